@@ -1,0 +1,28 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+PYTHON ?= python3
+PY := .venv/bin/python
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help venv demo test lint sanity unit conformance integration molecule lab-share lab-up lab-down lab-test lab-full bench clean
+
+help: ; @sed -n 's/^\([a-z-]*\):.* #[#] /\1\t/p' Makefile | expand -t 14
+
+venv: ; @$(PYTHON) tests/tools/make_venv.py dev ## the environment of everything below, made anew when requirements change
+demo: ; @$(PYTHON) tests/tools/make_venv.py run && $(PY) tests/tools/demo.py ## a simulated node: plan, converge, report, converge again
+test: lint sanity unit conformance integration molecule lab-share ## all that must pass before a change is merged
+lint: venv ; @$(PY) tests/tools/lint.py ## format, types, style, documentation, licenses, the built artifact
+sanity: venv ; @$(PY) tests/tools/run_ansible_test.py sanity ## ansible-test sanity, with every Python found
+unit: venv ; @$(PY) tests/tools/run_pytest.py tests/unit ## the rooms of the collection, each by itself
+conformance: venv ; @$(PY) tests/tools/run_pytest.py tests/conformance ## the simulated node against what real ones do
+integration: venv ; @$(PY) tests/tools/run_ansible_test.py integration ## the modules on the simulated node
+molecule: venv ; @$(PY) tests/tools/run_molecule.py ## role and playbooks on the simulated node
+lab-share: venv ; @$(PY) tests/tools/run_lab.py ## lab-test where a lab can be had
+lab-up: venv ; @$(PY) tests/lab/lab.py up ## boot the lab: a virtual machine with real OpenZFS
+lab-down: venv ; @$(PY) tests/lab/lab.py down ## stop the lab
+lab-test: venv ; @$(PY) tests/lab/lab.py test ## the suite on the lab, sampled
+lab-full: venv ; @$(PY) tests/lab/lab.py full ## the suite on the lab, in full
+bench: venv ; @$(PY) tests/bench/bench.py ## processes, time, memory and payload, for 10 to 1000 VMs
+clean: ; @rm -rf .venv .dev build ## all that the targets above have made here

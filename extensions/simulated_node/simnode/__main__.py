@@ -1,0 +1,147 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Administration of simulated nodes: `python -m simnode --dir DIR init | advance | load | fault | ...`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from simnode.node import Node, PoolSpec
+from simnode.vmadm import admin
+from simnode.zfs import numbers
+
+PROGRAMS = ("zfs", "zpool", "vmadm", "imgadm", "guest")
+_PROGRAM = """#!{python} -IS
+import sys
+
+sys.path.insert(0, {library!r})
+
+from simnode.node import run_program
+
+sys.exit(run_program({directory!r}, {program!r}, sys.argv[1:]))
+"""
+_WRAPPER = """#!/bin/sh
+exec {python} -IS {script} "$@"
+"""
+
+
+def install_programs(directory: Path) -> None:
+    """Write DIR/bin: programs that work on the node in `directory` whatever the environment."""
+    binaries = directory / "bin"
+    binaries.mkdir(exist_ok=True)
+    library = str(Path(__file__).resolve().parent.parent)
+    for program in PROGRAMS:
+        text = _PROGRAM.format(python=sys.executable, library=library, directory=str(directory), program=program)
+        path = binaries / program
+        if len(sys.executable) > 100 or " " in sys.executable:
+            hidden = binaries / f".{program}.py"
+            hidden.write_text(text)
+            text = _WRAPPER.format(python=shlex.quote(sys.executable), script=shlex.quote(str(hidden)))
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+def pool_spec(text: str) -> PoolSpec:
+    """NAME:SIZE[:VDEV[xDISKS][:VERSION]], e.g. zones:64G, tank:1T:raidz1x5:2.3."""
+    parts = text.split(":")
+    spec = PoolSpec(name=parts[0], size=numbers.parse(parts[1]) if len(parts) > 1 else 64 << 30)
+    if len(parts) > 2 and parts[2]:
+        kind, _x, disks = parts[2].partition("x")
+        spec.vdevs = [{"type": kind, "disks": int(disks or 1)}]
+    if len(parts) > 3:
+        spec.version = parts[3]
+    return spec
+
+
+def _init(directory: Path, arguments: argparse.Namespace) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    if arguments.scenario:
+        from simnode import scenarios
+
+        try:
+            node = scenarios.build(arguments.scenario, directory)
+        except scenarios.ScenarioError as error:
+            sys.exit(f"simnode: {error}")
+    else:
+        node = Node.create(directory, [pool_spec(text) for text in arguments.pool or ["zones:64G"]], arguments.seed)
+    node.save()
+    install_programs(directory)
+
+
+def _load(directory: Path, arguments: argparse.Namespace) -> None:
+    from simnode import export
+
+    status = Path(arguments.pool_status).read_text() if arguments.pool_status else ""
+    with Node.open(directory) as node:
+        export.load(node, Path(arguments.vms).read_text(), Path(arguments.zfs).read_text(), status)
+
+
+def _fault(directory: Path, arguments: argparse.Namespace) -> None:
+    value: Any = json.loads(arguments.value)
+    with Node.open(directory) as node:
+        faults: Dict[str, Any] = node.pools.faults
+        if value:
+            faults[arguments.name] = value
+        else:
+            faults.pop(arguments.name, None)
+        node.pools.dirty = True
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="simnode", description="A simulated SmartOS node in a directory.")
+    parser.add_argument("--dir", required=True, type=Path, help="the node's directory")
+    commands = parser.add_subparsers(dest="command", required=True)
+    init = commands.add_parser("init", help="make a node and its programs in DIR/bin")
+    init.add_argument("--scenario", help="demo, empty or bench:N")
+    init.add_argument("--pool", action="append", help="NAME:SIZE[:VDEV[xDISKS][:VERSION]], may be repeated")
+    init.add_argument("--seed", type=int, default=1, help="seed of the guids")
+    advance = commands.add_parser("advance", help="move the clock")
+    advance.add_argument("seconds", type=float)
+    load = commands.add_parser("load", help="load an export of a real node")
+    load.add_argument("--vms", required=True, help="output of vmadm lookup -j")
+    load.add_argument("--zfs", required=True, help="output of zfs get -Hp all")
+    load.add_argument("--pool-status", help="output of zpool status")
+    fault = commands.add_parser("fault", help="switch a fault on or off")
+    fault.add_argument("name", help="readonly, suspended or busy:DATASET")
+    fault.add_argument("value", help="a JSON value: true, false or a count")
+    for name, command in admin.COMMANDS.items():
+        extra = commands.add_parser(name, help=(command.__doc__ or "").partition("\n")[0])
+        extra.add_argument("arguments", nargs=argparse.REMAINDER)
+    return parser
+
+
+def _admin(directory: Path, arguments: argparse.Namespace) -> int:
+    with Node.open(directory) as node:
+        status, out, err = admin.COMMANDS[arguments.command](node, arguments.arguments)
+    sys.stdout.write(out)
+    sys.stderr.write(err)
+    return status
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run the administration command; returns the exit status."""
+    arguments = _parser().parse_args(argv)
+    directory = arguments.dir.resolve()
+    if arguments.command == "init":
+        _init(directory, arguments)
+    elif arguments.command == "advance":
+        with Node.open(directory) as node:
+            node.clock.advance(arguments.seconds)
+    elif arguments.command == "load":
+        _load(directory, arguments)
+    elif arguments.command == "fault":
+        _fault(directory, arguments)
+    else:
+        return _admin(directory, arguments)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

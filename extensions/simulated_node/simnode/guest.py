@@ -1,0 +1,68 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The `guest` command: what a guest does to its disk (write, discard, look)."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+from simnode.zfs import extents, kernel
+from simnode.zfs.errors import ZfsError
+from simnode.zfs.model import MIB, VOLUME, Dataset
+from simnode.zfs.storage import Storage
+
+USAGE = """usage: guest write DATASET OFFSET_MIB LENGTH_MIB SEED
+       guest trim DATASET OFFSET_MIB LENGTH_MIB
+       guest hash DATASET [OFFSET_MIB LENGTH_MIB]
+"""
+Result = Tuple[int, str, str]
+
+
+def main(storage: Storage, argv: List[str]) -> Result:
+    """Run `guest` with these arguments; exit status, stdout, stderr."""
+    command, rest = argv[0] if argv else "", argv[1:]
+    wanted = {"write": (4,), "trim": (3,), "hash": (1, 3)}.get(command, ())
+    if len(rest) not in wanted or not all(text.isdigit() for text in rest[1:3]):
+        return 2, "", USAGE
+    try:
+        dataset = storage.dataset(rest[0])
+        start = int(rest[1]) * MIB if len(rest) > 1 else 0
+        end = start + int(rest[2]) * MIB if len(rest) > 1 else dataset.volsize or 1 << 62
+        if command == "hash":
+            return _hash(dataset, start, end)
+        if command == "trim":
+            kernel.trim(storage, dataset, start, min(end, dataset.volsize or end))
+            return 0, "", ""
+        return _write(storage, dataset, start, end, rest[3])
+    except ZfsError as refusal:
+        return 1, "", f"guest: cannot {command} '{rest[0]}': {refusal.text}\n"
+
+
+def _hash(dataset: Dataset, start: int, end: int) -> Result:
+    if dataset.kind == VOLUME and end > dataset.volsize:
+        return 1, "", f"guest: cannot hash '{dataset.name}': beyond the end\n"
+    return 0, extents.digest(dataset.extents, start, end) + "\n", ""
+
+
+def _write(storage: Storage, dataset: Dataset, start: int, end: int, seed: str) -> Result:
+    """All of it, or as many whole MiB as fit: a guest's write stops where the space ends."""
+    if start >= end:
+        return 0, "", ""
+    try:
+        kernel.write(storage, dataset, start, end, seed)
+        return 0, "", ""
+    except ZfsError as refusal:
+        if refusal.code != "ENOSPC":
+            raise
+    least, most = 0, (end - start) // MIB
+    while most - least > 1:
+        middle = (least + most) // 2
+        try:
+            kernel.write(storage, dataset, start + least * MIB, start + middle * MIB, seed)
+            least = middle
+        except ZfsError:
+            most = middle
+    done = start // MIB + least
+    return 1, "", f"guest: cannot write '{dataset.name}': No space left on device at {done} MiB\n"

@@ -1,0 +1,208 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A simulated node: its pools, its clock, its VMs' state, and the commands one runs on it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Dict, List, Optional, Sequence, Tuple, Type, cast
+
+from simnode.clock import STEP, Clock
+from simnode.zfs.storage import Event, Storage
+
+Result = Tuple[int, str, str]
+
+
+@dataclass
+class PoolSpec:
+    """What a pool is made of. `size` is what it can hold in bytes, redundancy already taken off.
+
+    `vdevs` are top-level vdevs: {"type": "disk" | "mirror" | "raidz1".."raidz3" | "draid1:4d", "disks": n}.
+    `version` is "illumos", "2.1" or "2.3".
+    """
+
+    name: str = "zones"
+    size: int = 64 << 30
+    ashift: int = 12
+    vdevs: List[Dict[str, Any]] = field(default_factory=lambda: [{"type": "disk", "disks": 1}])
+    version: str = "illumos"
+
+
+class Node:
+    """A simulated node, in memory or in a directory; `open` is a context manager that locks, loads and saves."""
+
+    def __init__(self, directory: Optional[Path], pools: Storage, vmadm_state: Optional[Dict[str, Any]]) -> None:
+        self.directory = directory
+        self.pools = pools
+        self.clock = pools.clock
+        self._vmadm_state = vmadm_state
+        self._vmadm_text = ""
+        self._lock: Optional[IO[str]] = None
+
+    # -- birth, opening, saving ------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, directory: Optional[Path], pools: List[PoolSpec], seed: int = 1) -> Node:
+        """A new node with empty pools; written to `directory` at once unless that is None."""
+        storage = Storage(Clock(), seed)
+        for spec in pools:
+            storage.add_pool(spec.name, spec.size, spec.ashift, spec.vdevs, spec.version)
+        node = cls(directory, storage, {})
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+            node.save()
+        return node
+
+    @classmethod
+    def open(cls, directory: Path) -> Node:
+        """The node in `directory`, locked until `close` (waits for the lock)."""
+        lock = (directory / "lock").open("a")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with (directory / "state.json").open() as stream:
+            data = json.load(stream)
+        with (directory / "clock").open() as stream:
+            clock = Clock(float(stream.read()))
+        node = cls(directory, Storage.from_json(clock, data), None)
+        node._lock = lock
+        return node
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if kind is None:
+            self.save()
+        self.close()
+
+    def close(self) -> None:
+        """Give the lock back without saving."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def save(self) -> None:
+        """Write what has changed (no-op for a node in memory)."""
+        if self.directory is None:
+            return
+        if self.pools.dirty:
+            _replace(self.directory / "state.json", _dump(self.pools.to_json()))
+            self.pools.dirty = False
+        if self._vmadm_state is not None:
+            text = _dump(self._vmadm_state)
+            if text != self._vmadm_text:
+                _replace(self.directory / "vmadm.json", text)
+                self._vmadm_text = text
+        _replace(self.directory / "clock", repr(self.clock.now()))
+
+    # -- vmadm's view ----------------------------------------------------------------------------------------------
+
+    @property
+    def vmadm_state(self) -> Dict[str, Any]:
+        """What vmadm keeps: a JSON-able dictionary, loaded at first use."""
+        if self._vmadm_state is None:
+            path = cast(Path, self.directory) / "vmadm.json"
+            self._vmadm_text = path.read_text() if path.exists() else "{}"
+            self._vmadm_state = cast(Dict[str, Any], json.loads(self._vmadm_text))
+        return self._vmadm_state
+
+    @property
+    def state(self) -> Dict[str, Any]:
+        """The same, under the name that `vmadm` knows."""
+        return self.vmadm_state
+
+    @state.setter
+    def state(self, value: Dict[str, Any]) -> None:
+        self._vmadm_state = value
+
+    def zfs(self, argv: List[str], stdin: str = "") -> Result:
+        """`zfs` with these arguments."""
+        from simnode.zfs import cli
+
+        return cli.zfs_main(self.pools, list(argv), stdin)
+
+    def zpool(self, argv: List[str]) -> Result:
+        """`zpool` with these arguments."""
+        from simnode.zfs import cli_zpool
+
+        return cli_zpool.main(self.pools, list(argv))
+
+    def guest(self, argv: List[str]) -> Result:
+        """`guest` with these arguments."""
+        from simnode import guest
+
+        return guest.main(self.pools, list(argv))
+
+    def events(self, cursor: int) -> List[Event]:
+        """Events newer than `cursor`, at most the newest 2000."""
+        return self.pools.events(cursor)
+
+    def now(self) -> float:
+        """Epoch seconds of the virtual clock."""
+        return self.clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Advance the virtual clock."""
+        self.clock.advance(seconds)
+
+    # -- everyone's view -------------------------------------------------------------------------------------------
+
+    def run(self, argv: Sequence[str], stdin: str = "") -> Result:
+        """Run a command line; argv[0] is zfs, zpool, vmadm, imgadm or guest. Returns exit status, stdout, stderr."""
+        program, rest = argv[0].rpartition("/")[2], list(argv[1:])
+        self.clock.advance(STEP)
+        if program == "zfs":
+            return self.zfs(rest, stdin)
+        if program == "zpool":
+            return self.zpool(rest)
+        if program == "guest":
+            return self.guest(rest)
+        if program in ("vmadm", "imgadm"):
+            from simnode import vmadm
+
+            main = vmadm.main if program == "vmadm" else vmadm.imgadm_main
+            return main(self, rest, stdin)
+        return 127, "", f"{program}: not found\n"
+
+
+def run_program(directory: str, program: str, argv: List[str]) -> int:
+    """What the generated programs do: run one command on the node in `directory`; returns the exit status."""
+    stdin = sys.stdin.read() if _reads_stdin(program, argv) else ""
+    with Node.open(Path(directory)) as node:
+        status, out, err = node.run([program, *argv], stdin)
+    sys.stdout.write(out)
+    sys.stdout.flush()
+    sys.stderr.write(err)
+    return status
+
+
+def _reads_stdin(program: str, argv: List[str]) -> bool:
+    """`zfs receive` takes a stream; vmadm takes its payload from stdin unless it got a file or key=value arguments."""
+    if program == "zfs":
+        return argv[:1] in (["receive"], ["recv"])
+    if (
+        program != "vmadm"
+        or not argv
+        or argv[0] not in ("create", "update", "validate", "reprovision", "receive", "recv")
+    ):
+        return False
+    return "-f" not in argv and not any("=" in text for text in argv[1:])
+
+
+def _dump(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    os.replace(fresh, path)

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Contents: what a guest or a file system writes and discards."""
+
+from __future__ import annotations
+
+from simnode.zfs import extents as ext
+from simnode.zfs.errors import ZfsError
+from simnode.zfs.kernel.guards import writable
+from simnode.zfs.model import VOLUME, Dataset
+from simnode.zfs.storage import Storage
+
+
+def write(storage: Storage, dataset: Dataset, start: int, end: int, content: str) -> None:
+    """Write [start, end); ENOSPC when it does not fit (nothing is written), EIO beyond a volume's end."""
+    writable(storage, dataset.name)
+    if dataset.kind == VOLUME and end > dataset.volsize:
+        raise ZfsError("EIO", dataset.name)
+    pool = storage.pool_of(dataset.name)
+    txg = storage.next_txg()
+    old, avail = dataset.extents, pool.available(dataset)
+    before = dataset.unique
+    dataset.extents = ext.write(old, start, end, content, txg)
+    pool.touch(dataset, txg)
+    born = pool.weigh(dataset, [e for e in dataset.extents if e[3] > dataset.last_txg]) - before
+    if born > 0 and born > avail + pool.meta_size(dataset.kind):
+        dataset.extents = old
+        raise ZfsError("ENOSPC", dataset.name)
+    pool.recount(dataset)
+
+
+def trim(storage: Storage, dataset: Dataset, start: int, end: int) -> None:
+    """Discard [start, end)."""
+    writable(storage, dataset.name)
+    pool = storage.pool_of(dataset.name)
+    txg = storage.next_txg()
+    dataset.extents = ext.cut(dataset.extents, start, end)
+    pool.touch(dataset, txg)
+    pool.recount(dataset)

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Snapshots: take, destroy, roll back, rename, hold."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+from simnode.zfs.errors import ZfsError
+from simnode.zfs.kernel.guards import NORMAL, RESERVED, pool_space, writable
+from simnode.zfs.model import Dataset, Snapshot
+from simnode.zfs.storage import Storage
+
+
+def take_snapshots(storage: Storage, names: List[str], props: Dict[str, Any]) -> List[Tuple[str, str]]:
+    """Take snapshots of one pool, all or none; returns (snapshot, errno) of those that stand in the way."""
+    writable(storage)
+    pool = storage.pool_of(names[0])
+    errors: List[Tuple[str, str]] = []
+    for name in names:
+        above, _at, short = name.partition("@")
+        try:
+            dataset = storage.dataset(above)
+            if dataset.snapshot(short) is not None:
+                raise ZfsError("EEXIST", name)
+            if min(dataset.unique, dataset.refreservation) > pool.room(dataset):
+                raise ZfsError("ENOSPC", name)
+        except ZfsError as refusal:
+            errors.append((name, refusal.code))
+    if errors:
+        return errors
+    pool_space(pool, 3 * len(names), NORMAL, names[0])
+    txg = storage.next_txg()
+    for name in names:
+        above, _at, short = name.partition("@")
+        dataset = storage.dataset(above)
+        snap = Snapshot(dataset, short, storage.new_guid(), txg, storage.seconds())
+        snap.props = dict(props)
+        dataset.snapshots.append(snap)
+        pool.recount(dataset)
+        storage.emit("snapshot", name)
+    return []
+
+
+def destroy_snapshots(storage: Storage, snaps: List[Snapshot], defer: bool) -> List[Tuple[str, str]]:
+    """Destroy snapshots, all or none; with `defer` those held or cloned are only marked. Returns (snapshot, errno)."""
+    writable(storage)
+    errors: List[Tuple[str, str]] = []
+    for snap in snaps:
+        if defer:
+            continue
+        if snap.holds:
+            errors.append((snap.fullname, "EBUSY"))
+        elif snap.clones:
+            errors.append((snap.fullname, "EEXIST"))
+    if errors:
+        return errors
+    for snap in snaps:
+        if snap.holds or snap.clones:
+            snap.defer = True
+            storage.next_txg()
+        else:
+            _drop(storage, snap)
+    return []
+
+
+def _drop(storage: Storage, snap: Snapshot) -> None:
+    name = snap.fullname
+    dataset = snap.dataset
+    dataset.snapshots.remove(snap)
+    storage.next_txg()
+    storage.pool_of(dataset.name).recount(dataset)
+    storage.emit("destroy", name)
+
+
+def reap(storage: Storage, snap: Snapshot) -> None:
+    """Finish a deferred destroy once nothing holds the snapshot any more."""
+    if snap.defer and not snap.holds and not snap.clones:
+        _drop(storage, snap)
+
+
+def rollback(storage: Storage, dataset: Dataset, snap: Snapshot) -> None:
+    """Return to the newest snapshot: contents and volsize, not the reservations nor any property."""
+    writable(storage, dataset.name)
+    pool = storage.pool_of(dataset.name)
+    pool_space(pool, 1, RESERVED, dataset.name)
+    if not dataset.snapshots or dataset.snapshots[-1] is not snap:
+        raise ZfsError("EEXIST", dataset.name)
+    if dataset.refquota and snap.referenced > dataset.refquota:
+        raise ZfsError("ENOSPC", dataset.name)
+    if 0 < min(dataset.refreservation, dataset.unique) > pool.room(dataset):
+        raise ZfsError("ENOSPC", dataset.name)
+    dataset.extents = snap.extents
+    dataset.volsize = snap.volsize
+    storage.next_txg()
+    pool.recount(dataset)
+    storage.emit("rollback", dataset.name)
+
+
+def hold(storage: Storage, snap: Snapshot, tag: str) -> None:
+    """Put a user hold; EEXIST when the tag is there."""
+    writable(storage, snap.fullname)
+    if tag in snap.holds:
+        raise ZfsError("EEXIST", snap.fullname)
+    snap.holds[tag] = storage.seconds()
+    storage.next_txg()
+    storage.emit("hold", snap.fullname)
+
+
+def release(storage: Storage, snap: Snapshot, tag: str) -> None:
+    """Take a user hold off; ESRCH when there is none."""
+    writable(storage, snap.fullname)
+    if tag not in snap.holds:
+        raise ZfsError("ESRCH", snap.fullname)
+    del snap.holds[tag]
+    storage.next_txg()
+    storage.emit("release", snap.fullname)
+    reap(storage, snap)
+
+
+def rename_snapshots(storage: Storage, snaps: List[Snapshot], short: str) -> None:
+    """Rename snapshots of one name to another, all or none; EEXIST carries the one in the way."""
+    writable(storage)
+    for snap in snaps:
+        if snap.dataset.snapshot(short) is not None:
+            raise ZfsError("EEXIST", snap.fullname)
+        if len(snap.dataset.name) + 1 + len(short) > 255:
+            raise ZfsError("ENAMETOOLONG", snap.fullname)
+    for snap in snaps:
+        old = snap.fullname
+        snap.name = short
+        storage.emit("rename", old)
+    storage.next_txg()

@@ -1,0 +1,204 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What all `zfs` subcommands share: output, options, opening datasets, choosing which ones a command is about."""
+
+from __future__ import annotations
+
+import getopt
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from simnode.zfs.errors import CliError, UsageError, ZfsError
+from simnode.zfs.model import Dataset, Pool, Snapshot
+from simnode.zfs.properties import check
+from simnode.zfs.storage import Storage
+from simnode.zfs.values import Item, kind_of, name_of
+
+_TYPES = {"filesystem": "f", "fs": "f", "volume": "v", "vol": "v", "snapshot": "s", "snap": "s", "bookmark": "",
+          "all": "fvs"}  # fmt: skip
+_WORDS = {"f": "filesystem", "v": "volume", "s": "snapshot"}
+MAX_NAME = 255
+BAD_TYPE = "operation not applicable to datasets of this type"
+
+
+class Session:
+    """One run of a command: the pools and what has been printed so far."""
+
+    def __init__(self, storage: Storage, stdin: str = "") -> None:
+        self.storage = storage
+        self.stdin = stdin
+        self.out: List[str] = []
+        self.err: List[str] = []
+
+    def fail(self, what: str, why: str) -> int:
+        """Print "what: why" on stderr; returns 1."""
+        self.err.append(f"{what}: {why}\n")
+        return 1
+
+    @property
+    def version(self) -> str:
+        """Whose zfs this is: illumos, 2.1 or 2.3."""
+        for pool in self.storage.pools.values():
+            return pool.version
+        return "illumos"
+
+    def open(self, name: str, types: str) -> Optional[Item]:
+        """The dataset or snapshot of that name if it is of one of `types` (f, v, s); else prints why not."""
+        what = f"cannot open '{name}'"
+        wrong = name_problem(name, types)
+        if wrong:
+            self.fail(what, wrong)
+            return None
+        try:
+            item = self.storage.find(name)
+        except ZfsError as refusal:
+            self.fail(what, refusal.text)
+            return None
+        if kind_of(item) not in types:
+            self.fail(what, BAD_TYPE)
+            return None
+        return item
+
+    def dataset(self, name: str) -> Optional[Dataset]:
+        """Like `open`, for file systems and volumes."""
+        item = self.open(name, "fv")
+        return item if isinstance(item, Dataset) else None
+
+    def pool(self, item: Item) -> Pool:
+        """The pool a dataset or snapshot is in."""
+        return self.storage.pool_of(name_of(item))
+
+
+def name_problem(name: str, types: str) -> str:
+    """Why a name cannot be one of a dataset of these types, '' if it can."""
+    if "s" not in types and "@" in name:
+        return "snapshot delimiter '@' is not expected here"
+    if types == "s" and "@" not in name:
+        return "missing '@' delimiter in snapshot name"
+    if "#" in name:
+        return "bookmark delimiter '#' is not expected here"
+    if len(name) > MAX_NAME:
+        return "name is too long"
+    if name.startswith("/") or name.endswith("/"):
+        return f"{'leading' if name.startswith('/') else 'trailing'} slash in name"
+    if "/" in name.partition("@")[2]:
+        return "trailing slash in name"
+    if name.count("@") > 1:
+        return "multiple '@' and/or '#' delimiters in name"
+    problems = [_part_problem(part) for part in name.replace("@", "/").split("/")]
+    return next((problem for problem in problems if problem), "")
+
+
+def _part_problem(part: str) -> str:
+    if not part:
+        return "empty component or misplaced '@' or '#' delimiter in name"
+    for char in part:
+        if not (char.isascii() and (char.isalnum() or char in "-_.: ")):
+            return f"invalid character '{char}' in name"
+    if part == ".":
+        return "self reference, '.' is found in name"
+    return "parent reference, '..' is found in name" if part == ".." else ""
+
+
+def options(argv: List[str], spec: str) -> Tuple[List[Tuple[str, str]], List[str]]:
+    """getopt as zfs does it: options first, then names."""
+    try:
+        return getopt.getopt(argv, spec)
+    except getopt.GetoptError as error:
+        if "requires argument" in error.msg:
+            raise UsageError(f"missing argument for '{error.opt}' option") from None
+        raise UsageError(f"invalid option '{error.opt}'") from None
+
+
+def assignments(texts: List[str]) -> Dict[str, str]:
+    """property=value arguments; CliError when malformed or repeated."""
+    found: Dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise CliError("missing '=' for property=value argument")
+        if name in found:
+            raise CliError(f"property '{name}' specified multiple times")
+        found[name] = value
+    return found
+
+
+def checked(props: Dict[str, str], kind: str, creating: bool, what: str) -> Dict[str, Any]:
+    """Properties as they are stored; CliError "what: why" for the first that is wrong."""
+    result: Dict[str, Any] = {}
+    for name, value in props.items():
+        try:
+            full, stored = check(name, value, kind, creating)
+        except CliError as error:
+            raise CliError(f"{what}: {error.text}") from None
+        result[full] = stored
+    return result
+
+
+def types_of(text: str) -> str:
+    """The letters of a -t argument."""
+    found = ""
+    for word in text.split(","):
+        if word not in _TYPES:
+            raise UsageError(f"invalid type '{word}'")
+        found += _TYPES[word]
+    return found
+
+
+def type_word(item: Item) -> str:
+    """filesystem, volume or snapshot."""
+    return _WORDS[kind_of(item)]
+
+
+def depth_of(text: str) -> int:
+    """The number of a -d argument."""
+    if not text.isdigit():
+        raise UsageError(f"{text} is not an integer" if text else "empty depth")
+    return int(text)
+
+
+def order(item: Item) -> Tuple[str, int]:
+    """Sort key of listings: by dataset name, its snapshots after it, oldest first."""
+    return (item.dataset.name, item.createtxg) if isinstance(item, Snapshot) else (item.name, 0)
+
+
+class Selection:
+    """Which datasets a `get` or `list` is about."""
+
+    def __init__(self, types: str, snapshots: bool, depth: Optional[int]) -> None:
+        self.types = types
+        self.snapshots = snapshots
+        self.depth = depth
+
+    def pick(self, session: Session, names: List[str]) -> Tuple[List[Item], int]:
+        """The items, sorted, and 1 if some name could not be opened."""
+        found: Dict[int, Item] = {}
+        status = 0
+        if not names:
+            depth = self.depth if self.depth is not None else 1 << 30
+            for pool in session.storage.pools.values():
+                for item in self._below(pool.root, depth):
+                    found[id(item)] = item
+        depth = self.depth or 0
+        allowed = self.types
+        if depth:
+            allowed += "f" + ("v" if "s" in self.types else "")
+        for name in names:
+            opened = session.open(name, allowed)
+            if opened is None:
+                status = 1
+                continue
+            for item in self._below(opened, depth):
+                found[id(item)] = item
+        return sorted(found.values(), key=order), status
+
+    def _below(self, item: Item, depth: int) -> Iterator[Item]:
+        if kind_of(item) in self.types:
+            yield item
+        if depth <= 0 or isinstance(item, Snapshot):
+            return
+        if "s" in self.types and self.snapshots:
+            yield from item.snapshots
+        for leaf in item.children.values():
+            yield from self._below(leaf, depth - 1)

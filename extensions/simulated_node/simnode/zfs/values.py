@@ -1,0 +1,247 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What `zfs get` and `zfs list` say of a dataset: (value, source) of each property."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+
+from simnode.zfs import numbers
+from simnode.zfs.model import VOLUME, Dataset, Pool, Snapshot
+from simnode.zfs.properties import AUTO, INHERIT, NUMBER, SIZE, TABLE, Prop
+
+Item = Union[Dataset, Snapshot]
+Value = Tuple[str, str]
+_NOTHING: Value = ("-", "-")
+
+
+def kind_of(item: Item) -> str:
+    """f, v or s."""
+    if isinstance(item, Snapshot):
+        return "s"
+    return "v" if item.kind == VOLUME else "f"
+
+
+def name_of(item: Item) -> str:
+    """Full name."""
+    return item.fullname if isinstance(item, Snapshot) else item.name
+
+
+class Reader:
+    """Reads properties of one pool; `literal` prints exact numbers."""
+
+    def __init__(self, pool: Pool, literal: bool) -> None:
+        self.pool = pool
+        self.literal = literal
+        self.byte = "" if pool.version == "illumos" else "B"
+
+    def get(self, item: Item, name: str) -> Value:
+        """(value, source); ("-", "-") when it does not apply or is not set."""
+        if ":" in name:
+            return _user(item, name)
+        return self.native(item, TABLE[name]) or _NOTHING
+
+    def native(self, item: Item, prop: Prop) -> Optional[Value]:
+        """(value, source), or None when the property does not apply."""
+        reader = _READERS.get(prop.name)
+        if reader is not None:
+            if kind_of(item) not in prop.types:
+                return None
+            raw = reader(self, item)
+            return None if raw is None else (self.show(prop, raw), "-")
+        if kind_of(item) not in prop.types:
+            return None
+        return self._stored(item, prop)
+
+    def all(self, item: Item) -> List[Tuple[str, str, str]]:
+        """(name, value, source) of every property that applies, then the user properties."""
+        rows = []
+        for prop in TABLE.values():
+            if prop.name == "name":
+                continue
+            found = self.native(item, prop)
+            if found is not None:
+                rows.append((prop.name, found[0], found[1]))
+        for name in user_names(item):
+            value, source = _user(item, name)
+            if source != "-":
+                rows.append((name, value, source))
+        return rows
+
+    def show(self, prop: Prop, raw: Any) -> str:
+        """A stored value as text."""
+        if isinstance(raw, str):
+            return raw
+        if prop.name == "creation":
+            return str(raw) if self.literal else _date(raw)
+        if raw == AUTO:
+            return "none"
+        if prop.name in ("quota", "refquota", "reservation", "refreservation") and raw == 0:
+            return "0" if self.literal else "none"
+        if self.literal or prop.form not in (SIZE, NUMBER) or prop.name in ("guid", "createtxg"):
+            return str(raw)
+        return numbers.nice(raw, self.byte if prop.form == SIZE else "")
+
+    def _stored(self, item: Item, prop: Prop) -> Value:
+        if prop.name == "volsize":
+            return self._volsize(item)
+        if prop.name == "volblocksize" and isinstance(item, Dataset):
+            source = "default" if item.volblocksize == self.pool.base_block else "-"
+            return self.show(prop, item.volblocksize), source
+        if prop.name == "encryption":
+            return self._encryption(item)
+        value, source, where = _lookup(item, prop.name, prop.mode == INHERIT)
+        if source == "default":
+            value = "on" if prop.name == "compression" and self.pool.version == "2.3" else prop.default
+        if prop.name == "mountpoint":
+            value = _mountpoint(item, str(value), source, where)
+        return self.show(prop, value), source
+
+    def _volsize(self, item: Item) -> Value:
+        prop = TABLE["volsize"]
+        if item.volsize == 0:
+            return _NOTHING
+        return self.show(prop, item.volsize), "local"
+
+    def _encryption(self, item: Item) -> Value:
+        dataset = item.dataset if isinstance(item, Snapshot) else item
+        root = _crypt_root(self.pool, dataset)
+        if root is None:
+            return "off", "default"
+        value = str(root.props.get("encryption", "on"))
+        return ("aes-256-gcm" if value == "on" else value), "-"
+
+
+def _date(seconds: int) -> str:
+    parts = time.gmtime(seconds)
+    return f"{time.strftime('%a %b', parts)} {parts.tm_mday:>2} {parts.tm_hour:>2}:{parts.tm_min:02} {parts.tm_year}"
+
+
+def _lookup(item: Item, name: str, inherited: bool) -> Tuple[Any, str, str]:
+    """(value, source, dataset it comes from); source "default" when nobody has it."""
+    if name in item.props:
+        value = item.props[name]
+        if value is not None:
+            return value, "local", ""
+    elif name in item.received:
+        return item.received[name], "received", ""
+    if not inherited:
+        return None, "default", ""
+    node: Optional[Dataset] = item.dataset if isinstance(item, Snapshot) else item.parent
+    while node is not None:
+        value = node.props.get(name)
+        if value is None and name not in node.props:
+            value = node.received.get(name)
+        if value is not None:
+            return value, f"inherited from {node.name}", node.name
+        node = node.parent
+    return None, "default", ""
+
+
+def _user(item: Item, name: str) -> Value:
+    value, source, _where = _lookup(item, name, True)
+    return _NOTHING if source == "default" else (str(value), source)
+
+
+def user_names(item: Item) -> List[str]:
+    """Names of the user properties seen from here, sorted."""
+    names = {name for name in (*item.props, *item.received) if ":" in name}
+    node: Optional[Dataset] = item.dataset if isinstance(item, Snapshot) else item.parent
+    while node is not None:
+        names.update(name for name in (*node.props, *node.received) if ":" in name)
+        node = node.parent
+    return sorted(names)
+
+
+def _mountpoint(item: Item, value: str, source: str, where: str) -> str:
+    name = name_of(item)
+    if not value.startswith("/"):
+        return value
+    below = name
+    if source in ("local", "received"):
+        return value
+    if where:
+        below = name[len(where) :].lstrip("/")
+    return f"{value.rstrip('/')}/{below}"
+
+
+def _crypt_root(pool: Pool, dataset: Dataset) -> Optional[Dataset]:
+    if not dataset.cryptroot:
+        return None
+    for node in dataset.ancestors():
+        if node.guid == dataset.cryptroot:
+            return node
+    for node in pool.datasets.values():
+        if node.guid == dataset.cryptroot:
+            return node
+    return None
+
+
+# -- read-only properties --------------------------------------------------------------------------------------------
+
+
+def _head(item: Item) -> Dataset:
+    return item.dataset if isinstance(item, Snapshot) else item
+
+
+def _used(reader: Reader, item: Item) -> int:
+    return item.used
+
+
+def _written(reader: Reader, item: Item) -> int:
+    if isinstance(item, Dataset):
+        return item.unique
+    chain = item.dataset.snapshots
+    at = chain.index(item)
+    before = chain[at - 1].createtxg if at else (item.dataset.origin.createtxg if item.dataset.origin else 0)
+    return reader.pool.weigh(item.dataset, [e for e in item.extents if e[3] > before])
+
+
+def _logical(reader: Reader, item: Item) -> int:
+    return sum(end - max(start, 0) for start, end, _content, _birth in item.extents)
+
+
+def _mounted(reader: Reader, item: Item) -> str:
+    mountpoint = reader.get(item, "mountpoint")[0]
+    usable = mountpoint.startswith("/") and reader.get(item, "canmount")[0] == "on"
+    return "yes" if usable else "no"
+
+
+def _origin(reader: Reader, item: Item) -> Optional[str]:
+    return item.origin.fullname if isinstance(item, Dataset) and item.origin else None
+
+
+def _encryptionroot(reader: Reader, item: Item) -> Optional[str]:
+    root = _crypt_root(reader.pool, _head(item))
+    return root.name if root else None
+
+
+_READERS: Dict[str, Callable[[Reader, Any], Any]] = {
+    "name": lambda reader, item: name_of(item),
+    "type": lambda reader, item: item.kind if isinstance(item, Dataset) else "snapshot",
+    "creation": lambda reader, item: item.created,
+    "used": _used,
+    "available": lambda reader, item: reader.pool.available(item),
+    "referenced": lambda reader, item: item.referenced,
+    "compressratio": lambda reader, item: "1.00" if reader.literal else "1.00x",
+    "refcompressratio": lambda reader, item: "1.00" if reader.literal else "1.00x",
+    "mounted": _mounted,
+    "origin": _origin,
+    "createtxg": lambda reader, item: item.createtxg,
+    "guid": lambda reader, item: item.guid,
+    "usedbysnapshots": lambda reader, item: item.snapused,
+    "usedbydataset": lambda reader, item: item.head,
+    "usedbychildren": lambda reader, item: item.charge,
+    "usedbyrefreservation": lambda reader, item: item.refreserved,
+    "defer_destroy": lambda reader, item: "on" if item.defer else "off",
+    "userrefs": lambda reader, item: len(item.holds),
+    "written": _written,
+    "clones": lambda reader, item: ",".join(sorted(clone.name for clone in item.clones)),
+    "logicalused": _logical,
+    "logicalreferenced": _logical,
+    "encryptionroot": _encryptionroot,
+    "keystatus": lambda reader, item: "available" if _head(item).cryptroot else None,
+}

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this doc fragment is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Options and attributes that all modules share."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Fragments of flexdisk.hypervisor."""
+
+    DOCUMENTATION = r"""
+options:
+  hypervisor:
+    description:
+      - Which hypervisor runs on the host.
+    type: str
+    default: auto
+    choices:
+      auto: The one whose program is found on the host.
+      vmadm: SmartOS, bhyve VMs managed by C(vmadm).
+  pool:
+    description:
+      - Look only at VMs of this ZFS pool. Without it all pools that have VMs are read.
+    type: str
+"""
+
+    ATTRIBUTES = r"""
+options: {}
+attributes:
+  check_mode:
+    description:
+      - Can run in C(check_mode) and return changed status prediction without modifying target.
+  diff_mode:
+    description:
+      - Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+  idempotent:
+    description:
+      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+      - This assumes that the system controlled/queried by the module has not changed in a relevant way.
+"""

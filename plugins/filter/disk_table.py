@@ -1,0 +1,75 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filter disk_table: what vm_info returns, for a reader."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import render_mib
+
+COLUMNS = ("VM", "DISK", "SLOT", "SIZE", "PRESERVE", "PARKED", "FREE", "ALLOCATABLE")
+FIGURES = ("SIZE", "FREE", "ALLOCATABLE")
+_Dict = t.Mapping[str, t.Any]
+_Row = t.Tuple[str, ...]
+
+
+def disk_table(found: _Dict) -> t.List[str]:
+    """The result of vm_info as lines of a table."""
+    if "vms" not in found or "parked" not in found:
+        raise AnsibleFilterError("disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked")
+    rows: t.List[_Row] = []
+    for vm in found["vms"]:
+        space = (_size(vm.get("free_space")), _size(vm.get("allocatable")))
+        rows += _vm_rows(vm["alias"] or vm["uuid"], [*vm["disks"], *vm["parked"]], space)
+    known = {vm["uuid"] for vm in found["vms"]}
+    strays: t.Dict[str, t.List[_Dict]] = {}
+    for disk in found["parked"]:
+        if disk["vm"] not in known:
+            strays.setdefault(disk["vm"], []).append(disk)
+    for uuid, disks in sorted(strays.items()):
+        rows += _vm_rows(uuid, disks, ("-", "-"))
+    return _aligned([COLUMNS, *rows])
+
+
+def _vm_rows(label: str, disks: t.Sequence[_Dict], space: t.Tuple[str, str]) -> t.List[_Row]:
+    """One row for each disk, at least one; the VM's own figures in the first."""
+    cells = [_disk_cells(disk) for disk in disks] or [("-",) * 5]
+    return [
+        (label, *cells[0], *space),
+        *(("", *row, "", "") for row in cells[1:]),
+    ]
+
+
+def _disk_cells(disk: _Dict) -> _Row:
+    name = disk["name"] or "(%s)" % disk["volume"].rsplit("/", 1)[-1]
+    parked = _word(disk["state"] == "parked")
+    return name, disk["pci_slot"] or "-", render_mib(disk["size"]), _word(disk["preserve"]), parked
+
+
+def _word(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _size(mib: t.Optional[int]) -> str:
+    return "-" if mib is None else render_mib(mib)
+
+
+def _aligned(rows: t.Sequence[_Row]) -> t.List[str]:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(_cell(*cell) for cell in zip(COLUMNS, row, widths)).rstrip() for row in rows]
+
+
+def _cell(column: str, text: str, width: int) -> str:
+    return text.rjust(width) if column in FIGURES else text.ljust(width)
+
+
+class FilterModule:
+    """Filters of the collection in this file."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        return {"disk_table": disk_table}

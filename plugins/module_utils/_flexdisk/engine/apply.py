@@ -1,0 +1,303 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Does the steps of a plan. Every step starts from what the one before left, ends under the law, and is read back."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+import uuid
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step, VmPlan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import container, image_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
+    PoolGeometry,
+    automatic_reservation,
+    is_automatic,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import expected_quota
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.guard import Guard, lift
+
+
+class StepFailed(Exception):
+    """A step did not end as planned; done counts the steps before it, restarted says whether the VM runs again."""
+
+    def __init__(self, error: FlexdiskError, done: int, restarted: t.Optional[bool]) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.done = done
+        self.restarted = restarted
+
+
+class Applier:
+    """Applies plans on one host. guards collects what protected the disks that were taken out of VMs."""
+
+    def __init__(
+        self, zfs: Zfs, hypervisor: Hypervisor, policy: Policy, containers: t.Set[str], library: t.Any = None
+    ) -> None:
+        self._zfs = zfs
+        self._hypervisor = hypervisor
+        self._policy = policy
+        self._containers = containers
+        self._library = library
+        self.guards: t.Set[str] = set()
+
+    def run(self, plan: VmPlan, geometry: PoolGeometry) -> None:
+        """All steps. Raises StepFailed; the VM is started again if we had stopped it."""
+        vm, stopped = plan.before, False
+        for number, step in enumerate(plan.steps):
+            after = predict.apply(vm, step, geometry)
+            try:
+                if number == 0:
+                    self._confirm_forecasts(plan, geometry)
+                _VERBS[step.kind](self, vm, after, step, geometry)
+            except FlexdiskError as exc:
+                down = stopped or step.kind == "stop"
+                raise StepFailed(exc, number, self._restart(plan) if down else None) from exc
+            stopped = step.kind == "stop" or (stopped and step.kind != "start")
+            vm = after
+
+    def _restart(self, plan: VmPlan) -> bool:
+        """After a failure: the VM as it ran before, if it can run. Even a stop that failed has turned autoboot off."""
+        try:
+            if not self._mended(plan):
+                return False
+            self._hypervisor.start(plan.vm)
+            self._hypervisor.set_autoboot(plan.vm, plan.before.config.autoboot)
+        except FlexdiskError:
+            return False
+        return True
+
+    def _mended(self, plan: VmPlan) -> bool:
+        """Whether the configuration is whole, with what was being detached taken out of it."""
+        host = observe(self._zfs, self._hypervisor, plan.before.config.pool, snapshots=False)
+        vm = next(v for v in host.vms if v.config.uuid == plan.vm)
+        for path in vm.ghosts:
+            self._hypervisor.forget_disk(plan.vm, path)
+        return set(vm.missing) <= {*vm.ghosts, *plan.before.missing}
+
+    def _confirm_forecasts(self, plan: VmPlan, geometry: PoolGeometry) -> None:
+        """Ask ZFS itself what it would reserve, once for each kind of volume the plan makes."""
+        known = {(v.volsize, v.volblocksize) for v in plan.before.volumes}
+        for volsize, block in sorted({(v.volsize, v.volblocksize) for v in plan.after.volumes} - known):
+            ours = automatic_reservation(volsize, block, geometry)
+            theirs = self._zfs.forecast_reservation(plan.before.root.name, volsize, block)
+            if not is_automatic(theirs, volsize, block, geometry):
+                raise FlexdiskError(
+                    "ForecastMismatch",
+                    "for %d bytes in blocks of %d ZFS would reserve %d, the forecast is %d; nothing was changed"
+                    % (volsize, block, theirs, ours),
+                )
+
+    # -- the VM's dataset
+
+    def _settle(self, after: Vm) -> None:
+        self._zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
+
+    def law(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self._settle(after)
+        if vm.root.refreservation != after.root.refreservation:
+            self._zfs.set(after.root.name, refreservation=after.root.refreservation)
+
+    def normalise(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        # Room first: a volume that is under-reserved takes more than its old overhead.
+        self._settle(after)
+        for volume in step.args["volumes"]:
+            self._zfs.set(volume, refreservation="auto")
+
+    def flexible(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self._hypervisor.set_flexible(vm.config.uuid, step.args["stored"])
+
+    def quota(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self._hypervisor.set_quota(vm.config.uuid, step.args["quota"])
+
+    # -- power
+
+    def stop(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self._hypervisor.stop(vm.config.uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
+
+    def start(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self._hypervisor.start(vm.config.uuid)
+
+    def autoboot(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self._hypervisor.set_autoboot(vm.config.uuid, step.args["autoboot"])
+
+    # -- disks that stay
+
+    def _read(self, name: str, guid: int = 0) -> Dataset:
+        """The dataset as it is now; another one under its name is no longer what was planned."""
+        now = next(d for d in self._zfs.datasets(name) if d.name == name)
+        if guid and now.guid != guid:
+            raise FlexdiskError("Changed", "%s changed since it was read: guid %d, not %d" % (name, now.guid, guid))
+        return now
+
+    def resize(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        args = step.args
+        self._read(args["volume"], args["guid"])
+        self._hypervisor.resize_disk(vm.config.uuid, args["path"], args["size"], step.kind == "shrink")
+        now = self._read(args["volume"], args["guid"])
+        if now.volsize != args["size"] * MIB:
+            raise FlexdiskError(
+                "NotApplied", "%s should have %d bytes and has %d" % (now.name, args["size"] * MIB, now.volsize)
+            )
+        off = not is_automatic(now.refreservation, now.volsize, now.volblocksize, geometry)
+        if off:
+            self._zfs.set(now.name, refreservation="auto")
+        # The hypervisor moves quota and reservation by what the overhead changes, from wherever they are.
+        if off or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
+            self._settle(after)
+        self._zfs.set_facts(now.name, _stamp(now.user))
+
+    def edit(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        entries = [dict(entry, path=step.args["paths"][volume]) for volume, entry in step.args["entries"].items()]
+        self._hypervisor.edit_disks(vm.config.uuid, entries)
+
+    def compression(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self._hypervisor.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
+
+    def identity(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        name = step.args["volume"]
+        known = next((d.volume for d in vm.disks + vm.orphans + vm.parked if d.volume.name == name), None)
+        volume = known or self._read(name)
+        self._zfs.set_facts(name, {**step.args["facts"], **_stamp(volume.user)})
+
+    def copy(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self._zfs.set_facts(step.args["volume"], step.args["facts"])
+
+    # -- disks that go
+
+    def _take_out(self, vm: Vm, step: Step) -> None:
+        """Move the volume out of the VM, then let the configuration forget it: vmadm finds nothing to destroy."""
+        args, root = step.args, vm.root
+        place = container(root.pool)
+        if place not in self._containers:
+            self._zfs.create_container(place)
+            self._containers.add(place)
+        self._read(args["volume"], args["guid"])
+        with Guard(self._zfs, self._library) as guard:
+            guard.protect(args["volume"], args["newest"])
+            self.guards.add(guard.backend)
+            used = self._read(args["volume"], args["guid"]).used
+            self._zfs.set(root.name, reservation=max(0, root.reservation - used))
+            guard.moving(args["target"])
+            self._zfs.rename(args["volume"], args["target"])
+            self._hypervisor.forget_disk(vm.config.uuid, args["path"])
+
+    def detach(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        args = step.args
+        disk = next(d for d in vm.disks if d.volume.name == args["volume"])
+        self._zfs.set_facts(args["volume"], {**args["facts"], **_stamp(disk.volume.user)})
+        for old, new in args["renames"]:
+            self._zfs.rename("%s@%s" % (args["volume"], old), "%s@%s" % (args["volume"], new))
+        self._take_out(vm, step)
+        self._settle(after)
+
+    def destroy(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        # Interrupted from here on, the disk is found by its identity and destroyed if that is still asked for.
+        self._zfs.set_facts(step.args["volume"], step.args["facts"])
+        self._take_out(vm, step)
+        self._gone(step.args["target"], step)
+        self._settle(after)
+
+    def forget(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        if self._zfs.exists(step.args["volume"]):
+            raise FlexdiskError("Changed", "%s is there again since it was read" % step.args["volume"])
+        self._hypervisor.forget_disk(vm.config.uuid, step.args["path"])
+
+    def unguard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        lift(self._zfs, step.args["volume"])
+
+    def destroy_parked(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self._gone(step.args["volume"], step)
+        if after.orphans != vm.orphans:
+            self._settle(after)
+
+    def _gone(self, volume: str, step: Step) -> None:
+        self._read(volume, step.args["guid"])
+        self._zfs.destroy(volume, step.args["snapshots"])
+
+    # -- disks that come
+
+    def attach(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        args, disk = step.args, t.cast(Disk, step.args["disk"])
+        self._read(args["source"], args["guid"])
+        volume, size = disk.volume, args["size"] * MIB
+        if size < disk.size:
+            self._zfs.set(args["source"], volsize=size, refreservation="auto")
+        self._zfs.set(vm.root.name, quota=after.root.quota)
+        if args["source"] != args["volume"]:
+            self._zfs.rename(args["source"], args["volume"])
+        # Growth takes the VM's own reservation, so only now.
+        if size > disk.size or not is_automatic(volume.refreservation, volume.volsize, volume.volblocksize, geometry):
+            self._zfs.set(args["volume"], volsize=size, refreservation="auto")
+        if args["compression"] != volume.compression:
+            self._zfs.set(args["volume"], compression=args["compression"])
+        self._zfs.set_facts(args["volume"], {**args["facts"], **_stamp(volume.user)})
+        self._configure(vm, after, args["config"], volume.origin, disk.image_size)
+
+    def create(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        args = step.args
+        identity = str(uuid.uuid4())
+        facts = {**args["facts"], **_stamp({}), "uuid": identity}
+        options = {"compression": args["own_compression"]} if args["own_compression"] else {}
+        self._zfs.set(vm.root.name, quota=after.root.quota)
+        if args["origin"]:
+            self._zfs.clone(args["origin"], args["volume"], options, facts)
+            self._zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
+        else:
+            options["volblocksize"] = str(args["block_size"])
+            self._zfs.create_volume(args["volume"], args["size"] * MIB, options, facts)
+        self._configure(vm, after, {**args["config"], "uuid": identity}, args["origin"], args["image_size"])
+
+    def _configure(self, vm: Vm, after: Vm, config: t.Mapping[str, t.Any], origin: str, image_size: int) -> None:
+        image = image_of(origin)
+        if image and image_size:
+            config = dict(config, image_uuid=image, image_size=image_size)
+        self._hypervisor.attach_disk(vm.config.uuid, config)
+        self._settle(after)
+
+
+def _stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """mtime and serial_no of a disk that changes, ctime of one that has none."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    stamp = {"mtime": now, "serial_no": identity.next_serial(user.get("serial_no", ""))}
+    return stamp if user.get("ctime") else dict(stamp, ctime=now)
+
+
+_Verb = t.Callable[[Applier, Vm, Vm, Step, PoolGeometry], None]
+_VERBS: t.Dict[str, _Verb] = {
+    "law": Applier.law,
+    "normalise": Applier.normalise,
+    "flexible": Applier.flexible,
+    "quota": Applier.quota,
+    "stop": Applier.stop,
+    "start": Applier.start,
+    "autoboot": Applier.autoboot,
+    "shrink": Applier.resize,
+    "grow": Applier.resize,
+    "edit": Applier.edit,
+    "compression": Applier.compression,
+    "identity": Applier.identity,
+    "copy": Applier.copy,
+    "detach": Applier.detach,
+    "destroy": Applier.destroy,
+    "forget": Applier.forget,
+    "unguard": Applier.unguard,
+    "destroy_parked": Applier.destroy_parked,
+    "attach": Applier.attach,
+    "create": Applier.create,
+}

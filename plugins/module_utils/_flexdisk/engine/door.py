@@ -1,0 +1,81 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""The door: what a module needs to reach everything else."""
+
+from __future__ import annotations
+
+import shutil
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import (
+    SYSTEM_PATH,
+    SubprocessRunner,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+HYPERVISORS = {"vmadm": Vmadm}
+
+
+def open_host(choice: str, runner: SubprocessRunner) -> t.Tuple[Zfs, Hypervisor]:
+    """Storage and hypervisor of this host; C(auto) takes the one whose program is there."""
+    for name, driver in HYPERVISORS.items():
+        if choice == name or (choice == "auto" and (shutil.which(name) or shutil.which(name, path=SYSTEM_PATH))):
+            return Zfs(runner), driver(runner)
+    raise FlexdiskError(
+        "CommandNotFound", "no hypervisor found on this host: looked for %s" % ", ".join(sorted(HYPERVISORS))
+    )
+
+
+def failure_text(problems: t.Sequence[Problem]) -> str:
+    """All problems in one message, one a line."""
+    lines = []
+    for problem in problems:
+        where = [
+            part for part in ("VM " + problem.vm if problem.vm else "", problem.disk and "disk " + problem.disk) if part
+        ]
+        lines.append("%s%s [%s]" % (": ".join(where) + ": " if where else "", problem.message, problem.code))
+    return "\n".join(lines)
+
+
+def refusal(problems: t.Sequence[Problem]) -> t.Dict[str, t.Any]:
+    """Arguments of fail_json for problems found before any change."""
+    return {
+        "msg": failure_text(problems),
+        "error_code": problems[0].code,
+        "problems": [problem.as_dict() for problem in problems],
+    }
+
+
+def error(exc: FlexdiskError) -> t.Dict[str, t.Any]:
+    """Arguments of fail_json for an error that no VM's declaration caused."""
+    return refusal([Problem(exc.code, exc.message)])
+
+
+def result(outcome: Outcome) -> t.Dict[str, t.Any]:
+    """The keys of a result, the same in check mode and for real but for guard, which only a real detach has."""
+    found = {"changed": outcome.changed, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
+    return dict(found, guard=outcome.guard) if outcome.guard else found
+
+
+def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
+    """Arguments of fail_json if the run failed, with what was done, else None."""
+    if outcome.failure is not None:
+        failure = outcome.failure
+        problem = Problem(failure["error_code"], "%s: %s" % (failure["step"], failure["message"]), failure["vm"])
+        tail = (
+            ""
+            if failure["restarted"] is None
+            else " The VM %s." % ("runs again" if failure["restarted"] else "is down")
+        )
+        return dict(result(outcome), **dict(refusal([problem]), msg=failure_text([problem]) + tail, failure=failure))
+    if outcome.problems:
+        return dict(result(outcome), **refusal(outcome.problems))
+    return None

@@ -1,0 +1,69 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""The whole run of vm_info: observe and report."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import find_vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+
+@dataclass
+class Info:
+    """vms and parked disks as results; skipped names VMs of other brands and VMs without a dataset."""
+
+    vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    parked: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
+    problems: t.List[Problem] = field(default_factory=list)
+
+
+def chosen(host: Host, names: t.Optional[t.Sequence[str]]) -> t.Tuple[t.List[Vm], t.List[Problem]]:
+    """The named VMs, each once, or all of them."""
+    if names is None:
+        return list(host.vms), []
+    vms: t.List[Vm] = []
+    problems = []
+    for name in names:
+        found = find_vm(host, name)
+        if isinstance(found, Problem):
+            problems.append(found)
+        elif found not in vms:
+            vms.append(found)
+    return vms, problems
+
+
+def skipped(host: Host) -> t.List[t.Dict[str, str]]:
+    """VMs that the laws of this collection do not cover, with the reason."""
+    result = [{"uuid": c.uuid, "alias": c.alias, "reason": "brand %s" % c.brand} for c in host.other_brands]
+    result += [{"uuid": c.uuid, "alias": c.alias, "reason": "no dataset %s" % c.dataset} for c in host.unlinked]
+    return result
+
+
+def info(
+    zfs: Zfs, hypervisor: Hypervisor, names: t.Optional[t.Sequence[str]], pool: t.Optional[str], figures: bool
+) -> Info:
+    """VMs with their disks. figures adds what needs the accounting of snapshots."""
+    host = observe(zfs, hypervisor, pool, snapshots=figures)
+    vms, problems = chosen(host, names)
+    result = Info(problems=problems, skipped=skipped(host) if names is None else [])
+    result.vms = [report.vm_result(vm, True, figures) for vm in vms]
+    everywhere = [disk for disk in host.parked if names is None or disk.vm in {vm.config.uuid for vm in vms}]
+    result.parked = [
+        dict(report.disk_result(disk, "parked", True, figures), vm=disk.vm)
+        for disk in sorted(everywhere, key=lambda d: (d.vm, d.name, d.volume.name))
+    ]
+    return result

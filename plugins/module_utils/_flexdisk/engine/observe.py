@@ -1,0 +1,38 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""One read of everything: the hypervisor's VMs, every dataset of their pools, the pools' layout."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, link
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
+
+
+def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snapshots: bool = True) -> Host:
+    """What is now. pool restricts the VMs to those of one pool; without it every pool that has VMs is read.
+
+    snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures.
+    """
+    configs = hypervisor.vms()
+    if pool is not None:
+        configs = [c for c in configs if c.pool == pool]
+    pools = sorted({c.pool for c in configs if c.pool} | ({pool} if pool else set()))
+    if not pools:
+        return Host((), {}, {})
+    try:
+        datasets = zfs.datasets(*pools, snapshots=snapshots)
+    except ZfsError as exc:
+        if exc.code == "ResourceNotFound":
+            raise FlexdiskError("ResourceNotFound", "no such pool: %s (%s)" % (", ".join(pools), exc.message)) from exc
+        raise
+    brand = hypervisor.capabilities.brand
+    return link(configs, datasets, zfs.geometries(pools, datasets), brand)

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""The whole run of zfs_quota: the quota law for VMs that drifted, without touching a disk or stopping a VM."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome, apply_plans
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import chosen, skipped
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_bytes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import ordering, predict
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import admit
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+
+def recalculate(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    names: t.Optional[t.Sequence[str]],
+    pool: t.Optional[str],
+    reclaim: bool,
+    check_mode: bool,
+) -> t.Tuple[Outcome, t.List[t.Dict[str, str]]]:
+    """Repairs drift of the named VMs, or of all. Also returns the VMs that were skipped, with the reason."""
+    outcome = Outcome()
+    host = observe(zfs, hypervisor, pool)
+    vms, outcome.problems = chosen(host, names)
+    left_out = skipped(host) if names is None else []
+    plans = [_plan(vm, host, reclaim, outcome) for vm in vms]
+    ordered, lacking = admit(host, plans)
+    outcome.problems += lacking
+    if outcome.problems:
+        return outcome, left_out
+    outcome.changed = any(plan.changed for plan in plans)
+    outcome.diff = report.diff_text(plans)
+    after = {plan.vm: plan.after for plan in plans}
+    if outcome.changed and not check_mode:
+        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome)
+        after = {vm.config.uuid: vm for vm in observe(zfs, hypervisor, pool).vms}
+    outcome.vms = [_result(plan, after[plan.vm], host.geometry[plan.before.config.pool]) for plan in plans]
+    return outcome, left_out
+
+
+def _plan(vm: Vm, host: Host, reclaim: bool, outcome: Outcome) -> VmPlan:
+    geometry = host.geometry[vm.config.pool]
+    steps = ordering.repairs(vm, geometry, reclaim)
+    after = vm
+    for step in steps:
+        after = predict.apply(after, step, geometry)
+    problem = _obstacle(vm, after) if steps else None
+    if problem is not None:
+        outcome.problems.append(problem)
+    return VmPlan(vm.config.uuid, vm, after, tuple(steps))
+
+
+def _obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
+    """Why the law's quota would be below what the VM holds. ZFS takes it as long as the slack of 1 MiB is left."""
+    name = vm.config.alias or vm.config.uuid
+    room = space.allocatable(vm)
+    if room is not None and room < -MIB:
+        return Problem(
+            "InsufficientSpace",
+            "cannot be put under the law: disks and snapshots need %s more than flexible_disk_size; "
+            "the smallest that fits is %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(vm) - vm.hidden_mib),
+            name,
+        )
+    held = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes))
+    if room is None and after.root.quota < held:
+        return Problem(
+            "InUse",
+            "quota %s is below the %s that %s holds, snapshots included"
+            % (render_bytes(after.root.quota), render_bytes(held), vm.root.name),
+            name,
+        )
+    return None
+
+
+def _result(plan: VmPlan, after: Vm, geometry: PoolGeometry) -> t.Dict[str, t.Any]:
+    before = plan.before
+    drift = space.quota_drift(before, geometry)
+    return {
+        "uuid": plan.vm,
+        "alias": before.config.alias,
+        "flexible": before.flexible,
+        "changed": plan.changed,
+        "expected": space.expected_quota(before, geometry),
+        "actual": {"quota": before.root.quota, "reservation": before.root.reservation},
+        "drift": {"quota": drift[0], "reservation": drift[1]},
+        "cause": space.drift_cause(before, geometry),
+        "after": {"quota": after.root.quota, "reservation": after.root.reservation},
+        "steps": report.steps_result(plan),
+    }

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""What a task returns. Check mode and the real run go through the same functions, on predicted and on read VMs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_change
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+
+VOLATILE = ("ctime", "mtime", "serial_no")
+_Dict = t.Dict[str, t.Any]
+
+
+def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) -> _Dict:
+    """One disk: sizes in MiB, block_size in bytes. volatile=False leaves out what check mode cannot know."""
+    result: _Dict = {
+        "name": disk.name,
+        "boot": disk.boot,
+        "size": disk.size_mib,
+        "block_size": disk.volume.volblocksize,
+        "pci_slot": disk.pci_slot,
+        "model": disk.model,
+        "image": disk.image,
+        "index": disk.index,
+        "path": disk.path,
+        "volume": disk.volume.name,
+        "preserve": disk.preserve,
+        "description": disk.description,
+        "tags": dict(disk.tags),
+        "remaining": bool(disk.remaining),
+        "compression": disk.volume.compression,
+        "refreservation": -(-disk.volume.refreservation // MIB),
+        "hidden": disk.hidden,
+        "state": state,
+    }
+    if figures:
+        result["snapshots"] = len(disk.snapshots)
+        result["pinned"] = disk.volume.pinned // MIB
+    if disk.uuid:
+        result["uuid"] = disk.uuid
+    if volatile:
+        user = disk.volume.user
+        result.update({key: user[key] for key in VOLATILE if key in user})
+    return result
+
+
+def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
+    """One VM with its disks and those parked from it."""
+    result: _Dict = {
+        "uuid": vm.config.uuid,
+        "alias": vm.config.alias,
+        "state": vm.config.state,
+        "autoboot": vm.config.autoboot,
+        "flexible": vm.flexible,
+        "flexible_disk_size": vm.declared_flexible,
+        "hidden_disk_size": vm.hidden_mib,
+        "vm_quota": vm.root.refquota,
+        "disks": [disk_result(d, vm.config.state, volatile, figures) for d in vm.disks],
+        "parked": [disk_result(d, "parked", volatile, figures) for d in _by_name(vm.parked)],
+        "unmanaged": [d.volume.name for d in vm.orphans],
+        "missing": list(vm.missing),
+    }
+    if figures:
+        room = space.allocatable(vm)
+        result["free_space"] = space.free_space_mib(vm)
+        result["allocatable"] = None if room is None else room // MIB
+    return result
+
+
+def _by_name(disks: t.Iterable[Disk]) -> t.List[Disk]:
+    return sorted(disks, key=lambda d: (d.name, d.volume.name))
+
+
+def steps_result(plan: VmPlan) -> t.List[_Dict]:
+    """The steps as the user sees them; silent corrections of our own copies are none."""
+    return [
+        {"step": step.kind, "disk": step.disk, "text": step.text, "destroys": step.destroys}
+        for step in plan.steps
+        if step.kind != "copy"
+    ]
+
+
+def plan_result(plan: VmPlan, after: Vm, asked: str, volatile: bool) -> _Dict:
+    """vm_result plus what was (or would be) done. after is the predicted VM or the one read back."""
+    result = vm_result(after, volatile)
+    resizes = [step for step in plan.steps if step.kind in ("grow", "shrink", "attach")]
+    if not volatile and any(step.args["snapshots"] for step in resizes):
+        # A resize moves blocks to the snapshots alone; how many, only ZFS knows.
+        del result["free_space"]
+    result.update(
+        vm=asked,
+        changed=plan.changed,
+        steps=steps_result(plan),
+        warnings=list(plan.warnings),
+        quota={"before": plan.before.root.quota, "after": after.root.quota},
+        reservation={"before": plan.before.root.reservation, "after": after.root.reservation},
+    )
+    return result
+
+
+def diff_text(plans: t.Iterable[VmPlan]) -> str:
+    """The plan for a human: one block per changed VM."""
+    lines = []
+    for plan in plans:
+        if not plan.changed:
+            continue
+        lines.append("%s:" % plan.before.label)
+        lines += ["  %s" % step.text for step in plan.steps if step.text and step.kind != "law"]
+        before, after = plan.before.root.quota, plan.after.root.quota
+        if before != after:
+            lines.append("  quota %s" % render_change(before, after))
+        elif plan.before.root.reservation != plan.after.root.reservation:
+            change = render_change(plan.before.root.reservation, plan.after.root.reservation)
+            lines.append("  reservation %s" % change)
+    return "".join(line + "\n" for line in lines)
+
+
+def differences(expected: Vm, actual: Vm) -> t.List[str]:
+    """Where a VM read back is not what was planned; what guests and clocks move does not count."""
+    wanted, found = vm_result(expected, False, False), vm_result(actual, False, False)
+    wanted.update(quota=expected.root.quota, reservation=expected.root.reservation)
+    found.update(quota=actual.root.quota, reservation=actual.root.reservation)
+    for side in (wanted, found):
+        for disk in side["disks"] + side["parked"]:
+            disk.pop("uuid", None)
+    return ["%s: planned %r, found %r" % (key, wanted[key], found[key]) for key in wanted if wanted[key] != found[key]]

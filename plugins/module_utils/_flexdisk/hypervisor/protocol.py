@@ -1,0 +1,50 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""What the engine asks of a hypervisor. A driver does as told and reads back; it never decides."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import VmConfig
+
+
+class Hypervisor(t.Protocol):
+    """One driver. Sizes are MiB; every method raises FlexdiskError and leaves the VM as it was found or as asked."""
+
+    capabilities: Capabilities
+
+    def vms(self) -> t.List[VmConfig]:
+        """All VMs, other brands too, in one process."""
+
+    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        """shrink is the user's own permission for a smaller size."""
+
+    def set_flexible(self, vm: str, size: int) -> None:
+        """The stored flexible_disk_size."""
+
+    def set_quota(self, vm: str, quota: int) -> None:
+        """quota is bytes, a multiple of capabilities.whole_quota."""
+
+    def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        """Attributes of attached disks (path, and of uuid, pci_slot, model, boot what changes), all at once."""
+
+    def set_compression(self, vm: str, path: str, compression: str) -> None: ...
+
+    def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
+        """Configure a volume that is there as a disk: path, size, uuid, pci_slot, model, boot, image."""
+
+    def forget_disk(self, vm: str, path: str) -> None:
+        """Take a disk whose volume has been moved away out of the configuration."""
+
+    def stop(self, vm: str, timeout: int, force: bool) -> None:
+        """A guest that is still up after timeout seconds is an error unless force allows to halt it."""
+
+    def start(self, vm: str) -> None: ...
+
+    def set_autoboot(self, vm: str, autoboot: bool) -> None: ...

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""SmartOS: bhyve VMs through vmadm.
+
+vmadm drops what it does not know with exit 0, crashes on some payloads, and may time out although the change was made
+(vminfod). So every payload is built from validated values, holds one kind of change, and is read back.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import vmadm_read
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, Runner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
+
+PATIENCE = 600
+GIB = 1024 * MIB
+
+
+class Vmadm:
+    """The driver. All text of vmadm goes to stderr, its exit code 0 proves nothing."""
+
+    capabilities = Capabilities(
+        name="vmadm",
+        brand="bhyve",
+        live=frozenset(
+            ["normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard"]
+        ),
+        models=("virtio", "ahci", "nvme"),
+        snapshot_prefix="vmsnap-",
+        whole_quota=GIB,
+        device_prefix=vmadm_read.ZVOL,
+        disk_device=4,
+        functions_per_slot=8,
+    )
+
+    def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
+        self._runner = runner
+        self._pause = pause
+
+    def _vmadm(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> Answer:
+        return self._runner(("vmadm", *argv), stdin=stdin, timeout=timeout)
+
+    def _checked(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> str:
+        answer = self._vmadm(*argv, stdin=stdin, timeout=timeout)
+        if answer.rc != 0:
+            raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
+        return answer.stdout
+
+    def vms(self) -> t.List[VmConfig]:
+        return vmadm_read.parse_lookup(self._checked("lookup", "-j"))
+
+    def _get(self, vm: str) -> VmConfig:
+        try:
+            return vmadm_read.parse_vm(json.loads(self._checked("get", vm)))
+        except ValueError:
+            raise FlexdiskError("UnexpectedOutput", "vmadm get %s did not print JSON" % vm) from None
+
+    def _update(self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], what: str) -> None:
+        """One update and its proof. A vminfod time-out is no verdict: the VM as read back is."""
+        argv = ("update", vm)
+        answer = self._vmadm(*argv, stdin=json.dumps(payload))
+        if answer.rc != 0 and not vmadm_read.VMINFOD_TIMEOUT.search(answer.stderr):
+            raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
+        if not proof(self._get(vm)):
+            raise FlexdiskError(
+                "NotApplied", "vmadm update %s ended with rc %d but %s is not so" % (vm, answer.rc, what)
+            )
+
+    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        entry: t.Dict[str, t.Any] = {"path": path, "size": size}
+        if shrink:
+            entry["dangerous_allow_shrink"] = True
+        # Sizes that vmadm reports can be stale; the engine reads the volume itself.
+        self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, "disk %s" % path)
+
+    def set_flexible(self, vm: str, size: int) -> None:
+        self._update(
+            vm,
+            {"flexible_disk_size": size},
+            lambda seen: seen.flexible_disk_size == size,
+            "flexible_disk_size %d" % size,
+        )
+
+    def set_quota(self, vm: str, quota: int) -> None:
+        # vmadm reports refquota, which the engine reads from ZFS anyway.
+        self._update(vm, {"quota": quota // GIB}, lambda seen: True, "quota")
+
+    def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        """Several disks in one update, so that two can swap their slots."""
+
+        def proof(seen: VmConfig) -> bool:
+            for entry in entries:
+                disk = _disk(seen, entry["path"])
+                if disk is None or any(getattr(disk, key) != value for key, value in entry.items()):
+                    return False
+            return True
+
+        self._update(vm, {"update_disks": [dict(e) for e in entries]}, proof, "update_disks %s" % list(entries))
+
+    def set_compression(self, vm: str, path: str, compression: str) -> None:
+        entry = {"path": path, "compression": compression}
+        self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, "disk %s" % path)
+
+    def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
+        entry = dict(disk, nocreate=True, media="disk")
+        if "image_uuid" in entry and self._runner(("imgadm", "get", entry["image_uuid"])).rc != 0:
+            # vmadm refuses an image that imgadm has forgotten; the clone still tells its origin.
+            del entry["image_uuid"], entry["image_size"]
+        self._update(
+            vm,
+            {"add_disks": [entry]},
+            lambda seen: (_disk(seen, disk["path"]) or DiskConfig("")).uuid == disk["uuid"],
+            "disk %s" % disk["path"],
+        )
+
+    def forget_disk(self, vm: str, path: str) -> None:
+        self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, "the absence of %s" % path)
+
+    def stop(self, vm: str, timeout: int, force: bool) -> None:
+        """vmadm halts a guest by force at its own time-out with exit 0, so its time-out is set beyond ours."""
+        try:
+            self._checked(
+                "stop",
+                vm,
+                "-t",
+                str(timeout if force else timeout + PATIENCE),
+                timeout=timeout + PATIENCE if force else timeout,
+            )
+        except FlexdiskError as exc:
+            if exc.code != "CommandTimeout":
+                raise
+            raise FlexdiskError(
+                "VmNotStopped",
+                "the guest did not shut down within stop_timeout=%d s and was left running; "
+                "allow_force_stop permits to halt it" % timeout,
+            ) from exc
+        state = self._get(vm).state
+        if state != "stopped":
+            raise FlexdiskError("VmNotStopped", "after vmadm stop the VM is %s" % state)
+
+    def start(self, vm: str) -> None:
+        self._checked("start", vm)
+        state = self._get(vm).state
+        if state != "running":
+            raise FlexdiskError(
+                "VmNotStarted", "after vmadm start the VM is %s; see its logs/platform.log below the zone" % state
+            )
+
+    def set_autoboot(self, vm: str, autoboot: bool) -> None:
+        self._update(vm, {"autoboot": autoboot}, lambda seen: seen.autoboot == autoboot, "autoboot %s" % autoboot)
+
+
+def _disk(vm: VmConfig, path: str) -> t.Optional[DiskConfig]:
+    return next((disk for disk in vm.disks if disk.path == path), None)

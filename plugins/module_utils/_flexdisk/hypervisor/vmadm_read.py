@@ -1,0 +1,115 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Parsers of vmadm's JSON and of its complaints; they take text and run nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
+
+OLDEST_PLATFORM = "20181206"
+ZVOL = "/dev/zvol/rdsk/"
+VMINFOD_TIMEOUT = re.compile(r"vminfod watchForChanges .* timeout exceeded")
+
+_ERRORS = (
+    (r"state is \"stopped\"", "VmNotStopped"),
+    (r"VM \S+ not found|No such zone configured", "ResourceNotFound"),
+    (r"size is greater than available space|out of space", "InsufficientSpace"),
+    (r"size is less than current used or reserved space", "InUse"),
+    (r"cannot resize disk", "InvalidArgument"),
+    (r"Invalid value|Missing required propert|is not (a )?valid|invalid", "InvalidArgument"),
+    (r"duplicate disk uuid|multiple disks in pci_slot", "InvalidArgument"),
+    (r"cannot run because", "NotPermitted"),
+)
+
+
+def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
+    """The error of a failed vmadm; a negative or 128+ rc is vmadm itself crashing."""
+    code = next((code for pattern, code in _ERRORS if re.search(pattern, stderr)), "VmadmFailed")
+    if rc < 0 or rc >= 128:
+        code = "VmadmCrashed"
+    hint = "; it needs root in the global zone (become: true)" if code == "NotPermitted" else ""
+    message = "%s failed (rc %d): %s%s" % (" ".join(argv), rc, stderr.strip() or "no message", hint)
+    return FlexdiskError(code, message)
+
+
+def parse_lookup(stdout: str) -> t.List[VmConfig]:
+    """VMs from C(vmadm lookup -j)."""
+    try:
+        rows = json.loads(stdout)
+    except ValueError:
+        rows = None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("uuid") for row in rows):
+        raise FlexdiskError("UnexpectedOutput", "vmadm lookup -j did not print a JSON list of VMs")
+    for row in rows:
+        check_platform(row)
+    return [parse_vm(row) for row in rows]
+
+
+def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:
+    """One VM. Keys that the platform leaves out get the meaning that their absence has.
+
+    Raises FlexdiskError UnexpectedOutput for a VM of another shape.
+    """
+    try:
+        return _vm(row)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise FlexdiskError("UnexpectedOutput", "vmadm describes a VM in an unknown way: %r" % exc) from exc
+
+
+def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
+    hidden = (row.get("internal_metadata") or {}).get("cloudinit_nocloud_path")
+    return VmConfig(
+        uuid=str(row["uuid"]),
+        alias=_text(row, "alias"),
+        brand=_text(row, "brand"),
+        state=_text(row, "state") or "unknown",
+        autoboot=bool(row.get("autoboot")),
+        pool=_text(row, "zpool"),
+        dataset=_text(row, "zfs_filesystem"),
+        flexible_disk_size=int(row.get("flexible_disk_size") or 0) or None,
+        disks=tuple(_disk(disk) for disk in row.get("disks") or ()),
+        hidden_paths=frozenset([str(hidden)] if hidden else []),
+        indestructible=bool(row.get("indestructible_zoneroot")),
+        transition=_text(row, "transition_to"),
+    )
+
+
+def _text(row: t.Mapping[str, t.Any], key: str) -> str:
+    return str(row.get(key) or "")
+
+
+def _disk(row: t.Mapping[str, t.Any]) -> DiskConfig:
+    path = _text(row, "path")
+    media = _text(row, "media") or "disk"
+    is_zvol = media == "disk" and path.startswith(ZVOL)
+    return DiskConfig(
+        path=path,
+        volume=path[len(ZVOL) :] if is_zvol else "",
+        boot=row.get("boot") in (True, "true"),
+        model=_text(row, "model"),
+        media=media,
+        image=_text(row, "image_uuid"),
+        image_size=int(row.get("image_size") or 0),
+        pci_slot=_text(row, "pci_slot"),
+        uuid=_text(row, "uuid").lower(),
+    )
+
+
+def check_platform(row: t.Mapping[str, t.Any]) -> None:
+    """Refuse platforms whose failed add_disks destroyed disk0 (OS-7004, OS-7353)."""
+    platform = str(row.get("platform_buildstamp") or "")
+    if platform and platform[:8] < OLDEST_PLATFORM:
+        raise FlexdiskError(
+            "PlatformTooOld",
+            "SmartOS platform %s: before %s a failing vmadm could destroy disk0; update the platform first"
+            % (platform, OLDEST_PLATFORM),
+        )

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""The one way to the outside: a program, its arguments, its answer."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a program said. rc is negative when a signal ended it, as in subprocess."""
+
+    rc: int
+    stdout: str
+    stderr: str
+
+
+class Runner(t.Protocol):
+    """Runs an argv list without a shell, under LC_ALL=C.
+
+    timeout is seconds. Raises FlexdiskError CommandNotFound or CommandTimeout; a non-zero rc is the caller's business.
+    """
+
+    def __call__(self, argv: t.Sequence[str], stdin: str = "", timeout: float = 300) -> Answer: ...

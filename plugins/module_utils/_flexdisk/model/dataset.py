@@ -1,0 +1,69 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""What ZFS says: datasets and pools. All sizes are bytes."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A file system, volume or snapshot as C(zfs get -Hp) shows it.
+
+    user holds our own properties without their C(flexdisk:) prefix, and only those whose source is local or
+    received: an inherited value says nothing about this dataset.
+    """
+
+    name: str
+    kind: str
+    guid: int = 0
+    createtxg: int = 0
+    creation: int = 0
+    used: int = 0
+    available: int = 0
+    referenced: int = 0
+    written: int = 0
+    volsize: int = 0
+    volblocksize: int = 0
+    quota: int = 0
+    refquota: int = 0
+    reservation: int = 0
+    refreservation: int = 0
+    usedbysnapshots: int = 0
+    usedbydataset: int = 0
+    usedbyrefreservation: int = 0
+    userrefs: int = 0
+    origin: str = ""
+    clones: t.Tuple[str, ...] = ()
+    compression: str = ""
+    encryptionroot: str = ""
+    user: t.Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parent(self) -> str:
+        """Name of the dataset above (of a snapshot: the dataset it belongs to)."""
+        if self.kind == "snapshot":
+            return self.name.split("@", 1)[0]
+        return self.name.rsplit("/", 1)[0] if "/" in self.name else ""
+
+    @property
+    def pool(self) -> str:
+        return self.name.split("@", 1)[0].split("/", 1)[0]
+
+    @property
+    def pinned(self) -> int:
+        """Bytes that only this volume's snapshots hold.
+
+        A volume is charged its whole reservation beside what snapshots share with it, so C(used - refreservation) is
+        exact at once, where C(usedbysnapshots) follows only as blocks are overwritten. Where nothing of the
+        reservation is left (a sparse volume has none), everything written before the last snapshot is held.
+        """
+        if self.usedbyrefreservation or self.refreservation >= self.volsize > 0:
+            return max(0, self.used - self.refreservation)
+        return max(0, self.used - self.written)

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""What an operator declares. None means: not managed."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DiskSpec:
+    """One entry of a VM's disks. size is MiB; remaining excludes size."""
+
+    name: str = ""
+    uuid: str = ""
+    present: bool = True
+    size: t.Optional[int] = None
+    remaining: bool = False
+    boot: t.Optional[bool] = None
+    image: t.Optional[str] = None
+    pci_slot: t.Optional[str] = None
+    model: t.Optional[str] = None
+    block_size: t.Optional[int] = None
+    compression: t.Optional[str] = None
+    preserve: t.Optional[bool] = None
+    description: t.Optional[str] = None
+    tags: t.Optional[t.Mapping[str, str]] = None
+    dangerous_allow_shrink: bool = False
+    destroy_snapshots: bool = False
+    recreate: bool = False
+
+    @property
+    def label(self) -> str:
+        return self.name or self.uuid
+
+
+@dataclass(frozen=True)
+class VmSpec:
+    """One entry of vms. flexible_disk_size is MiB without hidden disks, quota bytes; disks None: not managed."""
+
+    vm: str
+    flexible_disk_size: t.Optional[int] = None
+    quota: t.Optional[int] = None
+    unlisted: str = "refuse"
+    disks: t.Optional[t.Tuple[DiskSpec, ...]] = None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a task allows, for all its VMs."""
+
+    allow_restart: bool = False
+    stop_timeout: int = 180
+    allow_force_stop: bool = False
+    matching: str = "name"
+    continue_on_refusal: bool = False
+    reclaim: bool = False
+    space: bool = True

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Errors that carry a code of RFD 154 and a message for the operator."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+
+class FlexdiskError(Exception):
+    """Something that ends a VM's (or the task's) work; code is the RFD name, message the whole story."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason to refuse a VM's declaration, found before anything has changed."""
+
+    code: str
+    message: str
+    vm: str = ""
+    disk: str = ""
+
+    def as_dict(self) -> t.Dict[str, str]:
+        return {"code": self.code, "message": self.message, "vm": self.vm, "disk": self.disk}

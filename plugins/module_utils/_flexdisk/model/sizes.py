@@ -1,0 +1,122 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Sizes as users write them, and as people read them.
+
+All units are binary: C(K) and C(KiB) are 1024 bytes. Disk sizes are MiB, quotas are bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+KIB = 1024
+MIB = 1048576
+GIB = 1024 * MIB
+TIB = 1024 * GIB
+REMAINING = "remaining"
+
+# ZFS stores volsize as a signed 64 bit number of bytes.
+_LIMIT = 2**63
+_UNITS = {"": MIB, "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB, "t": TIB, "tib": TIB}
+_SIZE = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,20}))? ?([A-Za-z]*)")
+_HOW_SIZE = "give whole MiB (20480) or a number with K, M, G, T, KiB, MiB, GiB or TiB (20GiB)"
+_HOW_QUOTA = "give a number with its unit K, M, G, T, KiB, MiB, GiB or TiB (10GiB, 512M)"
+
+
+def parse_size(value: object, *, what: str = "size") -> int:
+    """A size in MiB.
+
+    value is an integer (MiB; an integral float, as JSON may carry it, counts) or a string: digits with an optional
+    fraction, an optional space and an optional unit in any case; no unit is MiB.
+    Raises FlexdiskError C(InvalidArgument) for anything else, for what is not a whole number of MiB, below 1 MiB, or
+    8 EiB and more.
+    """
+    if isinstance(value, str):
+        return _in_range(_bytes(value, what, _HOW_SIZE), value, what) // MIB
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        raise _invalid(what, value, _HOW_SIZE)
+    if isinstance(value, float) and not value.is_integer():
+        raise _invalid(what, value, "a size is a whole number of MiB")
+    return _in_range(int(value) * MIB, value, what) // MIB
+
+
+def parse_size_or_remaining(value: object, *, what: str = "size") -> t.Union[int, str]:
+    """A size in MiB, or REMAINING. Raises as parse_size does."""
+    if value == REMAINING:
+        return REMAINING
+    if isinstance(value, str) and value.strip()[:1].isalpha():
+        raise _invalid(what, value, _HOW_SIZE + ', or "remaining"')
+    return parse_size(value, what=what)
+
+
+def parse_quota(value: object, *, what: str = "quota") -> int:
+    """A quota in bytes, a whole number of MiB, at least 1 MiB.
+
+    vmadm counts quotas in GiB and disks in MiB, so that a bare number would be read in two ways: a unit is demanded.
+    Raises FlexdiskError C(InvalidArgument).
+    """
+    if not isinstance(value, str) or not re.search("[A-Za-z]", value):
+        raise _invalid(what, value, _HOW_QUOTA)
+    return _in_range(_bytes(value, what, _HOW_QUOTA), value, what)
+
+
+def render_mib(mib: int) -> str:
+    """MiB for a reader: C(512 MiB), C(20 GiB), C(29.4 GiB), rounded down to a tenth. TiB only when exact."""
+    return render_bytes(mib * MIB) if mib else "0 MiB"
+
+
+def render_bytes(size: int) -> str:
+    """Bytes for a reader, in the largest unit that is not above the figure, rounded down to a tenth."""
+    for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if abs(size) >= unit and (unit != TIB or size % TIB == 0):
+            whole, tenth = divmod(abs(size * 10 // unit), 10)
+            sign = "-" if size < 0 else ""
+            return "%s%d %s" % (sign, whole, name) if size % unit == 0 else "%s%d.%d %s" % (sign, whole, tenth, name)
+    return "%d B" % size
+
+
+def render_change(before: int, after: int) -> str:
+    """Two figures in bytes as C(BEFORE -> AFTER), finer where rounding would make different ones look equal."""
+    texts = (render_bytes(before), render_bytes(after))
+    if texts[0] == texts[1] and before != after:
+        exact = before % MIB == 0 and after % MIB == 0
+        texts = ("%d MiB" % (before // MIB), "%d MiB" % (after // MIB)) if exact else ("%d B" % before, "%d B" % after)
+    return "%s -> %s" % texts
+
+
+def _bytes(text: str, what: str, how: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    unit = _UNITS.get(match.group(3).lower()) if match else None
+    if match is None or unit is None:
+        raise _invalid(what, text, how)
+    fraction = match.group(2) or ""
+    scale: int = 10 ** len(fraction)
+    size, rest = divmod(int(match.group(1) + fraction) * unit, scale)
+    if rest or size % MIB:
+        raise _invalid(what, text, "it must come out as a whole number of MiB")
+    return size
+
+
+def _in_range(size: int, value: object, what: str) -> int:
+    if size < MIB:
+        raise _invalid(what, value, "it must be at least 1 MiB")
+    if size >= _LIMIT:
+        raise _invalid(what, value, "it must be below 8 EiB")
+    return size
+
+
+def _invalid(what: str, value: object, rule: str) -> FlexdiskError:
+    return FlexdiskError("InvalidArgument", "%s %s is not valid: %s" % (what, _quoted(value), rule))
+
+
+def _quoted(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return '"%s"' % (text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,158 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""What a hypervisor says of its VMs, and the disks linked to their volumes."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+
+
+@dataclass(frozen=True)
+class DiskConfig:
+    """A disk entry of a VM's configuration. volume is the dataset the path names, "" for a CD-ROM or a file."""
+
+    path: str
+    volume: str = ""
+    boot: bool = False
+    model: str = ""
+    media: str = "disk"
+    image: str = ""
+    image_size: int = 0
+    pci_slot: str = ""
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
+class VmConfig:
+    """A VM's configuration. flexible_disk_size is the stored one in MiB, None on an inflexible VM."""
+
+    uuid: str
+    alias: str
+    brand: str
+    state: str
+    autoboot: bool
+    pool: str
+    dataset: str
+    flexible_disk_size: t.Optional[int]
+    disks: t.Tuple[DiskConfig, ...] = ()
+    hidden_paths: t.FrozenSet[str] = frozenset()
+    indestructible: bool = False
+    transition: str = ""
+
+    @property
+    def label(self) -> str:
+        """The VM in messages: alias and uuid, as far as there are both."""
+        return "%s (%s)" % (self.alias, self.uuid) if self.alias else self.uuid
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A volume that backs a disk, attached to a VM or parked.
+
+    vm is the uuid of the VM that has it or had it last; uuid, slot, model and boot are the hypervisor's word for an
+    attached disk and the volume's own properties for a parked one. guarded says that an interrupted run has left its
+    guard, a snapshot that is not among snapshots.
+    """
+
+    volume: Dataset
+    vm: str
+    index: int
+    uuid: str = ""
+    name: str = ""
+    path: str = ""
+    boot: bool = False
+    model: str = ""
+    image: str = ""
+    image_size: int = 0
+    pci_slot: str = ""
+    preserve: bool = False
+    description: str = ""
+    tags: t.Mapping[str, str] = field(default_factory=dict)
+    remaining: str = ""
+    hidden: bool = False
+    parked: bool = False
+    snapshots: t.Tuple[Dataset, ...] = ()
+    guarded: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.volume.volsize
+
+    @property
+    def size_mib(self) -> int:
+        """MiB, rounded down (a volsize set by hand need not be whole)."""
+        return self.volume.volsize // MIB
+
+    @property
+    def label(self) -> str:
+        """The disk in messages: its name, else where it lies."""
+        return self.name or ("disk%d" % self.index if not self.parked else self.uuid or self.volume.name)
+
+    @property
+    def adopted(self) -> bool:
+        """True once an earlier run gave this volume its identity."""
+        return bool(self.volume.user.get("uuid") or self.volume.user.get("name"))
+
+    @property
+    def disowned(self) -> bool:
+        """True where the hypervisor and the volume name different uuids: somebody moved something by hand."""
+        own = self.volume.user.get("uuid", "")
+        return bool(own) and own != self.uuid
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A VM with everything ZFS knows of it.
+
+    disks are the attached volumes in the order of their indexes, hidden ones too; orphans are volumes below the VM's
+    dataset that its configuration does not know; other_used is the space of other children (file systems);
+    unbacked counts CD-ROMs and files; missing names the paths whose volume does not exist.
+    """
+
+    config: VmConfig
+    root: Dataset
+    disks: t.Tuple[Disk, ...] = ()
+    orphans: t.Tuple[Disk, ...] = ()
+    parked: t.Tuple[Disk, ...] = ()
+    other_used: int = 0
+    unbacked: int = 0
+    missing: t.Tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.config.label
+
+    @property
+    def volumes(self) -> t.Tuple[Dataset, ...]:
+        """Every volume below the VM's dataset, configured or not: the quota law counts them all."""
+        return tuple(d.volume for d in self.disks + self.orphans)
+
+    @property
+    def ghosts(self) -> t.Tuple[str, ...]:
+        """Paths whose disk lies parked: an interrupted run has moved it out and not come to the configuration."""
+        parked = {disk.uuid for disk in self.parked if disk.uuid}
+        return tuple(e.path for e in self.config.disks if e.path in self.missing and e.uuid in parked)
+
+    @property
+    def hidden_mib(self) -> int:
+        """MiB of the platform's own disks, which the stored flexible_disk_size includes."""
+        return sum(d.size_mib for d in self.disks if d.hidden)
+
+    @property
+    def flexible(self) -> bool:
+        return self.config.flexible_disk_size is not None
+
+    @property
+    def declared_flexible(self) -> t.Optional[int]:
+        """flexible_disk_size in MiB as an operator declares it: without hidden disks."""
+        stored = self.config.flexible_disk_size
+        return None if stored is None else stored - self.hidden_mib

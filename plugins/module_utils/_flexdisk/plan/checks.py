@@ -1,0 +1,241 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Everything that can forbid a VM's declaration, found before the first change. Each check names numbers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
+    MIB,
+    render_bytes,
+    render_change,
+    render_mib,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import verbs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import (
+    Intent,
+    Leaver,
+    Target,
+    staying_bytes,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
+
+
+def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collector) -> None:
+    """All checks of one VM that need no order of steps."""
+    for target in intent.targets:
+        _target(intent, target, capabilities, found)
+    for leaver in intent.leavers:
+        _leaver(intent, leaver, found)
+    _moves(intent, host, found)
+    _names(intent, found)
+    _boot(intent, found)
+    _inflexible(intent, found)
+    _space(intent, found)
+    _quota(intent, capabilities, found)
+
+
+def _target(intent: Intent, target: Target, capabilities: Capabilities, found: Collector) -> None:
+    disk = target.disk
+    if target.spec.model is not None and target.spec.model not in capabilities.models:
+        found.add(
+            "InvalidArgument",
+            "model %r is none of %s" % (target.spec.model, ", ".join(capabilities.models)),
+            target.label,
+        )
+    if disk is None or target.bytes >= disk.size:
+        return
+    change = render_change(disk.size, target.bytes)
+    if not target.spec.dangerous_allow_shrink:
+        found.add(
+            "InvalidArgument",
+            "%s would cut off data; dangerous_allow_shrink=true permits it" % change,
+            target.label,
+        )
+    if target.size < disk.image_size:
+        found.add(
+            "InvalidArgument",
+            "%s: smaller than its image's %s" % (change, render_mib(disk.image_size)),
+            target.label,
+        )
+    _ownership(disk, "shrink", found)
+
+
+def _ownership(disk: Disk, what: str, found: Collector) -> None:
+    if disk.disowned:
+        found.add(
+            "IdentityMismatch",
+            "will not %s %s: the hypervisor says uuid %s, the volume says %s"
+            % (what, disk.volume.name, disk.uuid or "none", disk.volume.user["uuid"]),
+            disk.label,
+        )
+
+
+def _leaver(intent: Intent, leaver: Leaver, found: Collector) -> None:
+    disk = leaver.disk
+    if disk.boot and disk.path:
+        found.add("InvalidArgument", "the boot disk cannot be removed", disk.label)
+    _ownership(disk, "destroy" if leaver.destroy else "detach", found)
+    if not leaver.destroy:
+        return
+    clones = [clone for snapshot in disk.snapshots for clone in snapshot.clones]
+    if clones:
+        found.add("HasClones", "cannot be destroyed: %s depend on it" % ", ".join(clones), disk.label)
+    held = [snapshot.name for snapshot in disk.snapshots if snapshot.userrefs]
+    if held:
+        found.add("Held", "cannot be destroyed: held snapshots %s" % ", ".join(held), disk.label)
+    if disk.snapshots and not leaver.snapshots:
+        found.add(
+            "HasSnapshots",
+            "has %d snapshots that hold %s and would go with it; destroy_snapshots=true permits it"
+            % (len(disk.snapshots), render_bytes(disk.volume.pinned)),
+            disk.label,
+        )
+
+
+def _moves(intent: Intent, host: Host, found: Collector) -> None:
+    """Volumes that are renamed must stay below their encryption root."""
+    pool = intent.vm.config.pool
+    above = host.datasets.get(container(pool)) or host.datasets[pool]
+    for leaver in intent.leavers:
+        if leaver.disk.path:
+            _encryption(leaver.disk, above, "detached", found)
+            place = verbs.place(leaver.disk)
+            if place in host.datasets:
+                found.add("AlreadyExists", "cannot be moved out: there is a %s already" % place, leaver.disk.label)
+    for target in intent.targets:
+        if target.disk is not None and target.disk.parked:
+            if target.disk.volume.pool != pool:
+                found.add(
+                    "InvalidArgument",
+                    "lies in pool %s, the VM in %s" % (target.disk.volume.pool, pool),
+                    target.label,
+                )
+            _encryption(target.disk, intent.vm.root, "attached", found)
+
+
+def _encryption(disk: Disk, destination: Dataset, verb: str, found: Collector) -> None:
+    own = disk.volume.encryptionroot
+    if own and own != disk.volume.name and own != destination.encryptionroot:
+        found.add(
+            "EncryptionRoot",
+            "cannot be %s: its encryption root is %s, that of %s is %s"
+            % (verb, own, destination.name, destination.encryptionroot or "none"),
+            disk.label,
+        )
+
+
+def _names(intent: Intent, found: Collector) -> None:
+    """One name space for a VM's attached disks and those parked from it."""
+    claimed = {id(g.disk) for g in intent.targets if g.disk is not None}
+    leaving = {id(leaver.disk): leaver for leaver in intent.leavers}
+    others: t.Dict[str, str] = {}
+    for disk in intent.vm.disks + intent.vm.parked:
+        leaver = leaving.get(id(disk))
+        gone = leaver is not None and (leaver.destroy or leaver.nameless)
+        if disk.name and id(disk) not in claimed and not gone:
+            others[disk.name] = disk.volume.name
+    for target in intent.targets:
+        name = target.spec.name or (target.disk.name if target.disk is not None else "")
+        if name in others:
+            found.add("NameConflict", "the name %s belongs to %s already" % (name, others[name]), target.label)
+        elif name:
+            others[name] = target.disk.volume.name if target.disk is not None else "the new disk"
+
+
+def _boot(intent: Intent, found: Collector) -> None:
+    vm = intent.vm
+    managed = {id(g.disk) for g in intent.targets if g.disk is not None}
+    leaving = {id(leaver.disk) for leaver in intent.leavers}
+    boots = [d.label for d in vm.disks if d.boot and id(d) not in managed and id(d) not in leaving]
+    for target in intent.targets:
+        now = target.disk is not None and not target.disk.parked and target.disk.boot
+        if target.spec.boot or (target.spec.boot is None and now):
+            boots.append(target.label)
+    if len(boots) > 1:
+        found.add("InvalidArgument", "the VM would have several boot disks: %s" % ", ".join(boots))
+    if not boots and any(d.boot for d in vm.disks) and not any(d.boot and id(d) in leaving for d in vm.disks):
+        found.add("InvalidArgument", "the VM would have no boot disk")
+
+
+def _inflexible(intent: Intent, found: Collector) -> None:
+    if intent.flexible is not None:
+        return
+    for target in intent.targets:
+        verb = ""
+        if target.spec.remaining:
+            verb = "size=remaining"
+        elif not target.stays:
+            verb = "adding a disk"
+        elif target.disk is not None and target.bytes > target.disk.size:
+            verb = "growing a disk"
+        if verb:
+            found.add(
+                "VmWithoutFlexibleDiskSize",
+                "%s needs flexible_disk_size, which this VM has not; declare it to convert the VM" % verb,
+                target.label,
+            )
+
+
+def _space(intent: Intent, found: Collector) -> None:
+    """The exact law: everything the VM holds in the end must fit into flexible_disk_size."""
+    if intent.flexible is None:
+        return
+    need = staying_bytes(intent)
+    missing = need - intent.flexible * MIB
+    if missing <= _overdrawn(intent.vm):
+        return
+    hidden = intent.vm.hidden_mib
+    growing = [_demand(g) for g in intent.targets if g.disk is None or g.disk.parked or g.bytes > g.disk.size]
+    found.add(
+        "InsufficientSpace",
+        "flexible_disk_size %s is %s too small: disks and snapshots need %s%s; the smallest that fits is %d MiB"
+        % (
+            render_mib(intent.flexible - hidden),
+            render_bytes(missing),
+            render_bytes(need),
+            " (wanted: %s)" % ", ".join(growing) if growing else "",
+            -(-need // MIB) - hidden,
+        ),
+        growing[0].split(" ")[0] if len(growing) == 1 else "",
+    )
+
+
+def _overdrawn(vm: Vm) -> int:
+    """How far into the slack of 1 MiB the VM is already, by a snapshot say: no more than that may stay missing."""
+    room = space.allocatable(vm)
+    return 0 if room is None else min(MIB, max(0, -room))
+
+
+def _demand(target: Target) -> str:
+    if target.disk is None:
+        return "%s %s new" % (target.label, render_mib(target.size))
+    return "%s %s" % (target.label, render_change(target.disk.size, target.bytes))
+
+
+def _quota(intent: Intent, capabilities: Capabilities, found: Collector) -> None:
+    root, unit = intent.vm.root, capabilities.whole_quota
+    if intent.quota == root.refquota:
+        return
+    if intent.quota % unit or intent.quota < unit:
+        found.add(
+            "InvalidArgument",
+            "quota %s: %s takes whole multiples of %s"
+            % (render_bytes(intent.quota), capabilities.name, render_bytes(unit)),
+        )
+    held = root.usedbydataset
+    if intent.quota < held:
+        found.add(
+            "InUse",
+            "quota %s is below the %s that %s holds" % (render_bytes(intent.quota), render_bytes(held), root.name),
+        )

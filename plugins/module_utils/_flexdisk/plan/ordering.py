@@ -1,0 +1,225 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""The order of steps: what frees space first, what needs it last, the VM stopped for as short as it must be."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
+    MIB,
+    render_bytes,
+    render_change,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict, verbs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import Intent, Target
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import config_changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+
+
+class Sequence:
+    """Steps in order, with the VM as it will be after each: every step is planned on the one before."""
+
+    def __init__(self, vm: Vm, geometry: PoolGeometry) -> None:
+        self.vm = vm
+        self.geometry = geometry
+        self.steps: t.List[Step] = []
+
+    def add(self, step: t.Optional[Step]) -> None:
+        if step is not None:
+            self.steps.append(step)
+            self.vm = predict.apply(self.vm, step, self.geometry)
+
+    def volume_of(self, disk: Disk) -> Disk:
+        """The disk as it is at this point."""
+        return next(d for d in self.vm.disks if d.volume.name == disk.volume.name)
+
+
+def order(
+    intent: Intent, geometry: PoolGeometry, capabilities: Capabilities, policy: Policy, found: Collector
+) -> Sequence:
+    """All steps of one VM in the order of the law, wrapped into stop and start where that is allowed and needed."""
+    config = intent.vm.config
+    work = _work(intent, geometry, capabilities, policy)
+    needs_stop = [s for s in work.steps if s.kind not in capabilities.live and s.kind != "copy"]
+    if needs_stop or config.state == "stopped":
+        first = _overdue(intent, bool(needs_stop))
+        work = _work(intent, geometry, capabilities, policy, first) if first else work
+    if work.steps and (config.transition or config.state not in ("running", "stopped")):
+        towards = " (to become %s)" % config.transition if config.transition else ""
+        found.add(
+            "VmInTransition",
+            "the VM is %s%s; only running or stopped VMs are changed" % (config.state, towards),
+        )
+    if not needs_stop or config.state != "running":
+        return work
+    if not policy.allow_restart:
+        found.add(
+            "VmNotStopped",
+            "the VM is running and must be stopped for: %s; allow_restart=true permits a shutdown and start"
+            % "; ".join(s.text for s in needs_stop),
+        )
+        return work
+    return _wrapped(intent.vm, work, geometry)
+
+
+def _overdue(intent: Intent, changing: bool) -> t.List[Step]:
+    """What a stopped VM gets before anything else: the end of an interrupted detach, and where its disks are managed
+    the uuids and slots that an old vmadm did not write down.
+    """
+    steps = list(verbs.forget(intent.vm))
+    bare = verbs.persist(intent.vm, changing) if intent.targets or intent.leavers else None
+    return [*steps, bare] if bare is not None else steps
+
+
+def _wrapped(vm: Vm, work: Sequence, geometry: PoolGeometry) -> Sequence:
+    wrapped = Sequence(vm, geometry)
+    calm = [s for s in work.steps if s.kind in ("normalise", "law")]
+    for step in calm:
+        wrapped.add(step)
+    wrapped.add(Step("stop", "stop"))
+    for step in work.steps:
+        if step not in calm:
+            wrapped.add(step)
+    wrapped.add(Step("start", "start"))
+    if not vm.config.autoboot:
+        wrapped.add(Step("autoboot", "autoboot off, as before", args={"autoboot": False}))
+    return wrapped
+
+
+def _work(
+    intent: Intent,
+    geometry: PoolGeometry,
+    capabilities: Capabilities,
+    policy: Policy,
+    first: t.Sequence[Step] = (),
+) -> Sequence:
+    seq = Sequence(intent.vm, geometry)
+    for step in verbs.unguard(intent.vm):
+        seq.add(step)
+    changes = _space_changes(intent)
+    for step in repairs(seq.vm, geometry, policy.reclaim, intent.flexible, recomputed=bool(changes)):
+        seq.add(step)
+    for step in first:
+        seq.add(step)
+    _departures(seq, intent, capabilities.snapshot_prefix)
+    standing = [g for g in intent.targets if g.stays and g.disk is not None]
+    for target in standing:
+        seq.add(verbs.resize(target, "shrink"))
+    for step in changes:
+        seq.add(step)
+    seq.add(_edits(seq, standing))
+    for target in standing:
+        seq.add(verbs.compression(target))
+        seq.add(verbs.resize(target, "grow"))
+    arriving = [g for g in intent.targets if not g.stays]
+    for target in [g for g in arriving if g.disk is not None] + [g for g in arriving if g.disk is None]:
+        seq.add(verbs.arrive(seq.vm, target, capabilities))
+    for target in standing:
+        seq.add(verbs.identity_of(seq.volume_of(t.cast(Disk, target.disk)), target))
+    for disk in intent.kept + [d for d in seq.vm.disks if d.hidden]:
+        seq.add(verbs.copy(seq.volume_of(disk)))
+    return seq
+
+
+def _departures(seq: Sequence, intent: Intent, snapshot_prefix: str) -> None:
+    """What no VM has gives its space back first."""
+    for leaver in (v for v in intent.leavers if v.destroy and not v.disk.path):
+        seq.add(verbs.destroy(leaver))
+    for leaver in (v for v in intent.leavers if not v.destroy and not v.disk.path):
+        seq.add(verbs.unname(leaver.disk))
+    for leaver in (v for v in intent.leavers if not v.destroy and v.disk.path):
+        leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
+        seq.add(verbs.detach(seq.vm, leaver, snapshot_prefix, _settles_later(intent)))
+    for leaver in (v for v in intent.leavers if v.destroy and v.disk.path):
+        seq.add(verbs.destroy(leaver))
+
+
+def _settles_later(intent: Intent) -> bool:
+    """Whether a step after the detaches gives space back and sets the reservation."""
+    flexible = intent.vm.config.flexible_disk_size
+    falls = intent.flexible is not None and flexible is not None and intent.flexible < flexible
+    comes = any(g.disk is not None and g.disk.parked for g in intent.targets)
+    return falls or intent.quota < intent.vm.root.refquota or comes
+
+
+def _space_changes(intent: Intent) -> t.List[Step]:
+    """flexible_disk_size and quota, what gives back first."""
+    root, config = intent.vm.root, intent.vm.config
+    steps = []
+    if intent.quota != root.refquota:
+        text = "VM quota %s" % render_change(root.refquota, intent.quota)
+        steps.append((intent.quota - root.refquota, Step("quota", text, args={"quota": intent.quota})))
+    if intent.flexible is not None and intent.flexible != config.flexible_disk_size:
+        now, hidden = config.flexible_disk_size, intent.vm.hidden_mib
+        wanted = (intent.flexible - hidden) * MIB
+        change = "none -> %s" % render_bytes(wanted) if now is None else render_change((now - hidden) * MIB, wanted)
+        step = Step("flexible", "flexible_disk_size %s" % change, args={"stored": intent.flexible})
+        steps.append((intent.flexible - (now or 0), step))
+    return [step for _more, step in sorted(steps, key=lambda s: s[0])]
+
+
+def _edits(seq: Sequence, standing: t.Sequence[Target]) -> t.Optional[Step]:
+    """All changes of configuration in one step, so that two disks can swap their slots."""
+    entries: t.Dict[str, t.Dict[str, t.Any]] = {}
+    words = []
+    for target in standing:
+        disk = t.cast(Disk, target.disk)
+        changes = config_changes(target.spec, disk)
+        if changes:
+            entries[disk.volume.name] = {key: wanted for key, (_now, wanted) in changes.items()}
+            words += ["%s %s %s -> %s" % (target.label, key, *map(_word, change)) for key, change in changes.items()]
+    if not entries:
+        return None
+    return Step(
+        "edit",
+        "~ " + ", ".join(words),
+        args={"entries": entries, "paths": {d.volume.name: d.path for d in seq.vm.disks}},
+    )
+
+
+def _word(value: t.Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def repairs(
+    vm: Vm, geometry: PoolGeometry, reclaim: bool, flexible: t.Optional[int] = None, recomputed: bool = False
+) -> t.List[Step]:
+    """Steps that put a drifted VM back under the law. An inflexible VM is lowered only with reclaim.
+
+    flexible is the coming flexible_disk_size; recomputed says that a later step sets quota and reservation by the law.
+    """
+    seq = Sequence(vm, geometry)
+    off = space.off_automatic(vm, geometry)
+    if off:
+        # What gives back comes first.
+        off = tuple(sorted(off, key=lambda v: predict.resized(v, v.volsize, geometry).used - v.used))
+        names = ", ".join(v.name.rsplit("/", 1)[-1] for v in off)
+        args = {"volumes": tuple(v.name for v in off), "flexible": flexible}
+        seq.add(Step("normalise", "refreservation of %s -> auto" % names, args=args))
+    if recomputed:
+        return seq.steps
+    root = seq.vm.root
+    base_ok = space.base_reservation_ok(root)
+    kept = not vm.flexible and not reclaim and min(space.quota_drift(seq.vm, geometry)) >= 0
+    quota = root.quota if kept else space.settled_quota(seq.vm, geometry)
+    if (not kept and (root.quota, root.reservation) != (quota, quota)) or not base_ok:
+        base = vm.root.refreservation if base_ok else max(0, vm.root.refquota - MIB)
+        text = "quota %s, reservation %s (%s)" % (
+            render_change(vm.root.quota, quota),
+            render_change(vm.root.reservation, quota),
+            space.drift_cause(vm, geometry),
+        )
+        seq.add(Step("law", text, args={"quota": quota, "refreservation": base}))
+    return seq.steps

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""From (observed, desired) to plans: one per VM, then what they need of the pool together."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, VmSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import render_bytes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import ordering, predict
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.checks import check
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import resolve
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.matching import match
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+
+
+def find_vm(host: Host, wanted: str) -> t.Union[Vm, Problem]:
+    """The VM by uuid, then alias, then unique uuid prefix; or why not."""
+    everything = [vm.config for vm in host.vms] + list(host.other_brands) + list(host.unlinked)
+    lower = wanted.lower()
+    found = [c for c in everything if c.uuid == lower]
+    found = found or [c for c in everything if c.alias == wanted]
+    found = found or [c for c in everything if len(wanted) >= 4 and c.uuid.startswith(lower)]
+    if not found:
+        return Problem("ResourceNotFound", "no VM with this uuid, uuid prefix or alias", wanted)
+    if len(found) > 1:
+        return Problem("Ambiguous", "several VMs: %s" % ", ".join(sorted(c.label for c in found)), wanted)
+    config = found[0]
+    vm = next((v for v in host.vms if v.config is config), None)
+    if vm is not None:
+        return vm
+    if config in host.other_brands:
+        return Problem("BrandNotSupported", "%s has brand %s" % (config.label, config.brand), wanted)
+    return Problem("ResourceNotFound", "%s: its dataset %s does not exist" % (config.label, config.dataset), wanted)
+
+
+def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capabilities) -> VmPlan:
+    """Steps for one VM, or every problem of its declaration."""
+    found = Collector(spec.vm)
+    geometry = host.geometry[vm.config.pool]
+    strangers = [d for d in host.parked if d.vm != vm.config.uuid]
+    _duplicates(host, vm, found)
+    if spec.disks is None:
+        spec = replace(spec, disks=(), unlisted="keep")
+    matched = match(vm, t.cast(t.Any, spec.disks), strangers, policy.matching, found)
+    intent = resolve(vm, spec, matched, host, capabilities, found)
+    check(intent, host, capabilities, found)
+    sequence = None
+    if not found.problems:
+        sequence = ordering.order(intent, geometry, capabilities, policy, found)
+    if sequence is None or found.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    warnings = tuple(_warnings(vm, spec, intent))
+    return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
+
+
+def _duplicates(host: Host, vm: Vm, found: Collector) -> None:
+    """One uuid on two volumes is a refusal for every VM that has one of them."""
+    for disk in vm.disks + vm.orphans + vm.parked:
+        places = host.duplicates.get(disk.uuid)
+        if places:
+            found.add("Ambiguous", "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(places)), disk.label)
+
+
+def _warnings(vm: Vm, spec: VmSpec, intent: t.Any) -> t.Iterator[str]:
+    for target in intent.targets:
+        if target.spec.dangerous_allow_shrink and (target.disk is None or target.bytes >= target.disk.size):
+            yield "%s: disk %s: dangerous_allow_shrink is set and nothing shrinks; take it out" % (
+                spec.vm,
+                target.label,
+            )
+    for path in vm.missing:
+        yield "%s: the volume of %s does not exist" % (spec.vm, path)
+    for orphan in vm.orphans:
+        if not any(g.disk is orphan for g in intent.targets):
+            yield "%s: %s is a volume that the VM does not know" % (spec.vm, orphan.volume.name)
+
+
+class Demand(t.NamedTuple):
+    """Bytes that a plan takes from the pool: when it has been done, and at most on the way."""
+
+    net: int
+    peak: int
+
+
+def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
+    """The VM's change of reservation and what parked disks keep, after each step."""
+    vm = plan.before
+    guests: t.Dict[str, int] = {}
+    for step in plan.steps:
+        disk = step.args["disk"] if step.kind == "attach" else None
+        if disk is not None and disk.parked and disk.vm != vm.config.uuid:
+            guests[disk.volume.name] = disk.volume.used
+    start = _held(vm) + sum(guests.values())
+    course = [0]
+    for step in plan.steps:
+        vm = predict.apply(vm, step, geometry)
+        if step.kind == "attach":
+            guests.pop(step.args["source"], None)
+        course.append(_held(vm) + sum(guests.values()) - start)
+    return Demand(course[-1], max(course))
+
+
+def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
+    """Plans that know which of their VM's parked disks another VM takes. A disk that two want is a problem of both."""
+    takers: t.Dict[str, t.List[VmPlan]] = {}
+    for plan in plans:
+        for step in plan.steps:
+            if step.kind in ("attach", "destroy_parked"):
+                takers.setdefault(step.args.get("source", step.args["volume"]), []).append(plan)
+    problems = [
+        Problem("Ambiguous", "%s is claimed by %d VMs of this task" % (volume, len(claims)), _name(plan))
+        for volume, claims in takers.items()
+        for plan in claims
+        if len(claims) > 1
+    ]
+    left = [tuple(d for d in plan.after.parked if d.volume.name not in takers) for plan in plans]
+    return [replace(p, after=replace(p.after, parked=parked)) for p, parked in zip(plans, left)], problems
+
+
+def _name(plan: VmPlan) -> str:
+    return plan.before.config.alias or plan.vm
+
+
+def _held(vm: Vm) -> int:
+    return vm.root.reservation + sum(d.volume.used for d in vm.parked)
+
+
+def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
+    """Plans in the order that keeps the pool from running out: who releases goes first. Or what the pool lacks."""
+    needs = {plan.vm: demand(plan, host.geometry[plan.before.config.pool]) for plan in plans}
+    ordered = sorted(plans, key=lambda plan: _turn(needs[plan.vm]))
+    problems = []
+    for pool in sorted({p.before.config.pool for p in plans}):
+        here = [p for p in ordered if p.before.config.pool == pool and p.steps]
+        need = so_far = 0
+        for plan in here:
+            need = max(need, so_far + needs[plan.vm].peak)
+            so_far += needs[plan.vm].net
+        room = host.available(pool)
+        if need > room:
+            biggest = max(here, key=lambda plan: needs[plan.vm].peak)
+            problems.append(
+                Problem(
+                    "InsufficientSpace",
+                    "pool %s has %s left, this task needs %s of it (the most, %s, for this VM)"
+                    % (pool, render_bytes(room), render_bytes(need), render_bytes(needs[biggest.vm].peak)),
+                    _name(biggest),
+                )
+            )
+    return ordered, problems
+
+
+def _turn(need: Demand) -> t.Tuple[bool, int]:
+    """Who releases goes first, least peak first; of the rest who gives back most after its peak."""
+    return need.net >= 0, need.peak if need.net < 0 else need.net - need.peak

@@ -1,0 +1,284 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""What a VM is after a step: the same arithmetic for the plan, the check mode and the proof after the real run."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, DiskConfig, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import (
+    image_of,
+    index_of,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
+    PoolGeometry,
+    automatic_reservation,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import (
+    expected_quota,
+    settled_quota,
+)
+
+
+def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
+    """The volume at another size, at its automatic reservation; what its snapshots pin stays."""
+    reservation = automatic_reservation(volsize, volume.volblocksize, geometry)
+    return replace(volume, volsize=volsize, refreservation=reservation, used=volume.pinned + reservation)
+
+
+def apply(vm: Vm, step: Step, geometry: PoolGeometry) -> Vm:
+    """The VM after the step."""
+    return _VERBS[step.kind](vm, step.args, geometry)
+
+
+_Args = t.Mapping[str, t.Any]
+
+
+def _root(vm: Vm, **changes: t.Any) -> Vm:
+    return replace(vm, root=replace(vm.root, **changes))
+
+
+def _based(vm: Vm, refreservation: int) -> Vm:
+    """The VM's own file system at another refreservation: what it has not written yet stays set aside."""
+    root = vm.root
+    unique = root.refreservation - root.usedbyrefreservation if root.usedbyrefreservation else root.written
+    return _root(vm, refreservation=refreservation, usedbyrefreservation=max(0, refreservation - unique))
+
+
+def _config(vm: Vm, **changes: t.Any) -> Vm:
+    return replace(vm, config=replace(vm.config, **changes))
+
+
+def _lawful(vm: Vm, geometry: PoolGeometry) -> Vm:
+    quota = settled_quota(vm, geometry)
+    return _root(vm, quota=quota, reservation=quota)
+
+
+def _map(vm: Vm, volume: str, change: t.Callable[[Disk], Disk]) -> Vm:
+    def each(disks: t.Tuple[Disk, ...]) -> t.Tuple[Disk, ...]:
+        return tuple(change(d) if d.volume.name == volume else d for d in disks)
+
+    return replace(vm, disks=each(vm.disks), orphans=each(vm.orphans), parked=each(vm.parked))
+
+
+def _sorted(disks: t.Iterable[Disk]) -> t.Tuple[Disk, ...]:
+    return tuple(sorted(disks, key=lambda d: (d.index, d.volume.name)))
+
+
+def _same(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return vm
+
+
+def _law(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _based(_root(vm, quota=args["quota"], reservation=args["quota"]), args["refreservation"])
+
+
+def _normalise(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    """Quota for what the volumes will hold, even if that is more than F: what makes it fit comes later."""
+    before = sum(v.used for v in vm.volumes)
+    for volume in args["volumes"]:
+        vm = _map(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
+    coming = args["flexible"]
+    room = _config(vm, flexible_disk_size=coming) if coming else vm
+    held = vm.root.used + sum(v.used for v in vm.volumes) - before
+    quota = max(vm.root.quota, expected_quota(vm, geometry), expected_quota(room, geometry), held)
+    return _root(vm, quota=quota, reservation=quota)
+
+
+def _stop(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _config(vm, state="stopped", autoboot=False)
+
+
+def _start(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _config(vm, state="running", autoboot=True)
+
+
+def _autoboot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _config(vm, autoboot=args["autoboot"])
+
+
+def _recomputed(vm: Vm, geometry: PoolGeometry) -> Vm:
+    """vmadm puts every volume on auto, sparse ones too, when F or the quota changes."""
+    for disk in vm.disks + vm.orphans:
+        vm = _map(vm, disk.volume.name, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
+    return _lawful(_based(vm, max(0, vm.root.refquota - MIB)), geometry)
+
+
+def _flexible(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _recomputed(_config(vm, flexible_disk_size=args["stored"]), geometry)
+
+
+def _quota(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _recomputed(_root(vm, refquota=args["quota"]), geometry)
+
+
+def _resize(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    before = next(v for v in vm.volumes if v.name == args["volume"])
+    after = resized(before, args["size"] * MIB, geometry)
+    vm = _map(vm, args["volume"], lambda d: replace(d, volume=after))
+    if vm.flexible:
+        return _lawful(vm, geometry)
+    moved = (after.refreservation - after.volsize) - (before.refreservation - before.volsize)
+    return _root(vm, quota=vm.root.quota + moved, reservation=vm.root.reservation + moved)
+
+
+def _edit(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    for volume, entry in args["entries"].items():
+        vm = _map(vm, volume, lambda d, entry=entry: replace(d, **entry))  # type: ignore[misc]
+        vm = _config(vm, disks=tuple(replace(e, **entry) if e.volume == volume else e for e in vm.config.disks))
+    return vm
+
+
+def _compression(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _map(vm, args["volume"], lambda d: replace(d, volume=replace(d.volume, compression=args["value"])))
+
+
+def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
+    """The disk with the facts written to its volume, as a later read shows it."""
+    user = {**disk.volume.user, **facts}
+    user = {k: v for k, v in user.items() if v}
+    return replace(
+        disk,
+        volume=replace(disk.volume, user=user),
+        name=user.get("name", ""),
+        preserve=user.get("preserve") == "true",
+        description=identity.decode_text(user.get("description", "")),
+        tags=identity.decode_tags(user.get("tags", "")),
+        remaining=user.get("remaining", ""),
+    )
+
+
+def _identity(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _map(vm, args["volume"], lambda d: believed(d, args["facts"]))
+
+
+def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
+    disk = next(d for d in vm.disks if d.volume.name == volume)
+    vm = _config(vm, disks=tuple(e for e in vm.config.disks if e.path != disk.path))
+    return replace(vm, disks=tuple(d for d in vm.disks if d is not disk)), disk
+
+
+def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
+    """After a removal the law is applied to flexible VMs; an inflexible one keeps the room for a replacement."""
+    return _lawful(vm, geometry) if vm.flexible else vm
+
+
+def _detach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    vm, disk = _out(vm, args["volume"])
+    disk = believed(disk, args["facts"])
+    parked = replace(disk, volume=replace(disk.volume, name=args["target"]), parked=True, boot=False, path="")
+    low = max(0, vm.root.reservation - disk.volume.used)
+    vm = _settled(replace(vm, parked=(*vm.parked, parked)), geometry)
+    return _root(vm, reservation=min(low, vm.root.quota)) if args["lean"] else vm
+
+
+def _forget(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    vm = replace(vm, missing=tuple(p for p in vm.missing if p != args["path"]))
+    return _config(vm, disks=tuple(e for e in vm.config.disks if e.path != args["path"]))
+
+
+def _unguard(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    """What the guard alone has pinned is known where there is no other snapshot."""
+
+    def lifted(disk: Disk) -> Disk:
+        volume = disk.volume
+        used = min(volume.used, volume.refreservation) if args["only"] else volume.used
+        return replace(disk, guarded=False, volume=replace(volume, used=used))
+
+    return _map(vm, args["volume"], lifted)
+
+
+def _destroy(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _settled(_out(vm, args["volume"])[0], geometry)
+
+
+def _destroy_parked(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    vm = replace(vm, parked=tuple(d for d in vm.parked if d.volume.name != args["volume"]))
+    orphans = tuple(d for d in vm.orphans if d.volume.name != args["volume"])
+    return vm if orphans == vm.orphans else _settled(replace(vm, orphans=orphans), geometry)
+
+
+def _in(vm: Vm, disk: Disk, args: _Args, geometry: PoolGeometry) -> Vm:
+    config = args["config"]
+    disk = replace(
+        believed(disk, args["facts"]),
+        vm=vm.config.uuid,
+        index=index_of(args["volume"]),
+        path=config["path"],
+        boot=config["boot"],
+        model=config["model"],
+        pci_slot=config["pci_slot"],
+        image=image_of(disk.volume.origin),
+        parked=False,
+    )
+    entry = DiskConfig(
+        path=disk.path,
+        volume=args["volume"],
+        boot=disk.boot,
+        model=disk.model,
+        image=disk.image,
+        image_size=disk.image_size,
+        pci_slot=disk.pci_slot,
+        uuid=disk.uuid,
+    )
+    vm = _config(vm, disks=(*vm.config.disks, entry))
+    return _lawful(replace(vm, disks=_sorted((*vm.disks, disk))), geometry)
+
+
+def _attach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    disk = t.cast(Disk, args["disk"])
+    vm = replace(
+        vm,
+        parked=tuple(d for d in vm.parked if d.volume.name != disk.volume.name),
+        orphans=tuple(d for d in vm.orphans if d.volume.name != disk.volume.name),
+    )
+    volume = resized(disk.volume, args["size"] * MIB, geometry)
+    volume = replace(volume, name=args["volume"], compression=args["compression"])
+    return _in(vm, replace(disk, volume=volume), args, geometry)
+
+
+def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    blank = Dataset(
+        name=args["volume"],
+        kind="volume",
+        volblocksize=args["block_size"],
+        compression=args["compression"],
+        origin=args["origin"],
+    )
+    volume = resized(blank, args["size"] * MIB, geometry)
+    disk = Disk(volume=volume, vm=vm.config.uuid, index=0, image_size=args["image_size"])
+    return _in(vm, disk, args, geometry)
+
+
+_VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
+    "law": _law,
+    "normalise": _normalise,
+    "stop": _stop,
+    "start": _start,
+    "autoboot": _autoboot,
+    "flexible": _flexible,
+    "quota": _quota,
+    "shrink": _resize,
+    "grow": _resize,
+    "edit": _edit,
+    "compression": _compression,
+    "identity": _identity,
+    "copy": _identity,
+    "detach": _detach,
+    "destroy": _destroy,
+    "forget": _forget,
+    "unguard": _unguard,
+    "destroy_parked": _destroy_parked,
+    "attach": _attach,
+    "create": _create,
+}

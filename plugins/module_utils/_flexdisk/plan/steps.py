@@ -1,0 +1,47 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""The verbs: what can be done to a VM's disks, each in plain words."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do.
+
+    kind names the verb (plan.predict and engine.apply each know them all); text says it to a human; destroys is True
+    where data is given up; args is what the verb needs, dataset names and bytes.
+    """
+
+    kind: str
+    text: str
+    disk: str = ""
+    destroys: bool = False
+    args: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class VmPlan:
+    """Steps from before to after for one VM; with problems there are none."""
+
+    vm: str
+    before: Vm
+    after: Vm
+    steps: t.Tuple[Step, ...] = ()
+    problems: t.Tuple[Problem, ...] = ()
+    warnings: t.Tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Silent corrections of our own copies do not count."""
+        return any(step.kind != "copy" for step in self.steps)

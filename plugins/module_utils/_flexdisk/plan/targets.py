@@ -1,0 +1,264 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""From entries and disks to targets: what each disk of a VM shall be, sizes and slots resolved."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec, VmSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_mib
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import slots, space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import birth_differences
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.matching import Match
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import default_block_size
+
+
+@dataclass
+class Target:
+    """What an entry's disk shall be. size is MiB; disk None: to be made; managed: the entry says something of size."""
+
+    spec: DiskSpec
+    disk: t.Optional[Disk] = None
+    size: int = 0
+    slot: str = ""
+    basis: str = ""
+    block_size: int = 0
+    origin: t.Optional[Dataset] = None
+    image_size: int = 0
+    managed: bool = True
+
+    @property
+    def bytes(self) -> int:
+        """The size it shall have. Where size is not managed and the disk stays, that may be no whole MiB."""
+        return self.disk.size if self.stays and self.disk and not self.managed else self.size * MIB
+
+    @property
+    def label(self) -> str:
+        return self.spec.name or (self.disk.label if self.disk else self.spec.label)
+
+    @property
+    def stays(self) -> bool:
+        """A disk that the VM has and keeps."""
+        return self.disk is not None and not self.disk.parked and bool(self.disk.path)
+
+
+@dataclass(frozen=True)
+class Leaver:
+    """A disk that goes: parked with its data, or destroyed. parked says that no VM has it any more."""
+
+    disk: Disk
+    destroy: bool
+    snapshots: bool = False
+    nameless: bool = False
+
+
+@dataclass
+class Intent:
+    """Everything one VM's declaration comes down to. flexible is the stored F in MiB."""
+
+    vm: Vm
+    flexible: t.Optional[int]
+    quota: int
+    targets: t.List[Target]
+    leavers: t.List[Leaver]
+    kept: t.List[Disk]
+
+
+def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabilities, found: Collector) -> Intent:
+    """Targets and leavers of one VM. Problems go to found."""
+    flexible = vm.config.flexible_disk_size
+    if spec.flexible_disk_size is not None:
+        flexible = spec.flexible_disk_size + vm.hidden_mib
+    intent = Intent(vm, flexible, spec.quota or vm.root.refquota, [], [], [])
+    for entry, disk in match.pairs:
+        _pair(intent, entry, disk, host, found)
+    for entry in match.creates:
+        intent.targets.append(_new(vm, entry, host, found))
+    _unlisted(intent, spec, match, found)
+    _slots(intent, capabilities, found)
+    _remaining(intent, found)
+    return intent
+
+
+def _pair(intent: Intent, entry: DiskSpec, disk: Disk, host: Host, found: Collector) -> None:
+    if not entry.present:
+        intent.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
+        return
+    fixed = birth_differences(entry, disk)
+    if fixed and not entry.recreate:
+        for what, (now, wanted) in fixed.items():
+            found.add(
+                "FixedAtBirth",
+                "%s is %s and cannot become %s; recreate=true makes a new disk and %s this one"
+                % (what, now, wanted, "parks" if disk.preserve else "destroys"),
+                entry.label,
+            )
+    elif fixed:
+        intent.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True))
+        intent.targets.append(_new(intent.vm, entry, host, found))
+        return
+    size = -(-disk.size // MIB) if entry.size is None else entry.size
+    managed = entry.size is not None or entry.remaining
+    basis = disk.remaining if entry.remaining else ""
+    intent.targets.append(Target(entry, disk, size, basis=basis, managed=managed))
+
+
+def _new(vm: Vm, entry: DiskSpec, host: Host, found: Collector) -> Target:
+    target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0)
+    if entry.image is not None:
+        name = "%s/%s@final" % (vm.config.pool, entry.image)
+        target.origin = host.datasets.get(name)
+        image = host.datasets.get(name.split("@")[0])
+        if target.origin is None or image is None or not image.volsize:
+            found.add("ResourceNotFound", "image %s: there is no %s" % (entry.image, name), entry.label)
+            return target
+        target.image_size = image.volsize // MIB
+        target.size = entry.size or (0 if entry.remaining else target.image_size)
+        target.block_size = image.volblocksize
+        if entry.size is not None and entry.size < target.image_size:
+            found.add(
+                "InvalidArgument",
+                "size %s is smaller than the image's %s" % (render_mib(entry.size), render_mib(target.image_size)),
+                entry.label,
+            )
+    elif entry.size is None and not entry.remaining:
+        found.add("MissingParameter", "a new disk needs a size or an image", entry.label)
+    target.block_size = target.block_size or default_block_size(host.geometry[vm.config.pool])
+    return target
+
+
+def _unlisted(intent: Intent, spec: VmSpec, match: Match, found: Collector) -> None:
+    for disk in match.unlisted:
+        if spec.unlisted == "keep":
+            intent.kept.append(disk)
+        elif spec.unlisted == "detach" or (spec.unlisted == "destroy" and disk.preserve):
+            intent.leavers.append(Leaver(disk, False))
+        elif spec.unlisted == "destroy" and disk.adopted:
+            intent.leavers.append(Leaver(disk, True))
+        elif spec.unlisted == "destroy":
+            found.add(
+                "InvalidArgument",
+                "unlisted=destroy, but %s (%s, uuid %s) has no identity from an earlier run; list it with state=absent "
+                "to destroy it" % (disk.path, render_mib(disk.size_mib), disk.uuid),
+                disk.label,
+            )
+        else:
+            found.add(
+                "UnlistedDisk",
+                "%s (%s, uuid %s) is attached but not listed; list it, or choose unlisted=keep, detach or destroy"
+                % (disk.path, render_mib(disk.size_mib), disk.uuid),
+                disk.label,
+            )
+
+
+def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None:
+    """Sticky slots: who has one keeps it, who asks for one gets it or a refusal, the rest take the lowest free."""
+    taken = _standing_slots(intent)
+    waiting = []
+    for target in intent.targets:
+        if target.spec.pci_slot is not None:
+            target.slot = target.spec.pci_slot
+        elif target.stays and target.disk is not None:
+            target.slot = target.disk.pci_slot
+            continue
+        else:
+            waiting.append(target)
+            continue
+        slot = slots.parse_slot(target.slot)
+        owner = taken.get(slot)
+        if owner is not None and owner != _key(target):
+            found.add("InvalidArgument", 'pci_slot "%s" belongs to %s' % (target.slot, owner), target.label)
+        taken[slot] = _key(target)
+    for target in waiting:
+        remembered = target.disk.pci_slot if target.disk is not None else ""
+        try:
+            slot = _arrival_slot(remembered, taken, capabilities)
+            target.slot = slots.render_slot(slot)
+            taken[slot] = _key(target)
+        except FlexdiskError as exc:
+            found.add(exc.code, exc.message, target.label)
+
+
+def _arrival_slot(remembered: str, taken: t.Mapping[slots.Slot, str], capabilities: Capabilities) -> slots.Slot:
+    """The slot a parked disk had, if it is free, else the lowest free one."""
+    if remembered:
+        slot = slots.parse_slot(remembered)
+        if slot not in taken and not slots.reserved_reason(slot):
+            return slot
+    return slots.allocate(set(taken), device=capabilities.disk_device, functions=capabilities.functions_per_slot)
+
+
+def _key(target: Target) -> str:
+    return target.disk.path if target.stays and target.disk is not None else "the entry " + target.label
+
+
+def _standing_slots(intent: Intent) -> t.Dict[slots.Slot, str]:
+    """Slots of everything that stays where it is, legacy positions included, by path."""
+    leaving = {leaver.disk.path for leaver in intent.leavers}
+    moving = {g.disk.path for g in intent.targets if g.stays and g.disk and g.spec.pci_slot is not None}
+    gone = leaving | moving | set(intent.vm.ghosts)
+    places = slots.positions(intent.vm.config.disks)
+    return {slots.parse_slot(slot): path for path, slot in places.items() if slot and path not in gone}
+
+
+def staying_bytes(intent: Intent) -> int:
+    """What the VM's dataset holds in the end, the disk with size=remaining at its present size (0 for a new one)."""
+    leaving = {leaver.disk.volume.name for leaver in intent.leavers}
+    sized = {g.disk.volume.name: g for g in intent.targets if g.disk is not None}
+    total = space.root_excess(intent.vm) + intent.vm.other_used
+    for volume in intent.vm.volumes:
+        if volume.name not in leaving:
+            target = sized.get(volume.name)
+            total += volume.pinned + (target.bytes if target is not None else volume.volsize)
+    for target in intent.targets:
+        if target.disk is None:
+            total += target.size * MIB
+        elif target.disk.parked:
+            total += target.size * MIB + target.disk.volume.pinned
+    return total
+
+
+def _remaining(intent: Intent, found: Collector) -> None:
+    for target in intent.targets:
+        if not target.spec.remaining:
+            continue
+        if intent.flexible is None:
+            continue
+        others = _others(intent, target)
+        basis = "%d:%d" % (intent.flexible, others)
+        disk = target.disk
+        settled = disk is not None and (target.basis == basis or (not target.basis and not disk.adopted))
+        target.managed = not settled
+        if not settled:
+            target.size += (intent.flexible * MIB - staying_bytes(intent)) // MIB
+        target.basis = basis
+        least = max(1, target.image_size)
+        if target.size < least:
+            found.add(
+                "InsufficientSpace",
+                "size=remaining leaves %d MiB of flexible_disk_size %s; at least %d MiB are needed"
+                % (target.size, render_mib(intent.flexible), least),
+                target.label,
+            )
+
+
+def _others(intent: Intent, target: Target) -> int:
+    """Sizes in MiB of the VM's other disks as they will be: with F the basis of what remains."""
+    leaving = {leaver.disk.volume.name for leaver in intent.leavers}
+    sized = {g.disk.volume.name for g in intent.targets if g.disk is not None}
+    total = sum(g.size for g in intent.targets if g is not target)
+    return total + sum(
+        d.size_mib for d in intent.vm.disks if d.volume.name not in leaving and d.volume.name not in sized
+    )

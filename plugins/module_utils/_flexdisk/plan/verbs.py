@@ -1,0 +1,324 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Makes the steps of single disks: the words for the human, the arguments for the engine."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
+    MIB,
+    render_bytes,
+    render_change,
+    render_mib,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import Leaver, Target
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import fact_changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import container, index_of
+
+PARKED_PREFIX = "flexdisk-parked-"
+
+
+def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
+    """The properties that describe the disk as the hypervisor and we see it, with changes."""
+    fields: t.Dict[str, t.Any] = {
+        "uuid": disk.uuid,
+        "name": disk.name,
+        "vm": disk.vm,
+        "index": disk.index,
+        "slot": disk.pci_slot,
+        "model": disk.model,
+        "boot": disk.boot,
+        "preserve": disk.preserve,
+        "description": disk.description,
+        "tags": disk.tags,
+        "remaining": disk.remaining,
+    }
+    fields.update(changes)
+    return identity.facts(**fields)
+
+
+def _stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """Of the facts those that the volume does not carry yet."""
+    return {key: value for key, value in facts.items() if disk.volume.user.get(key, "") != value}
+
+
+def _wanted(disk: Disk, target: Target) -> t.Dict[str, str]:
+    changes = {key: wanted for key, (_now, wanted) in fact_changes(target.spec, disk).items()}
+    return facts_of(disk, remaining=target.basis if target.spec.remaining else "", **changes)
+
+
+def persist(vm: Vm, slots: bool) -> t.Optional[Step]:
+    """Uuids for disks that an old vmadm gave none, and with slots=True the slots where bhyve has put them so far.
+
+    Without its slot written down a disk would move when another one is taken away. The uuid follows from the guid, so
+    that it can be predicted.
+    """
+    entries: t.Dict[str, t.Dict[str, t.Any]] = {}
+    configured = {entry.path: entry for entry in vm.config.disks}
+    for disk in vm.disks:
+        entry = configured[disk.path]
+        lacks: t.Dict[str, t.Any] = {}
+        if not entry.uuid and disk.volume.guid:
+            lacks["uuid"] = disk.uuid or identity.uuid_of(disk.volume.guid)
+        if slots and not entry.pci_slot and disk.pci_slot:
+            lacks["pci_slot"] = disk.pci_slot
+        if lacks:
+            entries[disk.volume.name] = lacks
+    if not entries:
+        return None
+    words = ", ".join(vm_disk.label for vm_disk in vm.disks if vm_disk.volume.name in entries)
+    paths = {disk.volume.name: disk.path for disk in vm.disks}
+    return Step("edit", "~ uuid and slot of %s written down" % words, args={"entries": entries, "paths": paths})
+
+
+def forget(vm: Vm) -> t.Iterator[Step]:
+    """Take out of the configuration what lies parked; vmadm finds nothing there to destroy."""
+    configured = {entry.path: entry for entry in vm.config.disks}
+    parked = {disk.uuid: disk for disk in vm.parked}
+    for entry in (configured[path] for path in vm.ghosts):
+        label = parked[entry.uuid].label
+        text = "- %s, parked already, out of the configuration" % label
+        yield Step("forget", text, label, args={"path": entry.path, "volume": entry.volume})
+
+
+def unguard(vm: Vm) -> t.Iterator[Step]:
+    """Remove the guards of an interrupted run."""
+    for disk in vm.disks + vm.orphans + vm.parked:
+        if disk.guarded:
+            text = "- left-over guard of %s" % disk.label
+            yield Step("unguard", text, disk.label, args={"volume": disk.volume.name, "only": not disk.snapshots})
+
+
+def identity_step_text(disk: Disk, target: Target) -> str:
+    changes = fact_changes(target.spec, disk)
+    if not disk.adopted:
+        return "= %s adopted (%s at %s)" % (target.label, disk.volume.name, disk.pci_slot or "legacy slot")
+    words = []
+    for key, (now, wanted) in changes.items():
+        words.append("renamed from %s" % now if key == "name" else "%s %s -> %s" % (key, _word(now), _word(wanted)))
+    return "~ %s %s" % (target.label, ", ".join(words))
+
+
+def _word(value: t.Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ",".join("%s=%s" % item for item in sorted(value.items())) or "none"
+    return repr(value) if value else "none"
+
+
+def identity_of(disk: Disk, target: Target) -> t.Optional[Step]:
+    """What of the disk's own facts must be written; the volume's copy of the hypervisor's word silently."""
+    stale = _stale(disk, _wanted(disk, target))
+    if not stale:
+        return None
+    reported = not disk.adopted or fact_changes(target.spec, disk)
+    if not reported:
+        return Step("copy", "", target.label, args={"volume": disk.volume.name, "facts": stale})
+    text = identity_step_text(disk, target)
+    return Step("identity", text, target.label, args={"volume": disk.volume.name, "facts": stale})
+
+
+def copy(disk: Disk) -> t.Optional[Step]:
+    """Bring an adopted disk's properties in line with the hypervisor."""
+    stale = _stale(disk, facts_of(disk)) if disk.adopted else {}
+    return Step("copy", "", disk.label, args={"volume": disk.volume.name, "facts": stale}) if stale else None
+
+
+def place(disk: Disk) -> str:
+    """Where a disk lies outside any VM."""
+    return "%s/%s" % (container(disk.volume.pool), disk.uuid or identity.uuid_of(disk.volume.guid))
+
+
+def _leaving(disk: Disk, snapshot_prefix: str, vm: Vm, nameless: bool) -> t.Dict[str, t.Any]:
+    renames = []
+    for snapshot in disk.snapshots:
+        short = snapshot.name.split("@", 1)[1]
+        if short.startswith(snapshot_prefix):
+            new = "%s%s-%d-%s" % (PARKED_PREFIX, vm.config.uuid[:8], snapshot.createtxg, short)
+            renames.append((short, new))
+    facts = facts_of(disk, boot=False, remaining="", **({"name": ""} if nameless else {}))
+    return {
+        "volume": disk.volume.name,
+        "path": disk.path,
+        "target": place(disk),
+        "renames": tuple(renames),
+        "facts": _stale(disk, facts),
+        "guid": disk.volume.guid,
+        "newest": _newest(disk, dict(renames)),
+    }
+
+
+def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
+    """Short name of the newest snapshot after the renames, "" without one."""
+    if not disk.snapshots:
+        return ""
+    short = disk.snapshots[-1].name.split("@", 1)[1]
+    return renamed.get(short, short)
+
+
+def detach(vm: Vm, leaver: Leaver, snapshot_prefix: str, lean: bool) -> Step:
+    """lean: a later step sets the VM's reservation anyway, so that the pool need not give the disk's space twice."""
+    disk = leaver.disk
+    text = "- %s %s parked%s" % (
+        disk.label,
+        render_mib(disk.size_mib),
+        " without its name (uuid %s)" % disk.uuid if leaver.nameless else "",
+    )
+    args = _leaving(disk, snapshot_prefix, vm, leaver.nameless)
+    return Step("detach", text, disk.label, args={**args, "lean": lean})
+
+
+def unname(disk: Disk) -> Step:
+    """A preserved disk that no VM has makes way for a new one of its name."""
+    text = "~ %s stays where it is without its name (uuid %s)" % (disk.label, disk.uuid)
+    return Step("identity", text, disk.label, args={"volume": disk.volume.name, "facts": {"name": ""}})
+
+
+def destroy(leaver: Leaver) -> Step:
+    """An attached disk is taken out of the VM first, as for a detach; only then its volume is destroyed."""
+    disk = leaver.disk
+    with_snapshots = ""
+    if disk.snapshots:
+        with_snapshots = " with %d snapshots (%s)" % (len(disk.snapshots), render_bytes(disk.volume.pinned))
+    text = "- %s %s%s DESTROYED%s" % (
+        disk.label,
+        render_mib(disk.size_mib),
+        "" if disk.path else " (parked)" if disk.parked else " (not attached)",
+        with_snapshots,
+    )
+    facts = facts_of(disk, uuid=disk.uuid or identity.uuid_of(disk.volume.guid))
+    args = {
+        "volume": disk.volume.name,
+        "path": disk.path,
+        "target": place(disk),
+        "facts": _stale(disk, facts),
+        "snapshots": bool(disk.snapshots),
+        "guid": disk.volume.guid,
+        "newest": _newest(disk, {}),
+    }
+    return Step("destroy" if disk.path else "destroy_parked", text, disk.label, True, args)
+
+
+def resize(target: Target, kind: str) -> t.Optional[Step]:
+    disk = t.cast(Disk, target.disk)
+    smaller = target.bytes < disk.size
+    if target.bytes == disk.size or smaller != (kind == "shrink"):
+        return None
+    text = "~ %s %s" % (target.label, render_change(disk.size, target.bytes))
+    args = {"volume": disk.volume.name, "path": disk.path, "size": target.size, "guid": disk.volume.guid}
+    return Step(kind, text, target.label, smaller, {**args, "snapshots": bool(disk.snapshots)})
+
+
+def compression(target: Target) -> t.Optional[Step]:
+    disk, wanted = t.cast(Disk, target.disk), target.spec.compression
+    if wanted is None or wanted == disk.volume.compression:
+        return None
+    text = "~ %s compression %s -> %s" % (target.label, disk.volume.compression, wanted)
+    return Step(
+        "compression", text, target.label, args={"volume": disk.volume.name, "path": disk.path, "value": wanted}
+    )
+
+
+def _free_index(vm: Vm, remembered: int) -> int:
+    """The remembered index if it is free, else the lowest that no path and no volume uses."""
+    used = {index_of(v.name) for v in vm.volumes} | {index_of(d.path) for d in vm.config.disks if _still(vm, d.path)}
+    if remembered and remembered not in used:
+        return remembered
+    index = 0
+    while index in used:
+        index += 1
+    return index
+
+
+def _still(vm: Vm, path: str) -> bool:
+    """A configured path that no volume backs (a missing disk) keeps its index."""
+    return path in vm.missing
+
+
+def _model(vm: Vm, disk: t.Optional[Disk], capabilities: Capabilities) -> str:
+    """The model that a disk had, else that of the VM's first disk."""
+    known = [d.model for d in ([disk] if disk else []) + list(vm.disks) if d.model in capabilities.models]
+    return known[0] if known else capabilities.models[0]
+
+
+def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
+    """Create or attach: both end with the volume in place and one add to the configuration."""
+    disk = target.disk
+    adrift = disk is not None and not disk.parked
+    index = disk.index if adrift and disk else _free_index(vm, disk.index if disk else 0)
+    volume = "%s/disk%d" % (vm.config.dataset, index) if not adrift or disk is None else disk.volume.name
+    spec = target.spec
+    model = spec.model or _model(vm, disk, capabilities)
+    config = {
+        "path": capabilities.device_prefix + volume,
+        "size": target.size,
+        "model": model,
+        "boot": bool(spec.boot),
+        "pci_slot": target.slot,
+        "uuid": disk.uuid if disk else "",
+    }
+    changes = {key: wanted for key, (_now, wanted) in fact_changes(spec, disk).items()} if disk else {}
+    base = disk or Disk(volume=vm.root, vm=vm.config.uuid, index=index, uuid="")
+    facts = facts_of(
+        base,
+        **{
+            "vm": vm.config.uuid,
+            "index": index,
+            "slot": target.slot,
+            "model": model,
+            "boot": bool(spec.boot),
+            "remaining": target.basis,
+            **({"name": spec.name, "preserve": bool(spec.preserve)} if disk is None else {}),
+            **({"description": spec.description or "", "tags": spec.tags or {}} if disk is None else {}),
+            **changes,
+        },
+    )
+    args: t.Dict[str, t.Any] = {"volume": volume, "size": target.size, "config": config}
+    if disk is not None:
+        return _attach(vm, target, disk, {**args, "facts": _stale(disk, facts)})
+    return _create(vm, target, {**args, "facts": facts})
+
+
+def _attach(vm: Vm, target: Target, disk: Disk, args: t.Dict[str, t.Any]) -> Step:
+    since = identity.decode_time(disk.volume.user.get("mtime", ""))
+    same = target.size * MIB == disk.size
+    wanted, now = target.spec.compression, disk.volume.compression
+    text = "+ %s %s re-attached at %s%s%s" % (
+        target.label,
+        render_mib(target.size) if same else render_change(disk.size, target.size * MIB),
+        target.slot,
+        ", compression %s -> %s" % (now, wanted) if wanted not in (None, now) else "",
+        ", parked since %s" % since if since and disk.parked else "",
+    )
+    smaller = target.size * MIB < disk.size
+    args.update(disk=disk, source=disk.volume.name, guid=disk.volume.guid, compression=wanted or now)
+    args["snapshots"] = bool(disk.snapshots) and target.size * MIB != disk.size
+    return Step("attach", text, target.label, smaller, args)
+
+
+def _create(vm: Vm, target: Target, args: t.Dict[str, t.Any]) -> Step:
+    spec = target.spec
+    text = "+ %s %s at %s%s" % (
+        target.label,
+        render_mib(target.size),
+        target.slot,
+        " from image %s" % spec.image if spec.image else "",
+    )
+    args.update(
+        block_size=target.block_size,
+        compression=spec.compression or vm.root.compression,
+        own_compression=spec.compression or "",
+        origin=target.origin.name if target.origin else "",
+        image_size=target.image_size,
+    )
+    return Step("create", text, target.label, args=args)

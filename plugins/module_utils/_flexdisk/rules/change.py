@@ -1,0 +1,52 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""What may change on a disk that is there, and what is fixed at its birth."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk
+
+Change = t.Tuple[t.Any, t.Any]
+
+
+def birth_differences(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
+    """What differs of block_size and image: (is, wanted). Only a new disk can have the wanted value."""
+    found: t.Dict[str, Change] = {}
+    if spec.block_size is not None and spec.block_size != disk.volume.volblocksize:
+        found["block_size"] = (disk.volume.volblocksize, spec.block_size)
+    if spec.image is not None and spec.image != disk.image:
+        found["image"] = (disk.image or "none", spec.image)
+    return found
+
+
+def config_changes(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
+    """Differences in the hypervisor's configuration: model, pci_slot (compared normalised), boot."""
+    found: t.Dict[str, Change] = {}
+    if spec.model is not None and spec.model != disk.model:
+        found["model"] = (disk.model, spec.model)
+    if spec.pci_slot is not None and spec.pci_slot != disk.pci_slot:
+        found["pci_slot"] = (disk.pci_slot or "none", spec.pci_slot)
+    if spec.boot is not None and spec.boot != disk.boot:
+        found["boot"] = (disk.boot, spec.boot)
+    return found
+
+
+def fact_changes(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
+    """Differences in what only our own properties hold: name, preserve, description, tags."""
+    found: t.Dict[str, Change] = {}
+    if spec.name and spec.name != disk.name:
+        found["name"] = (disk.name, spec.name)
+    if spec.preserve is not None and spec.preserve != disk.preserve:
+        found["preserve"] = (disk.preserve, spec.preserve)
+    if spec.description is not None and spec.description != disk.description:
+        found["description"] = (disk.description, spec.description)
+    if spec.tags is not None and dict(spec.tags) != dict(disk.tags):
+        found["tags"] = (dict(disk.tags), dict(spec.tags))
+    return found

@@ -1,0 +1,161 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""From the module's arguments to a declaration: every value checked by itself, all problems of a VM together."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec, VmSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
+    REMAINING,
+    parse_quota,
+    parse_size,
+    parse_size_or_remaining,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, slots
+
+COMPRESSIONS = ("on", "off", "lz4", "lzjb", "zle", "gzip", *tuple("gzip-%d" % n for n in range(1, 10)))
+_Raw = t.Mapping[str, t.Any]
+
+
+class Collector:
+    """Problems of one VM, so that the operator sees all of them at once."""
+
+    def __init__(self, vm: str) -> None:
+        self.vm = vm
+        self.problems: t.List[Problem] = []
+
+    def add(self, code: str, message: str, disk: str = "") -> None:
+        self.problems.append(Problem(code, message, self.vm, disk))
+
+    def attempt(self, disk: str, check: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
+        """The check's result, or None and its error noted."""
+        try:
+            return check(*args)
+        except FlexdiskError as exc:
+            self.add(exc.code, exc.message, disk)
+            return None
+
+
+def parse_vm_spec(raw: _Raw) -> t.Tuple[VmSpec, t.List[Problem]]:
+    """One entry of O(vms)."""
+    vm = str(raw.get("vm") or "")
+    found = Collector(vm)
+    if not vm or any(ord(c) < 32 for c in vm):
+        found.add("InvalidArgument", "vm must be a uuid, a unique prefix of one, or an alias; got %r" % raw.get("vm"))
+    flexible = raw.get("flexible_disk_size")
+    if flexible is not None:
+        flexible = found.attempt("", lambda: parse_size(flexible, what="flexible_disk_size"))
+    quota = raw.get("quota")
+    if quota is not None:
+        quota = found.attempt("", parse_quota, quota)
+    disks = raw.get("disks")
+    specs = None if disks is None else tuple(_disk_spec(found, number, disk) for number, disk in enumerate(disks))
+    if specs is not None:
+        _check_list(found, specs)
+    return VmSpec(vm, flexible, quota, raw.get("unlisted") or "refuse", specs), found.problems
+
+
+def _disk_spec(found: Collector, number: int, raw: _Raw) -> DiskSpec:
+    name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
+    label = name or uuid or "disks[%d]" % number
+    _check_identity(found, label, name, uuid)
+    size, remaining = _size(found, label, raw)
+    slot = raw.get("pci_slot")
+    if slot is not None:
+        slot = found.attempt(label, _slot, slot)
+    if raw.get("image") is not None and not identity.is_uuid(str(raw["image"])):
+        found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"], label)
+    _check_block_size(found, label, raw)
+    if raw.get("compression") is not None and raw["compression"] not in COMPRESSIONS:
+        found.add("InvalidArgument", "compression %r is none of %s" % (raw["compression"], COMPRESSIONS), label)
+    tags = raw.get("tags")
+    if tags is not None:
+        tags = {str(key): str(value) for key, value in tags.items()}
+        found.attempt(label, lambda: identity.check_value("tags", identity.encode_tags(tags)))
+    if raw.get("description") is not None:
+        found.attempt(label, lambda: identity.check_value("description", identity.encode_text(raw["description"])))
+    return DiskSpec(
+        name=name,
+        uuid=uuid,
+        present=(raw.get("state") or "present") == "present",
+        size=size,
+        remaining=remaining,
+        pci_slot=slot,
+        tags=tags,
+        dangerous_allow_shrink=bool(raw.get("dangerous_allow_shrink")),
+        destroy_snapshots=bool(raw.get("destroy_snapshots")),
+        recreate=bool(raw.get("recreate")),
+        **{
+            key: raw.get(key)
+            for key in ("boot", "image", "model", "block_size", "compression", "preserve", "description")
+        },
+    )
+
+
+def _check_identity(found: Collector, label: str, name: str, uuid: str) -> None:
+    if not name and not uuid:
+        found.add("InvalidArgument", "a disk needs a name or a uuid", label)
+    if name and not identity.DISK_NAME.match(name):
+        found.add(
+            "InvalidArgument",
+            "disk name %r: up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit" % name,
+            label,
+        )
+    if uuid and not identity.is_uuid(uuid):
+        found.add("InvalidArgument", "disk uuid %r is not a uuid" % uuid, label)
+
+
+def _size(found: Collector, label: str, raw: _Raw) -> t.Tuple[t.Optional[int], bool]:
+    if raw.get("size") is None:
+        return None, False
+    size = found.attempt(label, parse_size_or_remaining, raw["size"])
+    return (None, True) if size == REMAINING else (size, False)
+
+
+def _slot(text: t.Any) -> str:
+    slot = slots.parse_slot(str(text))
+    reserved = slots.reserved_reason(slot)
+    if reserved:
+        raise FlexdiskError("InvalidArgument", 'pci_slot "%s": %s' % (text, reserved))
+    return slots.render_slot(slot)
+
+
+def _check_block_size(found: Collector, label: str, raw: _Raw) -> None:
+    block = raw.get("block_size")
+    if block is None:
+        return
+    if block < 512 or block > 131072 or block & (block - 1):
+        found.add("InvalidArgument", "block_size %d: a power of two from 512 to 131072" % block, label)
+    if raw.get("image") is not None:
+        found.add("InvalidArgument", "block_size and image exclude each other: the image has its own", label)
+
+
+def _check_list(found: Collector, specs: t.Sequence[DiskSpec]) -> None:
+    """What can only be said of the whole list."""
+    for what in ("name", "uuid"):
+        seen: t.Set[str] = set()
+        for value in (getattr(spec, what) for spec in specs if getattr(spec, what)):
+            if value in seen:
+                found.add("InvalidArgument", "two disks with the %s %s" % (what, value), value)
+            seen.add(value)
+    present = [spec for spec in specs if spec.present]
+    remaining = [spec.label for spec in present if spec.remaining]
+    if len(remaining) > 1:
+        found.add("InvalidArgument", "only one disk of a VM can have size=remaining, not %s" % ", ".join(remaining))
+    booting = [spec.label for spec in present if spec.boot]
+    if len(booting) > 1:
+        found.add("InvalidArgument", "only one disk of a VM can have boot=true, not %s" % ", ".join(booting))
+    by_slot: t.Dict[str, t.List[str]] = {}
+    for spec in present:
+        if spec.pci_slot:
+            by_slot.setdefault(spec.pci_slot, []).append(spec.label)
+    for slot, labels in by_slot.items():
+        if len(labels) > 1:
+            found.add("InvalidArgument", 'pci_slot "%s" is asked for by %s' % (slot, " and ".join(labels)))

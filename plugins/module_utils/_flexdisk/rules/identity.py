@@ -1,0 +1,143 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""A disk's own facts as user properties of its volume: how they are written, and what of them is believed.
+
+Values are data: they may have been written by anybody. What does not validate is dropped, and nothing here is ever
+enough to destroy something; the hypervisor's configuration must agree.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from urllib.parse import quote, unquote
+from uuid import UUID as Uuid
+from uuid import uuid5
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+PREFIX = "flexdisk:"
+GUARD_SNAPSHOT = "flexdisk-guard"
+LIMIT = 8191
+NAMES = (
+    "uuid",
+    "name",
+    "vm",
+    "index",
+    "slot",
+    "model",
+    "boot",
+    "preserve",
+    "description",
+    "tags",
+    "remaining",
+    "serial_no",
+    "ctime",
+    "mtime",
+)
+
+UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_INDEX = re.compile(r"\A[0-9]{1,5}\Z")
+_SERIAL = re.compile(r"\A[0-9]{1,15}\Z")
+_NAMESPACE = Uuid("8a5ee2b0-3c7c-4a26-9d0e-6f1c5a1f0d54")
+_TIME = re.compile(r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
+_SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
+
+
+def is_uuid(text: str) -> bool:
+    return bool(UUID.match(text))
+
+
+def uuid_of(guid: int) -> str:
+    """The uuid of a disk that has none, from its volume's guid."""
+    return str(uuid5(_NAMESPACE, "guid:%d" % guid))
+
+
+def encode_text(text: str) -> str:
+    """Printable ASCII as it is, everything else (tabs, newlines, other scripts) percent-encoded.
+
+    So is a lone dash, which zfs prints where there is no value. Raises FlexdiskError InvalidArgument for half
+    characters, which bytes that are no UTF-8 become.
+    """
+    try:
+        return "%2D" if text == "-" else quote(text, safe=_SAFE)
+    except UnicodeEncodeError:
+        raise FlexdiskError("InvalidArgument", "%r is not Unicode text" % text[:60]) from None
+
+
+def decode_text(value: str) -> str:
+    return unquote(value, errors="replace")
+
+
+def encode_tags(tags: t.Mapping[str, str]) -> str:
+    return encode_text(json.dumps(dict(tags), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+
+def decode_tags(value: str) -> t.Dict[str, str]:
+    """A map of strings; anything else counts as no tags."""
+    try:
+        tags = json.loads(decode_text(value))
+    except ValueError:
+        return {}
+    if not isinstance(tags, dict) or not all(isinstance(v, str) for v in tags.values()):
+        return {}
+    return tags
+
+
+def decode_time(value: str) -> str:
+    """A time stamp as we write them, "" for anything else."""
+    return value if _TIME.match(value) else ""
+
+
+def decode_index(value: str) -> int:
+    return int(value) if _INDEX.match(value) else 0
+
+
+def next_serial(value: str) -> str:
+    """The serial number after the one that a volume carries; 1 after none."""
+    return str(int(value) + 1 if _SERIAL.match(value) else 1)
+
+
+def check_value(name: str, value: str) -> str:
+    """The value if ZFS can hold it, else FlexdiskError InvalidArgument with the figures."""
+    if len(value.encode("utf-8")) > LIMIT:
+        raise FlexdiskError(
+            "InvalidArgument",
+            "%s takes %d bytes as a ZFS user property; the limit is %d" % (name, len(value.encode("utf-8")), LIMIT),
+        )
+    return value
+
+
+def facts(
+    uuid: str,
+    name: str,
+    vm: str,
+    index: int,
+    slot: str,
+    model: str,
+    boot: bool,
+    preserve: bool,
+    description: str,
+    tags: t.Mapping[str, str],
+    remaining: str,
+) -> t.Dict[str, str]:
+    """The properties that describe a disk, encoded; an empty value means that the property is not set."""
+    return {
+        "uuid": uuid,
+        "name": name,
+        "vm": vm,
+        "index": str(index),
+        "slot": slot,
+        "model": model,
+        "boot": "true" if boot else "false",
+        "preserve": "true" if preserve else "false",
+        "description": encode_text(description),
+        "tags": encode_tags(tags) if tags else "",
+        "remaining": remaining,
+    }

@@ -1,0 +1,221 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Links what the hypervisor says to what ZFS says: VMs with their disks, disks with their volumes."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import (
+    Disk,
+    DiskConfig,
+    Vm,
+    VmConfig,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, slots
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+
+CONTAINER = "flexdisk"
+_INDEX = re.compile(r"/disk(\d{1,5})\Z")
+
+
+@dataclass(frozen=True)
+class Host:
+    """Everything one run reads: VMs of the brand we manage, the rest only counted.
+
+    duplicates maps a disk uuid that is on more than one volume to the names of these.
+    """
+
+    vms: t.Tuple[Vm, ...]
+    datasets: t.Mapping[str, Dataset]
+    geometry: t.Mapping[str, PoolGeometry]
+    parked: t.Tuple[Disk, ...] = ()
+    other_brands: t.Tuple[VmConfig, ...] = ()
+    unlinked: t.Tuple[VmConfig, ...] = ()
+    duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
+
+    def available(self, pool: str) -> int:
+        """Bytes the pool can still give."""
+        return self.datasets[pool].available
+
+
+def container(pool: str) -> str:
+    """Where parked disks of a pool lie."""
+    return "%s/%s" % (pool, CONTAINER)
+
+
+def index_of(volume: str) -> int:
+    found = _INDEX.search(volume)
+    return int(found.group(1)) if found else 0
+
+
+def image_of(origin: str) -> str:
+    """The image that a volume is a clone of, by its origin C(POOL/IMAGE@SNAPSHOT); "" for none."""
+    image = origin.split("@", 1)[0].rsplit("/", 1)[-1]
+    return image if identity.is_uuid(image) else ""
+
+
+def _image_size(volume: Dataset, datasets: t.Mapping[str, Dataset]) -> int:
+    """MiB of the image that a volume is a clone of, 0 for none."""
+    origin = datasets.get(volume.origin) if image_of(volume.origin) else None
+    return origin.volsize // MIB if origin is not None else 0
+
+
+class _Tree:
+    """Children and snapshots by dataset, so that linking many VMs stays linear."""
+
+    def __init__(self, datasets: t.Iterable[Dataset]) -> None:
+        self.children: t.Dict[str, t.List[Dataset]] = {}
+        self.snapshots: t.Dict[str, t.List[Dataset]] = {}
+        for dataset in datasets:
+            where = self.snapshots if dataset.kind == "snapshot" else self.children
+            where.setdefault(dataset.parent, []).append(dataset)
+
+    def below(self, name: str) -> t.Iterator[Dataset]:
+        """Everything below a dataset, however deep."""
+        for child in self.children.get(name, ()):
+            yield child
+            yield from self.below(child.name)
+
+    def of(self, name: str) -> t.Dict[str, t.Any]:
+        """snapshots and guarded of a volume."""
+        every = sorted(self.snapshots.get(name, ()), key=lambda s: s.createtxg)
+        own = tuple(s for s in every if not s.name.endswith("@" + identity.GUARD_SNAPSHOT))
+        return {"snapshots": own, "guarded": len(own) < len(every)}
+
+
+def _own(volume: Dataset, **known: t.Any) -> t.Dict[str, t.Any]:
+    """Fields of a Disk from the volume's own properties; known ones (the hypervisor's word) win."""
+    user = volume.user
+    name = user.get("name", "")
+    uuid = user.get("uuid", "")
+    fields: t.Dict[str, t.Any] = {
+        "uuid": uuid if identity.is_uuid(uuid) else "",
+        "name": name if identity.DISK_NAME.match(name) else "",
+        "boot": user.get("boot") == "true",
+        "model": user.get("model", ""),
+        "pci_slot": slots.valid(user.get("slot", "")),
+        "preserve": user.get("preserve") == "true",
+        "description": identity.decode_text(user.get("description", "")),
+        "tags": identity.decode_tags(user.get("tags", "")),
+        "remaining": user.get("remaining", ""),
+        "image": image_of(volume.origin),
+    }
+    fields.update(known)
+    return fields
+
+
+def attached_disk(
+    config: VmConfig, entry: DiskConfig, slot: str, volume: Dataset, image_size: int, **known: t.Any
+) -> Disk:
+    """slot is where the guest sees the disk, configured or not."""
+    known = {
+        **known,
+        "boot": entry.boot,
+        "model": entry.model,
+        "pci_slot": slot,
+        "image_size": entry.image_size or image_size,
+        "path": entry.path,
+    }
+    if entry.uuid:
+        known["uuid"] = entry.uuid
+    return Disk(
+        volume=volume,
+        vm=config.uuid,
+        index=index_of(volume.name),
+        hidden=entry.path in config.hidden_paths,
+        **_own(volume, **known),
+    )
+
+
+def parked_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
+    vm = volume.user.get("vm", "")
+    return Disk(
+        volume=volume,
+        vm=vm if identity.is_uuid(vm) else "",
+        index=identity.decode_index(volume.user.get("index", "")),
+        image_size=image_size,
+        parked=True,
+        **_own(volume, **known),
+    )
+
+
+def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, parked: t.Tuple[Disk, ...]) -> Vm:
+    root = datasets[config.dataset]
+    disks, missing, unbacked = [], [], 0
+    places = slots.positions(config.disks)
+    for entry in config.disks:
+        volume = datasets.get(entry.volume) if entry.volume else None
+        if volume is not None and volume.kind == "volume":
+            image_size = _image_size(volume, datasets)
+            slot = places[entry.path]
+            disks.append(attached_disk(config, entry, slot, volume, image_size, **tree.of(volume.name)))
+        elif entry.volume and entry.media == "disk":
+            missing.append(entry.path)
+        else:
+            unbacked += 1
+    known = {d.volume.name for d in disks}
+    orphans, other_used = [], 0
+    for child in tree.below(root.name):
+        if child.kind == "volume" and child.name not in known:
+            own = _own(child, index=index_of(child.name), image_size=_image_size(child, datasets))
+            orphans.append(Disk(volume=child, vm=config.uuid, **own, **tree.of(child.name)))
+            # One that lies deeper is part of a file system's figure, too.
+            other_used -= child.used if child.parent != root.name else 0
+        elif child.kind == "filesystem" and child.parent == root.name:
+            other_used += child.used
+    return Vm(
+        config=config,
+        root=root,
+        disks=tuple(sorted(disks, key=lambda d: (d.index, d.volume.name))),
+        orphans=tuple(orphans),
+        parked=parked,
+        other_used=other_used,
+        unbacked=unbacked,
+        missing=tuple(missing),
+    )
+
+
+def link(
+    configs: t.Iterable[VmConfig],
+    datasets: t.Sequence[Dataset],
+    geometry: t.Mapping[str, PoolGeometry],
+    brand: str,
+) -> Host:
+    """One Host from one read of each side. VMs whose dataset is not there are unlinked, never guessed."""
+    by_name = {d.name: d for d in datasets}
+    tree = _Tree(datasets)
+    parked: t.Dict[str, t.List[Disk]] = {}
+    for pool in geometry:
+        for volume in tree.children.get(container(pool), ()):
+            if volume.kind == "volume":
+                disk = parked_disk(volume, _image_size(volume, by_name), **tree.of(volume.name))
+                parked.setdefault(disk.vm, []).append(disk)
+    vms, others, unlinked = [], [], []
+    for config in configs:
+        if config.brand != brand:
+            others.append(config)
+        elif config.dataset not in by_name:
+            unlinked.append(config)
+        else:
+            vms.append(_link_vm(config, by_name, tree, tuple(parked.get(config.uuid, ()))))
+    everywhere = tuple(disk for disks in parked.values() for disk in disks)
+    duplicates = _duplicates(vms, everywhere)
+    return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), duplicates)
+
+
+def _duplicates(vms: t.Iterable[Vm], parked: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
+    places: t.Dict[str, t.List[str]] = {}
+    for disks in [parked, *(vm.disks + vm.orphans for vm in vms)]:
+        for disk in disks:
+            if disk.uuid:
+                places.setdefault(disk.uuid, []).append(disk.volume.name)
+    return {uuid: sorted(volumes) for uuid, volumes in places.items() if len(volumes) > 1}

@@ -1,0 +1,232 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Which declared disk is which disk that is there: uuid, name, slot, boot, and at last the only one that fits.
+
+The order of the rules is the whole point: a disk with a name never becomes another entry's disk, and where sizes
+leave a choice the operator makes it, not we.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_mib
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import slots
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import birth_differences
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.first_fit import Birth, first_fit
+
+
+@dataclass
+class Match:
+    """pairs: entry and its disk; creates: entries without one; unlisted: attached data disks without an entry."""
+
+    pairs: t.List[t.Tuple[DiskSpec, Disk]] = field(default_factory=list)
+    creates: t.List[DiskSpec] = field(default_factory=list)
+    unlisted: t.List[Disk] = field(default_factory=list)
+
+
+class _Matcher:
+    def __init__(self, vm: Vm, specs: t.Sequence[DiskSpec], strangers: t.Sequence[Disk], found: Collector) -> None:
+        self.found = found
+        self.match = Match()
+        self.open_specs = list(specs)
+        self.attached = [d for d in vm.disks if not d.hidden]
+        self.parked = list(vm.parked)
+        self.adrift = [d for d in vm.orphans if d.adopted and d.uuid]
+        self.strangers = list(strangers)
+
+    def _claim(self, spec: DiskSpec, disk: Disk) -> None:
+        self.match.pairs.append((spec, disk))
+        self.open_specs = [s for s in self.open_specs if s is not spec]
+        for pile in (self.attached, self.parked, self.adrift, self.strangers):
+            pile[:] = [d for d in pile if d is not disk]
+
+    def _one_of(self, spec: DiskSpec, candidates: t.Sequence[Disk], what: str) -> None:
+        if len(candidates) > 1:
+            self.found.add(
+                "Ambiguous",
+                "%s is the %s of %d disks: %s"
+                % (
+                    spec.label,
+                    what,
+                    len(candidates),
+                    ", ".join("%s (%s)" % (d.uuid, d.volume.name) for d in candidates),
+                ),
+                spec.label,
+            )
+            self.open_specs = [s for s in self.open_specs if s is not spec]
+        elif candidates:
+            self._claim(spec, candidates[0])
+
+    def by_uuid(self) -> None:
+        for spec in [s for s in self.open_specs if s.uuid]:
+            everywhere = self.attached + self.parked + self.adrift + self.strangers
+            self._one_of(spec, [d for d in everywhere if d.uuid == spec.uuid], "uuid")
+            if spec in self.open_specs:
+                self.open_specs = [s for s in self.open_specs if s is not spec]
+                if spec.present:
+                    self.found.add(
+                        "ResourceNotFound",
+                        "no disk of this VM and no parked disk has the uuid %s" % spec.uuid,
+                        spec.label,
+                    )
+
+    def by_name(self, absent: bool = False) -> None:
+        """absent: only what is to go."""
+        for spec in [s for s in self.open_specs if s.name and not (absent and s.present)]:
+            for pile in (self.attached, self.parked, self.adrift):
+                candidates = [d for d in pile if d.name == spec.name]
+                if candidates:
+                    self._one_of(spec, candidates, "name")
+                    break
+
+    def _unnamed(self) -> t.List[Disk]:
+        return [d for d in self.attached if not d.name]
+
+    def by_slot_or_boot(self, named: bool = False) -> None:
+        """Against disks without a name; with named=True against all."""
+
+        def candidates() -> t.List[Disk]:
+            return list(self.attached) if named else self._unnamed()
+
+        for spec in [s for s in self.open_specs if s.present and s.pci_slot]:
+            wanted = slots.normalise(spec.pci_slot or "")
+            self._first(spec, [d for d in candidates() if d.pci_slot == wanted])
+        for spec in [s for s in self.open_specs if s.present and s.boot]:
+            self._first(spec, [d for d in candidates() if d.boot])
+
+    def _first(self, spec: DiskSpec, candidates: t.Sequence[Disk]) -> None:
+        if candidates:
+            self._claim(spec, candidates[0])
+
+    def by_size(self) -> None:
+        """The unnamed rest: the only assignment that changes no size, else a refusal to choose."""
+        disks = self._unnamed()
+        specs = [s for s in self.open_specs if s.present and not s.remaining]
+        if not disks or not specs:
+            return
+        solutions = _assignments(specs, disks)
+        if len(solutions) == 1:
+            for spec, disk in solutions[0]:
+                self._claim(spec, disk)
+            return
+        self.found.add("Ambiguous", _choice(specs, disks, bool(solutions)))
+        self.open_specs = [s for s in self.open_specs if s not in specs]
+        self.attached = [d for d in self.attached if d not in disks]
+
+    def by_first_fit(self) -> None:
+        """matching=order: what instance groups do. Names are not looked at."""
+        for spec in [s for s in self.open_specs if s.present and s.remaining]:
+            self._first(spec, [d for d in self.attached if d.remaining])
+        specs = [s for s in self.open_specs if s.present]
+        disks = [d for d in self.attached if not d.boot]
+        mapping = first_fit([_birth(d) for d in disks], [_wish(s) for s in specs])
+        for current, desired in mapping:
+            self._claim(specs[desired], disks[current])
+
+    def finish(self) -> Match:
+        self.match.creates = [s for s in self.open_specs if s.present]
+        self.match.unlisted = [d for d in self.attached if not d.boot]
+        return self.match
+
+
+def match(vm: Vm, specs: t.Sequence[DiskSpec], strangers: t.Sequence[Disk], matching: str, found: Collector) -> Match:
+    """Links entries to disks. strangers are parked disks that another VM had: only their uuid claims them.
+
+    Problems go to found; a problem's entries and disks are in no part of the result.
+    """
+    matcher = _Matcher(vm, specs, strangers, found)
+    matcher.by_uuid()
+    if matching == "order":
+        matcher.by_name(absent=True)
+        matcher.by_slot_or_boot(named=True)
+        matcher.by_first_fit()
+    else:
+        matcher.by_name()
+        matcher.by_slot_or_boot()
+        matcher.by_size()
+    return matcher.finish()
+
+
+def _fits(spec: DiskSpec, disk: Disk) -> bool:
+    if (spec.boot is not None and spec.boot != disk.boot) or birth_differences(spec, disk):
+        return False
+    return spec.size is None or (spec.size == disk.size_mib and disk.size % MIB == 0)
+
+
+def _assignments(specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> t.List[t.List[t.Tuple[DiskSpec, Disk]]]:
+    """At most two one-to-one assignments that cover the smaller side and change no size."""
+    if len(specs) <= len(disks):
+        options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
+        return [[(specs[i], disks[k]) for i, k in enumerate(found)] for found in _two(options)]
+    options = [[k for k, spec in enumerate(specs) if _fits(spec, disk)] for disk in disks]
+    return [[(specs[k], disks[i]) for i, k in enumerate(found)] for found in _two(options)]
+
+
+def _two(options: t.Sequence[t.Sequence[int]]) -> t.List[t.List[int]]:
+    """Up to two ways to choose one of each row's options, none twice; in polynomial time however many are alike."""
+    first = _choose(options)
+    if first is None:
+        return []
+    for row, chosen in enumerate(first):
+        others = [[k for k in ks if n != row or k != chosen] for n, ks in enumerate(options)]
+        second = _choose(others)
+        if second is not None:
+            return [first, second]
+    return [first]
+
+
+def _choose(options: t.Sequence[t.Sequence[int]]) -> t.Optional[t.List[int]]:
+    """One of each row's options, none twice, or None (augmenting paths)."""
+    owner: t.Dict[int, int] = {}
+
+    def place(row: int, tried: t.Set[int]) -> bool:
+        for k in options[row]:
+            if k not in tried:
+                tried.add(k)
+                if k not in owner or place(owner[k], tried):
+                    owner[k] = row
+                    return True
+        return False
+
+    if not all(place(row, set()) for row in range(len(options))):
+        return None
+    chosen = {row: k for k, row in owner.items()}
+    return [chosen[row] for row in range(len(options))]
+
+
+def _choice(specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk], several: bool) -> str:
+    """The refusal to guess, with entries to paste."""
+    lines = ["- {%s, name: CHOOSE}  # %s, %s" % (_handle(d), render_mib(d.size_mib), d.path) for d in disks]
+    why = "more than one assignment fits" if several else "no assignment leaves every size as it is"
+    return "%s could be any of the VM's unnamed disks: %s. Say which is which, once:\n%s" % (
+        ", ".join(s.label for s in specs),
+        why,
+        "\n".join(lines),
+    )
+
+
+def _handle(disk: Disk) -> str:
+    """What identifies an unnamed disk: its uuid, or the slot of one that has none yet."""
+    return "uuid: %s" % disk.uuid if disk.uuid else 'pci_slot: "%s"' % disk.pci_slot
+
+
+_ANY_SIZE = 1 << 62
+
+
+def _birth(disk: Disk) -> Birth:
+    return Birth(None, disk.image or None, None, disk.size_mib)
+
+
+def _wish(spec: DiskSpec) -> Birth:
+    """An entry without a size takes any disk; one that wants what remains takes none, it is new."""
+    size = 0 if spec.remaining else _ANY_SIZE if spec.size is None else spec.size
+    return Birth(None, spec.image, None, size)

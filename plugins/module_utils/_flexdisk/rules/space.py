@@ -1,0 +1,127 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Laws of space: what a VM's dataset must be allowed, and what its disks can still get. All figures are bytes.
+
+Sources: RFD 154 (quota + flexible_disk_size + RESV - SIZE), with every volume's overhead taken from the forecast of its
+automatic reservation, so that a sparse or hand-made reservation does not change what the VM was promised.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
+    PoolGeometry,
+    automatic_reservation,
+    is_automatic,
+    overhead,
+)
+
+
+def quota_law(base: int, flexible: t.Optional[int], volumes: t.Iterable[Dataset], geometry: PoolGeometry) -> int:
+    """Quota and reservation of a VM's dataset: C(q + F + sum o(d)), without F C(q + sum auto(d)), at least q.
+
+    base is q (the dataset's refquota), flexible the stored flexible_disk_size in bytes or None.
+    """
+    if flexible is None:
+        return base + sum(automatic_reservation(v.volsize, v.volblocksize, geometry) for v in volumes)
+    return max(base, base + flexible + sum(overhead(v.volsize, v.volblocksize, geometry) for v in volumes))
+
+
+def expected_quota(vm: Vm, geometry: PoolGeometry) -> int:
+    """The quota law applied to what is there now."""
+    return quota_law(vm.root.refquota, flexible_bytes(vm), vm.volumes, geometry)
+
+
+def flexible_bytes(vm: Vm) -> t.Optional[int]:
+    stored = vm.config.flexible_disk_size
+    return None if stored is None else stored * MIB
+
+
+def root_excess(vm: Vm) -> int:
+    """What the VM's own file system and its snapshots take beyond its quota q."""
+    root = vm.root
+    return max(0, root.usedbydataset + root.usedbyrefreservation + root.usedbysnapshots - root.refquota)
+
+
+def committed(vm: Vm) -> int:
+    """The smallest flexible_disk_size that holds what is there: volumes, what snapshots pin, other children."""
+    volumes = vm.volumes
+    return sum(v.volsize + v.pinned for v in volumes) + root_excess(vm) + vm.other_used
+
+
+def smallest_flexible_mib(vm: Vm) -> int:
+    """committed() in whole MiB, rounded up. ZFS would take 1 MiB less; that slack is never promised."""
+    return -(-committed(vm) // MIB)
+
+
+def allocatable(vm: Vm) -> t.Optional[int]:
+    """Bytes that disks can still get, exact; negative when over-committed, None on an inflexible VM."""
+    flexible = flexible_bytes(vm)
+    return None if flexible is None else flexible - committed(vm)
+
+
+def settled_quota(vm: Vm, geometry: PoolGeometry) -> int:
+    """The law's quota; the present one while the VM holds so much more than F that ZFS would not take less."""
+    room = allocatable(vm)
+    quota = expected_quota(vm, geometry)
+    return max(quota, vm.root.quota) if room is not None and room < -MIB else quota
+
+
+def free_space_mib(vm: Vm) -> t.Optional[int]:
+    """RFD 154's figure C(F - sum(volsize) - sum(usedbysnapshots)) of the configured disks, MiB rounded down."""
+    flexible = flexible_bytes(vm)
+    if flexible is None:
+        return None
+    return (flexible - sum(d.volume.volsize + d.volume.usedbysnapshots for d in vm.disks)) // MIB
+
+
+def off_automatic(vm: Vm, geometry: PoolGeometry) -> t.Tuple[Dataset, ...]:
+    """Thick volumes whose reservation is not what ZFS would choose, by this or an older version's formula."""
+    return tuple(
+        v
+        for v in vm.volumes
+        if v.refreservation and not is_automatic(v.refreservation, v.volsize, v.volblocksize, geometry)
+    )
+
+
+def base_reservation_ok(root: Dataset) -> bool:
+    """refreservation of the VM's dataset: q - 1 MiB, or q as platforms before OS-8499 set it."""
+    return root.refreservation in (max(0, root.refquota - MIB), root.refquota)
+
+
+def quota_drift(vm: Vm, geometry: PoolGeometry) -> t.Tuple[int, int]:
+    """(quota, reservation) of the VM's dataset minus what the law says."""
+    expected = expected_quota(vm, geometry)
+    return vm.root.quota - expected, vm.root.reservation - expected
+
+
+def _shortfall_cause(vm: Vm, geometry: PoolGeometry, missing: int) -> str:
+    if vm.orphans:
+        return "volumes that the VM does not know"
+    if missing in [overhead(v.volsize, v.volblocksize, geometry) for v in vm.volumes]:
+        return "disk attached without its overhead"
+    return "poisoned flexible_disk_size"
+
+
+def drift_cause(vm: Vm, geometry: PoolGeometry) -> str:
+    """Why quota and reservation are off the law, as far as the figures tell it; "" where they are right."""
+    quota, reservation = quota_drift(vm, geometry)
+    off = off_automatic(vm, geometry)
+    if off:
+        rolled_back = any(d.snapshots for d in vm.disks + vm.orphans if d.volume in off)
+        return "rollback over a resize" if rolled_back else "refreservation off auto"
+    if quota != reservation:
+        return "half-applied set"
+    if quota > 0:
+        return "overhead of a removed disk"
+    if quota < 0:
+        return _shortfall_cause(vm, geometry, -quota)
+    return "" if base_reservation_ok(vm.root) else "refreservation of the VM's dataset"

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""The zfs command line: every read and every change of the storage. One change per call, argv lists only."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Runner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import PREFIX
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import errors, read
+
+BACK_OFF = (0.2, 0.4, 0.8, 1.6, 3.2)
+
+
+class Zfs:
+    """Storage of one host. Every method raises ZfsError with the command and what it said."""
+
+    def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
+        self._runner = runner
+        self._pause = pause
+
+    def _run(self, *argv: str) -> str:
+        answer = self._runner(argv)
+        if answer.rc != 0:
+            raise errors.classify(argv, answer.rc, answer.stderr)
+        return answer.stdout
+
+    def _patiently(self, *argv: str) -> None:
+        """Run what fails while udev or LVM look into a volume: they let go of it within seconds."""
+        for seconds in BACK_OFF:
+            try:
+                self._run(*argv)
+                return
+            except errors.ZfsError as exc:
+                if exc.code != "Busy":
+                    raise
+            self._pause(seconds)
+        self._run(*argv)
+
+    def datasets(self, *names: str, snapshots: bool = True) -> t.List[Dataset]:
+        """Everything at and below the named datasets, in one process."""
+        out = self._run(
+            "zfs",
+            "get",
+            "-Hpr",
+            "-t",
+            "filesystem,volume,snapshot" if snapshots else "filesystem,volume",
+            "-o",
+            "name,property,value,source",
+            ",".join(read.PROPERTIES),
+            *names,
+        )
+        return read.parse_get(out)
+
+    def exists(self, name: str) -> bool:
+        try:
+            self._run("zfs", "get", "-Ho", "value", "guid", name)
+        except errors.ZfsError as exc:
+            if exc.code != "ResourceNotFound":
+                raise
+            return False
+        return True
+
+    def geometries(self, pools: t.Sequence[str], datasets: t.Sequence[Dataset]) -> t.Dict[str, PoolGeometry]:
+        """Layout of the pools: one process, one more for each pool whose sizes depend on its sector size."""
+        found = read.parse_status(self._run("zpool", "status", *pools))
+        result = {}
+        for pool in pools:
+            vdevs = found.get(pool, ())
+            if read.needs_ashift(vdevs):
+                vdevs = read.with_ashift(vdevs, self._run("zdb", "-C", pool))
+            result[pool] = read.geometry(vdevs, (d for d in datasets if d.pool == pool))
+        return result
+
+    def forecast_reservation(self, parent: str, volsize: int, volblocksize: int) -> int:
+        """What ZFS itself would reserve for a new volume: C(zfs create -nPV), which changes nothing."""
+        out = self._run(
+            "zfs", "create", "-nP", "-o", "volblocksize=%d" % volblocksize, "-V", str(volsize), parent + "/forecast"
+        )
+        for line in out.splitlines():
+            fields = line.split("\t")
+            if fields[:2] == ["property", "refreservation"]:
+                return int(fields[2])
+        raise errors.ZfsError("UnexpectedOutput", "zfs create -nPV printed no refreservation: %r" % out)
+
+    def set(self, name: str, **properties: t.Union[int, str]) -> None:
+        """Native properties. Only two pairs may share a call: volsize with refreservation, quota with reservation."""
+        self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name)
+
+    def set_facts(self, name: str, facts: t.Mapping[str, str]) -> None:
+        """Our own properties in one call; an empty value takes the property away."""
+        present = ["%s%s=%s" % (PREFIX, key, value) for key, value in facts.items() if value]
+        if present:
+            self._run("zfs", "set", *present, name)
+        for key, value in facts.items():
+            if not value:
+                self._run("zfs", "inherit", PREFIX + key, name)
+
+    def create_volume(self, name: str, volsize: int, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
+        """A thick volume with its identity from its first moment. options are native properties."""
+        self._run("zfs", "create", *_options(options, facts), "-V", str(volsize), name)
+
+    def clone(self, snapshot: str, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
+        """A clone without a reservation; sizing it is a call of its own, since a failed clone stays behind."""
+        self._run("zfs", "clone", *_options(options, facts), snapshot, name)
+
+    def create_container(self, name: str) -> None:
+        """A file system that only holds parked disks."""
+        self._run("zfs", "create", "-o", "mountpoint=none", "-o", "canmount=off", name)
+
+    def rename(self, old: str, new: str) -> None:
+        self._patiently("zfs", "rename", old, new)
+
+    def snapshot(self, name: str) -> None:
+        self._run("zfs", "snapshot", name)
+
+    def destroy(self, name: str, snapshots: bool = False) -> None:
+        """Without snapshots=True ZFS itself refuses a volume that has any."""
+        self._patiently("zfs", "destroy", *(["-r"] if snapshots else []), name)
+
+    def hold(self, tag: str, snapshot: str) -> None:
+        self._run("zfs", "hold", tag, snapshot)
+
+    def release(self, tag: str, snapshot: str) -> None:
+        self._run("zfs", "release", tag, snapshot)
+
+
+def _options(options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> t.List[str]:
+    pairs = ["%s=%s" % item for item in options.items()]
+    pairs += ["%s%s=%s" % (PREFIX, key, value) for key, value in facts.items() if value]
+    return [word for pair in pairs for word in ("-o", pair)]

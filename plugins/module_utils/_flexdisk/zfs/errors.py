@@ -1,0 +1,47 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""What zfs says on stderr (LC_ALL=C) as typed errors. Exit codes differ between versions, texts hardly do."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+
+class ZfsError(FlexdiskError):
+    """A zfs or zpool command failed; code is one of the names below, message has the command and its stderr."""
+
+
+# The first that is found counts: a held snapshot is followed by a misleading "dataset already exists".
+_PATTERNS = (
+    ("it's being held", "Held"),
+    ("has dependent clones", "HasClones"),
+    ("has children", "HasChildren"),
+    ("out of space", "InsufficientSpace"),
+    ("size is greater than available space", "InsufficientSpace"),
+    ("size is less than current used or reserved space", "InUse"),
+    ("dataset does not exist", "ResourceNotFound"),
+    ("no such pool", "ResourceNotFound"),
+    ("could not find any snapshots to destroy", "ResourceNotFound"),
+    ("no such tag on this dataset", "ResourceNotFound"),
+    ("dataset already exists", "AlreadyExists"),
+    ("tag already exists", "AlreadyExists"),
+    ("dataset is busy", "Busy"),
+    ("outside of its encryption root", "EncryptionRoot"),
+    ("permission denied", "NotPermitted"),
+    ("Operation not permitted", "NotPermitted"),
+    ("read-only", "ReadOnly"),
+    ("pool I/O is currently suspended", "Suspended"),
+    ("must be a multiple of volume block size", "InvalidArgument"),
+)
+
+
+def classify(argv: t.Sequence[str], rc: int, stderr: str) -> ZfsError:
+    """The error of a failed command."""
+    code = next((code for text, code in _PATTERNS if text in stderr), "ZfsFailed")
+    return ZfsError(code, "%s failed (rc %d): %s" % (" ".join(argv), rc, stderr.strip() or "no message"))

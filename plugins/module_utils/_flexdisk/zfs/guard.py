@@ -1,0 +1,131 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Guards a disk while it is detached: a hold makes every destroy of its volume fail.
+
+With libzfs_core the hold is bound to this process, so the kernel drops it if we die; the command line can only place
+an ordinary hold and release it. Either way the guard lives on a snapshot of the disk that nobody else has.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import GUARD_SNAPSHOT
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
+
+SNAPSHOT = GUARD_SNAPSHOT
+TAG = "flexdisk-guard"
+
+
+def load_libzfs_core() -> t.Tuple[t.Any, str]:
+    """(module, why not): the library if a call to it works.
+
+    The release 0.2.3 on PyPI is recognised by what it lacks and refused: its C signatures are those of 2016 and
+    crash the interpreter. A library that imports may still lack its C half, so one harmless call decides.
+    """
+    try:
+        import libzfs_core  # type: ignore[import-not-found,unused-ignore]
+    except Exception as exc:  # pylint: disable=broad-except  # it may be there for another Python
+        return None, "libzfs_core cannot be imported: %s" % exc
+    if not hasattr(libzfs_core, "lzc_channel_program"):
+        return None, "libzfs_core is the release 0.2.3 of PyPI, which crashes on every OpenZFS since 0.8"
+    try:
+        libzfs_core.lzc_exists(b"flexdisk-probe")
+    except Exception as exc:  # pylint: disable=broad-except
+        return None, "libzfs_core does not work here: %s" % exc
+    return libzfs_core, ""
+
+
+class Guard:
+    """Context manager around the dangerous part of a detach. backend says what protected the disk: C(libzfs_core),
+    C(cli), or C(none) where there was no room for the snapshot that the hold needs.
+    """
+
+    def __init__(self, zfs: Zfs, library: t.Any) -> None:
+        self._zfs = zfs
+        self._library = library
+        self._fd = -1
+        self._volumes: t.List[str] = []
+        self._snapshot = ""
+        self.backend = "none"
+
+    def __enter__(self) -> Guard:
+        return self
+
+    def protect(self, volume: str, newest: str = "") -> None:
+        """Hold a snapshot made for the purpose, or where there is no room for one the volume's newest (its name
+        without the volume).
+        """
+        self._volumes, self._snapshot = [volume], SNAPSHOT
+        try:
+            self._zfs.snapshot("%s@%s" % (volume, SNAPSHOT))
+        except ZfsError as exc:
+            if exc.code == "InsufficientSpace":
+                self._snapshot = newest
+            elif exc.code != "AlreadyExists":
+                raise
+        if self._snapshot and not self._hold_by_library():
+            self._hold_by_command()
+
+    def _hold_by_library(self) -> bool:
+        if self._library is None:
+            return False
+        try:
+            self._fd = os.open("/dev/zfs", os.O_EXCL | os.O_RDWR)
+            name = "%s@%s" % (self._volumes[0], self._snapshot)
+            self._library.lzc_hold({name.encode(): TAG.encode()}, fd=self._fd)
+        except Exception:  # pylint: disable=broad-except  # its errors share no base class with ours
+            self._drop()
+            return False
+        self.backend = "libzfs_core"
+        return True
+
+    def _hold_by_command(self) -> None:
+        try:
+            self._zfs.hold(TAG, "%s@%s" % (self._volumes[0], self._snapshot))
+        except ZfsError as exc:
+            if exc.code != "AlreadyExists":
+                raise
+        self.backend = "cli"
+
+    def _drop(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def moving(self, volume: str) -> None:
+        """The volume is about to be renamed; its snapshots will go along."""
+        self._volumes.append(volume)
+
+    def __exit__(self, kind: t.Optional[t.Type[BaseException]], *exc: object) -> None:
+        """Leaves nothing behind where that can be helped; an error of the guarded part is not covered by one here."""
+        by_command = self._fd < 0
+        self._drop()
+        try:
+            for volume in self._volumes if self._snapshot else ():
+                lift(self._zfs, volume, self._snapshot, by_command)
+        except ZfsError:
+            if kind is None:
+                raise
+
+
+def lift(zfs: Zfs, volume: str, snapshot: str = SNAPSHOT, held: bool = True) -> None:
+    """Take a guard away, as far as there is one."""
+    name = "%s@%s" % (volume, snapshot)
+    steps: t.List[t.Callable[[], None]] = []
+    if held:
+        steps.append(lambda: zfs.release(TAG, name))
+    if snapshot == SNAPSHOT:
+        steps.append(lambda: zfs.destroy(name))
+    for step in steps:
+        try:
+            step()
+        except ZfsError as exc:
+            if exc.code != "ResourceNotFound":
+                raise

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Parsers of what zfs and zpool print; they take text and run nothing."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import NAMES, PREFIX
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
+    PoolGeometry,
+    Vdev,
+    automatic_reservation,
+)
+
+_NUMBERS = (
+    "guid",
+    "createtxg",
+    "creation",
+    "used",
+    "available",
+    "referenced",
+    "written",
+    "volsize",
+    "volblocksize",
+    "quota",
+    "refquota",
+    "reservation",
+    "refreservation",
+    "usedbysnapshots",
+    "usedbydataset",
+    "usedbyrefreservation",
+    "userrefs",
+)
+_TEXTS = ("origin", "compression", "encryptionroot")
+PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in NAMES))
+_OWN_SOURCES = ("local", "received")
+
+
+def parse_get(stdout: str) -> t.List[Dataset]:
+    """Datasets from C(zfs get -Hp -o name,property,value,source). Raises FlexdiskError on a line with other fields."""
+    rows: t.Dict[str, t.Dict[str, str]] = {}
+    for line in stdout.splitlines():
+        fields = line.split("\t")
+        if len(fields) != 4:
+            raise FlexdiskError("UnexpectedOutput", "zfs get printed %r: not 4 fields" % line)
+        name, prop, value, source = fields
+        if prop.startswith(PREFIX) and source not in _OWN_SOURCES:
+            continue
+        rows.setdefault(name, {})[prop] = value
+    return [_dataset(name, row) for name, row in rows.items()]
+
+
+def _number(name: str, prop: str, value: str) -> int:
+    if value in ("-", "none", ""):
+        return 0
+    try:
+        return int(value)
+    except ValueError:
+        raise FlexdiskError(
+            "UnexpectedOutput", "zfs get says %s of %s is %r: not a number" % (prop, name, value)
+        ) from None
+
+
+def _dataset(name: str, row: t.Mapping[str, str]) -> Dataset:
+    numbers = {prop: _number(name, prop, row.get(prop, "-")) for prop in _NUMBERS}
+    texts = {prop: "" if row.get(prop, "-") == "-" else row[prop] for prop in _TEXTS}
+    clones = row.get("clones", "-")
+    return Dataset(
+        name=name,
+        kind=row.get("type", ""),
+        clones=tuple(c for c in clones.split(",") if c) if clones != "-" else (),
+        user={p[len(PREFIX) :]: v for p, v in row.items() if p.startswith(PREFIX) and v != "-"},
+        **{**numbers, **texts},  # type: ignore[arg-type]
+    )
+
+
+_DRAID = re.compile(r"\Adraid(\d?)(?::(\d+)d)?(?::(\d+)c)?(?::(\d+)s)?-\d+\Z")
+_RAIDZ = re.compile(r"\Araidz(\d?)-\d+\Z")
+
+
+def parse_status(stdout: str) -> t.Dict[str, t.Tuple[Vdev, ...]]:
+    """Top-level data vdevs per pool from C(zpool status). ashift is not shown there: 0 stands for unknown."""
+    pools: t.Dict[str, t.List[t.List[t.Any]]] = {}
+    pool, data = "", False
+    for line in stdout.splitlines():
+        text = line.strip()
+        if text.startswith("pool: "):
+            pool, data = text[6:], False
+            pools[pool] = []
+        depth = len(line.expandtabs(8)) - len(line.expandtabs(8).lstrip()) - 8
+        name = text.split()[0] if text else ""
+        if not line.startswith("\t") or not name or name == "NAME":
+            continue
+        if depth == 0:
+            data = name == pool
+        elif data and depth == 2:
+            pools[pool].append([name, 0])
+        elif data and depth == 4:
+            pools[pool][-1][1] += 1
+    return {name: tuple(_vdev(v, disks) for v, disks in vdevs) for name, vdevs in pools.items()}
+
+
+def _vdev(name: str, disks: int) -> Vdev:
+    raidz = _RAIDZ.match(name)
+    if raidz:
+        return Vdev("raidz", 0, disks, int(raidz.group(1) or 1), 0)
+    draid = _DRAID.match(name)
+    if draid:
+        parity = int(draid.group(1) or 1)
+        spares = int(draid.group(4) or 0)
+        children = int(draid.group(3) or disks)
+        return Vdev("draid", 0, children, parity, int(draid.group(2) or children - spares - parity))
+    return Vdev("plain", 0, max(1, disks), 0, 0)
+
+
+_ASHIFT = re.compile(r"^\s*ashift: (\d+)$", re.MULTILINE)
+
+
+def needs_ashift(vdevs: t.Iterable[Vdev]) -> bool:
+    return any(v.kind != "plain" for v in vdevs)
+
+
+def with_ashift(vdevs: t.Tuple[Vdev, ...], zdb: str) -> t.Tuple[Vdev, ...]:
+    """The vdevs with the sector sizes that C(zdb -C POOL) printed, in its order."""
+    found = [int(n) for n in _ASHIFT.findall(zdb)]
+    if len(found) < len(vdevs):
+        raise FlexdiskError("UnexpectedOutput", "zdb -C shows %d ashift lines for %d vdevs" % (len(found), len(vdevs)))
+    return tuple(Vdev(v.kind, found[i], v.disks, v.parity, v.data) for i, v in enumerate(vdevs))
+
+
+def geometry(vdevs: t.Tuple[Vdev, ...], volumes: t.Iterable[Dataset]) -> PoolGeometry:
+    """The pool's geometry. Which of the two roundings its ZFS uses is told by the volumes that are there."""
+    classic, modern = PoolGeometry(vdevs, "classic"), PoolGeometry(vdevs, "modern")
+    if needs_ashift(vdevs):
+        for v in volumes:
+            if v.kind == "volume" and v.refreservation:
+                forecasts = [automatic_reservation(v.volsize, v.volblocksize, g) for g in (classic, modern)]
+                if forecasts[0] != forecasts[1] and v.refreservation in forecasts:
+                    return (classic, modern)[forecasts.index(v.refreservation)]
+    return classic

@@ -1,0 +1,130 @@
+#!/usr/bin/python
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Report VMs and their disks."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vm_info
+short_description: Report VMs and their disks
+version_added: 0.1.0
+author:
+  - flexdisk.hypervisor contributors (@flexdisk)
+description:
+  - Reports the VMs of a ZFS hypervisor with their disks, and the disks that are parked outside any VM.
+extends_documentation_fragment:
+  - flexdisk.hypervisor._flexdisk
+  - flexdisk.hypervisor._flexdisk.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+    details:
+      - Nothing is changed.
+  idempotent:
+    support: full
+options:
+  vms:
+    description:
+      - VMs by UUID, alias or unique UUID prefix. Without it all VMs of the host.
+    type: list
+    elements: str
+  space:
+    description:
+      - Also report figures that need the accounting of snapshots, RV(vms[].free_space), RV(vms[].allocatable) and
+        C(pinned)
+        and C(snapshots) of every disk.
+    type: bool
+    default: false
+seealso:
+  - module: flexdisk.hypervisor.vm_disks
+"""
+
+EXAMPLES = r"""
+- name: What is there
+  flexdisk.hypervisor.vm_info:
+  register: hypervisor
+
+- name: How much can the disks of one VM still get
+  flexdisk.hypervisor.vm_info:
+    vms:
+      - web01
+    space: true
+  register: web01
+"""
+
+RETURN = r"""
+vms:
+  description: The VMs. Keys are those of RV(flexdisk.hypervisor.vm_disks#module:vms) that describe the VM.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    uuid:
+      description: UUID of the VM.
+      type: str
+      returned: always
+    alias:
+      description: Alias of the VM.
+      type: str
+      returned: always
+    disks:
+      description: The attached disks; sizes in MiB.
+      type: list
+      elements: dict
+      returned: always
+    free_space:
+      description: MiB by RFD 154's formula.
+      type: int
+      returned: with O(space=true)
+    allocatable:
+      description: MiB that disks can really still get.
+      type: int
+      returned: with O(space=true)
+parked:
+  description: Disks outside any VM; C(vm) is the UUID of the VM that had the disk last.
+  returned: always
+  type: list
+  elements: dict
+skipped_vms:
+  description: VMs of other brands, and VMs without a dataset, each with the reason.
+  returned: always
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "vms": {"type": "list", "elements": "str"},
+            "space": {"type": "bool", "default": False},
+            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm"]},
+            "pool": {"type": "str"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        zfs, hypervisor = door.open_host(params["hypervisor"], SubprocessRunner())
+        found = info(zfs, hypervisor, params["vms"], params["pool"], params["space"])
+    except FlexdiskError as exc:
+        module.fail_json(**door.error(exc))
+    if found.problems:
+        module.fail_json(**door.refusal(found.problems))
+    module.exit_json(changed=False, vms=found.vms, parked=found.parked, skipped_vms=found.skipped)
+
+
+if __name__ == "__main__":
+    main()

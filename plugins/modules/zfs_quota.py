@@ -1,0 +1,149 @@
+#!/usr/bin/python
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Recalculate the ZFS quota of VMs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: zfs_quota
+short_description: Recalculate quota and reservation of VMs
+version_added: 0.1.0
+author:
+  - flexdisk.hypervisor contributors (@flexdisk)
+description:
+  - Puts quota and reservation of VMs back under the quota law, without stopping a VM and without touching its disks'
+    data.
+  - Quota and reservation of a flexible VM's dataset are its own quota plus its flexible disk size plus what ZFS
+    needs for the
+    metadata of every volume; without flexible disk size its own quota plus the automatic reservation of every volume.
+  - They drift when disks are removed with C(vmadm), when a change was interrupted, and after a rollback over a resize.
+extends_documentation_fragment:
+  - flexdisk.hypervisor._flexdisk
+  - flexdisk.hypervisor._flexdisk.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  vms:
+    description:
+      - VMs by UUID, alias or unique UUID prefix. Without it all VMs of the host that the law covers.
+    type: list
+    elements: str
+  reclaim:
+    description:
+      - Also lower the quota of VMs without flexible disk size. What a removed disk leaves there is the only room for
+        its
+        replacement, so it is kept by default.
+    type: bool
+    default: false
+seealso:
+  - module: flexdisk.hypervisor.vm_disks
+"""
+
+EXAMPLES = r"""
+- name: Report the drift of all VMs
+  flexdisk.hypervisor.zfs_quota:
+  check_mode: true
+  register: quota
+
+- name: Repair it
+  flexdisk.hypervisor.zfs_quota:
+"""
+
+RETURN = r"""
+vms:
+  description: The VMs that the law covers.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    uuid:
+      description: UUID of the VM.
+      type: str
+      returned: always
+    alias:
+      description: Alias of the VM.
+      type: str
+      returned: always
+    flexible:
+      description: Whether the VM has flexible disk space.
+      type: bool
+      returned: always
+    changed:
+      description: Whether this VM was changed.
+      type: bool
+      returned: always
+    expected:
+      description: Bytes that the law gives for the VM as it was found.
+      type: int
+      returned: always
+    actual:
+      description: C(quota) and C(reservation) in bytes as they were found.
+      type: dict
+      returned: always
+    drift:
+      description: Actual less expected, for C(quota) and C(reservation).
+      type: dict
+      returned: always
+    cause:
+      description: What the figures say of the cause, empty without drift.
+      type: str
+      returned: always
+      sample: overhead of a removed disk
+    after:
+      description: C(quota) and C(reservation) in bytes as they are now.
+      type: dict
+      returned: always
+    steps:
+      description: What was done.
+      type: list
+      elements: dict
+      returned: always
+skipped_vms:
+  description: VMs that the law does not cover, each with the reason.
+  returned: always
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.quota import recalculate
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "vms": {"type": "list", "elements": "str"},
+            "reclaim": {"type": "bool", "default": False},
+            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm"]},
+            "pool": {"type": "str"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        zfs, hypervisor = door.open_host(params["hypervisor"], SubprocessRunner())
+        outcome, skipped = recalculate(
+            zfs, hypervisor, params["vms"], params["pool"], params["reclaim"], module.check_mode
+        )
+    except FlexdiskError as exc:
+        module.fail_json(**door.error(exc))
+    failed = door.ending(outcome)
+    if failed is not None:
+        module.fail_json(skipped_vms=skipped, **failed)
+    module.exit_json(skipped_vms=skipped, **door.result(outcome))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Speed and memory of a run that changes nothing: processes, wall time, peak memory, payload, and how they grow.
+
+Numbers that depend on the machine are only ever shown beside another measured in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+COLLECTIONS = ROOT / ".dev"
+WORK = ROOT / "build" / "bench"
+SIMNODE = ROOT / "extensions" / "simulated_node"
+PREFIX = "ansible_collections.flexdisk.hypervisor."
+PEER = "ansible==12.3.0"  # the PyPI package that carries community.general 11.4.2
+TARGETS = {"processes": 4, "times_faster": 30.0, "payload_kib": 250.0}
+
+sys.path[:0] = [str(SIMNODE), str(COLLECTIONS)]
+
+MEASURE = """
+import json, resource, runpy, sys, time
+report, module = sys.argv[1], sys.argv[2]
+sys.argv = [module, sys.argv[3]]
+started = time.monotonic()
+try:
+    runpy.run_path(module, run_name="__main__")
+finally:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    with open(report, "w") as stream:
+        json.dump({"seconds": time.monotonic() - started, "peak_kib": usage.ru_maxrss}, stream)
+"""
+
+
+def make_node(vms: int) -> Path:
+    """A simulated node whose VMs' disks have their identity already. Returns its folder."""
+    from simnode import Node
+
+    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import converge
+    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+    folder = WORK / f"node{vms}"
+    command = [sys.executable, "-m", "simnode", "--dir", str(folder), "init", "--scenario", f"bench:{vms}"]
+    subprocess.run(command, check=True, env=dict(os.environ, PYTHONPATH=str(SIMNODE)), stdout=subprocess.DEVNULL)
+    with Node.open(folder) as node:
+
+        def runner(argv: Any, stdin: str = "", timeout: float = 300) -> Answer:
+            return Answer(*node.run(list(argv), stdin))
+
+        wanted = declarations(json.loads(node.run(["vmadm", "lookup", "-j"])[1]))
+        outcome = converge(Zfs(runner), Vmadm(runner), wanted, Policy(), None, False)
+        if outcome.problems or outcome.failure:
+            raise SystemExit(f"the node cannot be prepared: {outcome.problems or outcome.failure}")
+    (folder / "args.json").write_text(json.dumps({"vms": wanted}))
+    return folder
+
+
+def declarations(vms: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the VMs have, declared."""
+    return [
+        {
+            "vm": vm["uuid"],
+            "disks": [
+                {"name": f"disk{n}", "uuid": disk["uuid"], "size": disk["size"]} for n, disk in enumerate(vm["disks"])
+            ],
+        }
+        for vm in vms
+    ]
+
+
+def counting_path(folder: Path) -> tuple[str, Path]:
+    """A PATH whose programs note each start before they run, and where they note it."""
+    shim, log = folder / "shim", folder / "processes.log"
+    shim.mkdir(exist_ok=True)
+    for program in ("zfs", "zpool", "vmadm", "zdb"):
+        script = f'#!/bin/sh\necho "{program} $*" >> {log}\nexec {folder}/bin/{program} "$@"\n'
+        (shim / program).write_text(script)
+        (shim / program).chmod(0o755)
+    return f"{shim}:{folder}/bin:{os.environ['PATH']}", log
+
+
+def run_module(folder: Path, path: str) -> dict[str, Any]:
+    """One run of vm_disks as a plain process; its seconds and peak memory."""
+    arguments, report = folder / "module.json", folder / "usage.json"
+    arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": json.loads((folder / "args.json").read_text())}))
+    module = COLLECTIONS / "ansible_collections/flexdisk/hypervisor/plugins/modules/vm_disks.py"
+    command = [sys.executable, "-c", MEASURE, str(report), str(module), str(arguments)]
+    environment = dict(os.environ, PATH=path, PYTHONPATH=str(COLLECTIONS))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    result = json.loads(done.stdout) if done.returncode == 0 else {}
+    if result.get("changed") is not False:
+        raise SystemExit(f"the run did not end as one without changes: {done.stdout[:2000]} {done.stderr[:2000]}")
+    return dict(json.loads(report.read_text()))
+
+
+def best_of_three(folder: Path) -> dict[str, Any]:
+    """The fastest of three uncounted runs."""
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    return min((run_module(folder, path) for _run in range(3)), key=lambda usage: usage["seconds"])
+
+
+def payload_kib() -> float:
+    """KiB of our own sources that a run of vm_disks sends: the module and all that it imports of ours."""
+    todo, seen = ["plugins.modules.vm_disks"], set()
+    total = 0
+    while todo:
+        name = todo.pop()
+        source = ROOT / (name.replace(".", "/") + ".py")
+        if name in seen or not source.exists():
+            continue
+        seen.add(name)
+        text = source.read_text()
+        total += len(text.encode())
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PREFIX):
+                base = (node.module or "")[len(PREFIX) :]
+                todo += [base] + [f"{base}.{alias.name}" for alias in node.names]
+    return total / 1024
+
+
+def peer_collections() -> Path:
+    """community.general as the PyPI package carries it."""
+    target = WORK / "peer" / "ansible_collections" / "community" / "general"
+    if not target.exists():
+        wheels = WORK / "wheels"
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(wheels), PEER]
+        subprocess.run(command, check=True)
+        with zipfile.ZipFile(next(wheels.glob("ansible-*.whl"))) as wheel:
+            members = [n for n in wheel.namelist() if n.startswith("ansible_collections/community/general/")]
+            wheel.extractall(WORK / "peer", members)
+    return WORK / "peer"
+
+
+def play(folder: Path, tasks: list[dict[str, Any]]) -> float:
+    """Seconds of a play with these tasks on the node."""
+    book, inventory = folder / "play.json", folder / "inventory.json"
+    python = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    inventory.write_text(json.dumps({"all": {"hosts": {"node": python}}}))
+    environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+    plays = [{"hosts": "all", "gather_facts": False, "environment": environment, "tasks": tasks}]
+    book.write_text(json.dumps(plays))
+    paths = f"{COLLECTIONS}:{peer_collections()}"
+    started = time.monotonic()
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(book)],
+        env=dict(os.environ, ANSIBLE_COLLECTIONS_PATH=paths, ANSIBLE_DEPRECATION_WARNINGS="false"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0 or "changed=0" not in done.stdout:
+        raise SystemExit(
+            f"a play that should change nothing did not end so:\n{done.stdout[-3000:]}{done.stderr[-2000:]}"
+        )
+    return time.monotonic() - started
+
+
+def compare(folder: Path) -> tuple[float, float]:
+    """Seconds of our one task, and of a loop of community.general.zfs over the same volumes."""
+    wanted = json.loads((folder / "args.json").read_text())
+    ours = play(folder, [{"flexdisk.hypervisor.vm_disks": wanted}])
+    volumes = [
+        {"name": f"zones/{vm['vm']}/disk{n}", "size": disk["size"] * 1048576}
+        for vm in wanted["vms"]
+        for n, disk in enumerate(vm["disks"])
+    ]
+    task = {
+        "community.general.zfs": {
+            "name": "{{ item.name }}",
+            "state": "present",
+            "extra_zfs_properties": {"volsize": "{{ item.size }}"},
+        },
+        "loop": volumes,
+        "loop_control": {"label": "{{ item.name }}"},
+    }
+    return ours, play(folder, [task])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="10,100,1000", help="numbers of VMs, of 4 disks each")
+    parser.add_argument("--compare", type=int, default=100, help="number of VMs beside community.general.zfs; 0: not")
+    options = parser.parse_args()
+    WORK.mkdir(parents=True, exist_ok=True)
+    missed = []
+    print(f"payload: {payload_kib():.0f} KiB of our own sources (target: at most {TARGETS['payload_kib']:.0f})")
+    if payload_kib() > TARGETS["payload_kib"]:
+        missed.append("payload")
+    print(f"{'VMs':>6} {'disks':>6} {'processes':>10} {'seconds':>8} {'ms per VM':>10} {'peak MiB':>9}")
+    for vms in (int(n) for n in options.sizes.split(",")):
+        folder = make_node(vms)
+        path, log = counting_path(folder)
+        log.write_text("")
+        run_module(folder, path)
+        processes = len(log.read_text().splitlines())
+        usage = best_of_three(folder)
+        per_vm = usage["seconds"] * 1000 / vms
+        peak = usage["peak_kib"] / 1024
+        print(f"{vms:>6} {vms * 4:>6} {processes:>10} {usage['seconds']:>8.2f} {per_vm:>10.1f} {peak:>9.0f}")
+        if processes > TARGETS["processes"]:
+            missed.append(f"processes with {vms} VMs")
+        if vms == options.compare:
+            ours, theirs = compare(folder)
+            ratio = theirs / ours
+            print(f"       one task {ours:.1f} s, a loop of community.general.zfs {theirs:.1f} s: {ratio:.0f} times")
+            if ratio < TARGETS["times_faster"]:
+                missed.append("times faster")
+    print("targets missed: " + ", ".join(missed) if missed else "all targets met")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

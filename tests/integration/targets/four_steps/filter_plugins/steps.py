@@ -1,0 +1,56 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the tests compute by themselves, from what zfs prints and nothing else."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+MIB = 1 << 20
+VOLATILE = ("ctime", "mtime", "serial_no")
+Datasets = dict[str, dict[str, Any]]
+
+
+def datasets(text: str) -> Datasets:
+    """`zfs get -Hp -o name,property,value` as a dictionary by dataset and property; figures are integers."""
+    found: Datasets = {}
+    for line in text.splitlines():
+        name, key, value = line.split("\t")
+        found.setdefault(name, {})[key] = int(value) if value.isdigit() else value
+    return found
+
+
+def law(found: Datasets, root: str, flexible: int | None) -> int:
+    """Bytes of quota and reservation of a VM's dataset by RFD 154: q + F + RESV - SIZE, or q + RESV without F."""
+    volumes = [d for name, d in found.items() if name.startswith(root + "/") and d["type"] == "volume"]
+    reserved: int = sum(d["refreservation"] for d in volumes)
+    quota: int = found[root]["refquota"]
+    if flexible is None:
+        return quota + reserved
+    sizes: int = sum(d["volsize"] for d in volumes)
+    return quota + flexible * MIB + reserved - sizes
+
+
+def comparable(vms: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The VMs of a real result without what check mode cannot know and documents: stamps, the uuids of new disks, and
+    free_space after a disk with snapshots shrank."""
+    result = copy.deepcopy(vms)
+    for vm, twin in zip(result, like, strict=True):
+        if "free_space" not in twin:
+            del vm["free_space"]
+        for where in ("disks", "parked"):
+            for disk, other in zip(vm[where], twin[where], strict=True):
+                for key in (*VOLATILE, *(["uuid"] if "uuid" not in other else [])):
+                    disk.pop(key, None)
+    return result
+
+
+class FilterModule:
+    """Filters for the targets that depend on four_steps."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"datasets": datasets, "law": law, "comparable": comparable}

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lab's virtual machine: started over a copy-on-write overlay, so that the cached image stays as it was built."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from recipe import LabError, cache_dir
+
+MEMORY_MIB = 2048
+CPUS = 2
+POOL_DISK_BYTES = 24 << 30
+KERNEL_ARGUMENTS = (
+    "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off audit=0 quiet systemd.show_status=false"
+)
+STOP_SECONDS = 20.0
+
+
+def run_dir() -> Path:
+    """The folder of the one lab that runs: key, port, pid, console log, overlay, pool disk, inventory."""
+    return cache_dir() / "run"
+
+
+def pid() -> int | None:
+    """Process id of the running lab; None when it is down. A stale pid file of another process does not count."""
+    path = run_dir() / "qemu.pid"
+    try:
+        number = int(path.read_text(encoding="utf-8"))
+        command = Path(f"/proc/{number}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return None
+    return number if os.fsencode(path) in command.split(b"\0") else None
+
+
+def port() -> int:
+    """The loopback port that leads to the lab's sshd."""
+    return int((run_dir() / "port").read_text(encoding="utf-8"))
+
+
+def start(image: Path) -> None:
+    """Start the machine in the background with a fresh root overlay, an empty pool disk and a new ssh key."""
+    run = run_dir()
+    shutil.rmtree(run, ignore_errors=True)
+    run.mkdir(parents=True, mode=0o700)
+    _call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(run / "key")])
+    overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image / "disk.img")]
+    _call([*overlay, str(run / "root.qcow2")])
+    with (run / "pool.img").open("wb") as disk:
+        disk.truncate(POOL_DISK_BYTES)
+    number = _free_port()
+    (run / "port").write_text(f"{number}\n", encoding="utf-8")
+    _call(_qemu(image, run, number))
+
+
+def stop() -> bool:
+    """End the machine and remove the run folder. Returns whether it was running."""
+    number = pid()
+    if number is not None:
+        os.kill(number, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while pid() is not None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if pid() is not None:
+            os.kill(number, signal.SIGKILL)
+    shutil.rmtree(run_dir(), ignore_errors=True)
+    return number is not None
+
+
+def console_tail(lines: int = 20) -> str:
+    """The end of the console log, for error messages."""
+    try:
+        text = (run_dir() / "console.log").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "(no console log)"
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _qemu(image: Path, run: Path, number: int) -> list[str]:
+    public_key = (run / "key.pub").read_text(encoding="utf-8").split()[1]
+    return [
+        "qemu-system-x86_64", "-name", "flexdisk-lab", "-nodefaults", "-no-user-config", "-display", "none",
+        "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(MEMORY_MIB),
+        "-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd.img"),
+        "-append", f"{KERNEL_ARGUMENTS} flexdisk.key={public_key}",
+        "-drive", f"if=none,id=root,file={run / 'root.qcow2'},format=qcow2,cache=unsafe",
+        "-device", "virtio-blk-pci,drive=root",
+        "-drive", f"if=none,id=pool,file={run / 'pool.img'},format=raw,cache=unsafe,discard=unmap",
+        "-device", "virtio-blk-pci,drive=pool,serial=pool",
+        "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{number}-:22",
+        "-device", "virtio-net-pci,netdev=net,romfile=",
+        "-device", "virtio-rng-pci",
+        "-qmp", f"unix:{run / 'qmp.sock'},server=on,wait=off",
+        "-serial", f"file:{run / 'console.log'}",
+        "-daemonize", "-pidfile", str(run / "qemu.pid"),
+    ]  # fmt: skip
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _call(argv: list[str]) -> None:
+    result = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise LabError(f"{argv[0]} ended with status {result.returncode}: {result.stderr.strip()}")

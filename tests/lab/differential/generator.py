@@ -1,0 +1,184 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Makes sequences: what comes next is drawn from the simulator's present, and what it does is foretold."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simnode import Node
+
+from differential import model
+from differential.makers import MAKERS, PLENTY
+from differential.model import MIB, POOL, Command, Script, Step
+from differential.provoke import OFTEN, WISHES, no_room_for_write
+from differential.world import World
+
+LENGTH = 60
+PROVOKED = 0.3
+ATTEMPTS = 12
+PATIENCE = 5
+"""Draws of a command that would fail unasked, before one is taken."""
+
+
+SURE = frozenset(
+    ("set user property", "set readonly", "inherit", "hold", "release", "rename snapshot", "destroy",
+     "destroy snapshot", "destroy -r", "guest discard")
+)  # fmt: skip
+"""Kinds of commands that no lack of space refuses."""
+
+
+def kind_of(argv: Sequence[str]) -> str:
+    """What a command counts as."""
+    words = [word for word in argv[1:] if not word.startswith("-")]
+    verb, flags = words[0], argv[2:]
+    if argv[0] == "guest":
+        return "guest write" if verb == "write" else "guest discard"
+    if verb == "create":
+        volume = "-V" in flags
+        return "create sparse volume" if volume and "-s" in flags else f"create {'volume' if volume else 'filesystem'}"
+    if verb == "set":
+        names = [word.partition("=")[0] for word in words[1:] if "=" in word]
+        if len(names) > 1:
+            return "set several"
+        return "set user property" if ":" in names[0] else f"set {names[0]}"
+    if verb == "rename":
+        return "rename snapshot" if "@" in words[1] else "rename dataset"
+    if verb == "destroy":
+        below = "-r" in flags or "-R" in flags
+        return "destroy -r" if below else "destroy snapshot" if "@" in words[1] else "destroy"
+    return "snapshot -r" if verb == "snapshot" and "-r" in flags else verb
+
+
+def generate(seed: int, usable: int, length: int = LENGTH) -> Script:
+    """The sequence of that seed, for a pool whose datasets may use `usable` bytes."""
+    rng = random.Random(seed)
+    node = model.new_node(usable)
+    world = World(node, rng)
+    script = Script(seed)
+    counts: Counter[str] = Counter()
+    for line in ("create difftest/a", "create -o quota=700M difftest/b", "create -V 64M difftest/a/disk0"):
+        argv = ("zfs", *line.split())
+        script.steps.append(Step(Command(kind_of(argv), argv), model.run(node, argv)))
+    while len(script.steps) < length:
+        step = _next(world, counts)
+        script.steps.append(step)
+        if step.last:
+            break
+    if not script.steps[-1].last:
+        final = no_room_for_write(world)
+        if final and (step := foretell(node, final)).last and not step.close:
+            script.steps.append(step)
+    script.contents = {} if script.steps[-1].last else model.contents_of(node)
+    return script
+
+
+def replay(lines: Sequence[Sequence[str]], usable: int, seed: int = 0) -> Script:
+    """The sequence of these command lines."""
+    node = model.new_node(usable)
+    script = Script(seed)
+    for argv in lines:
+        script.steps.append(foretell(node, argv))
+        if script.steps[-1].last:
+            return script
+    script.contents = model.contents_of(node)
+    return script
+
+
+def _next(world: World, counts: Counter[str]) -> Step:
+    for attempt in range(ATTEMPTS):
+        wish = _rarest(world, counts, WISHES, OFTEN) if world.rng.random() < PROVOKED else ""
+        counts[wish] += 1
+        argv = WISHES[wish](world) if wish else MAKERS[_rarest(world, counts, MAKERS, PLENTY)](world)
+        if argv is None:
+            continue
+        failed = model.copy_of(world.node).run(argv)[0]
+        if failed and (argv[0] == "guest" or (not wish and attempt < PATIENCE)):
+            continue
+        step = foretell(world.node, argv)
+        counts[step.command.kind] += 1
+        return step
+    return foretell(world.node, ("zfs", "set", f"{world.user()}={world.text()}", POOL))
+
+
+def _rarest(world: World, counts: Counter[str], names: Mapping[str, object], plenty: Mapping[str, float]) -> str:
+    """One of the names, rather one that has been used less than wished for."""
+    weights = [(plenty.get(name, 1) / (1 + counts[name])) ** 2 for name in names]
+    return world.rng.choices(list(names), weights)[0]
+
+
+def foretell(node: Node, argv: Sequence[str]) -> Step:
+    """Run a command on the simulated node and say how sure that is."""
+    command = Command(kind_of(argv), tuple(argv))
+    before = None if command.kind in SURE else model.copy_of(node)
+    near = _near_quota(node, argv)
+    seen = model.run(node, argv)
+    if before and not near:
+        near = any(_biased(before, argv, sign) != _outcome(argv, seen.rc, seen.stderr) for sign in (-1, 1))
+    near |= (
+        command.kind == "destroy -r" and seen.error == "Busy" and "@" not in argv[-1] and _with_datasets(node, argv[-1])
+    )
+    return Step(command, seen, near, command.argv[0] == "guest" and seen.rc != 0)
+
+
+# -- how sure ----------------------------------------------------------------------------------------------------------
+
+
+def tolerance(value: float) -> float:
+    """How far a space figure may be off: 1 MiB and 1 %."""
+    return MIB + abs(value) / 100
+
+
+def _with_datasets(node: Node, name: str) -> bool:
+    found = node.pools.pools[POOL].datasets[name]
+    return bool(found.children) or any(snap.clones for snap in found.snapshots)
+
+
+def _biased(node: Node, argv: Sequence[str], sign: int) -> tuple[int, str]:
+    """What would happen if space figures were off by as much as they may be."""
+    copy = model.copy_of(node)
+    _bias(copy.pools.pools[POOL], sign)
+    rc, _out, err = copy.run(argv)
+    return _outcome(argv, rc, err)
+
+
+def _outcome(argv: Sequence[str], rc: int, stderr: str) -> tuple[int, str]:
+    return rc, stderr if argv[0] == "zfs" else ""  # a guest's write says how far it came
+
+
+def _bias(pool: Any, sign: int) -> None:
+    """Let a pool find more or less room everywhere."""
+    exact = type(pool).room
+    depth = 0
+
+    def room(dataset: Any, ancestor: Any = None, delta: int = 0) -> int:
+        nonlocal depth
+        depth += 1
+        try:
+            found: int = exact(pool, dataset, ancestor, delta)
+        finally:
+            depth -= 1
+        return found if depth else max(0, math.floor(found + sign * tolerance(found)))
+
+    pool.size += sign * 4 * MIB  # the pool's own metadata grows with what happens
+    pool.room = room
+
+
+def _near_quota(node: Node, argv: Sequence[str]) -> bool:
+    """Whether a quota or refquota lies near the use that it must not go below."""
+    if tuple(argv[:2]) != ("zfs", "set"):
+        return False
+    found = node.pools.pools[POOL].datasets.get(argv[-1])
+    for word in argv[2:-1]:
+        name, _equals, value = word.partition("=")
+        if found is not None and name in ("quota", "refquota") and value.isdigit():
+            use = found.used if name == "quota" else found.referenced
+            if abs(int(value) - use) <= tolerance(use):
+                return True
+    return False

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the tests of the suite use to work in the lab."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import boot
+import remote
+
+COLLECTION = ("ansible_collections", "flexdisk", "hypervisor")
+COMMAND_SECONDS = 300.0
+PLAYBOOK_SECONDS = 1500.0
+Completed = subprocess.CompletedProcess[str]
+
+
+class Lab:
+    """The running lab.
+
+    Args:
+        workdir: scratch folder for the collections path and Ansible's local files.
+    """
+
+    pool = remote.POOL
+
+    def __init__(self, workdir: Path) -> None:
+        self.workdir = workdir
+        self.inventory = boot.run_dir() / "inventory.ini"
+        self.collections = workdir / "collections"
+        link = self.collections.joinpath(*COLLECTION)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            link.symlink_to(remote.ROOT)
+        self.config = workdir / "ansible.cfg"
+        self.config.touch()
+
+    def run(self, argv: Sequence[str], stdin: str = "", *, check: bool = True) -> Completed:
+        """Run a command in the lab as root; with `check` a failure raises AssertionError with its output."""
+        result = remote.run(argv, stdin=stdin, timeout=COMMAND_SECONDS)
+        if check and result.returncode:
+            raise AssertionError(f"{list(argv)} ended with status {result.returncode}: {result.stdout}{result.stderr}")
+        return result
+
+    def python(self, text: str) -> str:
+        """Run Python source in the lab's own interpreter; returns stdout."""
+        return self.run(["python3", "-"], stdin=text).stdout
+
+    def zfs(self, *arguments: str) -> str:
+        """Run `zfs ARGUMENTS`; returns stdout without the final newline."""
+        return self.run(["zfs", *arguments]).stdout.rstrip("\n")
+
+    def get(self, dataset: str, *properties: str) -> dict[str, str]:
+        """Properties of one dataset as `zfs get -Hp` prints them (sizes in bytes)."""
+        lines = self.zfs("get", "-Hp", "-o", "property,value", ",".join(properties), dataset).splitlines()
+        return {name: value for name, _tab, value in (line.partition("\t") for line in lines)}
+
+    def playbook(self, path: Path, *arguments: str, check: bool = True, **extra: str) -> Completed:
+        """Run ansible-playbook on the lab with this collection; `extra` are environment variables."""
+        return self._ansible("ansible-playbook", str(path), *arguments, check=check, extra=extra)
+
+    def ad_hoc(self, module: str, module_arguments: str = "", *, check: bool = True) -> Completed:
+        """Run one module on the lab: `ansible hypervisors -m MODULE -a ARGUMENTS`."""
+        arguments = ["-a", module_arguments] if module_arguments else []
+        return self._ansible("ansible", "hypervisors", "-m", module, *arguments, check=check, extra={})
+
+    def reset(self) -> None:
+        """An empty pool and no VMs."""
+        remote.reset()
+
+    def _ansible(self, program: str, *arguments: str, check: bool, extra: dict[str, str]) -> Completed:
+        argv = [str(Path(sys.executable).with_name(program)), "-i", str(self.inventory), *arguments]
+        own = {
+            "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join(
+                [str(self.collections), *filter(None, [os.environ.get("ANSIBLE_COLLECTIONS_PATH")])]
+            ),
+            "ANSIBLE_CONFIG": str(self.config),
+            "ANSIBLE_LOCAL_TEMP": str(self.workdir / "ansible"),
+            "ANSIBLE_NOCOLOR": "1",
+            "LC_ALL": "C.UTF-8",
+        }
+        result = subprocess.run(
+            argv, env={**os.environ, **own, **extra}, cwd=self.workdir, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=PLAYBOOK_SECONDS, check=False,
+        )  # fmt: skip
+        if check and result.returncode:
+            raise AssertionError(f"{argv} ended with status {result.returncode}:\n{result.stdout}\n{result.stderr}")
+        return result

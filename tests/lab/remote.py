@@ -1,0 +1,146 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The inside of the running lab: commands over one persistent ssh connection, the pool, the vmadm program."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import subprocess
+import tarfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import boot
+from recipe import LabError
+
+ROOT = Path(__file__).resolve().parents[2]
+NODE_SOURCE = ROOT / "extensions" / "simulated_node"
+NODE_TARGET = "/opt/simnode"
+POOL = "zones"
+POOL_DEVICE = "/dev/disk/by-id/virtio-pool"
+CONNECT_SECONDS = 300.0
+SOCKET_PATH_LIMIT = 90  # ssh appends 17 characters to a control path, a socket address holds 107
+
+# The properties of a node's pool: its file systems below /POOL, no access times (as SmartOS sets it up).
+CREATE_POOL = f"zpool create -f -o ashift=12 -m /{POOL} {POOL} {POOL_DEVICE}; zfs set atime=off {POOL}"
+INSTALL_NODE = f"PYTHONPATH={NODE_TARGET} python3 -m simnode.real install /usr/local/bin --pool {POOL}"
+RESET = f"""
+rm -rf /var/lib/simnode
+if zpool list {POOL} >/dev/null 2>&1; then udevadm settle; zpool destroy -f {POOL}; fi
+{CREATE_POOL}
+if [ -e {NODE_TARGET}/simnode/real.py ]; then {INSTALL_NODE}; fi
+"""
+
+
+def ssh_options() -> list[str]:
+    """Options that both ssh and Ansible use, so that they share one connection."""
+    run = boot.run_dir()
+    control = str(run / "ssh.sock")
+    if len(os.fsencode(control)) > SOCKET_PATH_LIMIT:
+        raise LabError(f"{control} is too long for a socket; set FLEXDISK_LAB_CACHE to a shorter folder")
+    settings = {
+        "ControlMaster": "auto",
+        "ControlPersist": "600",
+        "ControlPath": control,
+        "StrictHostKeyChecking": "no",
+        "UserKnownHostsFile": "/dev/null",
+        "LogLevel": "ERROR",
+        "BatchMode": "yes",
+    }
+    return ["-F", "none", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+
+
+def ssh_argv(command: str | None = None) -> list[str]:
+    """The ssh command line into the lab; without a command an interactive shell."""
+    key = str(boot.run_dir() / "key")
+    argv = ["ssh", *ssh_options(), "-i", key, "-p", str(boot.port()), "root@127.0.0.1"]
+    return argv if command is None else [*argv, "--", command]
+
+
+def run(argv: Sequence[str], stdin: str | bytes = "", timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command in the lab and return its status, stdout and stderr."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    result = subprocess.run(ssh_argv(shlex.join(argv)), input=data, capture_output=True, timeout=timeout, check=False)
+    return subprocess.CompletedProcess(
+        list(argv), result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+    )
+
+
+def script(text: str, stdin: bytes = b"") -> str:
+    """Run a shell script in the lab; LabError with its output when it fails."""
+    result = run(["sh", "-euc", text], stdin=stdin)
+    if result.returncode:
+        raise LabError(f"in the lab, {text!r} ended with status {result.returncode}:\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def wait_for_ssh() -> None:
+    """Return when the lab answers; LabError with the console's end when it does not in time."""
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while time.monotonic() < deadline:
+        if boot.pid() is None:
+            raise LabError(f"the machine stopped while booting:\n{boot.console_tail()}")
+        try:
+            if run(["true"], timeout=15).returncode == 0:
+                return
+        except subprocess.TimeoutExpired:
+            continue
+        time.sleep(1)
+    raise LabError(f"no answer within {CONNECT_SECONDS:.0f} s:\n{boot.console_tail()}")
+
+
+def create_pool() -> None:
+    """Make the pool `zones` on the second disk."""
+    script(CREATE_POOL)
+
+
+def reset() -> None:
+    """Destroy the pool and the hypervisor's state and begin anew, without a reboot."""
+    script(RESET)
+
+
+def has_node() -> bool:
+    """Whether the simulated node's package has its program for the real zfs."""
+    return (NODE_SOURCE / "simnode" / "real.py").is_file()
+
+
+def push_node() -> None:
+    """Copy the simulated node's package into the lab and install its vmadm over the real zfs."""
+    replace = f"rm -rf {NODE_TARGET}; mkdir -p {NODE_TARGET}; tar -xC {NODE_TARGET}"
+    script(f"{replace}; {INSTALL_NODE}", stdin=_archive(NODE_SOURCE))
+
+
+def _archive(folder: Path) -> bytes:
+    def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = "root"
+        return None if "__pycache__" in entry.name else entry
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(folder, arcname=".", filter=plain)
+    return buffer.getvalue()
+
+
+def write_inventory() -> Path:
+    """Write the Ansible inventory of the lab: lab01 in the group hypervisors."""
+    run_dir = boot.run_dir()
+    path = run_dir / "inventory.ini"
+    lines = [
+        "[hypervisors]",
+        f"lab01 ansible_host=127.0.0.1 ansible_port={boot.port()}",
+        "",
+        "[hypervisors:vars]",
+        "ansible_user=root",
+        f"ansible_ssh_private_key_file={run_dir / 'key'}",
+        f"ansible_ssh_args={shlex.join(ssh_options())}",
+        "ansible_pipelining=true",
+        "ansible_python_interpreter=/usr/bin/python3",
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path

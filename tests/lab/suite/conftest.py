@@ -1,0 +1,40 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Fixtures of the tests that run in the lab."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import boot
+from harness import Lab
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker of what only `lab.py full` runs."""
+    config.addinivalue_line("markers", "full: takes long, left out of make test")
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """The running lab."""
+    if boot.pid() is None:
+        pytest.fail("the lab is down: python3 tests/lab/lab.py up (or run the suite through `lab.py test`)")
+    return Lab(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture
+def scratch(lab: Lab, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A file system of its own for one test, destroyed afterwards."""
+    name = f"{lab.pool}/test-{request.node.name.replace('[', '-').replace(']', '')}"
+    lab.zfs("create", name)
+    yield name
+    lab.run(["sh", "-c", f"udevadm settle && zfs destroy -R {name}"])

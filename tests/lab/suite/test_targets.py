@@ -1,0 +1,78 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The integration targets, which run on the simulated node too, on real OpenZFS: same scenarios, same proofs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from harness import Lab
+
+PLAYBOOK = Path(__file__).resolve().parents[2] / "integration" / "lab.yml"
+SHARE = ["two_to_four"]
+REST = [
+    "absent",
+    "adopt",
+    "flexible",
+    "image",
+    "move",
+    "order",
+    "properties",
+    "remaining",
+    "restart",
+    "shrink",
+    "slots",
+]
+VM = "cccccccc-0000-4000-8000-00000000000c"
+
+
+def run(lab: Lab, tag: str, *arguments: str) -> None:
+    """Run one target and make sure that it did something."""
+    done = lab.playbook(PLAYBOOK, "--tags", tag, *arguments)
+    assert "failed=0" in done.stdout
+    assert "ok=0 " not in done.stdout
+
+
+@pytest.mark.parametrize("name", SHARE)
+def test_vm_disks(lab: Lab, name: str) -> None:
+    run(lab, "vm_disks", "-e", f"flexdisk_tests={name}")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", REST)
+def test_vm_disks_in_full(lab: Lab, name: str) -> None:
+    run(lab, "vm_disks", "-e", f"flexdisk_tests={name}")
+
+
+def test_every_scenario_of_vm_disks_is_run() -> None:
+    tests = PLAYBOOK.parent / "targets" / "vm_disks" / "tasks" / "tests"
+    assert sorted(SHARE + REST) == sorted(path.stem for path in tests.glob("*.yml"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("target", ["vm_disks_refusals", "vm_info", "zfs_quota", "role_flexible_disks"])
+def test_target_in_full(lab: Lab, target: str) -> None:
+    run(lab, target)
+
+
+def test_a_detach_is_guarded_by_libzfs_core(lab: Lab) -> None:
+    """The distribution's library works here, so the hold is bound to the module's process, and none is left."""
+    lab.reset()
+    payload = {
+        "uuid": VM,
+        "alias": "guarded",
+        "brand": "bhyve",
+        "autoboot": False,
+        "flexible_disk_size": 1024,
+        "disks": [{"size": 256, "boot": True, "model": "virtio"}, {"size": 64, "model": "virtio"}],
+    }
+    lab.run(["vmadm", "create"], stdin=json.dumps(payload))
+    declared = {"vm": "guarded", "unlisted": "detach", "disks": [{"name": "root", "boot": True}]}
+    done = lab.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps({"vms": [declared]}))
+    assert '"guard": "libzfs_core"' in done.stdout
+    parked = lab.zfs("list", "-H", "-o", "name", "-r", "-t", "volume,snapshot", f"{lab.pool}/flexdisk").splitlines()
+    assert len(parked) == 1

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The demonstration: a simulated node whose VMs are in disorder is planned, converged, and converged again.
+
+Everything is in build/demo, made anew at the start and left there. Exits 1 as soon as anything is not as promised.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tree import BUILD, ROOT, environment
+
+DEMO = BUILD / "demo"
+NODE = DEMO / "node"
+SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
+
+INVENTORY = """\
+hypervisors:
+  hosts:
+    hv01:
+      ansible_connection: local
+      ansible_python_interpreter: "{{ ansible_playbook_python }}"
+      flexdisk_environment: # vmadm and zfs of the simulated node instead of this machine's
+        PATH: "{{ inventory_dir }}/node/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"
+"""
+DECLARATION = """\
+flexible_disks_allow_restart: true # db01 runs, and a disk leaves it
+flexible_disks_vms:
+  - vm: web01
+    flexible_disk_size: 100GiB
+    disks:
+      - {name: root, boot: true, size: 20GiB}
+      - {name: data, pci_slot: "0:4:1", size: 50GiB, preserve: true}
+      - {name: scratch, size: remaining}
+  - vm: db01 # its quota has drifted since a disk was removed by hand
+    unlisted: detach
+    disks:
+      - {name: root, boot: true}
+      - {name: pgdata, pci_slot: "0:4:2", preserve: true}
+  - vm: legacy01 # has no flexible disk space: its disks get names, nothing else
+    disks:
+      - {name: root, boot: true}
+      - {name: data, pci_slot: "0:4:1", preserve: true}
+"""
+CONFIGURATION = """\
+[defaults]
+inventory = inventory.yml
+display_skipped_hosts = false
+"""
+
+
+def main() -> None:
+    """Show everything in order; the promises are checked on the way."""
+    start = time.monotonic()
+    heading("A simulated hypervisor with three VMs, and what its inventory says they should be")
+    prepare()
+    print(DECLARATION)
+    heading("What is there")
+    before = play("report")
+    heading("The plan: --check --diff says what would be done, and changes nothing")
+    plan = play("converge", "--check", "--diff")
+    promise(changed(plan) > 0, "the plan finds something to do")
+    promise(table(play("report", quiet=True)) == table(before), "planning has changed nothing")
+    heading("Converge: exactly that is done")
+    done = play("converge", "--diff")
+    promise(steps(done) == steps(plan), "what was done is what the plan said, line by line")
+    heading("What is there now")
+    after = play("report")
+    promise(table(after) != table(before), "the report shows the change")
+    heading("Converge again: nothing is left to do")
+    again = play("converge", "--diff")
+    promise(changed(again) == 0 and not steps(again), "the second run changes nothing")
+    heading(f"Done in {time.monotonic() - start:.0f} s. The node is still there to play with:")
+    print(f"PATH={shown(NODE / 'bin')}:$PATH vmadm list    # or zfs list, zpool list, vmadm get UUID ...")
+
+
+def prepare() -> None:
+    """A new node, its inventory, and a configuration that lets no other one in."""
+    shutil.rmtree(DEMO, ignore_errors=True)
+    DEMO.mkdir(parents=True)
+    command = [sys.executable, "-m", "simnode", "--dir", str(NODE), "init", "--scenario", "demo"]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(SIMULATED_NODE)}, check=True)
+    (DEMO / "inventory.yml").write_text(INVENTORY)
+    (DEMO / "host_vars").mkdir()
+    (DEMO / "host_vars" / "hv01.yml").write_text(DECLARATION)
+    (DEMO / "ansible.cfg").write_text(CONFIGURATION)
+
+
+def play(name: str, *options: str, quiet: bool = False) -> str:
+    """Run a playbook of the collection; shows and returns its output (without colours)."""
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), f"flexdisk.hypervisor.{name}", *options]
+    if not quiet:
+        print("$ " + " ".join(["ansible-playbook", *command[1:]]), flush=True)
+    env = environment(ANSIBLE_CONFIG=str(DEMO / "ansible.cfg"), ANSIBLE_HOME=str(DEMO / "ansible"))
+    env["ANSIBLE_FORCE_COLOR"] = str(sys.stdout.isatty())
+    output = ""
+    with subprocess.Popen(
+        command, cwd=DEMO, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as ansible:
+        for line in ansible.stdout or ():
+            output += line
+            if not quiet:
+                print(line, end="", flush=True)
+    promise(ansible.returncode == 0, f"{name} ends well")
+    return re.sub(r"\x1b\[[0-9;]*m", "", output)
+
+
+def changed(output: str) -> int:
+    """The number of changed tasks in the recap; ends the demonstration if hv01 is not in it."""
+    recap = re.search(r"^hv01 +: ok=[1-9].* changed=(\d+) .*unreachable=0 .*failed=0 ", output, re.MULTILINE)
+    promise(recap is not None, "hv01 was reached")
+    return int(recap[1]) if recap else -1
+
+
+def steps(output: str) -> list[str]:
+    """The plan in words, as --diff prints it: a line for the VM, indented lines for its steps."""
+    return re.findall(r"^(?:[\w.-]+ \([0-9a-f-]{36}\):|  \S.*)$", output, re.MULTILINE)
+
+
+def table(output: str) -> list[str]:
+    """The lines of the report's table."""
+    return re.findall(r'^        "(.*)",?$', output, re.MULTILINE)
+
+
+def promise(kept: bool, what: str) -> None:
+    """End loudly when something is not as promised."""
+    if not kept:
+        sys.exit(f"\nTHE DEMONSTRATION FAILED. Not true: {what}.")
+
+
+def heading(text: str) -> None:
+    """Set the sections apart."""
+    print(f"\n=== {text} {'=' * (100 - len(text))}\n", flush=True)
+
+
+def shown(path: Path) -> str:
+    """The path as the reader would type it."""
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+if __name__ == "__main__":
+    main()

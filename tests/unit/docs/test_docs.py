@@ -1,0 +1,154 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What README and docs say is so: links, make targets, codes, examples, figures, commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
+    PoolGeometry,
+    Vdev,
+    automatic_reservation,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import quota_law
+from ansible_collections.flexdisk.hypervisor.plugins.modules import vm_disks
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")])
+OURS = "flexdisk.hypervisor."
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = re.findall(r"(?:`|^    |\$ )make ([a-z-]+)", page.read_text(), re.MULTILINE)
+    assert set(named) <= targets
+
+
+def declared(node):
+    """All arguments of our vm_disks below a piece of YAML."""
+    if isinstance(node, list):
+        for item in node:
+            yield from declared(item)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if key == OURS + "vm_disks":
+                yield value
+            else:
+                yield from declared(value)
+
+
+EXAMPLES = [
+    (f"{page.relative_to(ROOT)}-{n}", block) for page in PAGES for n, block in enumerate(blocks(page, "yaml"))
+] + [("vm_disks-EXAMPLES", vm_disks.EXAMPLES)]
+
+
+@pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])
+def test_examples_are_valid_declarations(block):
+    for arguments in declared(yaml.safe_load(block)):
+        for vm in arguments["vms"]:
+            assert set(vm) <= set(vm_disks.VM)
+            assert all(set(disk) <= set(vm_disks.DISK) for disk in vm.get("disks", []))
+            assert parse_vm_spec(vm)[1] == []
+
+
+def test_there_are_examples():
+    assert sum(len(list(declared(yaml.safe_load(block)))) for _name, block in EXAMPLES) >= 4
+
+
+def test_every_error_code_is_explained():
+    """Codes are the first argument of the errors and problems, and the second words of the pattern tables."""
+    house = ROOT / "plugins" / "module_utils" / "_flexdisk"
+    used = set()
+    for path in house.rglob("*.py"):
+        text = path.read_text()
+        used |= set(re.findall(r"(?:FlexdiskError|ZfsError|Problem|found\.add)\(\s*\"([A-Za-z]+)\"", text))
+        used |= set(re.findall(r"^    \(r?\".*\", \"([A-Z][A-Za-z]+)\"\),$", text, re.MULTILINE))
+    assert len(used) > 25
+    explained = set(re.findall(r"`([A-Za-z]+)`", (ROOT / "docs" / "errors.md").read_text()))
+    assert used - {"NAMES_PARTIAL", "NAME_CONFLICT"} <= explained
+
+
+def test_the_figures_of_the_laws():
+    """The worked example of laws.md is what the code computes, and its figures are in the text."""
+    geometry = PoolGeometry((Vdev("plain", 12, 1, 0, 0),), "classic")
+    volumes = [Dataset("v", "volume", volsize=size * MIB, volblocksize=8192) for size in (10240, 2048)]
+    figures = [automatic_reservation(v.volsize, v.volblocksize, geometry) for v in volumes]
+    figures += [figures[0] - volumes[0].volsize, figures[1] - volumes[1].volsize]
+    figures.append(quota_law(1024 * MIB, 20480 * MIB, volumes, geometry))
+    text = (ROOT / "docs" / "laws.md").read_text()
+    for figure in figures:
+        assert str(figure) in text
+
+
+def test_causes_of_drift_are_explained():
+    source = (ROOT / "plugins/module_utils/_flexdisk/rules/space.py").read_text()
+    causes = {
+        cause for tail in source.split("_cause(")[1:] for cause in re.findall(r'(?:return |else )"([a-z][^"]+)"', tail)
+    }
+    assert len(causes) >= 6
+    told = (ROOT / "docs" / "laws.md").read_text()
+    assert [cause for cause in sorted(causes) if f"`{cause}`" not in told] == []
+
+
+def test_the_rehearsal_works_as_written(tmp_path):
+    """Run the console blocks of rehearsal.md: on a demo node, then on a second one loaded from the first's export."""
+    page = (ROOT / "docs" / "rehearsal.md").read_text()
+    node, copy = tmp_path / "node", tmp_path / "copy"
+    first, export, load = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    folder = ROOT / "extensions" / "simulated_node"
+
+    def run(command: str, where: Path) -> str:
+        command = (
+            re.sub(r"^[$#] ", "", command).replace("python3 ", sys.executable + " ").replace("/tmp/node", str(where))
+        )
+        env = dict(os.environ, PYTHONPATH=str(folder), PATH=f"{node}/bin:{os.environ['PATH']}")
+        done = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+        return done.stdout
+
+    listed = [run(line, node) for line in first.splitlines()[1:]]
+    assert "web01" in listed[-1]
+    for line in export.splitlines():
+        run(line, node)
+    for line in load.splitlines():
+        run(line, copy)
+    arguments = "lookup -j"
+    assert run(f"$ {copy}/bin/vmadm {arguments}", copy).count('"web01"') >= 1
+
+
+def test_the_demo_shows_what_readme_shows():
+    """The demo runs to its end, and every line of README's excerpts of it is in its output."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "tools" / "demo.py")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = set(done.stdout.splitlines())
+    excerpts = blocks(ROOT / "README.md", "text")
+    assert len(excerpts) >= 2
+    for line in "".join(excerpts[:2]).splitlines():
+        assert line in printed

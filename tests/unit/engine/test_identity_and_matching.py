@@ -1,0 +1,198 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which entry is which disk, on the node: adoption, matching=order, old VMs without slots and uuids."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import VM
+
+BOOT = {"name": "root", "boot": True}
+
+
+def steps(done):
+    return [step["step"] for step in done.vms[0]["steps"]]
+
+
+def sizes(sim):
+    return {d.name: d.size_mib for d in sim.vm().disks}
+
+
+def test_adoption_by_size(sim):
+    sim.create(sizes=(2048, 1024))
+    done = sim.four_steps(
+        {"vm": "web01", "disks": [BOOT, {"name": "small", "size": 1024}, {"name": "big", "size": 2048}]}
+    )
+    assert steps(done) == ["identity"] * 3
+    assert "= small adopted (zones/%s/disk2 at 0:4:2)" % VM in done.diff
+    assert sizes(sim) == {"root": 10240, "small": 1024, "big": 2048}
+
+
+def test_adoption_by_slot(sim):
+    sim.create(sizes=(2048, 2048))
+    sim.four_steps({"vm": "web01", "disks": [BOOT, {"name": "second", "pci_slot": "4:2"}, {"name": "first"}]})
+    assert {d.name: d.index for d in sim.vm().disks} == {"root": 0, "first": 1, "second": 2}
+
+
+def test_adoption_with_growth_needs_a_word(sim):
+    sim.create(sizes=(2048,))
+    grown = {"name": "data", "size": 4096}
+    assert [p.code for p in sim.converge({"vm": "web01", "disks": [BOOT, grown]}).problems] == ["Ambiguous"]
+    done = sim.four_steps({"vm": "web01", "disks": [BOOT, {**grown, "uuid": sim.vm().disks[1].uuid}]})
+    assert steps(done) == ["grow", "identity", "identity"]
+
+
+def test_the_refusals_own_words_can_be_pasted(sim):
+    sim.create(sizes=(2048, 2048))
+    entries = [BOOT, {"name": "a"}, {"name": "b"}]
+    message = sim.converge({"vm": "web01", "disks": entries}).problems[0].message
+    pasted = [line.split("uuid: ")[1].split(",")[0] for line in message.splitlines() if line.startswith("- {uuid: ")]
+    assert pasted == [d.uuid for d in sim.vm().disks[1:]]
+    sim.four_steps({"vm": "web01", "disks": [BOOT, {"name": "a", "uuid": pasted[1]}, {"name": "b", "uuid": pasted[0]}]})
+    sim.four_steps({"vm": "web01", "disks": entries})
+
+
+def test_many_alike_and_one_that_fits_nowhere_is_said_at_once(sim):
+    """The search for the only assignment must not try every order of thirteen disks."""
+    sim.create(sizes=(64,) * 6)
+    for number in range(6):
+        entry = {"size": 64, "model": "virtio", "pci_slot": "0:7:%d" % number}
+        sim.run("vmadm", "update", VM, stdin=json.dumps({"add_disks": [entry]}))
+    entries = [{"name": "d%d" % n, "size": 64} for n in range(11)]
+    refused = sim.converge({"vm": "web01", "disks": [BOOT, *entries, {"name": "last", "size": 65}]})
+    assert [p.code for p in refused.problems] == ["Ambiguous"]
+
+
+def test_twelve_alike_with_words_of_their_own(sim):
+    sim.create(sizes=(64,) * 6)
+    slots = ["0:4:%d" % n for n in range(1, 7)]
+    entries = [{"name": "d%d" % n, "pci_slot": slot, "size": 64} for n, slot in enumerate(slots)]
+    done = sim.four_steps({"vm": "web01", "disks": [BOOT, *entries]})
+    assert steps(done) == ["identity"] * 7
+
+
+# -- matching=order
+
+
+def test_order_twice(sim):
+    """Names are given, and the next run, which does not look at them, changes nothing."""
+    sim.create(sizes=(2048, 4096))
+    spec = {"vm": "web01", "disks": [BOOT, {"name": "a", "size": 2048}, {"name": "b", "size": 4096}]}
+    sim.four_steps(spec, matching="order")
+    assert sizes(sim) == {"root": 10240, "a": 2048, "b": 4096}
+
+
+def test_order_grows_the_first_that_fits(sim):
+    sim.create(sizes=(2048, 1024))
+    spec = {"vm": "web01", "disks": [BOOT, {"name": "a", "size": 3072}, {"name": "b", "size": 1024}]}
+    done = sim.four_steps(spec, matching="order")
+    assert "grow" in steps(done)
+    assert sizes(sim) == {"root": 10240, "a": 3072, "b": 1024}
+
+
+def test_order_with_remaining(sim):
+    sim.create(flexible=20480, sizes=(2048,))
+    spec = {"vm": "web01", "disks": [BOOT, {"name": "a", "size": 2048}, {"name": "rest", "size": "remaining"}]}
+    sim.four_steps(spec, matching="order")
+    assert sizes(sim) == {"root": 10240, "a": 2048, "rest": 8192}
+
+
+def test_order_still_destroys_by_name(sim):
+    sim.adopted(64, 64)
+    spec = {"vm": "web01", "disks": [BOOT, {"name": "b", "size": 64}, {"name": "a", "state": "absent"}]}
+    sim.four_steps(spec, matching="order")
+    assert sizes(sim) == {"root": 10240, "b": 64}
+
+
+def test_order_never_gives_a_data_entry_the_boot_disk(sim):
+    sim.create(sizes=())
+    sim.four_steps({"vm": "web01", "disks": [BOOT, {"name": "data", "size": 10240}]}, matching="order")
+    assert [(d.name, d.boot) for d in sim.vm().disks] == [("root", True), ("data", False)]
+
+
+# -- old VMs
+
+
+def test_a_vm_without_slots(sim):
+    """Absent slots are the legacy positions: boot 0:4:0, data 0:5:n."""
+    sim.adopted(64, 64)
+    sim.admin("vm-make-legacy", VM, "slots")
+    entries = [
+        {"name": "root", "pci_slot": "0:4:0"},
+        {"name": "a", "pci_slot": "0:5:0"},
+        {"name": "b", "pci_slot": "0:5:1"},
+    ]
+    assert not sim.converge({"vm": "web01", "disks": entries}).changed
+    sim.four_steps({"vm": "web01", "disks": [*entries, {"name": "n", "size": 64}]})
+    assert sim.disks()["n"].pci_slot == "0:4:1"
+    sim.run("vmadm", "start", VM)
+    assert not sim.converge({"vm": "web01", "disks": [*entries, {"name": "n", "size": 64}]}).changed
+
+
+def test_a_slot_of_a_vm_without_slots(sim):
+    sim.adopted(64, 64)
+    sim.admin("vm-make-legacy", VM, "slots")
+    taken = {"name": "n", "size": 64, "pci_slot": "0:5:1"}
+    refused = sim.converge({"vm": "web01", "disks": [{"name": "root"}, {"name": "a"}, {"name": "b"}, taken]})
+    assert [p.code for p in refused.problems] == ["InvalidArgument"]
+    assert "disk2" in refused.problems[0].message
+    sim.four_steps({"vm": "web01", "disks": [{"name": "root"}, {"name": "a", "pci_slot": "0:4:1"}, {"name": "b"}]})
+    sim.run("vmadm", "start", VM)
+    assert {d.name: d.pci_slot for d in sim.vm().disks} == {"root": "0:4:0", "a": "0:4:1", "b": "0:5:1"}
+
+
+def test_a_vm_without_uuids_is_adopted_and_its_disks_parked(sim):
+    sim.create(sizes=(64,))
+    sim.admin("vm-make-legacy", VM)
+    spec = {"vm": "web01", "disks": [BOOT, {"name": "data", "size": 64}]}
+    sim.four_steps(spec)
+    assert [bool(d.get("uuid")) for d in sim.get()["disks"]] == [True, True]
+    uuid = sim.disks()["data"].uuid
+    assert sim.get()["disks"][1]["uuid"] == uuid == sim.disks()["data"].volume.user["uuid"]
+    sim.four_steps({"vm": "web01", "disks": [{"name": "root"}], "unlisted": "detach"})
+    sim.four_steps(spec)
+    assert sim.get()["disks"][1]["uuid"] == uuid
+
+
+def test_a_running_vm_without_uuids_is_adopted_without_them(sim):
+    sim.create(sizes=(64,), autoboot=True)
+    sim.admin("vm-make-legacy", VM, "uuids")
+    sim.four_steps({"vm": "web01", "disks": [BOOT, {"name": "data", "size": 64}]})
+    assert set(sizes(sim)) == {"root", "data"}
+    sim.run("vmadm", "stop", VM, "-F")
+    sim.run("vmadm", "start", VM)
+    assert not sim.converge({"vm": "web01", "disks": [BOOT, {"name": "data", "size": 64}]}).changed
+    assert sim.disks()["data"].volume.user["uuid"] == sim.disks()["data"].uuid
+
+
+# -- facts that others wrote
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {"uuid": "../../x", "name": "a/b", "slot": "9:9:9", "tags": "[1]", "preserve": "maybe", "index": "x"},
+        {"uuid": "", "description": "%zz", "tags": "%7B", "serial_no": "many", "mtime": "<b>", "remaining": "junk"},
+    ],
+)
+def test_junk_in_properties_is_no_identity(sim, junk):
+    sim.create(sizes=(64,))
+    for key, value in junk.items():
+        if value:
+            sim.run("zfs", "set", f"flexdisk:{key}={value}", f"zones/{VM}/disk1")
+    sim.four_steps({"vm": "web01", "disks": [BOOT, {"name": "data", "size": 64, "description": "", "tags": {}}]})
+    assert sizes(sim) == {"root": 10240, "data": 64}
+
+
+def test_inherited_properties_count_for_nothing(sim):
+    sim.create(sizes=(64,))
+    for key, value in {"name": "evil", "preserve": "true", "uuid": "eeeeeeee-0000-4000-8000-00000000000e"}.items():
+        sim.run("zfs", "set", f"flexdisk:{key}={value}", "zones")
+    assert [d.name for d in sim.vm().disks] == ["", ""]
+    assert not any(d.preserve or d.disowned for d in sim.vm().disks)
+    sim.four_steps({"vm": "web01", "disks": [BOOT, {"name": "data", "size": 64}]})

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filter disk_table."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import FilterModule, disk_table
+
+GONE = "99999999-0000-4000-8000-000000000009"
+
+
+def disk(name, size, **more):
+    return {"name": name, "size": size, "pci_slot": "0:4:0", "preserve": False, "state": "stopped", **more}
+
+
+def vm(alias, disks, **more):
+    return {"uuid": "uuid-of-" + alias, "alias": alias, "disks": disks, "parked": [], **more}
+
+
+def test_lays_out_every_disk_under_its_vm():
+    old = disk("old", 10240, state="parked", pci_slot="0:4:7", preserve=True)
+    web = vm(
+        "web01",
+        [disk("root", 20480), disk("", 2048, volume="zones/uuid-of-web01/disk1", pci_slot="")],
+        parked=[old],
+        free_space=30106,
+        allocatable=0,
+    )
+    legacy = vm("legacy01", [], free_space=None, allocatable=None)
+    parked = [{**old, "vm": "uuid-of-web01"}, {**old, "vm": GONE}]
+    assert disk_table({"vms": [web, legacy], "parked": parked}) == [
+        "VM                                    DISK     SLOT     SIZE  PRESERVE  PARKED      FREE  ALLOCATABLE",
+        "web01                                 root     0:4:0  20 GiB  no        no      29.4 GiB        0 MiB",
+        "                                      (disk1)  -       2 GiB  no        no",
+        "                                      old      0:4:7  10 GiB  yes       yes",
+        "legacy01                              -        -           -  -         -              -            -",
+        "99999999-0000-4000-8000-000000000009  old      0:4:7  10 GiB  yes       yes            -            -",
+    ]
+
+
+def test_leaves_space_open_when_it_was_not_asked_for():
+    assert disk_table({"vms": [vm("web01", [disk("root", 1024)])], "parked": []})[1].split()[-2:] == ["-", "-"]
+
+
+def test_a_host_without_vms_has_only_the_heading():
+    assert disk_table({"vms": [], "parked": []}) == ["VM  DISK  SLOT  SIZE  PRESERVE  PARKED  FREE  ALLOCATABLE"]
+
+
+def test_refuses_what_is_no_result_of_vm_info():
+    with pytest.raises(AnsibleFilterError, match="vm_info"):
+        FilterModule().filters()["disk_table"]({"msg": "failed"})

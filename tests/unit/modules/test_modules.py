@@ -1,0 +1,246 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Arguments in, result out: what each module takes, returns and refuses, and that its documentation says so."""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+
+import pytest
+import yaml
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
+
+from .conftest import PLUGINS, VM
+
+DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": "64"}]
+MODULES = ("vm_disks", "vm_info", "zfs_quota")
+
+
+def spec(*disks, **more):
+    return {"vm": "web01", "disks": [*DISKS[:1], *disks], **more}
+
+
+# -- vm_disks
+
+
+def test_four_steps(host):
+    before = host.state()
+    predicted = host("vm_disks", check=True, vms=[spec(*DISKS[1:])])
+    assert host.state() == before
+    done = host("vm_disks", vms=[spec(*DISKS[1:])])
+    assert predicted["changed"]
+    assert done["changed"]
+    assert predicted["diff"] == done["diff"]
+    assert "= data adopted" in done["diff"]["prepared"]
+    assert set(predicted) == set(done)
+    for check in (True, False):
+        again = host("vm_disks", check=check, vms=[spec(*DISKS[1:])])
+        assert not again["changed"]
+        assert again["diff"] == {"prepared": ""}
+        assert set(again) == set(done)
+
+
+def test_what_is_returned_is_documented(host):
+    host("vm_disks", vms=[spec(*DISKS[1:])])
+    done = host("vm_disks", vms=[spec({"name": "new", "size": "remaining"}, unlisted="detach")])
+    documented = yaml.safe_load(import_module(PLUGINS + "vm_disks").RETURN)
+    assert set(done) - {"changed", "invocation", "diff", "warnings"} <= set(documented)
+    assert set(done["vms"][0]) <= set(documented["vms"]["contains"])
+    assert done["guard"].startswith("cli")
+
+
+def test_sizes_of_every_spelling(host):
+    done = host(
+        "vm_disks", vms=[spec({"name": "data", "size": 64}, {"name": "b", "size": "1.5G"}, {"name": "c", "size": 10})]
+    )
+    assert [d["size"] for d in done["vms"][0]["disks"]] == [1024, 64, 1536, 10]
+
+
+def test_refusals_carry_code_and_all_problems(host):
+    before = host.state()
+    failed = host("vm_disks", vms=[spec({"name": "data", "size": 0}, {"name": "/"}), {"vm": "nobody"}])
+    assert failed["failed"]
+    assert failed["error_code"] == "InvalidArgument"
+    assert [p["code"] for p in failed["problems"]] == ["InvalidArgument", "InvalidArgument", "ResourceNotFound"]
+    assert {"code", "message", "vm", "disk"} == set(failed["problems"][0])
+    assert (
+        failed["msg"].splitlines()[0] == "VM web01: disk data: %s [InvalidArgument]" % failed["problems"][0]["message"]
+    )
+    assert len(failed["msg"].splitlines()) == 3
+    assert host.state() == before
+
+
+def test_on_refusal_continue(host):
+    failed = host("vm_disks", vms=[spec(*DISKS[1:]), {"vm": "nobody"}], on_refusal="continue")
+    assert (failed["failed"], failed["changed"], failed["error_code"]) == (True, True, "ResourceNotFound")
+    assert failed["vms"][0]["disks"][1]["name"] == "data"
+
+
+def test_warnings_are_ansibles(host, monkeypatch):
+    host("vm_disks", vms=[spec(*DISKS[1:])])
+    warned = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: warned.append(text))
+    host("vm_disks", vms=[spec({"name": "data", "size": 64, "dangerous_allow_shrink": True})])
+    assert [text.split(":")[:2] for text in warned] == [["web01", " disk data"]]
+
+
+def test_a_yaml_1_1_sexagesimal_slot_is_refused(host):
+    """4:1 without quotes is the number 241."""
+    failed = host("vm_disks", vms=[spec({"name": "data", "size": 64, "pci_slot": 241})])
+    assert (failed["error_code"], "quotes" in failed["msg"]) == ("InvalidArgument", True)
+
+
+@pytest.mark.parametrize("choice", ["auto", "vmadm"])
+def test_no_vmadm(host, monkeypatch, choice):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(door, "SYSTEM_PATH", "/nonexistent")
+    for module, args in (("vm_disks", {"vms": [{"vm": "x"}]}), ("vm_info", {}), ("zfs_quota", {})):
+        failed = host(module, hypervisor=choice, **args)
+        assert failed["error_code"] == "CommandNotFound"
+        assert "vmadm" in failed["msg"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_such_pool(host, module):
+    failed = host(module, pool="tank", **({"vms": [{"vm": "web01"}]} if module == "vm_disks" else {}))
+    assert failed["error_code"] == "ResourceNotFound"
+    assert "no such pool: tank" in failed["msg"]
+
+
+def not_root(host, program, text):
+    """The program as it is for others."""
+    path = host.directory / "bin" / program
+    path.write_text("#!/bin/sh\necho '%s' >&2\nexit 2\n" % text)
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_not_root(host, module):
+    not_root(host, "vmadm", "FATAL: cannot run because: not root")
+    failed = host(module, **({"vms": [{"vm": "web01"}]} if module == "vm_disks" else {}))
+    assert failed["error_code"] == "NotPermitted"
+    assert "become" in failed["msg"]
+
+
+def test_zfs_refuses(host):
+    not_root(host, "zfs", "cannot open zones: permission denied")
+    assert host("vm_disks", vms=[spec()])["error_code"] == "NotPermitted"
+
+
+# -- vm_info and zfs_quota
+
+
+def test_info(host):
+    host("vm_disks", vms=[spec(*DISKS[1:])])
+    host("vm_disks", vms=[spec(unlisted="detach")])
+    lean, full = host("vm_info"), host("vm_info", vms=["web01"], space=True)
+    assert not lean["changed"]
+    assert [v["alias"] for v in lean["vms"]] == ["web01"]
+    assert [(d["name"], d["vm"], d["state"]) for d in lean["parked"]] == [("data", VM, "parked")]
+    assert "allocatable" not in lean["vms"][0]
+    assert full["vms"][0]["allocatable"] == 3072
+    assert full["vms"][0]["disks"][0]["pinned"] == 0
+    assert host("vm_info", vms=["nobody"])["error_code"] == "ResourceNotFound"
+
+
+def test_quota(host):
+    host.node("zfs", "set", "quota=10G", "zones/" + VM)
+    before = host.state()
+    predicted = host("zfs_quota", check=True)
+    assert host.state() == before
+    done = host("zfs_quota")
+    assert predicted["changed"]
+    assert predicted["vms"] == done["vms"]
+    assert done["vms"][0]["cause"] == "half-applied set"
+    assert not host("zfs_quota", vms=["web01"], reclaim=True)["changed"]
+    documented = yaml.safe_load(import_module(PLUGINS + "zfs_quota").RETURN)
+    assert set(done["vms"][0]) == set(documented["vms"]["contains"])
+
+
+# -- documentation
+
+
+def options(module):
+    return yaml.safe_load(import_module(PLUGINS + module).DOCUMENTATION)["options"]
+
+
+def argument_spec(module):
+    """The argument_spec literal of main(), with the constants it names."""
+    source = import_module(PLUGINS + module)
+    with open(source.__file__) as stream:
+        calls = [
+            n for n in ast.walk(ast.parse(stream.read())) if isinstance(n, ast.keyword) and n.arg == "argument_spec"
+        ]
+    return eval(compile(ast.Expression(calls[0].value), "spec", "eval"), vars(source))
+
+
+def compare(documented, specified, where=""):
+    assert set(documented) == set(specified), where
+    for name, option in specified.items():
+        told = documented[name]
+        assert told["description"], name
+        for key in ("type", "default", "choices", "required", "elements"):
+            found = list(told["choices"]) if key == "choices" and "choices" in told else told.get(key)
+            assert found == option.get(key), (where, name, key)
+        if "options" in option:
+            compare(told["suboptions"], option["options"], name)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_options_are_as_documented(module):
+    documented, specified = options(module), argument_spec(module)
+    fragment = import_module(
+        "ansible_collections.flexdisk.hypervisor.plugins.doc_fragments._flexdisk"
+    ).ModuleDocFragment
+    documented.update(yaml.safe_load(fragment.DOCUMENTATION)["options"])
+    compare(documented, specified)
+
+
+# -- the door
+
+
+def test_the_end_of_a_run_that_failed():
+    failure = {
+        "vm": "web01", "uuid": VM, "error_code": "NotApplied", "message": "no", "step": "grow", "steps": [],
+        "restarted": True, "vms_not_done": ["web02"],
+    }  # fmt: skip
+    for restarted, tail in ((True, "The VM runs again."), (False, "The VM is down."), (None, "")):
+        said = door.ending(Outcome(failure={**failure, "restarted": restarted}, changed=True))
+        assert said["msg"] == ("VM web01: grow: no [NotApplied] " + tail).strip()
+        assert (said["error_code"], said["failure"]["vms_not_done"], said["changed"]) == ("NotApplied", ["web02"], True)
+    assert door.ending(Outcome()) is None
+    assert door.ending(Outcome(problems=[Problem("Held", "x")]))["error_code"] == "Held"
+
+
+def test_programs_run_without_a_shell_under_the_c_locale(monkeypatch):
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    runner = SubprocessRunner()
+    answer = runner(
+        ["sh", "-c", 'echo "$LC_ALL $LANG $1"; cat; echo oops >&2; exit 3', "x", "; echo $(id)"], "in\u00fc"
+    )
+    assert (answer.rc, answer.stdout, answer.stderr) == (3, "C C ; echo $(id)\nin\u00fc", "oops\n")
+    assert runner(["sh", "-c", "kill -ABRT $$"]).rc == -6
+    assert runner.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["/nonexistent/program"], "CommandNotFound"),
+        (["/etc/passwd"], "NotPermitted"),
+        (["sleep", "9"], "CommandTimeout"),
+    ],
+)
+def test_programs_that_cannot_be_run(argv, code):
+    with pytest.raises(FlexdiskError) as caught:
+        SubprocessRunner()(argv, timeout=0.1)
+    assert caught.value.code == code
+    assert argv[0] in caught.value.message

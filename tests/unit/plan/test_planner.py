@@ -1,0 +1,261 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The planner by itself, on VMs that exist nowhere: finding, order of steps, words, demand, admission."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import apply
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import planner, predict
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import link
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
+    PoolGeometry,
+    automatic_reservation,
+)
+
+MIB = 1 << 20
+GIB = 1 << 30
+GEOMETRY = PoolGeometry((), "classic")
+CAPABILITIES = Vmadm.capabilities
+
+
+def uuid(number: int) -> str:
+    return "cccccccc-0000-4000-8000-%012d" % number
+
+
+def volume(name: str, size: int, user: dict[str, str]) -> Dataset:
+    reserved = automatic_reservation(size * MIB, 8192, GEOMETRY)
+    return Dataset(
+        name,
+        "volume",
+        guid=abs(hash(name)),
+        volsize=size * MIB,
+        volblocksize=8192,
+        refreservation=reserved,
+        usedbyrefreservation=reserved,
+        used=reserved,
+        compression="off",
+        user=user,
+    )
+
+
+def host(*vms: dict[str, t.Any], available: int = 100 * GIB, parked: t.Sequence[Dataset] = ()) -> t.Any:
+    """VMs of keys number, sizes (of root, a, b, c), and fields of VmConfig."""
+    configs, datasets = [], [Dataset("zones", "filesystem", available=available), *parked]
+    for made in vms:
+        number = made.pop("number", 1)
+        root, entries = "zones/" + uuid(number), []
+        for index, size in enumerate(made.pop("sizes", (1024, 64))):
+            name = "%s/disk%d" % (root, index)
+            disk = "dddddddd-0000-4000-8000-%06d%06d" % (number, index)
+            facts = {"uuid": disk, "name": ("root", "a", "b", "c")[index], "vm": uuid(number), "index": str(index)}
+            facts.update(slot="0:4:%d" % index, model="virtio", boot=str(index == 0).lower(), preserve="false")
+            datasets.append(volume(name, size, facts))
+            path = "/dev/zvol/rdsk/" + name
+            entries.append(DiskConfig(path, name, index == 0, "virtio", pci_slot="0:4:%d" % index, uuid=disk))
+        fields = {"alias": "vm%d" % number, "state": "stopped", "autoboot": False, "flexible_disk_size": 4096, **made}
+        fields = {"brand": "bhyve", "pool": "zones", "dataset": root, **fields}
+        configs.append(VmConfig(uuid=uuid(number), disks=tuple(entries), **fields))
+        datasets.append(
+            Dataset(root, "filesystem", refquota=GIB, refreservation=GIB - MIB, usedbyrefreservation=GIB - MIB)
+        )
+    linked = link(configs, datasets, {"zones": GEOMETRY}, "bhyve")
+    lawful = []
+    for vm in linked.vms:
+        quota = space.expected_quota(vm, GEOMETRY)
+        lawful.append(replace(vm, root=replace(vm.root, quota=quota, reservation=quota)))
+    return replace(linked, vms=tuple(lawful))
+
+
+def plan(machine: t.Any, entry: dict[str, t.Any], which: int = 0, **policy: t.Any) -> t.Any:
+    spec, problems = parse_vm_spec({"vm": "vm", **entry})
+    assert problems == []
+    return planner.plan_vm(machine, machine.vms[which], spec, Policy(**policy), CAPABILITIES)
+
+
+def kinds(planned: t.Any) -> list[str]:
+    assert planned.problems == ()
+    return [step.kind for step in planned.steps]
+
+
+ROOT = {"name": "root"}
+
+
+# -- finding
+
+
+def test_a_vm_is_found_by_uuid_then_alias_then_prefix():
+    other = {"number": 2, "alias": uuid(1)[:8]}
+    third = {"number": 3, "alias": uuid(2)}
+    machine = host({}, other, third)
+    assert planner.find_vm(machine, uuid(2)).config.uuid == uuid(2), "a uuid wins over another's alias"
+    assert planner.find_vm(machine, uuid(1)[:8]).config.uuid == uuid(2), "an alias wins over a prefix"
+    assert planner.find_vm(machine, uuid(3).upper()).config.uuid == uuid(3)
+    assert planner.find_vm(machine, "vm1").config.uuid == uuid(1)
+    assert planner.find_vm(machine, uuid(3)[:-1] + "3").config.uuid == uuid(3)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [("VM1", "ResourceNotFound"), ("ccc", "ResourceNotFound"), ("cccc", "Ambiguous"), ("", "ResourceNotFound")],
+)
+def test_or_it_is_said_why_not(wanted, code):
+    found = planner.find_vm(host({}, {"number": 2}), wanted)
+    assert isinstance(found, Problem)
+    assert found.code == code
+
+
+def test_other_brands_and_vms_without_a_dataset():
+    machine = host({}, {"number": 2, "brand": "kvm"}, {"number": 3, "dataset": "zones/gone"})
+    assert planner.find_vm(machine, "vm2").code == "BrandNotSupported"
+    assert "zones/gone" in planner.find_vm(machine, "vm3").message
+
+
+# -- order
+
+
+def test_what_frees_space_comes_before_what_needs_it():
+    machine = host({"sizes": (1024, 512, 512, 512)})
+    planned = plan(
+        machine,
+        {
+            "flexible_disk_size": 3584,
+            "quota": "2GiB",
+            "unlisted": "detach",
+            "disks": [
+                {**ROOT, "size": 1536},
+                {"name": "a", "size": 64, "dangerous_allow_shrink": True, "pci_slot": "0:4:6"},
+                {"name": "b", "state": "absent"},
+                {"name": "n", "size": "remaining"},
+            ],
+        },
+    )
+    assert kinds(planned) == ["detach", "destroy", "shrink", "flexible", "quota", "edit", "grow", "create", "copy"]
+    assert [s.destroys for s in planned.steps] == [False, True, True, *([False] * 6)]
+    assert planned.after.root.quota == space.expected_quota(planned.after, GEOMETRY)
+    assert space.allocatable(planned.after) == 0
+
+
+def test_a_running_vm_is_stopped_around_what_needs_it():
+    machine = host({"state": "running", "autoboot": True})
+    spec = {"disks": [{**ROOT, "size": 2048}, {"name": "a"}]}
+    assert [p.code for p in plan(machine, spec).problems] == ["VmNotStopped"]
+    assert kinds(plan(machine, spec, allow_restart=True)) == ["stop", "grow", "start"]
+    machine = host({"state": "running", "autoboot": False})
+    assert kinds(plan(machine, spec, allow_restart=True)) == ["stop", "grow", "start", "autoboot"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "steps"),
+    [
+        ({"flexible_disk_size": 8192}, ["flexible"]),
+        ({"quota": "2GiB"}, ["quota"]),
+        ({"disks": [ROOT, {"name": "a", "compression": "lz4"}]}, ["compression"]),
+        ({"disks": [ROOT, {"name": "a", "preserve": True, "tags": {"k": "v"}}]}, ["identity"]),
+        ({"disks": [ROOT, {"name": "a"}]}, []),
+        ({}, []),
+    ],
+)
+def test_what_works_live(spec, steps):
+    assert kinds(plan(host({"state": "running"}), spec)) == steps
+
+
+@pytest.mark.parametrize("fields", [{"state": "provisioning"}, {"state": "running", "transition": "stopped"}])
+def test_a_vm_in_transition_is_left_alone(fields):
+    machine = host(fields)
+    assert [p.code for p in plan(machine, {"quota": "2GiB"}).problems] == ["VmInTransition"]
+    assert plan(machine, {"disks": [ROOT, {"name": "a"}]}).problems == ()
+
+
+def test_every_verb_can_be_predicted_and_applied():
+    assert set(predict._VERBS) == set(apply._VERBS)
+    assert CAPABILITIES.live <= set(predict._VERBS)
+
+
+def test_plans_of_plans_are_empty():
+    machine = host({})
+    planned = plan(
+        machine, {"disks": [{**ROOT, "size": 2048}, {"name": "a", "pci_slot": "0:4:3"}, {"name": "n", "size": 5}]}
+    )
+    again = replace(machine, vms=(planned.after,))
+    spec = {"disks": [{**ROOT, "size": 2048}, {"name": "a", "pci_slot": "0:4:3"}, {"name": "n", "size": 5}]}
+    assert kinds(plan(again, spec)) == []
+
+
+# -- admission
+
+
+def test_demand_is_what_the_pool_must_give():
+    machine = host({"sizes": (1024, 512)})
+    used = machine.vms[0].disks[1].volume.used
+    parking = plan(machine, {"disks": [ROOT], "unlisted": "detach"})
+    overhead = used - 512 * MIB
+    assert planner.demand(parking, GEOMETRY) == (512 * MIB, 512 * MIB)
+    assert planner.demand(plan(machine, {"flexible_disk_size": 2048}), GEOMETRY) == (-2048 * MIB, 0)
+    assert planner.demand(plan(machine, {"quota": "3GiB"}), GEOMETRY) == (2 * GIB, 2 * GIB)
+    assert planner.demand(plan(machine, {}), GEOMETRY) == (0, 0)
+    gone = plan(machine, {"disks": [ROOT, {"name": "a", "state": "absent"}]})
+    assert planner.demand(gone, GEOMETRY) == (-overhead, 0)
+
+
+def test_a_disk_of_another_vm_comes_with_its_space():
+    lost = "dddddddd-0000-4000-8000-00000000000f"
+    parked = volume("zones/flexdisk/" + lost, 512, {"uuid": lost, "name": "x", "vm": uuid(2)})
+    machine = host({}, {"number": 2}, parked=[Dataset("zones/flexdisk", "filesystem"), parked])
+    planned = plan(machine, {"disks": [ROOT, {"name": "a"}, {"uuid": lost}]})
+    assert planner.demand(planned, GEOMETRY) == (-512 * MIB, 0)
+    idle = plan(machine, {"flexible_disk_size": 5120}, which=1)
+    told, problems = planner.share([planned, idle])
+    assert problems == []
+    assert ([d.name for d in idle.after.parked], told[1].after.parked) == (["x"], ())
+    rival = plan(machine, {"disks": [ROOT, {"name": "a"}, {"name": "x"}]}, which=1)
+    assert [(p.code, p.vm) for p in planner.share([planned, rival])[1]] == [("Ambiguous", "vm1"), ("Ambiguous", "vm2")]
+
+
+def test_admission_sums_over_the_pool_in_the_best_order():
+    machine = host({}, {"number": 2}, {"number": 3}, available=GIB)
+    more, less = {"flexible_disk_size": 4096 + 2048}, {"flexible_disk_size": 4096 - 1024}
+    plans = [plan(machine, more, 0), plan(machine, less, 1), plan(machine, {}, 2)]
+    ordered, problems = planner.admit(machine, plans)
+    assert problems == []
+    assert ordered[0].vm == uuid(2)
+    ordered, problems = planner.admit(machine, [plan(machine, more, 0), plan(machine, {}, 1)])
+    assert [(p.code, p.vm) for p in problems] == [("InsufficientSpace", "vm1")]
+    for words in ("pool zones has 1 GiB left", "needs 2 GiB"):
+        assert words in problems[0].message
+
+
+def test_words():
+    machine = host({"sizes": (1024, 512)})
+    planned = plan(
+        machine,
+        {
+            "flexible_disk_size": 8192,
+            "disks": [
+                {**ROOT, "size": "2GiB"},
+                {"name": "a", "pci_slot": "4:5", "model": "nvme"},
+                {"name": "n", "size": 64},
+            ],
+        },
+    )
+    assert [s.text for s in planned.steps] == [
+        "flexible_disk_size 4 GiB -> 8 GiB",
+        "~ a model virtio -> nvme, a pci_slot 0:4:1 -> 0:4:5",
+        "~ root 1 GiB -> 2 GiB",
+        "+ n 64 MiB at 0:4:1",
+        "",
+    ]
+    assert planned.steps[-1].kind == "copy"

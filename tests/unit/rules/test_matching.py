@@ -1,0 +1,226 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which entry is which disk: the rules in their order, and what is refused."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm, VmConfig
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.matching import match
+
+
+def uuid(number):
+    return "aaaaaaaa-0000-4000-8000-%012d" % number
+
+
+def disk(number, name="", size=1024, **more):
+    user = {"name": name, "uuid": uuid(number)} if name else {}
+    where = "zones/flexdisk/%s" % uuid(number) if more.get("parked") else "zones/v/disk%d" % number
+    volume = Dataset(where, "volume", volsize=more.pop("bytes", size * MIB), user=user)
+    fields = {"uuid": uuid(number), "pci_slot": "0:4:%d" % number, "boot": number == 0, "path": "/" + where, **more}
+    return Disk(volume=volume, vm="v", index=number, name=name, **fields)
+
+
+def vm(*disks, orphans=()):
+    config = VmConfig("v", "web", "bhyve", "stopped", False, "zones", "zones/v", None)
+    attached = tuple(d for d in disks if not d.parked)
+    return Vm(config, Dataset("zones/v", "filesystem"), attached, orphans, tuple(d for d in disks if d.parked))
+
+
+def run(machine, *specs, matching="name", strangers=()):
+    found = Collector("web")
+    result = match(machine, specs, strangers, matching, found)
+    pairs = {spec.label: d.index for spec, d in result.pairs}
+    return pairs, [s.label for s in result.creates], [d.index for d in result.unlisted], found.problems
+
+
+def spec(name="", **more):
+    return DiskSpec(name=name, **more)
+
+
+ROOT = disk(0, "root")
+
+
+def test_uuid_before_name():
+    machine = vm(ROOT, disk(1, "a"), disk(2, "b"))
+    pairs, creates, unlisted, problems = run(machine, spec("a", uuid=uuid(2)), spec("b", uuid=uuid(1)), spec("root"))
+    assert (pairs, creates, unlisted, problems) == ({"a": 2, "b": 1, "root": 0}, [], [], [])
+
+
+def test_attached_before_parked():
+    machine = vm(ROOT, disk(1, "a"), disk(7, "a", parked=True))
+    assert run(machine, spec("root"), spec("a"))[0]["a"] == 1
+
+
+def test_parked_by_name_and_a_strangers_by_uuid_alone():
+    machine = vm(ROOT, disk(7, "mine", parked=True))
+    stranger = disk(8, "theirs", parked=True)
+    pairs, creates, _unlisted, problems = run(machine, spec("mine"), spec("theirs"), strangers=[stranger])
+    assert (pairs, creates, problems) == ({"mine": 7}, ["theirs"], [])
+    assert run(machine, spec("new", uuid=uuid(8)), strangers=[stranger])[0] == {"new": 8}
+
+
+def test_two_of_one_uuid_or_name_are_not_chosen_between():
+    machine = vm(ROOT, disk(7, "a", parked=True), disk(8, "a", parked=True))
+    pairs, creates, _unlisted, problems = run(machine, spec("a"))
+    assert (pairs, creates, [p.code for p in problems]) == ({}, [], ["Ambiguous"])
+    assert uuid(7) in problems[0].message
+    assert uuid(8) in problems[0].message
+
+
+def test_a_named_disk_never_becomes_another_entrys():
+    """Not by slot, not by boot, not by being the only one of the size."""
+    machine = vm(ROOT, disk(1, "a"))
+    entry = spec("x", size=1024, pci_slot="0:4:1", boot=None)
+    pairs, creates, unlisted, problems = run(machine, entry, spec("y", boot=True))
+    assert (pairs, creates, unlisted, problems) == ({}, ["x", "y"], [1], [])
+
+
+def test_slot_then_boot_then_size():
+    machine = vm(disk(0), disk(1, size=10), disk(2, size=10), disk(3, size=30))
+    specs = (spec("s", pci_slot="4:2", size=99), spec("b", boot=True), spec("x", size=10), spec("y", size=30))
+    assert run(machine, *specs)[0] == {"s": 2, "b": 0, "x": 1, "y": 3}
+
+
+def test_hidden_disks_are_nobodys():
+    machine = vm(disk(0), disk(1, hidden=True))
+    assert run(machine, spec("b", boot=True), spec("x"))[:3] == ({"b": 0}, ["x"], [])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wanted", "pairs"),
+    [
+        ([10, 20], [20, 10], {"0": 2, "1": 1}),
+        ([10, 20], [None, 10], {"0": 2, "1": 1}),
+        ([10, 20, 30], [30, 10], {"0": 3, "1": 1}),
+        ([10], [10, 30], {"0": 1}),
+        ([10, 10], [10, 10], None),
+        ([10, 20], [None, None], None),
+        ([10, 20], [10, 40], None),
+        ([10, 20], [30], None),
+    ],
+)
+def test_the_only_assignment_that_changes_no_size(sizes, wanted, pairs):
+    machine = vm(ROOT, *(disk(n, size=s) for n, s in enumerate(sizes, 1)))
+    specs = [spec(name, size=size) for name, size in zip("0123", wanted, strict=False)]
+    found, creates, unlisted, problems = run(machine, spec("root"), *specs)
+    if pairs is None:
+        assert [p.code for p in problems] == ["Ambiguous"]
+        assert (found, creates, unlisted) == ({"root": 0}, [], [])
+    else:
+        assert (found, problems) == ({"root": 0, **pairs}, [])
+        assert len(creates) == max(0, len(wanted) - len(sizes))
+        assert len(unlisted) == max(0, len(sizes) - len(wanted))
+
+
+def test_a_size_that_is_no_whole_mib_is_not_equal():
+    machine = vm(ROOT, disk(1, bytes=10 * MIB + 8192))
+    assert [p.code for p in run(machine, spec("root"), spec("a", size=10))[3]] == ["Ambiguous"]
+
+
+def test_remaining_and_absent_claim_nothing_by_size():
+    machine = vm(ROOT, disk(1))
+    pairs, creates, unlisted, problems = run(machine, spec("root"), spec("r", remaining=True), spec("g", present=False))
+    assert (pairs, creates, unlisted, problems) == ({"root": 0}, ["r"], [1], [])
+
+
+def test_words_to_paste():
+    machine = vm(ROOT, disk(1), disk(2, uuid="", pci_slot="0:5:1"))
+    message = run(machine, spec("root"), spec("a"))[3][0].message
+    assert "{uuid: %s, name: CHOOSE}" % uuid(1) in message
+    assert '{pci_slot: "0:5:1", name: CHOOSE}' in message
+
+
+def test_adrift_volumes_come_last_and_need_an_identity():
+    ours, other = disk(3, "a", path=""), disk(4, path="")
+    machine = vm(ROOT, orphans=(ours, other))
+    assert run(machine, spec("root"), spec("a"))[0] == {"root": 0, "a": 3}
+    assert [p.code for p in run(machine, spec("root"), spec("b", uuid=uuid(4)))[3]] == ["ResourceNotFound"]
+
+
+def test_unknown_uuids():
+    machine = vm(ROOT)
+    assert [p.code for p in run(machine, spec("root", uuid=uuid(9)))[3]] == ["ResourceNotFound"]
+    assert run(machine, spec(uuid=uuid(9), present=False)) == ({}, [], [], [])
+
+
+SIZES = st.lists(st.sampled_from([10, 20, 30]), max_size=5)
+
+
+@given(SIZES, st.lists(st.sampled_from([None, 10, 20, 30]), max_size=5))
+def test_against_every_assignment(sizes, wanted):
+    """The polynomial search finds one, none or several exactly as trying all does."""
+    machine = vm(ROOT, *(disk(n, size=s) for n, s in enumerate(sizes, 1)))
+    specs = [spec("s%d" % n, size=size) for n, size in enumerate(wanted)]
+    found, _creates, _unlisted, problems = run(machine, spec("root"), *specs)
+    fits = [[w in (None, s) for s in sizes] for w in wanted]
+    if len(wanted) <= len(sizes):
+        ways = {w for w in permutations(range(len(sizes)), len(wanted)) if all(fits[i][k] for i, k in enumerate(w))}
+    else:
+        ways = {w for w in permutations(range(len(wanted)), len(sizes)) if all(fits[k][i] for i, k in enumerate(w))}
+    if not sizes or not wanted:
+        assert problems == []
+    elif len(ways) == 1:
+        assert problems == []
+        assert len(found) == 1 + min(len(sizes), len(wanted))
+        for label, index in found.items():
+            assert label == "root" or wanted[int(label[1:])] in (None, sizes[index - 1])
+    else:
+        assert [p.code for p in problems] == ["Ambiguous"]
+        assert ("more than one" in problems[0].message) == bool(ways)
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True)
+
+
+@given(NAMES, NAMES, st.booleans(), st.sampled_from(["name", "order"]))
+def test_no_disk_twice_and_names_keep_to_themselves(have, want, sized, matching):
+    machine = vm(ROOT, *(disk(n, name) for n, name in enumerate(have, 1)))
+    specs = [spec(name, size=1024 if sized else None) for name in want]
+    found = Collector("web")
+    result = match(machine, specs, [], matching, found)
+    claimed = [d.volume.name for _s, d in result.pairs]
+    assert len(set(claimed)) == len(claimed)
+    assert not set(claimed) & {d.volume.name for d in result.unlisted}
+    if matching == "name":
+        assert found.problems == []
+        assert {(s.name, d.name) for s, d in result.pairs} == {(n, n) for n in want if n in have}
+        assert {s.name for s in result.creates} == set(want) - set(have)
+
+
+# -- order
+
+
+def test_order_is_first_fit_of_growing():
+    machine = vm(ROOT, disk(1, size=20), disk(2, size=10))
+    pairs = run(machine, spec("r", boot=True), spec("x", size=10), spec("y", size=20), matching="order")[0]
+    assert pairs == {"r": 0, "x": 2, "y": 1}
+
+
+def test_order_takes_the_boot_disk_and_slots_whatever_they_are_called():
+    machine = vm(ROOT, disk(1, "one"), disk(2, "two"))
+    specs = (spec("x", pci_slot="0:4:2"), spec("y"), spec("z", boot=True))
+    assert run(machine, *specs, matching="order")[0] == {"x": 2, "y": 1, "z": 0}
+
+
+def test_order_knows_the_rest_by_its_basis():
+    machine = vm(ROOT, disk(1, "one"), disk(2, "two", remaining="1:2"))
+    pairs, creates, _unlisted, _problems = run(machine, spec("r", remaining=True), spec("x"), matching="order")
+    assert (pairs, creates) == ({"r": 2, "x": 1}, [])
+
+
+def test_order_destroys_by_name_alone():
+    machine = vm(ROOT, disk(1, "one"), disk(2, "two"))
+    assert run(machine, spec("two", present=False), spec("x"), matching="order")[0] == {"two": 2, "x": 1}
+    assert run(machine, spec("three", present=False), matching="order")[0] == {}

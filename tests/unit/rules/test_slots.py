@@ -1,0 +1,133 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""PCI slots: syntax, reserved devices, allocation, collisions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import (
+    Slot,
+    allocate,
+    conflicts,
+    normalise,
+    parse_slot,
+    positions,
+    render_slot,
+    reserved_reason,
+)
+
+SLOTS = st.builds(Slot, st.integers(0, 255), st.integers(0, 31), st.integers(0, 7))
+
+
+@pytest.mark.parametrize(
+    ("text", "slot"),
+    [
+        ("4", "0:4:0"),
+        ("4:1", "0:4:1"),
+        ("0:4:1", "0:4:1"),
+        ("255:31:7", "255:31:7"),
+        ("0", "0:0:0"),
+        ("31", "0:31:0"),
+        ("1:4:0", "1:4:0"),
+    ],
+)
+def test_slot_syntax(text, slot):
+    assert normalise(text) == slot
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["", "32", "4:8", "4:9", "4:10", "256:4:0", "0:32:0", "1:2:3:4", "4:", ":4", "a", "4:a", "-1", "0x4", " 4"],
+        *["4\n", "4.1", "\u0664", 4, 241, None, True, ["4"]],
+    ],
+)
+def test_slot_syntax_refused(text):
+    with pytest.raises(FlexdiskError) as caught:
+        parse_slot(text)
+    assert caught.value.code == "InvalidArgument"
+    assert caught.value.message.startswith('pci_slot "%s" is not valid' % (text,))
+
+
+@given(SLOTS)
+def test_rendered_slot_reads_back(slot):
+    assert parse_slot(render_slot(slot)) == slot
+    if slot.bus == 0:
+        assert parse_slot("%d:%d" % slot[1:]) == slot
+
+
+@given(SLOTS)
+def test_reserved_devices(slot):
+    reason = reserved_reason(slot)
+    if slot.bus == 0 and slot.device in (0, 6, 30, 31):
+        assert reason is not None
+        assert reason.startswith("PCI device %d is reserved" % slot.device)
+    else:
+        assert reason is None
+
+
+def test_legacy_positions():
+    """A data disk, an ISO, a disk with a slot and the boot disk, none of the others with one."""
+    disks = [
+        DiskConfig("/d1"),
+        DiskConfig("/iso", media="cdrom"),
+        DiskConfig("/d2", pci_slot="5:1"),
+        DiskConfig("/boot", boot=True),
+        *(DiskConfig("/x%d" % n) for n in range(7)),
+    ]
+    found = positions(disks)
+    assert (found["/boot"], found["/d1"], found["/iso"], found["/d2"]) == ("0:4:0", "0:5:0", "0:3:0", "0:5:1")
+    assert [found["/x%d" % n] for n in range(7)] == ["0:5:%d" % n for n in range(2, 8)] + [""]
+
+
+def test_allocation_takes_the_lowest_free_function():
+    taken = {Slot(0, 4, 0), Slot(0, 4, 2), Slot(0, 5, 1), Slot(1, 4, 1)}
+    assert allocate(taken) == Slot(0, 4, 1)
+    assert allocate(taken | {Slot(0, 4, 1)}) == Slot(0, 4, 3)
+    assert allocate(taken, device=3) == Slot(0, 3, 0)
+
+
+def test_ninth_disk_has_no_slot():
+    taken = [Slot(0, 4, n) for n in range(8)]
+    with pytest.raises(FlexdiskError) as caught:
+        allocate(taken)
+    assert caught.value.code == "InvalidArgument"
+    assert caught.value.message == "no slot left on PCI device 4: all 8 are taken; give pci_slot"
+    with pytest.raises(FlexdiskError, match="PCI device 4: all 1 are taken"):
+        allocate(taken[:1], functions=1)
+
+
+@given(st.sets(SLOTS))
+def test_allocated_slot_is_free_and_allowed(taken):
+    try:
+        slot = allocate(taken)
+    except FlexdiskError:
+        assert {Slot(0, 4, n) for n in range(8)} <= taken
+        return
+    assert slot not in taken
+    assert reserved_reason(slot) is None
+    assert all(Slot(0, 4, n) in taken for n in range(slot.function))
+
+
+def test_conflicts_on_every_bus():
+    assignments = [
+        ("scratch", parse_slot("1:9:0")),
+        ("root", parse_slot("4")),
+        ("data", parse_slot("4:1")),
+        ("logs", parse_slot("0:4:1")),
+        ("more", parse_slot("1:9:0")),
+        ("again", parse_slot("0:4:1")),
+    ]
+    assert conflicts(assignments) == [
+        (Slot(0, 4, 1), ["data", "logs", "again"]),
+        (Slot(1, 9, 0), ["scratch", "more"]),
+    ]
+    assert conflicts(assignments[:3]) == []
+    assert conflicts([]) == []

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The rules of the house, checked: imports go down only, pure rooms stay pure, targets need nothing installed."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+HOUSE = Path(__file__).resolve().parents[2] / "plugins" / "module_utils" / "_flexdisk"
+PREFIX = "ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk."
+MAY_IMPORT = {
+    "model": {"model"},
+    "rules": {"rules", "model"},
+    "plan": {"plan", "rules", "model"},
+    "zfs": {"zfs", "rules", "model"},
+    "hypervisor": {"hypervisor", "rules", "model"},
+    "engine": {"engine", "plan", "rules", "model", "zfs", "hypervisor"},
+}
+PURE = ("model", "rules", "plan")
+WORLDLY = {"os", "subprocess", "shutil", "socket", "pathlib", "tempfile", "fcntl", "time", "random", "ansible"}
+OPTIONAL_ON_TARGETS = {"libzfs_core"}
+
+FILES = sorted(HOUSE.rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+    return found
+
+
+def test_the_rooms_are_those_of_the_design():
+    assert {path.relative_to(HOUSE).parts[0] for path in FILES} == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(HOUSE)))
+def test_imports_go_down(path):
+    room = path.relative_to(HOUSE).parts[0]
+    rooms = {name[len(PREFIX) :].split(".")[0] for name in imports(path) if name.startswith(PREFIX)}
+    assert rooms <= MAY_IMPORT[room]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(HOUSE)))
+def test_only_the_standard_library_and_pure_rooms_pure(path):
+    outside = {name.split(".")[0] for name in imports(path) if not name.startswith(PREFIX)}
+    assert outside - OPTIONAL_ON_TARGETS <= set(sys.stdlib_module_names)
+    if path.relative_to(HOUSE).parts[0] in PURE:
+        assert not outside & WORLDLY

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The command lines that reach zfs, and what its complaints mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import BACK_OFF, Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError, classify
+
+
+class Recorded:
+    """Answers in turn, the last one for ever; remembers what was run."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers) or [Answer(0, "", "")]
+        self.calls: list[list[str]] = []
+        self.waits: list[float] = []
+
+    def __call__(self, argv, stdin="", timeout=300):
+        self.calls.append(list(argv))
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def zfs(self) -> Zfs:
+        return Zfs(self, self.waits.append)
+
+
+BUSY = Answer(1, "", "cannot destroy 'zones/d': dataset is busy\n")
+FINE = Answer(0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code"),
+    [
+        ("cannot create 'zones/U/disk2': out of space", "InsufficientSpace"),
+        ("cannot set property for 'zones/d': size is greater than available space", "InsufficientSpace"),
+        ("cannot set property for 'zones/U': size is less than current used or reserved space", "InUse"),
+        ("cannot open 'zones/x': dataset does not exist", "ResourceNotFound"),
+        ("cannot open 'tank': no such pool", "ResourceNotFound"),
+        ("could not find any snapshots to destroy; check snapshot names.", "ResourceNotFound"),
+        (
+            "cannot release hold from snapshot 'zones/d@s': no such tag on this dataset",
+            "ResourceNotFound",
+        ),
+        ("cannot create 'zones/x': dataset already exists", "AlreadyExists"),
+        ("cannot hold snapshot 'zones/d@s': tag already exists on this dataset", "AlreadyExists"),
+        ("cannot destroy 'zones/d': dataset is busy", "Busy"),
+        (
+            "cannot destroy snapshot zones/d@s: it's being held. Run 'zfs holds -r zones/d@s' to see holders.\n"
+            "cannot destroy 'zones/d': dataset already exists",
+            "Held",
+        ),
+        (
+            "cannot destroy 'zones/d': volume has dependent clones\nuse '-R' to destroy:\nzones/c",
+            "HasClones",
+        ),
+        ("cannot destroy 'zones/d': volume has children\nuse '-r' to destroy", "HasChildren"),
+        ("cannot rename 'zones/d': cannot move encrypted child outside of its encryption root", "EncryptionRoot"),
+        ("cannot set property for 'zones/d': permission denied", "NotPermitted"),
+        ("internal error: Operation not permitted", "NotPermitted"),
+        ("cannot set property for 'zones/d': pool is read-only", "ReadOnly"),
+        ("cannot open 'zones': pool I/O is currently suspended", "Suspended"),
+        ("'volsize' must be a multiple of volume block size (16K)", "InvalidArgument"),
+        ("something new", "ZfsFailed"),
+        ("", "ZfsFailed"),
+    ],
+)
+def test_what_zfs_says(stderr, code):
+    error = classify(("zfs", "set", "a=b", "zones/d"), 1, stderr + "\n")
+    assert error.code == code
+    assert error.message.startswith("zfs set a=b zones/d failed (rc 1): ")
+    assert (stderr.strip() or "no message") in error.message
+
+
+@pytest.mark.parametrize("status", [1, 2, 255, -9])
+def test_any_other_exit_status_is_a_failure(status):
+    with pytest.raises(ZfsError):
+        Recorded(Answer(status, "", "dataset does not exist")).zfs().set("zones/d", quota=1)
+
+
+def test_busy_is_tried_again_for_seconds():
+    recorded = Recorded(BUSY, BUSY, FINE)
+    recorded.zfs().destroy("zones/d")
+    assert len(recorded.calls) == 3
+    assert recorded.waits == list(BACK_OFF[:2])
+
+
+def test_busy_for_ever_is_an_error():
+    recorded = Recorded(BUSY)
+    with pytest.raises(ZfsError) as caught:
+        recorded.zfs().rename("zones/a", "zones/b")
+    assert caught.value.code == "Busy"
+    assert recorded.waits == list(BACK_OFF)
+
+
+def test_other_errors_are_not_waited_for():
+    recorded = Recorded(Answer(1, "", "dataset does not exist"))
+    with pytest.raises(ZfsError):
+        recorded.zfs().destroy("zones/d")
+    assert recorded.waits == []
+
+
+def test_command_lines():
+    recorded = Recorded()
+    zfs = recorded.zfs()
+    zfs.set("zones/u", quota=5, reservation=5)
+    zfs.set_facts("zones/d", {"name": "a b", "description": "-x %", "boot": "", "tags": ""})
+    zfs.create_volume("zones/d", 64, {"volblocksize": "8192"}, {"uuid": "u", "tags": ""})
+    zfs.clone("zones/i@final", "zones/d", {"compression": "lz4"}, {"uuid": "u"})
+    zfs.create_container("zones/flexdisk")
+    zfs.rename("zones/a", "zones/b")
+    zfs.destroy("zones/b")
+    zfs.destroy("zones/b", True)
+    zfs.snapshot("zones/b@s")
+    zfs.hold("t", "zones/b@s")
+    zfs.release("t", "zones/b@s")
+    assert [" ".join(call) for call in recorded.calls] == [
+        "zfs set quota=5 reservation=5 zones/u",
+        "zfs set flexdisk:name=a b flexdisk:description=-x % zones/d",
+        "zfs inherit flexdisk:boot zones/d",
+        "zfs inherit flexdisk:tags zones/d",
+        "zfs create -o volblocksize=8192 -o flexdisk:uuid=u -V 64 zones/d",
+        "zfs clone -o compression=lz4 -o flexdisk:uuid=u zones/i@final zones/d",
+        "zfs create -o mountpoint=none -o canmount=off zones/flexdisk",
+        "zfs rename zones/a zones/b",
+        "zfs destroy zones/b",
+        "zfs destroy -r zones/b",
+        "zfs snapshot zones/b@s",
+        "zfs hold t zones/b@s",
+        "zfs release t zones/b@s",
+    ]
+
+
+def test_no_facts_no_process():
+    recorded = Recorded()
+    recorded.zfs().set_facts("zones/d", {})
+    assert recorded.calls == []
+
+
+def test_the_forecast():
+    out = "create\tzones/u/forecast\nproperty\tvolblocksize\t8192\nproperty\trefreservation\t70254592\n"
+    recorded = Recorded(Answer(0, out, "warning: volblocksize (8192) is less than the default minimum"))
+    assert recorded.zfs().forecast_reservation("zones/u", 67108864, 8192) == 70254592
+    assert recorded.calls == [["zfs", "create", "-nP", "-o", "volblocksize=8192", "-V", "67108864", "zones/u/forecast"]]
+    with pytest.raises(ZfsError, match="no refreservation"):
+        Recorded(Answer(0, "create\tx\n", "")).zfs().forecast_reservation("zones/u", 1, 8192)
+
+
+def test_one_read_of_everything():
+    recorded = Recorded(Answer(0, "zones\ttype\tfilesystem\t-\n", ""))
+    assert [d.name for d in recorded.zfs().datasets("zones", "tank")] == ["zones"]
+    recorded.zfs().datasets("zones", snapshots=False)
+    whole, lean = recorded.calls
+    assert whole[:7] == ["zfs", "get", "-Hpr", "-t", "filesystem,volume,snapshot", "-o", "name,property,value,source"]
+    assert whole[-2:] == ["zones", "tank"]
+    assert lean[4] == "filesystem,volume"
+    assert "flexdisk:uuid" in whole[7].split(",")
+
+
+def test_what_is_there():
+    assert Recorded(Answer(0, "1\n", "")).zfs().exists("zones/d")
+    assert not Recorded(Answer(1, "", "cannot open 'zones/d': dataset does not exist")).zfs().exists("zones/d")
+    with pytest.raises(ZfsError):
+        Recorded(Answer(1, "", "permission denied")).zfs().exists("zones/d")

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Parsers of what zfs, zpool and zdb print, on recorded output."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
+    Vdev,
+    automatic_reservation,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import read
+
+MIB = 1 << 20
+
+
+def lines(*rows):
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def test_a_volume():
+    (found,) = read.parse_get(
+        lines(
+            ("zones/u/disk0", "type", "volume", "-"),
+            ("zones/u/disk0", "guid", "123", "-"),
+            ("zones/u/disk0", "used", "69206016", "-"),
+            ("zones/u/disk0", "volsize", "67108864", "local"),
+            ("zones/u/disk0", "volblocksize", "8192", "default"),
+            ("zones/u/disk0", "refreservation", "69206016", "local"),
+            ("zones/u/disk0", "quota", "-", "-"),
+            ("zones/u/disk0", "origin", "zones/i@final", "-"),
+            ("zones/u/disk0", "compression", "lz4", "inherited from zones"),
+            ("zones/u/disk0", "clones", "-", "-"),
+            ("zones/u/disk0", "flexdisk:name", "data disk", "local"),
+            ("zones/u/disk0", "flexdisk:uuid", "u", "received"),
+            ("zones/u/disk0", "flexdisk:preserve", "true", "inherited from zones/u"),
+            ("zones/u/disk0", "flexdisk:tags", "-", "-"),
+        )
+    )
+    assert found == Dataset(
+        "zones/u/disk0",
+        "volume",
+        guid=123,
+        used=69206016,
+        volsize=67108864,
+        volblocksize=8192,
+        refreservation=69206016,
+        origin="zones/i@final",
+        compression="lz4",
+        user={"name": "data disk", "uuid": "u"},
+    )
+
+
+def test_file_systems_and_snapshots():
+    root, snapshot = read.parse_get(
+        lines(
+            ("zones/u", "type", "filesystem", "-"),
+            ("zones/u", "quota", "1073741824", "local"),
+            ("zones/u", "volsize", "-", "-"),
+            ("zones/u", "reservation", "0", "default"),
+            ("zones/u@s", "type", "snapshot", "-"),
+            ("zones/u@s", "userrefs", "2", "-"),
+            ("zones/u@s", "clones", "zones/a,zones/b", "-"),
+        )
+    )
+    assert (root.quota, root.volsize, root.reservation, root.parent) == (1 << 30, 0, 0, "zones")
+    assert (snapshot.userrefs, snapshot.clones, snapshot.parent) == (2, ("zones/a", "zones/b"), "zones/u")
+    assert Dataset("zones", "filesystem").parent == ""
+
+
+def test_nothing():
+    assert read.parse_get("") == []
+
+
+@pytest.mark.parametrize("text", ["zones\n", "a\tb\tc\n", "a\tb\tc\td\te\n", "\n"])
+def test_other_lines_are_said_not_guessed(text):
+    with pytest.raises(FlexdiskError, match="not 4 fields") as caught:
+        read.parse_get(text)
+    assert caught.value.code == "UnexpectedOutput"
+
+
+def test_a_figure_that_is_none():
+    with pytest.raises(FlexdiskError, match=r"volsize of zones/v is '10G': not a number"):
+        read.parse_get(lines(("zones/v", "volsize", "10G", "local")))
+
+
+@given(st.text())
+def test_any_text_is_parsed_or_refused(text):
+    read.parse_status(text)
+    with contextlib.suppress(FlexdiskError):
+        read.parse_get(text)
+
+
+HEAD = """  pool: {pool}
+ state: ONLINE
+  scan: scrub repaired 0B in 00:01:02 with 0 errors on Sun Jan  4 00:25:03 2026
+config:
+
+\tNAME        STATE     READ WRITE CKSUM
+"""
+TAIL = "\nerrors: No known data errors\n"
+
+
+def status(pool, *rows):
+    body = "".join("\t%s%s  ONLINE       0     0     0\n" % ("  " * depth, name) for depth, name in rows)
+    return HEAD.format(pool=pool) + body + TAIL
+
+
+PLAIN = Vdev("plain", 0, 1, 0, 0)
+LAYOUTS = {
+    "disk": ([(0, "zones"), (1, "c1t0d0")], (PLAIN,)),
+    "two disks": ([(0, "zones"), (1, "c1t0d0"), (1, "c1t1d0")], (PLAIN, PLAIN)),
+    "mirror": ([(0, "zones"), (1, "mirror-0"), (2, "sda"), (2, "sdb")], (Vdev("plain", 0, 2, 0, 0),)),
+    "raidz": ([(0, "zones"), (1, "raidz1-0"), *((2, "d%d" % n) for n in range(5))], (Vdev("raidz", 0, 5, 1, 0),)),
+    "raidz without a number": ([(0, "zones"), (1, "raidz-0"), (2, "a"), (2, "b")], (Vdev("raidz", 0, 2, 1, 0),)),
+    "two raidz2": (
+        [
+            (0, "zones"), (1, "raidz2-0"), *((2, "a%d" % n) for n in range(6)),
+            (1, "raidz2-1"), *((2, "b%d" % n) for n in range(6)),
+        ],
+        (Vdev("raidz", 0, 6, 2, 0),) * 2,
+    ),
+    "draid": (
+        [(0, "zones"), (1, "draid2:4d:11c:1s-0"), *((2, "d%d" % n) for n in range(11))],
+        (Vdev("draid", 0, 11, 2, 4),),
+    ),
+    "a vdev of each kind that holds no data": (
+        [
+            (0, "zones"), (1, "raidz2-0"), *((2, "d%d" % n) for n in range(6)),
+            (0, "logs"), (1, "mirror-1"), (2, "l0"), (2, "l1"),
+            (0, "cache"), (1, "c0"),
+            (0, "spares"), (1, "s0"),
+        ],
+        (Vdev("raidz", 0, 6, 2, 0),),
+    ),
+    "being replaced": (
+        [(0, "zones"), (1, "raidz1-0"), (2, "d0"), (2, "replacing-1"), (3, "old"), (3, "new"), (2, "d2")],
+        (Vdev("raidz", 0, 3, 1, 0),),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout):
+    rows, expected = LAYOUTS[layout]
+    assert read.parse_status(status("zones", *rows)) == {"zones": expected}
+
+
+def test_a_special_mirror_holds_no_volumes_data():
+    rows = [(0, "zones"), (1, "sda"), (0, "special"), (1, "mirror-1"), (2, "s0"), (2, "s1")]
+    assert read.parse_status(status("zones", *rows))["zones"] == (PLAIN,)
+
+
+def test_several_pools_and_their_names():
+    text = status("zones", (0, "zones"), (1, "mirror-0"), (2, "a"), (2, "b"))
+    text += "\n" + status("tank-1", (0, "tank-1"), (1, "raidz3-0"), *((2, "d%d" % n) for n in range(7)))
+    found = read.parse_status(text)
+    assert found == {"zones": (Vdev("plain", 0, 2, 0, 0),), "tank-1": (Vdev("raidz", 0, 7, 3, 0),)}
+
+
+def test_a_pool_called_like_a_section():
+    assert read.parse_status(status("logs", (0, "logs"), (1, "sda")))["logs"] == (PLAIN,)
+
+
+ZDB = """
+MOS Configuration:
+        version: 5000
+        name: 'zones'
+        vdev_tree:
+            type: 'root'
+            children[0]:
+                type: 'raidz'
+                nparity: 1
+                ashift: 12
+                children[0]:
+                    type: 'disk'
+            children[1]:
+                type: 'mirror'
+                ashift: 9
+"""
+
+
+def test_sector_sizes():
+    vdevs = (Vdev("raidz", 0, 5, 1, 0), PLAIN)
+    assert read.needs_ashift(vdevs)
+    assert not read.needs_ashift((PLAIN,))
+    assert [v.ashift for v in read.with_ashift(vdevs, ZDB)] == [12, 9]
+    with pytest.raises(FlexdiskError, match="2 ashift lines for 3 vdevs"):
+        read.with_ashift((*vdevs, PLAIN), ZDB)
+
+
+def test_the_rounding_is_told_by_the_volumes():
+    vdevs = (Vdev("raidz", 12, 5, 1, 0),)
+    sizes = {r: automatic_reservation(64 * MIB, 8192, read.PoolGeometry(vdevs, r)) for r in ("classic", "modern")}
+    assert sizes["classic"] != sizes["modern"]
+    for rounding, reserved in sizes.items():
+        others = [Dataset("z/a", "volume", volsize=MIB, volblocksize=8192), Dataset("z/b", "filesystem")]
+        known = Dataset("z/c", "volume", volsize=64 * MIB, volblocksize=8192, refreservation=reserved)
+        assert read.geometry(vdevs, [*others, known]).rounding == rounding
+    assert read.geometry(vdevs, []).rounding == "classic"
