@@ -338,3 +338,13 @@ def test_nothing_declared_changes_nothing(sim):
     assert not sim.converge({"vm": "web01"}).changed
     assert not sim.converge({"vm": "web01", "disks": [ROOT], "unlisted": "keep"}).changed
     assert all(call[1] not in ("set", "update", "inherit") for call in sim.calls)
+
+
+def test_steps_of_disks_follow_the_declaration(sim):
+    """A disk that is found by its name is not told of before one that is found by its place."""
+    sim.create(sizes=(64,))
+    slot = sim.vm().disks[1].pci_slot
+    sim.four_steps({"vm": "web01", "disks": [{"name": "data", "pci_slot": slot}], "unlisted": "keep"})
+    entries = [{"name": "root", "boot": True}, {"name": "data", "description": "kept"}]
+    done = sim.four_steps({"vm": "web01", "disks": entries})
+    assert [step["disk"] for step in done.vms[0]["steps"] if step["disk"]] == ["root", "data"]

@@ -10,6 +10,10 @@ import json
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
 from .conftest import VM, Simulated
 
 NOCLOUD = "aaaaaaaa-0000-4000-8000-000000000004"
@@ -236,3 +240,11 @@ def test_a_node_without_vms():
     sim = Simulated()
     assert [p.code for p in sim.converge({"vm": "web01"}).problems] == ["ResourceNotFound"]
     assert not sim.converge().changed
+
+
+def test_parked_disks_of_a_node_without_vms(sim):
+    sim.adopted(64)
+    sim.four_steps({"vm": "web01", "disks": [{"name": "root"}], "unlisted": "detach"})
+    sim.run("vmadm", "delete", VM)
+    found = info(Zfs(sim.runner), Vmadm(sim.runner), None, None, True)
+    assert (found.vms, [disk["name"] for disk in found.parked]) == ([], ["a"])

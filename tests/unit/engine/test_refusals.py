@@ -282,6 +282,13 @@ CASES = [
         node=pinned,
         disk="data",
     ),
+    Case(
+        "figures that round to the same",
+        "InsufficientSpace",
+        ("flexible_disk_size 12289 MiB is 8 MiB too small", "need 12297 MiB"),
+        vms=[{"vm": "web01", "flexible_disk_size": "12289MiB", "disks": data(size=2057)}],
+        disk="data",
+    ),
     Case("new disk too big", "InsufficientSpace", ("new 18.0 GiB new", "30721 MiB"), more(size=18433), disk="new"),
     Case(
         "nothing remains",

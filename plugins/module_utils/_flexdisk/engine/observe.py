@@ -12,13 +12,18 @@ import typing as t
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, link
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import (
+    Host,
+    container,
+    link,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
 
 
 def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snapshots: bool = True) -> Host:
-    """What is now. pool restricts the VMs to those of one pool; without it every pool that has VMs is read.
+    """What is now. pool restricts the VMs to those of one pool; without it every pool that has VMs is read, and on a
+    host without VMs every pool with parked disks.
 
     snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures.
     """
@@ -26,13 +31,13 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
     if pool is not None:
         configs = [c for c in configs if c.pool == pool]
     pools = sorted({c.pool for c in configs if c.pool} | ({pool} if pool else set()))
-    if not pools:
-        return Host((), {}, {})
     try:
         datasets = zfs.datasets(*pools, snapshots=snapshots)
     except ZfsError as exc:
         if exc.code == "ResourceNotFound":
             raise FlexdiskError("ResourceNotFound", "no such pool: %s (%s)" % (", ".join(pools), exc.message)) from exc
         raise
+    if not pools:
+        pools = sorted(d.pool for d in datasets if d.name == container(d.pool))
     brand = hypervisor.capabilities.brand
-    return link(configs, datasets, zfs.geometries(pools, datasets), brand)
+    return link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand)

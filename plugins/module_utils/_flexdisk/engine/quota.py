@@ -17,7 +17,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_bytes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
+    MIB,
+    render_apart,
+    render_bytes,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import ordering, predict
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import admit
@@ -84,7 +88,7 @@ def _obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
         return Problem(
             "InUse",
             "quota %s is below the %s that %s holds, snapshots included"
-            % (render_bytes(after.root.quota), render_bytes(held), vm.root.name),
+            % (*render_apart(after.root.quota, held), vm.root.name),
             name,
         )
     return None

@@ -83,13 +83,19 @@ def render_bytes(size: int) -> str:
     return "%d B" % size
 
 
+def render_apart(*sizes: int) -> t.Tuple[str, ...]:
+    """Figures in bytes that a reader compares, all finer where rounding would make different ones look equal."""
+    texts = tuple(render_bytes(size) for size in sizes)
+    if len(set(texts)) == len(set(sizes)):
+        return texts
+    if all(size % MIB == 0 for size in sizes):
+        return tuple("%d MiB" % (size // MIB) for size in sizes)
+    return tuple("%d B" % size for size in sizes)
+
+
 def render_change(before: int, after: int) -> str:
-    """Two figures in bytes as C(BEFORE -> AFTER), finer where rounding would make different ones look equal."""
-    texts = (render_bytes(before), render_bytes(after))
-    if texts[0] == texts[1] and before != after:
-        exact = before % MIB == 0 and after % MIB == 0
-        texts = ("%d MiB" % (before // MIB), "%d MiB" % (after // MIB)) if exact else ("%d B" % before, "%d B" % after)
-    return "%s -> %s" % texts
+    """Two figures in bytes as C(BEFORE -> AFTER)."""
+    return "%s -> %s" % render_apart(before, after)
 
 
 def _bytes(text: str, what: str, how: str) -> int:

@@ -14,6 +14,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
     MIB,
+    render_apart,
     render_bytes,
     render_change,
     render_mib,
@@ -196,17 +197,13 @@ def _space(intent: Intent, found: Collector) -> None:
     if missing <= _overdrawn(intent.vm):
         return
     hidden = intent.vm.hidden_mib
+    declared = (intent.flexible - hidden) * MIB
+    figures = "%s is %s too small: disks and snapshots need %s" % render_apart(declared, missing, declared + missing)
     growing = [_demand(g) for g in intent.targets if g.disk is None or g.disk.parked or g.bytes > g.disk.size]
+    wanted = " (wanted: %s)" % ", ".join(growing) if growing else ""
     found.add(
         "InsufficientSpace",
-        "flexible_disk_size %s is %s too small: disks and snapshots need %s%s; the smallest that fits is %d MiB"
-        % (
-            render_mib(intent.flexible - hidden),
-            render_bytes(missing),
-            render_bytes(need),
-            " (wanted: %s)" % ", ".join(growing) if growing else "",
-            -(-need // MIB) - hidden,
-        ),
+        "flexible_disk_size %s%s; the smallest that fits is %d MiB" % (figures, wanted, -(-need // MIB) - hidden),
         growing[0].split(" ")[0] if len(growing) == 1 else "",
     )
 
@@ -231,11 +228,11 @@ def _quota(intent: Intent, capabilities: Capabilities, found: Collector) -> None
         found.add(
             "InvalidArgument",
             "quota %s: %s takes whole multiples of %s"
-            % (render_bytes(intent.quota), capabilities.name, render_bytes(unit)),
+            % (render_apart(intent.quota, unit)[0], capabilities.name, render_bytes(unit)),
         )
     held = root.usedbydataset
     if intent.quota < held:
         found.add(
             "InUse",
-            "quota %s is below the %s that %s holds" % (render_bytes(intent.quota), render_bytes(held), root.name),
+            "quota %s is below the %s that %s holds" % (*render_apart(intent.quota, held), root.name),
         )

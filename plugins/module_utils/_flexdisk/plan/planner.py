@@ -14,7 +14,10 @@ from dataclasses import replace
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, VmSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import render_bytes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
+    render_apart,
+    render_bytes,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import ordering, predict
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.checks import check
@@ -156,7 +159,7 @@ def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Li
                 Problem(
                     "InsufficientSpace",
                     "pool %s has %s left, this task needs %s of it (the most, %s, for this VM)"
-                    % (pool, render_bytes(room), render_bytes(need), render_bytes(needs[biggest.vm].peak)),
+                    % (pool, *render_apart(room, need), render_bytes(needs[biggest.vm].peak)),
                     _name(biggest),
                 )
             )

@@ -86,6 +86,8 @@ def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabi
         _pair(intent, entry, disk, host, found)
     for entry in match.creates:
         intent.targets.append(_new(vm, entry, host, found))
+    turn = {id(entry): number for number, entry in enumerate(spec.disks or ())}
+    intent.targets.sort(key=lambda target: turn[id(target.spec)])
     _unlisted(intent, spec, match, found)
     _slots(intent, capabilities, found)
     _remaining(intent, found)
@@ -246,10 +248,11 @@ def _remaining(intent: Intent, found: Collector) -> None:
         target.basis = basis
         least = max(1, target.image_size)
         if target.size < least:
+            lacking = " and lacks %d MiB besides" % -target.size if target.size < 0 else ""
             found.add(
                 "InsufficientSpace",
-                "size=remaining leaves %d MiB of flexible_disk_size %s; at least %d MiB are needed"
-                % (target.size, render_mib(intent.flexible), least),
+                "size=remaining leaves %d MiB of flexible_disk_size %s%s; at least %d MiB are needed"
+                % (max(0, target.size), render_mib(intent.flexible - intent.vm.hidden_mib), lacking, least),
                 target.label,
             )
 
