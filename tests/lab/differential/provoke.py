@@ -48,11 +48,11 @@ def out_of_space(world: World) -> Argv | None:
 
 
 def no_room_for_write(world: World) -> Argv | None:
-    """A sparse volume that its quota lets down."""
+    """A sparse volume that its quota lets down, soon: near a quota ZFS writes 1 MiB at a time."""
     for volume in world.writable():
-        room = world.room(volume) + volume.refreserved
-        length = min(volume.volsize // MIB, 64)
-        if room < (length - 12) * MIB and not volume.extents[1:]:
+        room = world.available(volume)
+        length = min(volume.volsize // MIB, 20)
+        if room < min(length - 12, 6) * MIB and not volume.extents[1:]:
             return "guest", "write", volume.name, "0", str(length), f"z{world.amount(1, 9999)}"
     return None
 

@@ -48,6 +48,10 @@ class World:
         pool = self.node.pools.pools[POOL]
         return pool.room(dataset or pool.root)
 
+    def available(self, dataset: Dataset) -> int:
+        """Bytes that a dataset may take, those set aside for it included."""
+        return self.node.pools.pools[POOL].available(dataset)
+
     def auto(self, volume: Dataset, size: int) -> int:
         """The automatic reservation of a volume at another size."""
         return self.node.pools.pools[POOL].auto(size, volume.volblocksize)

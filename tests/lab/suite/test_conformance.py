@@ -1,0 +1,45 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The conformance cases that ZFS decides, with the real one below vmadm."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import remote
+from harness import Lab
+
+SERVER = f"env PYTHONPATH={remote.NODE_TARGET} python3 -m simnode.real serve"
+SHARE = "za3 or zc4 or ze3 or zj5 or r14_feasible"
+LEAST = {SHARE: 5, "": 110}
+SECONDS = 3000
+
+
+def run(lab: Lab, selection: str) -> None:
+    """The marked cases, or those of them that a -k expression selects."""
+    lab.reset()
+    lab.run(["mkdir", "-p", "/var/lib/simnode"])
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "tests/conformance"]
+    argv += ["-m", "zfs_decides", "--conformance-machine", shlex.join(remote.ssh_argv(SERVER))]
+    if selection:
+        argv += ["-k", selection]
+    done = subprocess.run(argv, cwd=remote.ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stdout[-20000:] + done.stderr
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= LEAST[selection]
+
+
+def test_sampled_cases(lab: Lab) -> None:
+    run(lab, SHARE)
+
+
+@pytest.mark.full
+def test_all_cases(lab: Lab) -> None:
+    run(lab, "")
