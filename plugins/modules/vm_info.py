@@ -99,7 +99,7 @@ skipped_vms:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door, lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -121,6 +121,8 @@ def main() -> None:
         found = info(zfs, hypervisor, params["vms"], params["pool"], params["space"])
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))
+    for warning in lock.busy(params["pool"]):
+        module.warn(warning)
     if found.problems:
         module.fail_json(**door.refusal(found.problems))
     module.exit_json(changed=False, vms=found.vms, parked=found.parked, skipped_vms=found.skipped)

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import check_pool
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, link
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
@@ -22,6 +23,8 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
 
     snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures.
     """
+    if pool is not None:
+        check_pool(pool)
     configs = hypervisor.vms()
     if pool is not None:
         configs = [c for c in configs if c.pool == pool]
