@@ -339,6 +339,13 @@ vms:
           disk: data
           text: "~ data 20 GiB -> 50 GiB"
           destroys: false
+    recovered:
+      description:
+        - What was found of an interrupted run (C(found)) and which steps end it (C(done)), with its C(plan) and time
+          (C(since)). Empty where there is none.
+      type: list
+      elements: dict
+      returned: always
     warnings:
       description: What is odd about the VM or its declaration.
       type: list

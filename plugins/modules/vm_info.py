@@ -85,6 +85,30 @@ vms:
       description: MiB that disks can really still get.
       type: int
       returned: with O(space=true)
+    intent:
+      description:
+        - What an interrupted run of M(flexdisk.hypervisor.vm_disks) wrote down before it changed the VM, or null. The
+          next run on the same host that lists the VM takes it up and clears it.
+        - By hand it is cleared with C(zfs inherit flexdisk:intent.UUID POOL/flexdisk).
+      type: dict
+      returned: always
+      sample:
+        readable: true
+        plan: 0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e
+        host: node1
+        since: "2026-01-01T00:00:00Z"
+        state: running
+        autoboot: true
+        stops: true
+        steps:
+          - stop
+        moves: []
+intents:
+  description:
+    - Intents of VMs that are not there, with C(vm) and C(pool). They are never executed.
+  returned: always
+  type: list
+  elements: dict
 parked:
   description: Disks outside any VM; C(vm) is the UUID of the VM that had the disk last.
   returned: always
@@ -125,7 +149,9 @@ def main() -> None:
         module.warn(warning)
     if found.problems:
         module.fail_json(**door.refusal(found.problems))
-    module.exit_json(changed=False, vms=found.vms, parked=found.parked, skipped_vms=found.skipped)
+    module.exit_json(
+        changed=False, vms=found.vms, parked=found.parked, skipped_vms=found.skipped, intents=found.intents
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
-from .conftest import IMAGE, VM, Simulated
+from .conftest import IMAGE, VM, Simulated, without_volatile
 
 OTHER = "cccccccc-0000-4000-8000-000000000002"
 ROOT = {"name": "root"}
@@ -54,6 +54,16 @@ def running(sim):
     sim.run("vmadm", "start", VM)
 
 
+def running_by_hand(sim):
+    running(sim)
+    sim.run("vmadm", "update", VM, "autoboot=false")
+
+
+def inflexible(sim):
+    sim.adopted(2048, flexible=None)
+    sim.write(sim.disks()["a"].volume.name, 7, 0, 100)
+
+
 def drifted(sim):
     attached(sim)
     sim.run("zfs", "set", "quota=100G", f"zones/{VM}")
@@ -72,6 +82,9 @@ SCENARIOS = {
     "clone": (attached, one({"name": "a"}, {"name": "n", "image": IMAGE, "size": 11264})),
     "detach": (attached, one(unlisted="detach")),
     "detach with snapshots": (snapshots, one(unlisted="detach")),
+    "detach inflexible": (inflexible, one(unlisted="detach")),
+    "grow running without autoboot": (running_by_hand, one({"name": "a", "size": 4096})),
+    "drift running": (running_by_hand, one({"name": "a", "size": 4096}, quota="2GiB", flexible_disk_size=32768)),
     "detach running": (running, one(unlisted="detach")),
     "attach": (parked, one({"name": "a"})),
     "attach grown": (parked, one({"name": "a", "size": 4096})),
@@ -187,9 +200,17 @@ def check_told(broken: Any, sim: Simulated, was_running: bool) -> None:
         assert broken.failure["restarted"] == (sim.get()["state"] == "running")
 
 
-# The state of a VM that was stopped by a run that was killed is not known to the next one.
-KILLABLE = [name for name in SCENARIOS if "running" not in name]
-POINTS = [(name, how) for how in ("before", "after", "killed") for name in (KILLABLE if how == "killed" else SCENARIOS)]
+def litter(sim: Simulated) -> list[str]:
+    """What no run may leave: guards and intents."""
+    snapshots = sim.run("zfs", "list", "-Hr", "-t", "snapshot", "-o", "name", "zones").split()
+    found = [name for name in snapshots if "guard" in name]
+    if "zones/flexdisk" in sim.run("zfs", "list", "-H", "-o", "name").split():
+        lines = sim.run("zfs", "get", "-H", "-s", "local", "-o", "property", "all", "zones/flexdisk").split()
+        found += [name for name in lines if "intent" in name]
+    return found
+
+
+POINTS = [(name, how) for how in ("before", "after", "killed") for name in SCENARIOS]
 
 
 @pytest.mark.parametrize(("name", "how"), POINTS)
@@ -214,14 +235,19 @@ def test_every_command_in_turn(name: str, how: str) -> None:
         if broken is not None and broken.failure is not None:
             check_told(broken, sim, vm.config.state == "running")
         assert given_up or data(sim, guid) == before, where
+        predicted = sim.converge(spec, allow_restart=True, check=True)
         again = sim.converge(spec, allow_restart=True)
         assert (again.problems, again.failure) == ([], None), where
+        assert (again.diff, without_volatile(again.vms, predicted.vms)) == (predicted.diff, predicted.vms), where
+        if broken is not None and broken.failure and fault.hit[1] != "inherit" and "inflexible" not in name:
+            kept = broken.failure["restarted"] is False or broken.failure["step"].startswith("autoboot")
+            assert bool(again.vms[0]["recovered"]) == kept, where
         assert given_up or data(sim, guid) == before, where
         assert final(sim) == wanted, where
         third = sim.converge(spec, allow_restart=True)
         assert (third.problems, third.changed) == ([], False), (where, third.diff)
         sim.assert_lawful()
-        assert "guard" not in sim.run("zfs", "list", "-Hr", "-t", "snapshot", "-o", "name", "zones"), where
+        assert (third.vms[0]["recovered"], litter(sim)) == ([], []), where
     assert nth > 1
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.intent import with_intents
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import check_pool
@@ -38,4 +39,4 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
             raise FlexdiskError("ResourceNotFound", "no such pool: %s (%s)" % (", ".join(pools), exc.message)) from exc
         raise
     brand = hypervisor.capabilities.brand
-    return link(configs, datasets, zfs.geometries(pools, datasets), brand)
+    return with_intents(zfs, link(configs, datasets, zfs.geometries(pools, datasets), brand))

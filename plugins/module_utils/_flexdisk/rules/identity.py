@@ -91,7 +91,7 @@ def decode_tags(value: str) -> t.Dict[str, str]:
     """A map of strings; anything else counts as no tags."""
     try:
         tags = json.loads(decode_text(value))
-    except ValueError:
+    except (RecursionError, ValueError):
         return {}
     if not isinstance(tags, dict) or not all(isinstance(v, str) for v in tags.values()):
         return {}
