@@ -8,6 +8,7 @@ task, run again, ends in the wanted state.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -298,6 +299,64 @@ def test_a_volume_exchanged_behind_our_back(sim):
     done = sim.converge(one(unlisted="detach"))
     assert done.failure["error_code"] == "Changed"
     assert sim.run("zfs", "list", "-H", "-o", "name", volume).strip() == volume
+
+
+def grown(sim, volume):
+    sim.run("zfs", "set", "quota=none", f"zones/{VM}")
+    sim.run("zfs", "set", "volsize=128M", volume)
+
+
+BEHIND = {
+    "size": (grown, "volsize of zones/%s/disk1 67108864 -> 134217728" % VM),
+    "another volume": (
+        lambda sim, volume: (sim.run("zfs", "destroy", volume), sim.run("zfs", "create", "-V", "64M", volume)),
+        "guid of zones/%s/disk1 " % VM,
+    ),
+    "new volume": (lambda sim, volume: sim.run("zfs", "create", "-V", "8M", volume + "1"), "disk11 is new"),
+    "volume gone": (lambda sim, volume: sim.run("zfs", "rename", volume, "zones/away"), "disk1 is gone"),
+    "started": (lambda sim, volume: sim.run("vmadm", "start", VM), "state stopped -> running"),
+    "autoboot": (lambda sim, volume: sim.run("vmadm", "update", VM, "autoboot=true"), "autoboot False -> True"),
+    "flexible": (
+        lambda sim, volume: sim.run("vmadm", "update", VM, "flexible_disk_size=40960"),
+        "flexible_disk_size 30720 -> 40960",
+    ),
+    "slot": (
+        lambda sim, volume: sim.run(
+            "vmadm",
+            "update",
+            VM,
+            stdin=json.dumps({"update_disks": [{"path": "/dev/zvol/rdsk/" + volume, "pci_slot": "0:4:6"}]}),
+        ),
+        "disks of the configuration",
+    ),
+    "deleted": (lambda sim, volume: sim.run("vmadm", "delete", VM), "does not exist"),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_changed_between_plan_and_apply(sim, name):
+    """Somebody else changes the VM after it was read: it fails, nothing is done, and the VMs after it are left."""
+    act, words = BEHIND[name]
+    sim.adopted(64)
+    sim.adopted(64, uuid=OTHER, alias="web02")
+    sim.run("zfs", "set", "quota=200G", "zones/" + OTHER)
+
+    def meddle(argv):
+        if argv[:2] == ["zfs", "get"] and argv[-1] == f"zones/{VM}":
+            sim.fault = None
+            act(sim, sim.disks()["a"].volume.name)
+            sim.calls.clear()
+
+    sim.fault = meddle
+    specs = [{"vm": alias, "disks": [ROOT, {"name": "a", "size": 256}]} for alias in ("web01", "web02")]
+    done = sim.converge(*specs)
+    assert done.failure["error_code"] == "Changed"
+    assert done.failure["message"].startswith("changed since it was read: ")
+    assert words in done.failure["message"]
+    assert {s["status"] for s in done.failure["steps"]} <= {"failed", "not done"}
+    assert done.failure["restarted"] is None
+    assert [c for c in sim.calls if changes(c)] == []
+    assert done.failure["vms_not_done"] == ["web02"]
 
 
 def test_a_forecast_that_zfs_does_not_share(sim):

@@ -22,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 
 
 def host_name() -> str:
-    return os.uname().nodename
+    return os.uname().nodename or "unknown"
 
 
 def _index(host: Host, pool: str) -> str:

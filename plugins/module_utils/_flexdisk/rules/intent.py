@@ -40,7 +40,8 @@ def decode_index(value: str) -> t.List[str]:
 
 def encode(record: IntentRecord) -> str:
     """The property's value; of the lists, which only people read, as much as ZFS can hold."""
-    data = dict(record._asdict(), steps=[s[:200] for s in record.steps], moves=[list(m) for m in record.moves])
+    steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
+    data = dict(record._asdict(), steps=steps, moves=list(record.moves))
     while True:
         text = identity.encode_text(json.dumps(data, separators=(",", ":")))
         longest = max(("steps", "moves"), key=lambda key: len(str(data[key])))
