@@ -69,7 +69,6 @@ class Intents:
             state=left.state if left is not None and left.stops else vm.config.state,
             autoboot=vm.autoboot_before,
             stops=stops,
-            reservation=left.reservation if left is not None else vm.root.reservation,
             steps=tuple(step.text or step.kind for step in plan.steps if step.kind != "copy"),
             moves=tuple(_moves(plan)),
         )

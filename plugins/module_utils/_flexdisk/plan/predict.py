@@ -80,7 +80,7 @@ def _recover(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 
 def _law(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _based(_root(vm, quota=args["quota"], reservation=args["reservation"]), args["refreservation"])
+    return _based(_root(vm, quota=args["quota"], reservation=args["quota"]), args["refreservation"])
 
 
 def _normalise(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:

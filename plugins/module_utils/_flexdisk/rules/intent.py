@@ -68,8 +68,6 @@ def _valid(record: IntentRecord) -> bool:
         and bool(_STATE.match(record.state))
         and isinstance(record.autoboot, bool)
         and isinstance(record.stops, bool)
-        and type(record.reservation) is int
-        and 0 <= record.reservation < 2**63
         and all(_TEXT.match(step) for step in record.steps)
         and all(
             type(guid) is int and _DATASET.match(source) and _DATASET.match(target)
