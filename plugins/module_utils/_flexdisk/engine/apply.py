@@ -13,28 +13,24 @@ import time
 import typing as t
 import uuid
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.intent import Intents
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step, VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import since_read
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import container, image_of
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
-    PoolGeometry,
-    automatic_reservation,
-    is_automatic,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import expected_quota
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.guard import Guard, lift
+from ..hypervisor.protocol import Hypervisor
+from ..model.dataset import Dataset
+from ..model.desired import Policy
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB
+from ..model.vm import Disk, Vm
+from ..plan import predict
+from ..plan.steps import Step, VmPlan
+from ..rules import identity
+from ..rules.change import since_read
+from ..rules.linking import container, image_of
+from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
+from ..rules.space import expected_quota
+from ..zfs.commands import Zfs
+from ..zfs.errors import ZfsError
+from ..zfs.guard import Guard, lift
+from .intent import Intents
+from .observe import observe
 
 
 class StepFailed(Exception):

@@ -12,26 +12,21 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier, StepFailed
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.intent import Intents
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, VmSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import recovery
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import (
-    admit,
-    find_vm,
-    plan_vm,
-    share,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.guard import load_libzfs_core
+from ..hypervisor.protocol import Hypervisor
+from ..model.desired import Policy, VmSpec
+from ..model.errors import FlexdiskError, Problem
+from ..model.vm import Vm
+from ..plan import recovery
+from ..plan.planner import admit, find_vm, plan_vm, share
+from ..plan.steps import VmPlan
+from ..rules.declaration import parse_vm_spec
+from ..rules.linking import Host, container
+from ..zfs.commands import Zfs
+from ..zfs.guard import load_libzfs_core
+from . import report
+from .apply import Applier, StepFailed
+from .intent import Intents
+from .observe import observe
 
 
 @dataclass

@@ -14,11 +14,11 @@ import typing as t
 import uuid
 from dataclasses import replace
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import intent
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ..model.vm import IntentRecord
+from ..plan.steps import VmPlan
+from ..rules import intent
+from ..rules.linking import Host, container
+from ..zfs.commands import Zfs
 
 
 def host_name() -> str:

@@ -22,9 +22,9 @@ import tempfile
 import time
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import check_pool
+from ..model.errors import FlexdiskError
+from ..rules.identity import check_pool
+from .runner import SubprocessRunner
 
 HOST = "host.lock"
 _POLL = 0.2

@@ -12,8 +12,8 @@ import json
 import re
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
+from ..model.errors import FlexdiskError
+from ..model.vm import DiskConfig, VmConfig
 
 OLDEST_PLATFORM = "20181206"
 ZVOL = "/dev/zvol/rdsk/"

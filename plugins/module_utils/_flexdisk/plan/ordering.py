@@ -11,21 +11,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
-    MIB,
-    render_bytes,
-    render_change,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict, recovery, verbs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import Intent, Target
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import config_changes
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+from ..model.capabilities import Capabilities
+from ..model.desired import Policy
+from ..model.sizes import MIB, render_bytes, render_change
+from ..model.vm import Disk, Vm
+from ..rules import space
+from ..rules.change import config_changes
+from ..rules.declaration import Collector
+from ..rules.reservation import PoolGeometry
+from . import predict, recovery, verbs
+from .steps import Step
+from .targets import Intent, Target
 
 
 class Sequence:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step, VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import PREFIX
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.intent import property_of
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
+from ..model.vm import IntentRecord, Vm
+from ..rules.identity import PREFIX
+from ..rules.intent import property_of
+from ..rules.linking import Host, container
+from .steps import Step, VmPlan
 
 _MENDS = ("unguard", "forget", "normalise", "law")
 _POWER = ("start", "autoboot")

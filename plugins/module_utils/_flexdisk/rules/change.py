@@ -11,9 +11,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import fields
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm, VmConfig
+from ..model.dataset import Dataset
+from ..model.desired import DiskSpec
+from ..model.vm import Disk, Vm, VmConfig
 
 Change = t.Tuple[t.Any, t.Any]
 

@@ -15,8 +15,8 @@ import json
 import re
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
+from ..model.vm import IntentRecord
+from . import identity
 
 INDEX = "intents"
 _STATE = re.compile(r"\A[a-z_]{1,20}\Z")

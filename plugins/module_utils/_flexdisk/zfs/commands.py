@@ -11,11 +11,11 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Runner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import PREFIX
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import errors, read
+from ..model.command import Runner
+from ..model.dataset import Dataset
+from ..rules.identity import PREFIX
+from ..rules.reservation import PoolGeometry
+from . import errors, read
 
 BACK_OFF = (0.2, 0.4, 0.8, 1.6, 3.2)
 
