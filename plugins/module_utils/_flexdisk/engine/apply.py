@@ -85,7 +85,7 @@ class Applier:
                 _VERBS[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
                 restarted = self._restart(plan) if down else None
-                if restarted is not False and step.kind != "autoboot":
+                if restarted or not _stops(plan, number):
                     self._give_up(plan)
                 raise StepFailed(exc, number, restarted) from exc
             down = down and step.kind != "start"
@@ -99,9 +99,7 @@ class Applier:
         """The intent, before the first step; again before a stop, so that a VM that others stop is not started."""
         if self._intents is None or not plan.changed:
             return
-        left = plan.before.interrupted
-        stops = plan.steps[number].kind == "stop"
-        if number and not stops:
+        if number and plan.steps[number].kind != "stop":
             return
         try:
             self._make_container(plan.before.root.pool)
@@ -110,7 +108,7 @@ class Applier:
                 raise
             # A full pool: this run may be what makes room, and without a stop the state tells everything.
             return
-        self._intents.write(plan, stops or (left is not None and left.stops))
+        self._intents.write(plan, _stops(plan, number))
 
     def _give_up(self, plan: VmPlan) -> None:
         """After a failure, power as before: the state tells the rest, but not the room that an inflexible VM had."""
@@ -344,6 +342,12 @@ class Applier:
             config = dict(config, image_uuid=image, image_size=image_size)
         self._hypervisor.attach_disk(vm.config.uuid, config)
         self._settle(after)
+
+
+def _stops(plan: VmPlan, number: int) -> bool:
+    """Whether the VM has been stopped, or is about to be, when the step has its turn."""
+    left = plan.before.interrupted
+    return bool(left and left.stops) or any(step.kind == "stop" for step in plan.steps[: number + 1])
 
 
 def _stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:

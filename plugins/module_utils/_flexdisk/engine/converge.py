@@ -63,10 +63,13 @@ def converge(
     outcome.problems += lacking
     asked = {plan.vm: spec.vm for spec, plan in plans}
     outcome.warnings = recovery.warnings(host, asked)
-    if lacking or (outcome.problems and not policy.continue_on_refusal):
-        outcome.warnings += [
-            "%s: an interrupted run has left it down, and so does this one" % vm.label for _s, vm in wanted if vm.halted
-        ]
+    refused = bool(lacking or (outcome.problems and not policy.continue_on_refusal))
+    outcome.warnings += [
+        "%s: an interrupted run has left it down, and so does this one" % plan.before.label
+        for _spec, plan in plans
+        if plan.before.halted and (refused or plan.problems)
+    ]
+    if refused:
         return outcome
     outcome.changed = any(plan.changed for plan in ordered)
     outcome.diff = report.diff_text(good)

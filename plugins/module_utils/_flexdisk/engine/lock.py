@@ -28,18 +28,13 @@ from .runner import SubprocessRunner
 
 HOST = "host.lock"
 _POLL = 0.2
-_LIMIT = 4096
 
 
 def place() -> str:
-    """The directory. FLEXDISK_LOCK_DIR is for nodes that are none; tasks with another one do not exclude each other."""
-    own = os.environ.get("FLEXDISK_LOCK_DIR")
-    if own:
-        return own
-    if os.geteuid() == 0:
-        return "/var/run/flexdisk"
-    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    return os.path.join(base, "flexdisk-%d" % os.geteuid())
+    """The directory. FLEXDISK_LOCK_DIR is for simulated nodes: tasks with different ones do not exclude each other."""
+    uid, base = os.geteuid(), os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    usual = os.path.join(base, "flexdisk-%d" % uid) if uid else "/var/run/flexdisk"
+    return os.environ.get("FLEXDISK_LOCK_DIR") or usual
 
 
 def _unusable(path: str, why: object) -> FlexdiskError:
@@ -82,7 +77,7 @@ def _take(fd: int, how: int) -> bool:
 def _holder(fd: int) -> str:
     """What the holder wrote of itself, for a human."""
     try:
-        said = json.loads(os.pread(fd, _LIMIT, 0).decode("utf-8", "replace"))
+        said = json.loads(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
         text = "%s (pid %d on %s since %s)" % (said["task"], said["pid"], said["host"], said["since"])
     except (KeyError, OSError, TypeError, ValueError):
         return "a task that has not said yet who it is"
@@ -166,10 +161,7 @@ def _locked(holders: t.Sequence[str], timeout: float) -> FlexdiskError:
 
 
 def _say(fd: int, task: str) -> None:
-    said = {"pid": os.getpid(), "host": os.uname().nodename, "since": _now(), "task": task[:500]}
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    said = {"pid": os.getpid(), "host": os.uname().nodename, "since": since, "task": task[:500]}
     os.ftruncate(fd, 0)
     os.pwrite(fd, json.dumps(said).encode(), 0)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

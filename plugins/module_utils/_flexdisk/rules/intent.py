@@ -19,7 +19,6 @@ from ..model.vm import IntentRecord
 from . import identity
 
 INDEX = "intents"
-_STATE = re.compile(r"\A[a-z_]{1,20}\Z")
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
 _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
@@ -65,7 +64,7 @@ def _valid(record: IntentRecord) -> bool:
         identity.is_uuid(record.plan)
         and bool(_TEXT.match(record.host))
         and bool(identity.decode_time(record.since))
-        and bool(_STATE.match(record.state))
+        and record.state in ("running", "stopped")
         and isinstance(record.autoboot, bool)
         and isinstance(record.stops, bool)
         and all(_TEXT.match(step) for step in record.steps)
