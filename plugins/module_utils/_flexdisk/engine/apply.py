@@ -106,7 +106,7 @@ class Applier:
         except ZfsError as exc:
             if exc.code != "InsufficientSpace" or any(step.kind == "stop" for step in plan.steps):
                 raise
-            # A full pool: this run may be what makes room, and without a stop the state tells everything.
+            # This run may be what makes room, and without a stop the state tells everything.
             return
         self._intents.write(plan, _stops(plan, number))
 
@@ -150,7 +150,7 @@ class Applier:
         return set(vm.missing) <= {*vm.ghosts, *plan.before.missing}
 
     def _confirm_unchanged(self, plan: VmPlan) -> None:
-        """Nobody else has changed the VM since the plan was made; our own lock keeps only our own tasks out."""
+        """Our lock keeps only our own tasks out."""
         try:
             datasets = self._zfs.datasets(plan.before.root.name, snapshots=False)
             words = since_read(plan.before, self._hypervisor.vm(plan.vm), datasets)
@@ -175,7 +175,7 @@ class Applier:
                 )
 
     def recover(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        """The steps after this one do it; our own intent, written just now, has taken the place of the found one."""
+        """The steps after this one do it; our own intent has taken the place of the found one."""
 
     # -- the VM's dataset
 

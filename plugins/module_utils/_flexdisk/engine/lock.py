@@ -4,11 +4,7 @@
 # Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
 # Do not use this from other collections or standalone plugins/modules!
 
-"""One task at a time changes a pool: flock on files of a directory that only we can write.
-
-A task for one pool shares the host's lock and has the pool's for itself; a task for all pools has the host's for
-itself. Programs that change something inherit the descriptors, so that a lock lasts as long as they do.
-"""
+"""One task at a time changes a pool: flock on files of a directory that only we can write (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ def _unusable(path: str, why: object) -> FlexdiskError:
 
 
 def _directory(create: bool) -> int:
-    """A descriptor of the directory, which must be ours alone and no link."""
+    """A descriptor. It must be ours alone and no link."""
     path = place()
     if not os.path.isabs(path):
         raise _unusable(path, "its path is not absolute")
@@ -75,7 +71,6 @@ def _take(fd: int, how: int) -> bool:
 
 
 def _holder(fd: int) -> str:
-    """What the holder wrote of itself, for a human."""
     try:
         said = json.loads(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
         text = "%s (pid %d on %s since %s)" % (said["task"], said["pid"], said["host"], said["since"])
@@ -90,7 +85,7 @@ def _holder(fd: int) -> str:
 
 
 def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
-    """Who has a lock for itself that a task for the pool, or for all, would have to wait for."""
+    """Who has a lock that a task for the pool, or for all, would wait for."""
     found = []
     wanted = {HOST, _file_of(pool)} if pool is not None else None
     for name in sorted(os.listdir(directory)):
@@ -109,7 +104,7 @@ def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
 
 
 def busy(pool: t.Optional[str]) -> t.List[str]:
-    """For those who only read: a warning for every task that changes something right now."""
+    """Warnings for those who only read."""
     try:
         directory = _directory(create=False)
     except FlexdiskError:
@@ -128,9 +123,9 @@ def exclusive(
     task: str,
     pause: t.Callable[[float], None] = time.sleep,
 ) -> t.Iterator[None]:
-    """The pool, or all pools without one, for the body alone. timeout is seconds; the lock is tried at least once.
+    """The pool, or without one all pools, for the body alone. timeout is seconds; it is tried at least once.
 
-    Raises FlexdiskError C(Locked) saying who has it, C(NotPermitted) where there is no safe place for locks.
+    Raises FlexdiskError Locked saying who has it, NotPermitted where there is no safe place for locks.
     """
     wanted = [(HOST, fcntl.LOCK_EX)] if pool is None else [(HOST, fcntl.LOCK_SH), (_file_of(pool), fcntl.LOCK_EX)]
     deadline = time.monotonic() + timeout

@@ -21,7 +21,7 @@ _POWER = ("start", "autoboot")
 
 
 def recover(vm: Vm) -> t.Optional[Step]:
-    """The step that takes an interrupted run up. What there is to do are steps of their own."""
+    """The step that takes an interrupted run up; what there is to do are steps of their own."""
     if vm.interrupted is None:
         return None
     text = "= interrupted run of %s taken up: %s" % (vm.interrupted.since, "; ".join(_found(vm)) or "nothing is left")
@@ -29,7 +29,7 @@ def recover(vm: Vm) -> t.Optional[Step]:
 
 
 def power(vm: Vm, now: Vm) -> t.Iterator[Step]:
-    """What brings state and autoboot back to what they were before the first stop; now is the VM at that point."""
+    """What brings state and autoboot back as before the first stop; now is the VM at that point."""
     starts = vm.halted and now.config.state == "stopped"
     if starts:
         yield Step("start", "start")

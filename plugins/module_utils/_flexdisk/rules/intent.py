@@ -4,10 +4,7 @@
 # Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
 # Do not use this from other collections or standalone plugins/modules!
 
-"""Intents: what a run writes down before it changes a VM, so that the next one can finish what destroys nothing.
-
-An intent is data that anybody may have written: what does not validate in every part counts as unreadable.
-"""
+"""Intents as property values. Anybody may have written one: what does not validate in every part is unreadable."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def property_of(vm: str) -> str:
 
 
 def encode_index(vms: t.Iterable[str]) -> str:
-    """The property that says which intents there are: zfs can read many properties only by their names."""
+    """Which intents there are: zfs reads properties by their names only, or all."""
     return ",".join(sorted(vms))
 
 
@@ -38,7 +35,7 @@ def decode_index(value: str) -> t.List[str]:
 
 
 def encode(record: IntentRecord) -> str:
-    """The property's value; of the lists, which only people read, as much as ZFS can hold."""
+    """Of the lists, which only people read, as much as ZFS holds."""
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
     data = dict(record._asdict(), steps=steps, moves=list(record.moves))
     while True:
