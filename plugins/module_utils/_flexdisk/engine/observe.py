@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import (
-    Host,
-    container,
-    link,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
+from ..hypervisor.protocol import Hypervisor
+from ..model.errors import FlexdiskError
+from ..rules.identity import check_pool
+from ..rules.linking import Host, container, link
+from ..zfs.commands import Zfs
+from ..zfs.errors import ZfsError
+from .intent import with_intents
 
 
 def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snapshots: bool = True) -> Host:
@@ -27,6 +25,8 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
 
     snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures.
     """
+    if pool is not None:
+        check_pool(pool)
     configs = hypervisor.vms()
     if pool is not None:
         configs = [c for c in configs if c.pool == pool]
@@ -40,4 +40,4 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
     if not pools:
         pools = sorted(d.pool for d in datasets if d.name == container(d.pool))
     brand = hypervisor.capabilities.brand
-    return link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand)
+    return with_intents(zfs, link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand))

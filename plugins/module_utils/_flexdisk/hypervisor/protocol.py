@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import VmConfig
+from ..model.capabilities import Capabilities
+from ..model.vm import VmConfig
 
 
 class Hypervisor(t.Protocol):
@@ -21,6 +21,9 @@ class Hypervisor(t.Protocol):
 
     def vms(self) -> t.List[VmConfig]:
         """All VMs, other brands too, in one process."""
+
+    def vm(self, vm: str) -> VmConfig:
+        """One VM."""
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """shrink is the user's own permission for a smaller size."""

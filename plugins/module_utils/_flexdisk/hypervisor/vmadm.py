@@ -16,12 +16,12 @@ import json
 import time
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import vmadm_read
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, Runner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
+from ..model.capabilities import Capabilities
+from ..model.command import Answer, Runner
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB
+from ..model.vm import DiskConfig, VmConfig
+from . import vmadm_read
 
 PATIENCE = 600
 GIB = 1024 * MIB
@@ -60,7 +60,7 @@ class Vmadm:
     def vms(self) -> t.List[VmConfig]:
         return vmadm_read.parse_lookup(self._checked("lookup", "-j"))
 
-    def _get(self, vm: str) -> VmConfig:
+    def vm(self, vm: str) -> VmConfig:
         try:
             return vmadm_read.parse_vm(json.loads(self._checked("get", vm)))
         except ValueError:
@@ -72,7 +72,7 @@ class Vmadm:
         answer = self._vmadm(*argv, stdin=json.dumps(payload))
         if answer.rc != 0 and not vmadm_read.VMINFOD_TIMEOUT.search(answer.stderr):
             raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
-        if not proof(self._get(vm)):
+        if not proof(self.vm(vm)):
             raise FlexdiskError(
                 "NotApplied", "vmadm update %s ended with rc %d but %s is not so" % (vm, answer.rc, what)
             )
@@ -145,13 +145,13 @@ class Vmadm:
                 "the guest did not shut down within stop_timeout=%d s and was left running; "
                 "allow_force_stop permits to halt it" % timeout,
             ) from exc
-        state = self._get(vm).state
+        state = self.vm(vm).state
         if state != "stopped":
             raise FlexdiskError("VmNotStopped", "after vmadm stop the VM is %s" % state)
 
     def start(self, vm: str) -> None:
         self._checked("start", vm)
-        state = self._get(vm).state
+        state = self.vm(vm).state
         if state != "running":
             raise FlexdiskError(
                 "VmNotStarted", "after vmadm start the VM is %s; see its logs/platform.log below the zone" % state

@@ -11,23 +11,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, DiskConfig, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import (
-    image_of,
-    index_of,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
-    PoolGeometry,
-    automatic_reservation,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import (
-    expected_quota,
-    settled_quota,
-)
+from ..model.dataset import Dataset
+from ..model.sizes import MIB
+from ..model.vm import Disk, DiskConfig, Vm
+from ..rules import identity
+from ..rules.linking import image_of, index_of
+from ..rules.reservation import PoolGeometry, automatic_reservation
+from ..rules.space import expected_quota, settled_quota
+from .steps import Step
 
 
 def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
@@ -75,8 +66,8 @@ def _sorted(disks: t.Iterable[Disk]) -> t.Tuple[Disk, ...]:
     return tuple(sorted(disks, key=lambda d: (d.index, d.volume.name)))
 
 
-def _same(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return vm
+def _recover(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return replace(vm, interrupted=None)
 
 
 def _law(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
@@ -261,6 +252,7 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 
 _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
+    "recover": _recover,
     "law": _law,
     "normalise": _normalise,
     "stop": _stop,

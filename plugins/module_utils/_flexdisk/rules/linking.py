@@ -12,16 +12,11 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import (
-    Disk,
-    DiskConfig,
-    Vm,
-    VmConfig,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, slots
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+from ..model.dataset import Dataset
+from ..model.sizes import MIB
+from ..model.vm import Disk, DiskConfig, IntentRecord, Vm, VmConfig
+from . import identity, slots
+from .reservation import PoolGeometry
 
 CONTAINER = "flexdisk"
 _INDEX = re.compile(r"/disk(\d{1,5})\Z")
@@ -31,7 +26,8 @@ _INDEX = re.compile(r"/disk(\d{1,5})\Z")
 class Host:
     """Everything one run reads: VMs of the brand we manage, the rest only counted.
 
-    duplicates maps a disk uuid that is on more than one volume to the names of these.
+    duplicates maps a disk uuid that is on more than one volume to the names of these; intents has all that are there
+    by pool and VM, None where one cannot be read.
     """
 
     vms: t.Tuple[Vm, ...]
@@ -41,6 +37,7 @@ class Host:
     other_brands: t.Tuple[VmConfig, ...] = ()
     unlinked: t.Tuple[VmConfig, ...] = ()
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
+    intents: t.Mapping[t.Tuple[str, str], t.Optional[IntentRecord]] = field(default_factory=dict)
 
     def available(self, pool: str) -> int:
         """Bytes the pool can still give."""
