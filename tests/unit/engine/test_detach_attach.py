@@ -427,3 +427,14 @@ def test_recreate_of_a_parked_disk_that_is_not(sim):
 def test_recreate_of_the_same_is_nothing(sim):
     sim.adopted(64)
     assert not sim.converge(one({"name": "a", "size": 64, "block_size": 8192, "recreate": True})).changed
+
+
+def test_recreate_by_uuid_is_refused(sim):
+    """The new disk has a uuid of its own, so that the same entry would not find it in the next run."""
+    sim.adopted(64)
+    before = sim.fingerprint()
+    entry = {"uuid": sim.disks()["a"].uuid, "name": "a", "size": 64, "block_size": 4096, "recreate": True}
+    done = sim.converge(one(entry))
+    assert [(p.code, p.disk) for p in done.problems] == [("InvalidArgument", "a")]
+    assert sim.fingerprint() == before
+    assert not sim.converge(one({**entry, "block_size": 8192})).changed

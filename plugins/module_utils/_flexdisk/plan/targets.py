@@ -105,6 +105,12 @@ def _pair(intent: Intent, entry: DiskSpec, disk: Disk, host: Host, found: Collec
                 % (what, now, wanted, "parks" if disk.preserve else "destroys"),
                 entry.label,
             )
+    elif fixed and entry.uuid:
+        found.add(
+            "InvalidArgument",
+            "recreate=true makes a disk with another uuid, which this entry would not find again; list it by name",
+            entry.label,
+        )
     elif fixed:
         intent.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True))
         intent.targets.append(_new(intent.vm, entry, host, found))
