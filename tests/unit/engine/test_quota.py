@@ -215,6 +215,15 @@ def test_of_two_rolled_back_the_one_that_gives_back_comes_first(sim):
     sim.assert_lawful()
 
 
+def test_a_lowering_below_use_with_a_reservation_that_fits_the_old_quota(sim):
+    """Nothing can be set, and yet the VM is not under the law: that is told, too."""
+    sim.create(sizes=(2048,))
+    update(sim, {"flexible_disk_size": 1000}, succeed=False)
+    root = sim.vm().root
+    sim.run("zfs", "set", f"reservation={root.quota}", ROOT)
+    assert [(p.code, p.vm) for p in sim.quota().problems] == [("InsufficientSpace", "web01")]
+
+
 def test_rollback_beyond_what_f_allows(sim):
     """Snapshot of 2 GiB, shrunk, F lowered, rolled back: only a larger F helps."""
     sim.create(flexible=10240 + 2048 + 64, sizes=(2048,))
