@@ -106,7 +106,7 @@ def _work(
     first: t.Sequence[Step] = (),
 ) -> Sequence:
     seq = Sequence(intent.vm, geometry)
-    for step in verbs.unguard(intent.vm):
+    for step in verbs.unguard(_concerned(intent)):
         seq.add(step)
     changes = _space_changes(intent)
     for step in repairs(seq.vm, geometry, policy.reclaim, intent.flexible, recomputed=bool(changes)):
@@ -123,7 +123,7 @@ def _work(
     for target in standing:
         seq.add(verbs.compression(target))
         seq.add(verbs.resize(target, "grow"))
-    arriving = [g for g in intent.targets if not g.stays]
+    arriving = [replace(g, disk=g.disk and predict.unguarded(g.disk)) for g in intent.targets if not g.stays]
     for target in [g for g in arriving if g.disk is not None] + [g for g in arriving if g.disk is None]:
         seq.add(verbs.arrive(seq.vm, target, capabilities))
     for target in standing:
@@ -131,6 +131,13 @@ def _work(
     for disk in intent.kept + [d for d in seq.vm.disks if d.hidden]:
         seq.add(verbs.copy(seq.volume_of(disk)))
     return seq
+
+
+def _concerned(intent: Intent) -> t.List[Disk]:
+    """Every disk of the VM, and those of others that it takes or destroys."""
+    own = intent.vm.disks + intent.vm.orphans + intent.vm.parked
+    claimed = [g.disk for g in intent.targets if g.disk is not None] + [leaver.disk for leaver in intent.leavers]
+    return [*own, *(disk for disk in claimed if not any(disk is other for other in own))]
 
 
 def _departures(seq: Sequence, intent: Intent, snapshot_prefix: str) -> None:
