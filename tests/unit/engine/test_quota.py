@@ -157,6 +157,22 @@ def test_a_raise_beyond_the_pool(sim):
     sim.four_steps({"vm": "web01", "flexible_disk_size": 30720})
 
 
+def test_an_inflexible_vm_whose_reservation_alone_was_lowered(sim):
+    """The room that a removed disk has left is not taken away for that: a snapshot may live in it."""
+    sim.create(flexible=None, sizes=(2048, 2048))
+    update(sim, {"remove_disks": ["/dev/zvol/rdsk/zones/%s/disk2" % VM]})
+    sim.write(DISK1, 1, 0, 1024)
+    sim.run("zfs", "snapshot", DISK1 + "@s")
+    root = sim.vm().root
+    for run in (sim.quota, lambda: sim.converge({"vm": "web01", "quota": "1GiB"})):
+        sim.run("zfs", "set", "reservation=1G", ROOT)
+        done = run()
+        assert (done.problems, done.failure, done.changed) == ([], None, True)
+        now = sim.vm().root
+        assert (now.quota, now.reservation) == (root.quota, root.quota)
+    assert [p.code for p in sim.quota(reclaim=True).problems] == ["InUse"]
+
+
 def test_a_lowering_below_use(sim):
     """No zfs set can repair the attribute: refused with the smallest that fits, which then heals it."""
     sim.create(sizes=(2048,))

@@ -219,8 +219,9 @@ def repairs(
         return seq.steps
     root = seq.vm.root
     base_ok = space.base_reservation_ok(root)
-    kept = not vm.flexible and not reclaim and min(space.quota_drift(seq.vm, geometry)) >= 0
-    quota = root.quota if kept else space.settled_quota(seq.vm, geometry)
+    lasting = not vm.flexible and not reclaim
+    kept = lasting and min(space.quota_drift(seq.vm, geometry)) >= 0
+    quota = max(space.settled_quota(seq.vm, geometry), root.quota if lasting else 0)
     if (not kept and (root.quota, root.reservation) != (quota, quota)) or not base_ok:
         base = vm.root.refreservation if base_ok else max(0, vm.root.refquota - MIB)
         text = "quota %s, reservation %s (%s)" % (
