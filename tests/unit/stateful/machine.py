@@ -65,6 +65,9 @@ class Node(RuleBasedStateMachine):
         if allowed is not None:
             inv.no_loss(self.before, after, allowed)
             inv.slots_stick(self.before, after, specs)
+        for held in self.taken.values():
+            for guid in [guid for guid in held if guid not in after.volumes or after.volumes[guid].parked]:
+                del held[guid]
         inv.slots_differ(after)
         inv.identity_stays(self.known, after)
         return after
