@@ -60,6 +60,13 @@ class Zfs:
         )
         return read.parse_get(out)
 
+    def local_facts(self, name: str, facts: t.Sequence[str]) -> t.Mapping[str, str]:
+        """Own properties set on this dataset here, neither inherited nor received."""
+        names = ",".join(PREFIX + fact for fact in facts)
+        out = self._run("zfs", "get", "-Hp", "-s", "local", "-o", "name,property,value,source", names, name)
+        found = read.parse_get(out)
+        return found[0].user if found else {}
+
     def exists(self, name: str) -> bool:
         try:
             self._run("zfs", "get", "-Ho", "value", "guid", name)
@@ -87,13 +94,26 @@ class Zfs:
         )
         for line in out.splitlines():
             fields = line.split("\t")
-            if fields[:2] == ["property", "refreservation"]:
+            if fields[:2] == ["property", "refreservation"] and fields[2:] and fields[2].isdigit():
                 return int(fields[2])
         raise errors.ZfsError("UnexpectedOutput", "zfs create -nPV printed no refreservation: %r" % out)
 
     def set(self, name: str, **properties: t.Union[int, str]) -> None:
         """Native properties. Only two pairs may share a call: volsize with refreservation, quota with reservation."""
-        self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name)
+        try:
+            self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name)
+        except errors.ZfsError as exc:
+            if len(properties) > 1:
+                exc = errors.ZfsError(exc.code, exc.message + self._stuck(name, properties))
+            raise exc from None
+
+    def _stuck(self, name: str, properties: t.Iterable[str]) -> str:
+        """What a set of several properties that failed has left: it is not atomic."""
+        try:
+            out = self._run("zfs", "get", "-Hpo", "property,value", ",".join(properties), name)
+        except errors.ZfsError:
+            return ""
+        return "; now %s" % ", ".join(line.replace("\t", "=") for line in out.splitlines())
 
     def set_facts(self, name: str, facts: t.Mapping[str, str]) -> None:
         """Our own properties in one call; an empty value takes the property away."""
