@@ -91,7 +91,9 @@ def main() -> None:
     print(f"{len(jobs)} mutations, {len(alive)} survived")
     problems = [f"survived: {', '.join(alive)}"] if alive else []
     if not words:
-        idle = set(re.findall(r'^    "([A-Z]+)": "', (ROOT / Path(STATEFUL).parent / "invariants.py").read_text(), re.M))
+        idle = set(
+            re.findall(r'^    "([A-Z]+)": "', (ROOT / Path(STATEFUL).parent / "invariants.py").read_text(), re.M)
+        )
         idle -= {found.partition(" ")[0] for found in killers}
         problems += [f"invariants that found nothing: {', '.join(sorted(idle))}"] if idle else []
     sys.exit("; ".join(problems))

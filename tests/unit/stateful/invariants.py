@@ -179,9 +179,3 @@ def _entry(before: Picture, after: Picture, vm: str, entry: Spec) -> int:
     for key, value in told.items():
         demand(entry.get(key) in (None, value), "WANTED", f"{entry}: {key} is {value}")
     return volume.guid
-
-
-def power(before: Picture, after: Picture) -> None:
-    for uuid, machine in before.vms.items():
-        now = after.vms[uuid]
-        demand((now.state, now.autoboot) == (machine.state, machine.autoboot), "POWER", f"{uuid} is {now.state}")

@@ -20,9 +20,6 @@ from .picture import MIB, ZVOL, Picture, Snap, Volume, take
 from .words import Allowance, Spec, given_up
 from .world import CRASHES, GIB, VMS, Cut, Killed, World, fresh, unpredicted
 
-STOPPED_AFTER_CRASH_ALLOWED = True
-"""A VM that a run had stopped before it was killed stays stopped: the next run does not know that it ran."""
-
 WHICH = st.sampled_from(["web01", "web01", "web01", "db01"])
 NAMES = st.sampled_from(["s1", "s1", "s2"])
 NTH = st.integers(1, 9)
@@ -44,6 +41,7 @@ class Node(RuleBasedStateMachine):
         self.known: dict[int, str] = {}
         self.taken: dict[tuple[str, str], dict[int, int]] = {}
         self.settled: dict[str, Spec] = {}
+        self.pending: dict[str, tuple[str, bool] | None] = {}
         self.writes = 0
 
     @initialize(
@@ -92,7 +90,6 @@ class Node(RuleBasedStateMachine):
         wrong = unpredicted(done, told)
         demand(not wrong, "PREDICTION", "; ".join(wrong))
         self._succeeded(specs, after, done.vms)
-        inv.power(self.before, after)
         again, changed = self.world.changed_by(self.world.converge, *specs, allow_restart=restart)
         demand(not (changed or again.changed or again.problems), "IDLE", (again.diff, again.problems))
         self.before = after
@@ -106,6 +103,9 @@ class Node(RuleBasedStateMachine):
         for spec in specs:
             inv.wanted(self.before, after, spec)
             self.settled[spec["vm"]] = spec
+            uuid = VMS[spec["vm"]]
+            power = self.pending.pop(uuid, self.before.vms[uuid].power)
+            demand(power in (None, after.vms[uuid].power), "POWER", f"{spec['vm']} was {power}")
 
     def _specs(self, *declared: tuple[str, Spec]) -> list[Spec]:
         return [declare(self.before, VMS[vm], change) for vm, change in declared]
@@ -162,16 +162,14 @@ class Node(RuleBasedStateMachine):
         specs = self._specs((vm, change))
         self.settled.pop(vm, None)
         refused = self.world.converge(*specs, check=True, allow_restart=True).problems
-        running = self.before.vms[VMS[vm]].state == "running"
+        self.pending.setdefault(VMS[vm], self.before.vms[VMS[vm]].power)
         for attempt in ("cut", "again") if again else ("cut",):
             done = self._cut(specs, nth, how) if attempt == "cut" else self.world.converge(*specs, allow_restart=True)
             after = self._after(given_up(self.before, specs), specs)
             if attempt == "again" and not refused:
                 demand(done is not None and not done.problems and done.failure is None, "FINISHED", done)
                 self._succeeded(specs, after, done.vms)
-                if not (STOPPED_AFTER_CRASH_ALLOWED and running):
-                    inv.power(self.before, after)
-        self.before = after
+            self.before = after
 
     def _cut(self, specs: Sequence[Spec], nth: int, how: str) -> Any:
         self.world.fault = cut = Cut(self.world, nth, how)
@@ -182,6 +180,12 @@ class Node(RuleBasedStateMachine):
         finally:
             self.world.fault = None
             COUNTS["cut off"] += cut.hit
+
+    def _meddled(self, vm: str) -> None:
+        """Somebody else has changed the VM: it need not be settled, nor may it be known whether it should run."""
+        self.settled.pop(vm, None)
+        if VMS[vm] in self.pending:
+            self.pending[VMS[vm]] = None
 
     # -- snapshots
 
@@ -220,7 +224,7 @@ class Node(RuleBasedStateMachine):
         snaps = self._snapshot_of(vm, name)
         if self.world.others("vmadm", "rollback-snapshot", VMS[vm], name):
             COUNTS["rollbacks"] += 1
-            self.settled.pop(vm, None)
+            self._meddled(vm)
             self.before = self._after(Allowance(rolled=snaps, snapshots=self._later(snaps)))
         else:
             self.before = self._after(None)
@@ -263,12 +267,13 @@ class Node(RuleBasedStateMachine):
 
     @rule(vm=WHICH, running=st.booleans())
     def power_changes(self, vm: str, running: bool) -> None:
+        self._meddled(vm)
         self.world.others("vmadm", "start" if running else "stop", VMS[vm])
         self.before = self._after(Allowance())
 
     @rule(vm=WHICH, more=st.sampled_from([-50, 1, 100]), what=st.sampled_from(["quota", "reservation", "both"]))
     def sets_quota_by_hand(self, vm: str, more: int, what: str) -> None:
-        self.settled.pop(vm, None)
+        self._meddled(vm)
         size = self.before.vms[VMS[vm]].quota + more * MIB
         pairs = [f"{key}={size}" for key in ("quota", "reservation") if what in (key, "both")]
         self.world.others("zfs", "set", *pairs, f"zones/{VMS[vm]}")
@@ -282,7 +287,7 @@ class Node(RuleBasedStateMachine):
 
     @rule(vm=WHICH, which=PICKS, size=SIZES, what=st.sampled_from(["flexible", "grow", "add", "remove"]))
     def updates_vm_by_hand(self, vm: str, which: int, size: int, what: str) -> None:
-        self.settled.pop(vm, None)
+        self._meddled(vm)
         paths = [ZVOL + volume.name for volume, device in self.before.attached(VMS[vm]) if not device["boot"]]
         path = paths[which % len(paths)] if paths else ""
         payload: dict[str, Any] = {

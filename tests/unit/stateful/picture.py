@@ -78,6 +78,10 @@ class Machine:
     used: int
     own: int
 
+    @property
+    def power(self) -> tuple[str, bool]:
+        return self.state, self.autoboot
+
     def device_of(self, volume: Volume) -> dict[str, Any] | None:
         return next((d for d in self.devices if d["path"] == ZVOL + volume.name), None)
 

@@ -18,6 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.engine.conftest import Simulated
 
@@ -55,13 +56,6 @@ class Cut:
         if self.how in ("before", "after"):
             raise Killed
         return "cut: this command has failed"
-
-
-def changes(argv: list[str]) -> bool:
-    """Whether a command may change the node."""
-    if argv[0] == "vmadm":
-        return argv[1] not in ("get", "lookup")
-    return argv[0] == "zfs" and argv[1] not in ("get", "list") and argv[1:3] != ["create", "-nP"]
 
 
 @cache

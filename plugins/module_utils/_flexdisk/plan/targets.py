@@ -17,6 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_mib
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.predict import unguarded
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import slots, space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import birth_differences
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
@@ -220,19 +221,22 @@ def _standing_slots(intent: Intent) -> t.Dict[slots.Slot, str]:
 
 
 def staying_bytes(intent: Intent) -> int:
-    """What the VM's dataset holds in the end, the disk with size=remaining at its present size (0 for a new one)."""
+    """What the VM's dataset holds in the end, the disk with size=remaining at its present size (0 for a new one).
+
+    What only the guards of an interrupted run hold goes with them.
+    """
     leaving = {leaver.disk.volume.name for leaver in intent.leavers}
     sized = {g.disk.volume.name: g for g in intent.targets if g.disk is not None}
     total = space.root_excess(intent.vm) + intent.vm.other_used
-    for volume in intent.vm.volumes:
-        if volume.name not in leaving:
-            target = sized.get(volume.name)
-            total += volume.pinned + (target.bytes if target is not None else volume.volsize)
+    for disk in intent.vm.disks + intent.vm.orphans:
+        if disk.volume.name not in leaving:
+            target = sized.get(disk.volume.name)
+            total += unguarded(disk).volume.pinned + (target.bytes if target is not None else disk.size)
     for target in intent.targets:
         if target.disk is None:
             total += target.size * MIB
         elif target.disk.parked:
-            total += target.size * MIB + target.disk.volume.pinned
+            total += target.size * MIB + unguarded(target.disk).volume.pinned
     return total
 
 
