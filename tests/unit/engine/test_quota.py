@@ -240,6 +240,13 @@ def test_a_lowering_below_use_with_a_reservation_that_fits_the_old_quota(sim):
     assert [(p.code, p.vm) for p in sim.quota().problems] == [("InsufficientSpace", "web01")]
 
 
+def test_a_lowering_below_use_is_healed_before_the_quota_falls(sim):
+    sim.create(sizes=(2048,), quota=2)
+    update(sim, {"flexible_disk_size": 1000}, succeed=False)
+    disks = [{"name": "root", "boot": True}, {"name": "a", "size": 2048}]
+    sim.four_steps({"vm": "web01", "flexible_disk_size": 20480, "quota": "1GiB", "disks": disks})
+
+
 def test_rollback_beyond_what_f_allows(sim):
     """Snapshot of 2 GiB, shrunk, F lowered, rolled back: only a larger F helps."""
     sim.create(flexible=10240 + 2048 + 64, sizes=(2048,))
