@@ -131,7 +131,7 @@ def _work(
     standing = [g for g in intent.targets if g.stays and g.disk is not None]
     for target in standing:
         seq.add(verbs.resize(target, "shrink"))
-    for step in _feasible(seq.vm, intent, changes):
+    for step in _feasible(seq.vm, changes, geometry):
         seq.add(step)
     seq.add(_edits(seq, standing))
     for target in standing:
@@ -191,10 +191,12 @@ def _space_changes(intent: Intent) -> t.List[Step]:
     return [step for _more, step in sorted(steps, key=lambda s: s[0])]
 
 
-def _feasible(vm: Vm, intent: Intent, changes: t.List[Step]) -> t.List[Step]:
+def _feasible(vm: Vm, changes: t.List[Step], geometry: PoolGeometry) -> t.List[Step]:
     """Where the VM holds more than its flexible_disk_size, that comes first: no quota could be set before."""
-    room = space.allocatable(replace(vm, root=replace(vm.root, refquota=intent.quota)))
-    return changes if room is None or room >= 0 else sorted(changes, key=lambda step: step.kind != "flexible")
+    if not changes or changes[0].kind != "quota":
+        return changes
+    room = space.allocatable(predict.apply(vm, changes[0], geometry))
+    return changes if room is None or room >= 0 else changes[::-1]
 
 
 def _edits(seq: Sequence, standing: t.Sequence[Target]) -> t.Optional[Step]:
