@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -51,7 +50,7 @@ class Watched(Simulated):
         check_command(argv, stdin)
         return super().runner(argv, stdin, timeout)
 
-    def destroying(self) -> list[Sequence[str]]:
+    def destroying(self) -> list[list[str]]:
         """The commands so far that took something away. What a run itself placed as a guard does not count."""
         found = [c for c in self.calls if c[:2] == ["zfs", "destroy"] and not c[-1].endswith("@flexdisk-guard")]
         return found + [c for c in self.calls if changes(c) and "-F" in c]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -89,6 +90,20 @@ def _entry(volume: Volume, device: Spec) -> Spec:
     return {"name": name, "boot": True} if device["boot"] else {"name": name, "size": volume.size // MIB}
 
 
+_EDITED: dict[str, Callable[..., Spec]] = {
+    "size": lambda size, allow: {"size": size, "dangerous_allow_shrink": allow},
+    "remaining": lambda allow: {"size": "remaining", "dangerous_allow_shrink": allow},
+    "absent": lambda snapshots: {"state": "absent", "destroy_snapshots": snapshots},
+    "recreate": lambda block, size, snapshots: {
+        "recreate": True,
+        "block_size": block,
+        "size": size,
+        "destroy_snapshots": snapshots,
+    },
+    "set": lambda key, value: {key: value},
+}
+
+
 def _apply(
     kind: str, values: list[Any], disks: list[Spec], attached: list[Spec], others: dict[str, list[Spec]]
 ) -> None:
@@ -108,17 +123,7 @@ def _apply(
     if kind == "drop":
         disks[:] = [e for e in disks if e is not entry]
         return
-    entry.update(
-        {
-            "size": lambda size, allow: {"size": size, "dangerous_allow_shrink": allow},
-            "remaining": lambda allow: {"size": "remaining", "dangerous_allow_shrink": allow},
-            "absent": lambda snapshots: {"state": "absent", "destroy_snapshots": snapshots},
-            "recreate": lambda block, size, snapshots: {
-                "recreate": True, "block_size": block, "size": size, "destroy_snapshots": snapshots
-            },
-            "set": lambda key, value: {key: value},
-        }[kind](*values[1:])
-    )  # fmt: skip
+    entry.update(_EDITED[kind](*values[1:]))
 
 
 def _image(size: int | None) -> Spec:
@@ -137,8 +142,9 @@ ANY_ENTRY = st.fixed_dictionaries(
         "block_size": BLOCKS,
     },
 )
-ANYTHING = st.fixed_dictionaries(
-    {"disks": st.lists(ANY_ENTRY, max_size=4, unique_by=lambda e: e["name"]), "unlisted": UNLISTED},
-    optional={"flexible_disk_size": st.integers(300, 3000)},
-)
-"""A list that has nothing to do with what is there, but for the boot disk that `declare_anything` puts before it."""
+_LISTS: dict[str, st.SearchStrategy[Any]] = {
+    "disks": st.lists(ANY_ENTRY, max_size=4, unique_by=lambda e: str(e["name"])),
+    "unlisted": UNLISTED,
+}
+ANYTHING = st.fixed_dictionaries(_LISTS, optional={"flexible_disk_size": st.integers(300, 3000)})
+"""A list that has nothing to do with what is there, but for the boot disk that `declares_anything` puts before it."""

@@ -27,9 +27,9 @@ HOW = st.sampled_from(CRASHES)
 COUNTS: Counter[str] = Counter()
 
 
-def only(kind: str, which: int, unlisted: str) -> Spec:
+def only(unlisted: str, *edit: Any) -> Spec:
     """A change with this one edit."""
-    return {"edits": [(kind, which)], "unlisted": unlisted, "flexible_disk_size": None, "quota": None}
+    return {"edits": [edit], "unlisted": unlisted, "flexible_disk_size": None, "quota": None}
 
 
 class Node(RuleBasedStateMachine):
@@ -129,11 +129,23 @@ class Node(RuleBasedStateMachine):
 
     @rule(vm=WHICH, which=PICKS)
     def detaches(self, vm: str, which: int) -> None:
-        self._converge(self._specs((vm, only("drop", which + 1, "detach"))), True)
+        self._converge(self._specs((vm, only("detach", "drop", which + 1))), True)
 
     @rule(vm=WHICH, which=PICKS)
     def attaches(self, vm: str, which: int) -> None:
-        self._converge(self._specs((vm, only("recall", which, "keep"))), True)
+        self._converge(self._specs((vm, only("keep", "recall", which))), True)
+
+    @rule(vm=WHICH, which=PICKS)
+    def destroys_unlisted(self, vm: str, which: int) -> None:
+        self._converge(self._specs((vm, only("destroy", "drop", which + 1))), True)
+
+    @rule(vm=WHICH, which=PICKS, preserve=st.sampled_from([True, True, False]))
+    def preserves(self, vm: str, which: int, preserve: bool) -> None:
+        self._converge(self._specs((vm, only("keep", "set", which, "preserve", preserve))), True)
+
+    @rule(vm=WHICH)
+    def takes_what_remains(self, vm: str) -> None:
+        self._converge(self._specs((vm, only("keep", "new remaining", "rest"))), True)
 
     @precondition(lambda self: self.settled)
     @rule(which=PICKS)
@@ -152,11 +164,11 @@ class Node(RuleBasedStateMachine):
 
     @rule(vm=WHICH, which=PICKS, nth=NTH, how=HOW, again=st.booleans())
     def is_cut_off_in_a_detach(self, vm: str, which: int, nth: int, how: str, again: bool) -> None:
-        self._cut_off(vm, only("drop", which + 1, "detach"), nth, how, again)
+        self._cut_off(vm, only("detach", "drop", which + 1), nth, how, again)
 
     @rule(vm=WHICH, which=PICKS, nth=NTH, how=HOW, again=st.booleans())
     def is_cut_off_in_an_attach(self, vm: str, which: int, nth: int, how: str, again: bool) -> None:
-        self._cut_off(vm, only("recall", which, "keep"), nth, how, again)
+        self._cut_off(vm, only("keep", "recall", which), nth, how, again)
 
     def _cut_off(self, vm: str, change: Spec, nth: int, how: str, again: bool) -> None:
         specs = self._specs((vm, change))
@@ -290,14 +302,14 @@ class Node(RuleBasedStateMachine):
         self._meddled(vm)
         paths = [ZVOL + volume.name for volume, device in self.before.attached(VMS[vm]) if not device["boot"]]
         path = paths[which % len(paths)] if paths else ""
-        payload: dict[str, Any] = {
+        payloads: dict[str, Any] = {
             "flexible": {"flexible_disk_size": 512 + size},
             "grow": {"update_disks": [{"path": path, "size": size}]},
             "add": {"add_disks": [{"size": size, "model": "virtio"}]},
             "remove": {"remove_disks": [path]},
-        }[what]
+        }
         if path or what in ("flexible", "add"):
-            self.world.others("vmadm", "update", VMS[vm], stdin=payload)
+            self.world.others("vmadm", "update", VMS[vm], stdin=payloads[what])
         self.before = self._after(None)
 
     # -- the other modules
