@@ -2,14 +2,21 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Makes the collection and the simulated node importable from a plain checkout, for every test below this folder."""
+"""Makes the collection and the simulated node importable from a plain checkout, for every test below this folder, and
+says which seed random tests had.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import random
 import sys
 import types
+from collections import Counter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 COLLECTION = "ansible_collections.flexdisk.hypervisor"
@@ -36,3 +43,21 @@ def register_collection(root: Path = ROOT) -> None:
 
 register_collection()
 sys.path.insert(0, str(ROOT / "extensions" / "simulated_node"))
+
+# Chosen here, so that all workers have the same one
+os.environ.setdefault("FLEXDISK_SEED", str(random.SystemRandom().randrange(1_000_000)))
+
+
+def pytest_report_header() -> str:
+    return f"FLEXDISK_SEED={os.environ['FLEXDISK_SEED']}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the random tests counted, from all workers together, and the seed that repeats them."""
+    counts: Counter[str] = Counter()
+    for status in ("passed", "failed"):
+        for report in terminalreporter.getreports(status):
+            counts.update({name: count for name, count in report.user_properties if isinstance(count, int)})
+    if counts:
+        terminalreporter.section(f"random tests, FLEXDISK_SEED={os.environ['FLEXDISK_SEED']}")
+        terminalreporter.line(", ".join(f"{count} {name}" for name, count in counts.items()))

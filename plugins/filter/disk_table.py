@@ -20,8 +20,15 @@ _Row = t.Tuple[str, ...]
 
 def disk_table(found: _Dict) -> t.List[str]:
     """The result of vm_info as lines of a table."""
-    if "vms" not in found or "parked" not in found:
-        raise AnsibleFilterError("disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked")
+    try:
+        return _table(found)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
+        raise AnsibleFilterError(
+            "disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked (%r)" % exc
+        ) from exc
+
+
+def _table(found: _Dict) -> t.List[str]:
     rows: t.List[_Row] = []
     for vm in found["vms"]:
         space = (_size(vm.get("free_space")), _size(vm.get("allocatable")))

@@ -161,6 +161,7 @@ options:
               - Permit that a difference in what is fixed at birth (block size, image) makes a new disk. The old one
                 is parked
                 if it has O(vms[].disks[].preserve), else destroyed.
+              - The new disk gets a UUID of its own, so the entry must name the old one by O(vms[].disks[].name).
             type: bool
             default: false
   allow_restart:

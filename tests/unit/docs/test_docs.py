@@ -152,3 +152,19 @@ def test_the_demo_shows_what_readme_shows():
     assert len(excerpts) >= 2
     for line in "".join(excerpts[:2]).splitlines():
         assert line in printed
+
+
+def test_the_tests_that_safety_names_exist():
+    text = (ROOT / "docs" / "safety.md").read_text()
+    named = set(re.findall(r"`([a-z_/]+\.py)::([a-z0-9_]+)`", text))
+    assert len(named) > 15
+    for path, test in named:
+        assert re.search(rf"^def {test}\(", (ROOT / "tests" / "unit" / path).read_text(), re.MULTILINE), (path, test)
+
+
+def test_safety_names_every_invariant_of_the_stateful_test():
+    source = (ROOT / "tests" / "unit" / "stateful" / "invariants.py").read_text()
+    invariants = set(re.findall(r'^    "([A-Z]+)": "', source, re.MULTILINE))
+    told = re.findall(r"\(([A-Z, ]+)\)", (ROOT / "docs" / "safety.md").read_text())
+    assert len(invariants) > 8
+    assert invariants == {word for words in told for word in words.split(", ")}

@@ -288,6 +288,22 @@ def test_to_another_vm_by_uuid(sim):
     assert not sim.parked()
 
 
+@pytest.mark.parametrize("vm", ["web01", "web02"])
+@pytest.mark.parametrize("entry", [{"size": 2049}, {"state": "absent"}])
+def test_a_guard_that_a_killed_run_has_left(sim, vm, entry):
+    """It is lifted before the disk is used, also if that was another VM's; what it pinned is not predicted to stay."""
+    pair(sim)
+    disk = sim.disks()["a"]
+    sim.write(disk.volume.name, 5, 0, 1)
+    sim.four_steps(one(unlisted="detach"))
+    guard = f"zones/flexdisk/{disk.uuid}@flexdisk-guard"
+    sim.run("zfs", "snapshot", guard)
+    sim.run("zfs", "hold", "flexdisk-guard", guard)
+    done = sim.four_steps({"vm": vm, "unlisted": "keep", "disks": [{"uuid": disk.uuid, **entry}]})
+    assert kinds(done) == ["unguard", "destroy_parked" if "state" in entry else "attach"]
+    assert not [name for name in names_below(sim, "zones") if "guard" in name]
+
+
 def test_another_vms_disk_while_its_old_vm_changes_in_the_same_call(sim):
     pair(sim)
     disk = sim.disks()["a"]
@@ -425,3 +441,14 @@ def test_recreate_of_a_parked_disk_that_is_not(sim):
 def test_recreate_of_the_same_is_nothing(sim):
     sim.adopted(64)
     assert not sim.converge(one({"name": "a", "size": 64, "block_size": 8192, "recreate": True})).changed
+
+
+def test_recreate_by_uuid_is_refused(sim):
+    """The new disk has a uuid of its own, so that the same entry would not find it in the next run."""
+    sim.adopted(64)
+    before = sim.fingerprint()
+    entry = {"uuid": sim.disks()["a"].uuid, "name": "a", "size": 64, "block_size": 4096, "recreate": True}
+    done = sim.converge(one(entry))
+    assert [(p.code, p.disk) for p in done.problems] == [("InvalidArgument", "a")]
+    assert sim.fingerprint() == before
+    assert not sim.converge(one({**entry, "block_size": 8192})).changed

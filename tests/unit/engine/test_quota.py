@@ -157,6 +157,22 @@ def test_a_raise_beyond_the_pool(sim):
     sim.four_steps({"vm": "web01", "flexible_disk_size": 30720})
 
 
+def test_an_inflexible_vm_whose_reservation_alone_was_lowered(sim):
+    """The room that a removed disk has left is not taken away for that: a snapshot may live in it."""
+    sim.create(flexible=None, sizes=(2048, 2048))
+    update(sim, {"remove_disks": ["/dev/zvol/rdsk/zones/%s/disk2" % VM]})
+    sim.write(DISK1, 1, 0, 1024)
+    sim.run("zfs", "snapshot", DISK1 + "@s")
+    root = sim.vm().root
+    for run in (sim.quota, lambda: sim.converge({"vm": "web01", "quota": "1GiB"})):
+        sim.run("zfs", "set", "reservation=1G", ROOT)
+        done = run()
+        assert (done.problems, done.failure, done.changed) == ([], None, True)
+        now = sim.vm().root
+        assert (now.quota, now.reservation) == (root.quota, root.quota)
+    assert [p.code for p in sim.quota(reclaim=True).problems] == ["InUse"]
+
+
 def test_a_lowering_below_use(sim):
     """No zfs set can repair the attribute: refused with the smallest that fits, which then heals it."""
     sim.create(sizes=(2048,))
@@ -213,6 +229,22 @@ def test_of_two_rolled_back_the_one_that_gives_back_comes_first(sim):
     assert sim.quota().failure is None
     assert not sim.quota().changed
     sim.assert_lawful()
+
+
+def test_a_lowering_below_use_with_a_reservation_that_fits_the_old_quota(sim):
+    """Nothing can be set, and yet the VM is not under the law: that is told, too."""
+    sim.create(sizes=(2048,))
+    update(sim, {"flexible_disk_size": 1000}, succeed=False)
+    root = sim.vm().root
+    sim.run("zfs", "set", f"reservation={root.quota}", ROOT)
+    assert [(p.code, p.vm) for p in sim.quota().problems] == [("InsufficientSpace", "web01")]
+
+
+def test_a_lowering_below_use_is_healed_before_the_quota_falls(sim):
+    sim.create(sizes=(2048,), quota=2)
+    update(sim, {"flexible_disk_size": 1000}, succeed=False)
+    disks = [{"name": "root", "boot": True}, {"name": "a", "size": 2048}]
+    sim.four_steps({"vm": "web01", "flexible_disk_size": 20480, "quota": "1GiB", "disks": disks})
 
 
 def test_rollback_beyond_what_f_allows(sim):

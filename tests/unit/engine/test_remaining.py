@@ -60,6 +60,17 @@ def test_snapshots_at_creation_are_subtracted(sim):
     assert not sim.converge(one({"name": "a"}, REST)).changed
 
 
+def test_a_left_over_guard_is_not_subtracted(sim):
+    """It is lifted before the disk is made, and what it held is free then."""
+    sim.adopted(2048, flexible=20480)
+    volume = sim.disks()["a"].volume.name
+    sim.write(volume, 1, 0, 1000)
+    sim.run("zfs", "snapshot", volume + "@flexdisk-guard")
+    sim.run("zfs", "hold", "flexdisk-guard", volume + "@flexdisk-guard")
+    sim.four_steps(one({"name": "a"}, REST))
+    assert size(sim) == 8192
+
+
 def test_data_in_the_vms_own_file_system_counts(sim):
     sim.adopted(2048, flexible=20480)
     sim.run("guest", "write", f"zones/{VM}", "0", "500", "1")

@@ -63,7 +63,8 @@ def _plan(vm: Vm, host: Host, reclaim: bool, outcome: Outcome) -> VmPlan:
     after = vm
     for step in steps:
         after = predict.apply(after, step, geometry)
-    problem = _obstacle(vm, after) if steps else None
+    short = vm.flexible and any(space.quota_drift(after, geometry))
+    problem = _obstacle(vm, after) if steps or short else None
     if problem is not None:
         outcome.problems.append(problem)
     return VmPlan(vm.config.uuid, vm, after, tuple(steps))

@@ -61,10 +61,7 @@ class Vmadm:
         return vmadm_read.parse_lookup(self._checked("lookup", "-j"))
 
     def vm(self, vm: str) -> VmConfig:
-        try:
-            return vmadm_read.parse_vm(json.loads(self._checked("get", vm)))
-        except ValueError:
-            raise FlexdiskError("UnexpectedOutput", "vmadm get %s did not print JSON" % vm) from None
+        return vmadm_read.parse_vm(vmadm_read.parse_json(self._checked("get", vm)))
 
     def _update(self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], what: str) -> None:
         """One update and its proof. A vminfod time-out is no verdict: the VM as read back is."""

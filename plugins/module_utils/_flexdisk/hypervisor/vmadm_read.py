@@ -14,6 +14,7 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from ..model.vm import DiskConfig, VmConfig
+from ..rules.identity import is_pool, is_uuid
 
 OLDEST_PLATFORM = "20181206"
 ZVOL = "/dev/zvol/rdsk/"
@@ -44,12 +45,17 @@ def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
     return FlexdiskError(code, message)
 
 
+def parse_json(stdout: str) -> t.Any:
+    """The value, None for what is no JSON."""
+    try:
+        return json.loads(stdout)
+    except (RecursionError, ValueError):
+        return None
+
+
 def parse_lookup(stdout: str) -> t.List[VmConfig]:
     """VMs from C(vmadm lookup -j)."""
-    try:
-        rows = json.loads(stdout)
-    except ValueError:
-        rows = None
+    rows = parse_json(stdout)
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("uuid") for row in rows):
         raise FlexdiskError("UnexpectedOutput", "vmadm lookup -j did not print a JSON list of VMs")
     for row in rows:
@@ -64,20 +70,24 @@ def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:
     """
     try:
         return _vm(row)
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
         raise FlexdiskError("UnexpectedOutput", "vmadm describes a VM in an unknown way: %r" % exc) from exc
 
 
 def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
     hidden = (row.get("internal_metadata") or {}).get("cloudinit_nocloud_path")
+    uuid, pool, dataset = str(row["uuid"]), _text(row, "zpool"), _text(row, "zfs_filesystem")
+    # These reach command lines.
+    if not is_uuid(uuid) or (pool and not is_pool(pool)) or dataset.split("/")[0] != pool:
+        raise ValueError("uuid %r, pool %r, dataset %r" % (uuid, pool, dataset))
     return VmConfig(
-        uuid=str(row["uuid"]),
+        uuid=uuid,
         alias=_text(row, "alias"),
         brand=_text(row, "brand"),
         state=_text(row, "state") or "unknown",
         autoboot=bool(row.get("autoboot")),
-        pool=_text(row, "zpool"),
-        dataset=_text(row, "zfs_filesystem"),
+        pool=pool,
+        dataset=dataset,
         flexible_disk_size=int(row.get("flexible_disk_size") or 0) or None,
         disks=tuple(_disk(disk) for disk in row.get("disks") or ()),
         hidden_paths=frozenset([str(hidden)] if hidden else []),

@@ -116,7 +116,7 @@ def _work(
     first: t.Sequence[Step] = (),
 ) -> Sequence:
     seq = Sequence(intent.vm, geometry)
-    for step in verbs.unguard(intent.vm):
+    for step in verbs.unguard(_concerned(intent)):
         seq.add(step)
     changes = _space_changes(intent)
     for step in repairs(seq.vm, geometry, policy.reclaim, intent.flexible, recomputed=bool(changes)):
@@ -127,13 +127,13 @@ def _work(
     standing = [g for g in intent.targets if g.stays and g.disk is not None]
     for target in standing:
         seq.add(verbs.resize(target, "shrink"))
-    for step in changes:
+    for step in _feasible(seq.vm, changes, geometry):
         seq.add(step)
     seq.add(_edits(seq, standing))
     for target in standing:
         seq.add(verbs.compression(target))
         seq.add(verbs.resize(target, "grow"))
-    arriving = [g for g in intent.targets if not g.stays]
+    arriving = [replace(g, disk=g.disk and predict.unguarded(g.disk)) for g in intent.targets if not g.stays]
     for target in [g for g in arriving if g.disk is not None] + [g for g in arriving if g.disk is None]:
         seq.add(verbs.arrive(seq.vm, target, capabilities))
     for target in standing:
@@ -141,6 +141,13 @@ def _work(
     for disk in intent.kept + [d for d in seq.vm.disks if d.hidden]:
         seq.add(verbs.copy(seq.volume_of(disk)))
     return seq
+
+
+def _concerned(intent: Intent) -> t.List[Disk]:
+    """Every disk of the VM, and those of others that it takes or destroys."""
+    own = intent.vm.disks + intent.vm.orphans + intent.vm.parked
+    claimed = [g.disk for g in intent.targets if g.disk is not None] + [leaver.disk for leaver in intent.leavers]
+    return [*own, *(disk for disk in claimed if not any(disk is other for other in own))]
 
 
 def _departures(seq: Sequence, intent: Intent, snapshot_prefix: str) -> None:
@@ -178,6 +185,14 @@ def _space_changes(intent: Intent) -> t.List[Step]:
         step = Step("flexible", "flexible_disk_size %s" % change, args={"stored": intent.flexible})
         steps.append((intent.flexible - (now or 0), step))
     return [step for _more, step in sorted(steps, key=lambda s: s[0])]
+
+
+def _feasible(vm: Vm, changes: t.List[Step], geometry: PoolGeometry) -> t.List[Step]:
+    """Where the VM holds more than its flexible_disk_size, that comes first: no quota could be set before."""
+    if not changes or changes[0].kind != "quota":
+        return changes
+    room = space.allocatable(predict.apply(vm, changes[0], geometry))
+    return changes if room is None or room >= 0 else changes[::-1]
 
 
 def _edits(seq: Sequence, standing: t.Sequence[Target]) -> t.Optional[Step]:

@@ -178,15 +178,16 @@ def _forget(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _config(vm, disks=tuple(e for e in vm.config.disks if e.path != args["path"]))
 
 
+def unguarded(disk: Disk) -> Disk:
+    """The disk without a guard. What that alone has pinned is known where there is no other snapshot."""
+    volume = disk.volume
+    if not disk.guarded or disk.snapshots:
+        return replace(disk, guarded=False)
+    return replace(disk, guarded=False, volume=replace(volume, used=min(volume.used, volume.refreservation)))
+
+
 def _unguard(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    """What the guard alone has pinned is known where there is no other snapshot."""
-
-    def lifted(disk: Disk) -> Disk:
-        volume = disk.volume
-        used = min(volume.used, volume.refreservation) if args["only"] else volume.used
-        return replace(disk, guarded=False, volume=replace(volume, used=used))
-
-    return _map(vm, args["volume"], lifted)
+    return _map(vm, args["volume"], unguarded)
 
 
 def _destroy(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:

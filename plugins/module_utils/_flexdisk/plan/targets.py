@@ -23,6 +23,7 @@ from ..rules.declaration import Collector
 from ..rules.linking import Host
 from ..rules.matching import Match
 from ..rules.reservation import default_block_size
+from .predict import unguarded
 
 
 @dataclass
@@ -107,6 +108,12 @@ def _pair(intent: Intent, entry: DiskSpec, disk: Disk, host: Host, found: Collec
                 % (what, now, wanted, "parks" if disk.preserve else "destroys"),
                 entry.label,
             )
+    elif fixed and entry.uuid:
+        found.add(
+            "InvalidArgument",
+            "recreate=true makes a disk with another uuid, which this entry would not find again; list it by name",
+            entry.label,
+        )
     elif fixed:
         intent.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True))
         intent.targets.append(_new(intent.vm, entry, host, found))
@@ -216,19 +223,22 @@ def _standing_slots(intent: Intent) -> t.Dict[slots.Slot, str]:
 
 
 def staying_bytes(intent: Intent) -> int:
-    """What the VM's dataset holds in the end, the disk with size=remaining at its present size (0 for a new one)."""
+    """What the VM's dataset holds in the end, the disk with size=remaining at its present size (0 for a new one).
+
+    What only the guards of an interrupted run hold goes with them.
+    """
     leaving = {leaver.disk.volume.name for leaver in intent.leavers}
     sized = {g.disk.volume.name: g for g in intent.targets if g.disk is not None}
     total = space.root_excess(intent.vm) + intent.vm.other_used
-    for volume in intent.vm.volumes:
-        if volume.name not in leaving:
-            target = sized.get(volume.name)
-            total += volume.pinned + (target.bytes if target is not None else volume.volsize)
+    for disk in intent.vm.disks + intent.vm.orphans:
+        if disk.volume.name not in leaving:
+            target = sized.get(disk.volume.name)
+            total += unguarded(disk).volume.pinned + (target.bytes if target is not None else disk.size)
     for target in intent.targets:
         if target.disk is None:
             total += target.size * MIB
         elif target.disk.parked:
-            total += target.size * MIB + target.disk.volume.pinned
+            total += target.size * MIB + unguarded(target.disk).volume.pinned
     return total
 
 

@@ -85,12 +85,11 @@ def forget(vm: Vm) -> t.Iterator[Step]:
         yield Step("forget", text, label, args={"path": entry.path, "volume": entry.volume})
 
 
-def unguard(vm: Vm) -> t.Iterator[Step]:
+def unguard(disks: t.Iterable[Disk]) -> t.Iterator[Step]:
     """Remove the guards of an interrupted run."""
-    for disk in vm.disks + vm.orphans + vm.parked:
+    for disk in disks:
         if disk.guarded:
-            text = "- left-over guard of %s" % disk.label
-            yield Step("unguard", text, disk.label, args={"volume": disk.volume.name, "only": not disk.snapshots})
+            yield Step("unguard", "- left-over guard of %s" % disk.label, disk.label, args={"volume": disk.volume.name})
 
 
 def identity_step_text(disk: Disk, target: Target) -> str:

@@ -55,9 +55,13 @@ def is_uuid(text: str) -> bool:
     return bool(UUID.match(text))
 
 
+def is_pool(name: str) -> bool:
+    return bool(_POOL.match(name))
+
+
 def check_pool(name: str) -> str:
     """The name if a pool can have it, else FlexdiskError InvalidArgument: it reaches command lines and file names."""
-    if not _POOL.match(name):
+    if not is_pool(name):
         raise FlexdiskError("InvalidArgument", "pool %r is not the name of a pool" % name)
     return name
 

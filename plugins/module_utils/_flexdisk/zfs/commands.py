@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import typing as t
 
@@ -94,8 +95,8 @@ class Zfs:
         )
         for line in out.splitlines():
             fields = line.split("\t")
-            if fields[:2] == ["property", "refreservation"] and fields[2:] and fields[2].isdigit():
-                return int(fields[2])
+            if fields[:2] == ["property", "refreservation"] and re.fullmatch("[0-9]{1,20}", fields[-1]):
+                return int(fields[-1])
         raise errors.ZfsError("UnexpectedOutput", "zfs create -nPV printed no refreservation: %r" % out)
 
     def set(self, name: str, **properties: t.Union[int, str]) -> None:

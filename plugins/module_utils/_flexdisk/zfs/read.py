@@ -42,16 +42,22 @@ _OWN_SOURCES = ("local", "received")
 
 
 def parse_get(stdout: str) -> t.List[Dataset]:
-    """Datasets from C(zfs get -Hp -o name,property,value,source). Raises FlexdiskError on a line with other fields."""
+    """Datasets from C(zfs get -Hp -o name,property,value,source).
+
+    Raises FlexdiskError on a line with other fields, and on a property that is there twice: a user property may hold
+    tabs and newlines, and with them what looks like lines of other datasets.
+    """
     rows: t.Dict[str, t.Dict[str, str]] = {}
-    for line in stdout.splitlines():
+    lines = stdout.split("\n")
+    for line in lines if lines[-1] else lines[:-1]:
         fields = line.split("\t")
         if len(fields) != 4:
             raise FlexdiskError("UnexpectedOutput", "zfs get printed %r: not 4 fields" % line)
         name, prop, value, source = fields
-        if prop.startswith(PREFIX) and source not in _OWN_SOURCES:
-            continue
-        rows.setdefault(name, {})[prop] = value
+        row = rows.setdefault(name, {})
+        if prop in row:
+            raise FlexdiskError("UnexpectedOutput", "zfs get printed %s of %s twice" % (prop, name))
+        row[prop] = "-" if prop.startswith(PREFIX) and source not in _OWN_SOURCES else value
     return [_dataset(name, row) for name, row in rows.items()]
 
 
@@ -100,7 +106,7 @@ def parse_status(stdout: str) -> t.Dict[str, t.Tuple[Vdev, ...]]:
             data = name == pool
         elif data and depth == 2:
             pools[pool].append([name, 0])
-        elif data and depth == 4:
+        elif data and depth == 4 and pools[pool]:
             pools[pool][-1][1] += 1
     return {name: tuple(_vdev(v, disks) for v, disks in vdevs) for name, vdevs in pools.items()}
 
@@ -108,17 +114,25 @@ def parse_status(stdout: str) -> t.Dict[str, t.Tuple[Vdev, ...]]:
 def _vdev(name: str, disks: int) -> Vdev:
     raidz = _RAIDZ.match(name)
     if raidz:
-        return Vdev("raidz", 0, disks, int(raidz.group(1) or 1), 0)
+        return _whole(name, Vdev("raidz", 0, disks, int(raidz.group(1) or 1), 0), disks)
     draid = _DRAID.match(name)
     if draid:
         parity = int(draid.group(1) or 1)
         spares = int(draid.group(4) or 0)
         children = int(draid.group(3) or disks)
-        return Vdev("draid", 0, children, parity, int(draid.group(2) or children - spares - parity))
+        data = int(draid.group(2) or children - spares - parity)
+        return _whole(name, Vdev("draid", 0, children, parity, data), parity + data)
     return Vdev("plain", 0, max(1, disks), 0, 0)
 
 
-_ASHIFT = re.compile(r"^\s*ashift: (\d+)$", re.MULTILINE)
+def _whole(name: str, vdev: Vdev, disks: int) -> Vdev:
+    """The vdev if it has room for data beside its parity."""
+    if not 0 < vdev.parity < disks:
+        raise FlexdiskError("UnexpectedOutput", "zpool status shows a %s of %d disks" % (name, vdev.disks))
+    return vdev
+
+
+_ASHIFT = re.compile(r"^\s*ashift: (\d{1,2})$", re.MULTILINE)
 
 
 def needs_ashift(vdevs: t.Iterable[Vdev]) -> bool:

@@ -1,0 +1,187 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Deliberate bugs. Each is one textual change of a file below plugins/module_utils/_flexdisk/, and must be found."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+STATEFUL = "tests/unit/stateful/test_stateful.py"
+
+
+class Mutation(NamedTuple):
+    """A bug: in `file` the one occurrence of `old` becomes `new`. tests are what must fail then."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str = STATEFUL
+
+
+MUTATIONS = (
+    Mutation(
+        "overhead left out of the quota law",
+        "rules/space.py",
+        "base + flexible + sum(overhead(v.volsize, v.volblocksize, geometry) for v in volumes)",
+        "base + flexible",
+    ),
+    Mutation(
+        "law not applied after a removal",
+        "plan/predict.py",
+        "return _lawful(vm, geometry) if vm.flexible else vm",
+        "return vm",
+    ),
+    Mutation(
+        "unlisted: detach destroys",
+        "plan/targets.py",
+        "intent.leavers.append(Leaver(disk, False))",
+        "intent.leavers.append(Leaver(disk, True))",
+    ),
+    Mutation(
+        "preserve ignored under unlisted: destroy",
+        "plan/targets.py",
+        '(spec.unlisted == "destroy" and disk.preserve)',
+        "False",
+    ),
+    Mutation(
+        "shrink without its flag",
+        "plan/checks.py",
+        "if not target.spec.dangerous_allow_shrink:",
+        "if False:",
+    ),
+    Mutation(
+        "snapshots go without their flag",
+        "plan/checks.py",
+        "if disk.snapshots and not leaver.snapshots:",
+        "if False:",
+    ),
+    Mutation(
+        "snapshots of the VM not renamed on detach",
+        "plan/verbs.py",
+        "if short.startswith(snapshot_prefix):",
+        "if False:",
+    ),
+    Mutation(
+        "slot forgotten on re-attach",
+        "plan/targets.py",
+        "    if remembered:\n",
+        "    if False:\n",
+    ),
+    Mutation(
+        "slot of another disk given away",
+        "plan/targets.py",
+        "if owner is not None and owner != _key(target):",
+        "if False:",
+    ),
+    Mutation(
+        "slot taken from a disk that stays",
+        "rules/change.py",
+        "if spec.model is not None and spec.model != disk.model:",
+        'if disk.pci_slot == "0:4:2":\n        found["pci_slot"] = (disk.pci_slot, "0:4:7")\n'
+        "    if spec.model is not None and spec.model != disk.model:",
+    ),
+    Mutation(
+        "uuid made anew on re-attach",
+        "plan/verbs.py",
+        '"uuid": disk.uuid if disk else "",',
+        '"uuid": identity.uuid_of(disk.volume.guid) if disk else "",',
+    ),
+    Mutation(
+        "identity written to another volume",
+        "engine/apply.py",
+        'self._zfs.set_facts(name, {**step.args["facts"], **_stamp(volume.user)})',
+        'self._zfs.set_facts(vm.disks[0].volume.name, {**step.args["facts"], **_stamp(volume.user)})',
+    ),
+    Mutation(
+        "allocatable ignores what snapshots pin",
+        "rules/space.py",
+        "sum(v.volsize + v.pinned for v in volumes)",
+        "sum(v.volsize for v in volumes)",
+    ),
+    Mutation(
+        "free_space ignores snapshots",
+        "rules/space.py",
+        "sum(d.volume.volsize + d.volume.usedbysnapshots for d in vm.disks)",
+        "sum(d.volume.volsize for d in vm.disks)",
+    ),
+    Mutation(
+        "what remains computed anew after a snapshot",
+        "plan/targets.py",
+        "settled = disk is not None and",
+        "settled = False and",
+    ),
+    Mutation(
+        "check mode does not predict the reservation",
+        "engine/report.py",
+        '"after": after.root.reservation}',
+        '"after": after.root.reservation if volatile else plan.before.root.reservation}',
+    ),
+    Mutation(
+        "check mode makes a container",
+        "engine/converge.py",
+        "    if check_mode:\n",
+        '    if check_mode:\n        zfs.create_container("zones/flexdisk-checked-%d" % len(host.datasets))\n',
+    ),
+    Mutation(
+        "description never written",
+        "rules/change.py",
+        "if spec.description is not None and spec.description != disk.description:",
+        "if False:",
+    ),
+    Mutation(
+        "VM not started again",
+        "plan/ordering.py",
+        '    wrapped.add(Step("start", "start"))\n',
+        "",
+    ),
+    Mutation(
+        "interrupted detach not finished",
+        "plan/ordering.py",
+        "steps = list(verbs.forget(intent.vm))",
+        "steps: t.List[Step] = []",
+    ),
+    Mutation(
+        "interrupted creation not continued",
+        "rules/matching.py",
+        "[d for d in vm.orphans if d.adopted and d.uuid]",
+        "[]",
+    ),
+    Mutation(
+        "guid not compared before a change",
+        "engine/apply.py",
+        "if guid and now.guid != guid:",
+        "if False:",
+        "tests/unit/engine/test_failures.py",
+    ),
+    Mutation(
+        "inherited properties believed",
+        "zfs/read.py",
+        '_OWN_SOURCES = ("local", "received")',
+        '_OWN_SOURCES = ("local", "received", "inherited from zones")',
+        "tests/unit/fuzz",
+    ),
+    Mutation(
+        "any disk name accepted",
+        "rules/declaration.py",
+        "if name and not identity.DISK_NAME.match(name):",
+        "if False:",
+        "tests/unit/fuzz",
+    ),
+    Mutation(
+        "disk name with a newline accepted",
+        "rules/identity.py",
+        r'DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")',
+        r'DISK_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")',
+        "tests/unit/fuzz",
+    ),
+    Mutation(
+        "description not encoded",
+        "rules/identity.py",
+        '"description": encode_text(description),',
+        '"description": description,',
+        "tests/unit/fuzz",
+    ),
+)

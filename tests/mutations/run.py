@@ -1,0 +1,103 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Puts one deliberate bug after the other into a copy of the project, and shows that the tests find it.
+
+Usage: run.py [words of a mutation's name ...]    (without: all)
+
+Exit 1 if a bug survives, or if an invariant of the stateful test has found none. FLEXDISK_SEED fixes the random tests.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "tools")]
+
+from tree import BIN, BUILD, project_files  # noqa: E402
+
+from tests.mutations.mutations import MUTATIONS, STATEFUL, Mutation  # noqa: E402
+
+WHERE = BUILD / "mutations"
+LIMIT = 900
+HOUSE = "plugins/module_utils/_flexdisk/"
+
+
+def mutate(mutation: Mutation, root: Path) -> None:
+    """Put the bug into the tree below root. Raises ValueError unless its text is there exactly once."""
+    path = root / HOUSE / mutation.file
+    text = path.read_text()
+    if text.count(mutation.old) != 1:
+        raise ValueError(f"{mutation.name}: its text is {text.count(mutation.old)} times in {mutation.file}")
+    path.write_text(text.replace(mutation.old, mutation.new))
+
+
+def copy(number: int) -> Path:
+    """A fresh copy of what tests need."""
+    root = WHERE / str(number)
+    shutil.rmtree(root, ignore_errors=True)
+    for name in project_files():
+        if name.startswith(("plugins/", "tests/", "extensions/", "pyproject.toml")):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, root / name)
+    return root
+
+
+def killer(mutation: Mutation, root: Path) -> str:
+    """What found the bug: an invariant or a test; "" if nothing did."""
+    argv = [BIN / "python", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", root / mutation.tests]
+    env = dict(os.environ, FLEXDISK_SEQUENCES="500", FLEXDISK_NO_SHRINK="1", PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run(
+        list(map(str, argv)), cwd=root, env=env, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    if done.returncode == 0:
+        return ""
+    failed = re.search(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
+    if done.returncode != 1 or failed is None:
+        raise ValueError(f"{mutation.name}: the tests did not run\n{done.stdout}{done.stderr}")
+    broken = re.search(r"Broken: ([A-Z]+):", done.stdout)
+    return f"{broken[1]} ({failed[1]})" if broken else failed[1]
+
+
+def judge(job: tuple[int, Mutation]) -> str:
+    """The bug's killer, printed."""
+    number, mutation = job
+    start, root = time.monotonic(), copy(number)
+    mutate(mutation, root)
+    found = killer(mutation, root)
+    shutil.rmtree(root)
+    print(f"{mutation.name}: {found or 'SURVIVED'} ({time.monotonic() - start:.0f} s)", flush=True)
+    return found
+
+
+def main() -> None:
+    os.environ.setdefault("FLEXDISK_SEED", str(random.SystemRandom().randrange(1_000_000)))
+    print(f"FLEXDISK_SEED={os.environ['FLEXDISK_SEED']}")
+    words = sys.argv[1:]
+    jobs = [(n, m) for n, m in enumerate(MUTATIONS) if not words or any(word in m.name for word in words)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        killers = list(pool.map(judge, jobs))
+    alive = [mutation.name for (_number, mutation), found in zip(jobs, killers, strict=True) if not found]
+    print(f"{len(jobs)} mutations, {len(alive)} survived")
+    problems = [f"survived: {', '.join(alive)}"] if alive else []
+    if not words:
+        idle = set(
+            re.findall(r'^    "([A-Z]+)": "', (ROOT / Path(STATEFUL).parent / "invariants.py").read_text(), re.M)
+        )
+        idle -= {found.partition(" ")[0] for found in killers}
+        problems += [f"invariants that found nothing: {', '.join(sorted(idle))}"] if idle else []
+    sys.exit("; ".join(problems))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs the stateful test for a time, each round with a new seed, until a sequence fails.
+
+Usage: soak.py [MINUTES, default 30]    FLEXDISK_SEED is the first seed, FLEXDISK_SEQUENCES how many make a round (500).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+from tree import BIN, environment, require, run
+
+
+def main() -> None:
+    """Exit with the first failing round's exit code, 0 if there is none."""
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
+    deadline = time.monotonic() + minutes * 60
+    seed = int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_000_000))
+    tests = require("tests/unit/stateful/test_stateful.py")
+    rounds = 0
+    while time.monotonic() < deadline:
+        command: list[str | Path] = [
+            BIN / "python",
+            "-m",
+            "pytest",
+            "--quiet",
+            "--exitfirst",
+            "--numprocesses",
+            "auto",
+            tests,
+        ]
+        code = run(command, env=environment(FLEXDISK_SEED=str(seed + rounds)))
+        if code:
+            sys.exit(code)
+        rounds += 1
+    print(f"{rounds} rounds, first seed {seed}, nothing failed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Arguments of any kind for every module: a result or a refusal, never a traceback, never a foreign command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from importlib import import_module
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleError
+from ansible.module_utils.testing import patch_module_args
+from hypothesis import assume, given, seed
+from hypothesis import strategies as st
+
+from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
+from ansible_collections.flexdisk.hypervisor.plugins.filter.match_disks import match_disks
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.modules import vm_disks
+
+from .node import ANY, FAST, HOSTILE, NUMBERS, TEXTS, Watched, watched
+
+PLUGINS = "ansible_collections.flexdisk.hypervisor.plugins.modules."
+SEED = seed(int(os.environ["FLEXDISK_SEED"]))
+GOOD: dict[str, st.SearchStrategy[Any]] = {
+    "name": st.sampled_from(["root", "a", "b", "p", "new"]),
+    "state": st.sampled_from(["present", "absent"]),
+    "size": st.sampled_from([16, 64, 128, 200, "256MiB", "remaining"]),
+    "boot": st.booleans(),
+    "pci_slot": st.sampled_from(["0:4:5", "1:0:1"]),
+    "model": st.sampled_from(["virtio", "nvme"]),
+    "block_size": st.sampled_from([4096, 8192]),
+    "compression": st.sampled_from(["lz4", "off"]),
+    "description": TEXTS,
+    "tags": st.dictionaries(TEXTS, TEXTS, max_size=2),
+}
+
+
+def mostly(good: st.SearchStrategy[Any], bad: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(good, good, good, bad)
+
+
+DISK = st.fixed_dictionaries(
+    {"name": mostly(GOOD["name"], TEXTS)},
+    optional={
+        key: mostly(GOOD.get(key, st.booleans()), st.one_of(HOSTILE, NUMBERS, ANY))
+        for key in vm_disks.DISK
+        if key != "name"
+    },
+)
+VMS = st.fixed_dictionaries(
+    {"vm": mostly(st.just("web01"), TEXTS), "disks": mostly(st.lists(DISK, max_size=3), ANY)},
+    optional={
+        "flexible_disk_size": mostly(st.sampled_from([20480, "30GiB"]), ANY),
+        "quota": mostly(st.sampled_from(["1GiB", "2GiB"]), ANY),
+        "unlisted": mostly(st.sampled_from(["keep", "detach", "destroy"]), ANY),
+    },
+)
+COMMON = {"pool": mostly(st.just("zones"), TEXTS), "hypervisor": mostly(st.just("vmadm"), TEXTS)}
+ARGUMENTS = {
+    "vm_disks": st.fixed_dictionaries(
+        {"vms": mostly(st.lists(VMS, min_size=1, max_size=2), ANY)},
+        optional={
+            **COMMON,
+            "allow_restart": mostly(st.booleans(), ANY),
+            "stop_timeout": mostly(st.integers(-1, 200), NUMBERS),
+            "allow_force_stop": st.booleans(),
+            "matching": mostly(st.sampled_from(["name", "order"]), TEXTS),
+            "on_refusal": mostly(st.sampled_from(["stop", "continue"]), TEXTS),
+        },
+    ),
+    "vm_info": st.fixed_dictionaries(
+        {}, optional={**COMMON, "vms": mostly(st.lists(TEXTS, max_size=3), ANY), "space": st.booleans()}
+    ),
+    "zfs_quota": st.fixed_dictionaries(
+        {}, optional={**COMMON, "vms": mostly(st.lists(TEXTS, max_size=3), ANY), "reclaim": st.booleans()}
+    ),
+}
+
+
+def run(module: str, sim: Watched, capsys: Any, monkeypatch: Any, args: dict[str, Any]) -> dict[str, Any]:
+    """The module's result; it must end as modules end."""
+    monkeypatch.setattr(door, "open_host", lambda choice, runner: (Zfs(sim.runner), Vmadm(sim.runner)))
+    capsys.readouterr()
+    with patch_module_args(args), pytest.raises(SystemExit):
+        import_module(PLUGINS + module).main()
+    return dict(json.loads(capsys.readouterr().out))
+
+
+@pytest.mark.parametrize("module", ARGUMENTS)
+@SEED
+@FAST
+@given(data=st.data(), running=st.booleans(), check=st.booleans())
+def test_arguments_of_any_kind(module, tmp_path_factory, monkeypatch, capsys, data, running, check):
+    sim = watched()
+    if running:
+        sim.run("vmadm", "start", sim.vm().config.uuid)
+    monkeypatch.setenv("FLEXDISK_LOCK_DIR", str(tmp_path_factory.getbasetemp() / "locks"))
+    args = data.draw(ARGUMENTS[module])
+    sim.calls.clear()
+    said = run(module, sim, capsys, monkeypatch, {**args, "_ansible_check_mode": check})
+    if said.get("failed"):
+        assert said["msg"]
+        assert "Traceback" not in said["msg"]
+    else:
+        assert said["changed"] in (True, False)
+    if check or module == "vm_info":
+        assert not [call for call in sim.calls if changes(call)]
+
+
+@pytest.mark.parametrize("key", sorted(vm_disks.DISK))
+@SEED
+@FAST
+@given(value=st.one_of(HOSTILE, NUMBERS, ANY), absent=st.booleans())
+def test_one_hostile_value_in_a_good_entry(key, monkeypatch, capsys, tmp_path_factory, value, absent):
+    """As the only oddity of an entry a value gets as far as it can."""
+    sim = watched()
+    monkeypatch.setenv("FLEXDISK_LOCK_DIR", str(tmp_path_factory.getbasetemp() / "locks"))
+    sim.calls.clear()
+    entry = {"name": "new", "size": 16, **({"state": "absent"} if absent else {}), key: value}
+    said = run("vm_disks", sim, capsys, monkeypatch, {"vms": [{"vm": "web01", "unlisted": "keep", "disks": [entry]}]})
+    assert said.get("failed") or [vm["vm"] for vm in said["vms"]] == ["web01"]
+    named = str(value) if key in ("name", "uuid") else ""
+    assert named in ("a", "b", "p") or not sim.destroying()
+
+
+@SEED
+@FAST
+@given(current=ANY, desired=ANY, matching=mostly(st.sampled_from(["name", "order"]), TEXTS))
+def test_match_disks(current, desired, matching):
+    with contextlib.suppress(AnsibleError):
+        match_disks(current, desired, matching)
+
+
+ENTRY = st.fixed_dictionaries({}, optional={"name": TEXTS, "size": mostly(st.integers(1, 99), ANY), "type": ANY})
+
+
+@SEED
+@FAST
+@given(current=st.lists(ENTRY, max_size=4), desired=st.lists(ENTRY, max_size=4))
+def test_match_disks_of_lists(current, desired):
+    for matching in ("name", "order"):
+        try:
+            found = match_disks(current, desired, matching)
+        except AnsibleError:
+            continue
+        assert set(found) >= {"mapping"}
+
+
+@SEED
+@FAST
+@given(found=st.one_of(ANY, st.fixed_dictionaries({"vms": ANY, "parked": ANY})))
+def test_disk_table(found):
+    try:
+        lines = disk_table(found)
+    except AnsibleError:
+        return
+    assume(lines)
+    assert all(isinstance(line, str) for line in lines)
