@@ -1,0 +1,85 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The simulated node in a folder, its programs on PATH behind the shim, and the module as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from simnode import Node
+from simnode.__main__ import install_programs
+from simnode.vmadm.admin import COMMANDS
+from simnode.zfs import extents
+
+from tests.conftest import COLLECTION
+from tests.faults import shim
+from tests.faults.node import NodeBackend
+from tests.faults.shim import Fault
+
+MODULE = COLLECTION + ".plugins.modules.vm_disks"
+MODULE_SECONDS = 300
+
+
+class ProcessBackend:
+    """A Backend in `folder`. `collections` is a collections path with this collection."""
+
+    def __init__(self, folder: Path, collections: Path, node: Node) -> None:
+        self._folder = folder
+        self._node = folder / "node"
+        self._shim = folder / "shim"
+        self._node.mkdir(parents=True)
+        node.directory = self._node
+        node.pools.dirty = True
+        node.save()
+        install_programs(self._node)
+        shim.install(self._shim)
+        path = [str(self._shim), str(self._node / "bin"), os.environ.get("PATH", os.defpath)]
+        self._environment = dict(os.environ, PATH=os.pathsep.join(path), PYTHONPATH=str(collections))
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        with Node.open(self._node) as node:
+            status, out, err = node.run(argv, stdin)
+        assert status == 0, f"{argv}: {err}"
+        return out
+
+    def admin(self, command: str, *argv: str) -> None:
+        with Node.open(self._node) as node:
+            status, _out, err = COMMANDS[command](node, list(argv))
+        assert status == 0, f"{command} {argv}: {err}"
+
+    def digest(self, name: str, length: int) -> str:
+        with Node.open(self._node) as node:
+            return extents.digest(node.pools.find(name).extents, 0, length)
+
+    def litter(self) -> Sequence[str]:
+        return ()
+
+    def calls(self) -> list[list[str]]:
+        return shim.calls(self._shim)
+
+    def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
+        """Run the module as a process and return its result; in check mode in this process, on a copy."""
+        if check:
+            with Node.open(self._node) as node:
+                return NodeBackend(node).task(arguments, check=True)
+        shim.tell(self._shim, fault)
+        path = self._folder / "arguments.json"
+        path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**arguments, "_ansible_check_mode": check}}))
+        done = subprocess.run(
+            [sys.executable, "-m", MODULE, str(path)], env=self._environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=MODULE_SECONDS, check=False,
+        )  # fmt: skip
+        if done.returncode == -signal.SIGKILL:
+            return {"killed": True}
+        assert done.stdout.strip(), done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found

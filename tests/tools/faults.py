@@ -1,0 +1,104 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Interrupts every scenario of vm_disks at every command in every way, on the simulated node.
+
+Usage: faults.py [--seed N] [--workers N] [--scenario NAME ...] [--only POINT [--real]]
+
+A point is SCENARIO:KIND:N, with more KIND:N for faults during the runs after the first. Exits 1 on failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import random
+import sys
+import time
+from collections import Counter, defaultdict
+
+from tree import ROOT, dev_tree
+
+sys.path.insert(1, str(ROOT))
+importlib.import_module("tests.conftest")  # makes collection and simulator importable
+
+from tests.faults import campaign
+from tests.faults.campaign import Job, Verdict
+from tests.faults.driver import Point
+from tests.faults.scenarios import SCENARIOS
+
+SHOWN = 30
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("FLEXDISK_SEED") or random.randrange(1_000_000)))
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--scenario", action="append", choices=[*SCENARIOS])
+    parser.add_argument("--only", type=Point.parse, help="SCENARIO:KIND:N")
+    parser.add_argument("--real", action="store_true", help="run that point through real processes")
+    return parser.parse_args()
+
+
+def one(job: Job) -> int:
+    """Try one point and tell what came of it."""
+    complaints = campaign.try_out(job).complaints
+    print("\n".join([f"{job}: {len(complaints)} complaints", *complaints]))
+    return 1 if complaints else 0
+
+
+def main() -> int:
+    """Returns the exit status."""
+    arguments = parse()
+    collections = dev_tree()
+    if arguments.only:
+        return one(Job(arguments.only, arguments.real, collections))
+    names = arguments.scenario or list(SCENARIOS)
+    print(f"faults: seed {arguments.seed}, {arguments.workers} processes", flush=True)
+    start = time.monotonic()
+    wanted = [job for name in names for job in campaign.jobs(name, arguments.seed, collections)]
+    verdicts = defaultdict(list)
+    failed: list[Verdict] = []
+    # Real processes take longest: they begin.
+    for verdict in campaign.run(sorted(wanted, key=lambda job: not job.real), arguments.workers):
+        verdicts[verdict.job.point.scenario].append(verdict)
+        if verdict.complaints:
+            failed.append(verdict)
+    odd = [f"{name}: {text}" for name in names for text in campaign.prepared(name)[1].complaints]
+    report(verdicts, names)
+    print_failures(failed, odd)
+    print(
+        f"{len(names)} scenarios, {len(wanted)} injection points, {len(failed) + len(odd)} failures, "
+        f"{time.monotonic() - start:.0f} s, seed {arguments.seed}"
+    )
+    return 1 if failed or odd else 0
+
+
+def report(verdicts: dict[str, list[Verdict]], names: list[str]) -> None:
+    """One line for each scenario."""
+    print(f"{'scenario':20} {'commands':>8} {'points':>7} {'nested':>7} {'real':>5} {'failures':>8}")
+    for name in names:
+        mine = verdicts[name]
+        nested = sum(len(v.job.point.faults) > 1 for v in mine)
+        bad = sum(bool(v.complaints) for v in mine)
+        commands = len(campaign.prepared(name)[1].calls)
+        real = sum(v.job.real for v in mine)
+        print(f"{name:20} {commands:8} {len(mine):7} {nested:7} {real:5} {bad:8}")
+
+
+def print_failures(failed: list[Verdict], odd: list[str]) -> None:
+    """How each can be had again, and what was wrong."""
+    for text in odd:
+        print(f"UNDISTURBED {text}")
+    for verdict in sorted(failed, key=lambda v: str(v.job))[:SHOWN]:
+        print(f"FAILED: .venv/bin/python tests/tools/faults.py --only {verdict.job}\n    {verdict.complaints[0][:300]}")
+    if len(failed) > SHOWN:
+        counts = Counter(f"{v.job.point.scenario}:{v.job.point.faults[0][0]}" for v in failed)
+        print(f"... and {len(failed) - SHOWN} more; in all {dict(counts)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
