@@ -92,7 +92,7 @@ def idle(result: Mapping[str, Any], commands: list[list[str]], which: str) -> li
     """A task that found nothing to do, and looked only as often as it must."""
     complaints = succeeded(result, which)
     if not complaints and result["changed"]:
-        complaints.append(f"the {which} run changed something: {result['diff']['prepared']!r}")
+        complaints.append(f"the {which} run changed something: {result.get('diff')!r}")
     if not complaints and len(commands) > IDLE_COMMANDS:
         complaints.append(f"the {which} run took {len(commands)} commands to do nothing")
     return complaints
@@ -116,5 +116,5 @@ def foretold(predicted: Mapping[str, Any], done: Mapping[str, Any]) -> list[str]
     if predicted.get("failed") != done.get("failed"):
         return [f"check mode: {predicted.get('msg', 'success')}; real run: {done.get('msg', 'success')}"]
     keys = () if done.get("failed") else ("changed", "diff")
-    wrong = [key for key in keys if predicted[key] != done[key]]
-    return [f"check mode foretold {predicted[key]!r}, and it was {done[key]!r}" for key in wrong]
+    wrong = [key for key in keys if predicted.get(key) != done.get(key)]
+    return [f"check mode foretold {predicted.get(key)!r}, and it was {done.get(key)!r}" for key in wrong]

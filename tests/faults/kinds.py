@@ -37,7 +37,7 @@ class Kind:
     @property
     def outlives(self) -> bool:
         """Whether the command goes on after the module's death."""
-        return self.fault.kill == "first" and self.fault.effect
+        return self.fault.kill in ("first", "controller") and self.fault.effect
 
     @property
     def in_process(self) -> bool:
@@ -47,7 +47,11 @@ class Kind:
     @property
     def in_processes(self) -> bool:
         """Whether the simulated node's programs can be made to do it: they run whole or not at all, and soon."""
-        return self.fault.seconds < LONG and not self.fault.tear
+        return self.fault.seconds < LONG and not self.fault.tear and self.fault.kill != "controller"
+
+    @property
+    def in_lab(self) -> bool:
+        return self.fault.seconds < LONG
 
 
 def _any(_argv: Argv) -> bool:
@@ -78,10 +82,11 @@ def _failing(zfs: str, vmadm: str, *, status: int = 1, effect: bool = False, las
 
 
 KINDS = {
-    # The module dies.
+    # The module dies, or the controller that started it.
     "kill-before": Kind(Fault(kill="first"), _any),
     "kill-after": Kind(Fault(kill="last", effect=True)),
     "outlived": Kind(Fault(kill="first", effect=True, seconds=1.5)),
+    "controller": Kind(Fault(kill="controller", effect=True, seconds=6)),
     # The command fails and has done nothing.
     "denied": Kind(
         _failing("{what}: permission denied", "vmadm: cannot run because: You must be root in the global zone"), _any

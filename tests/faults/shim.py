@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 PROGRAMS = ("zfs", "zpool", "vmadm", "imgadm")
 CHANGES = ("set", "inherit", "create", "clone", "rename", "destroy", "snapshot", "hold", "release")
-NESTED = "FLEXDISK_FAULT_NESTED"
+TEAR = "FLEXDISK_FAULT_TEAR"
 WORDS = {"set": "set property for", "inherit": "inherit property for", "get": "open"}
 
 
@@ -35,7 +35,8 @@ class Fault(NamedTuple):
         lasting: to every command from there on, too.
         only: the beginnings of command lines that it happens to; any without.
         effect: whether the command is carried out.
-        kill: the module dies "first" or "last", before or after the command's effect; "" if it lives.
+        kill: the module dies "first" or "last", before or after the command's effect; "controller" if another kills
+            the controller while the command waits; "" if all live.
         status: what the module is told: 0 for the truth, else an exit status, negative for death by that signal.
         complaint: what is said on stderr, by program; {what} stands for the words of zfs about what it cannot do.
         seconds: what the command waits before its effect; beyond the time-out of the caller, it is given up.
@@ -115,10 +116,20 @@ def _told(folder: Path) -> Fault:
         return Fault()
 
 
+def _others(folder: Path) -> list[str]:
+    """PATH without the shim."""
+    return [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if os.path.realpath(entry) != str(folder)]
+
+
+def _undisturbed(folder: Path) -> dict[str, str]:
+    """The environment of a program whose own commands are its own business."""
+    return dict(os.environ, PATH=os.pathsep.join(_others(folder)))
+
+
 def _real(folder: Path, program: str) -> str:
-    for entry in os.environ.get("PATH", "").split(os.pathsep):
+    for entry in _others(folder):
         found = os.path.join(entry, program)
-        if os.access(found, os.X_OK) and os.path.realpath(entry) != str(folder):
+        if os.access(found, os.X_OK):
             return found
     sys.exit("%s: there is no other %s on PATH" % (folder, program))
 
@@ -146,7 +157,7 @@ def _spoil(folder: Path, fault: Fault, argv: Sequence[str]) -> int:
     status = 0
     if fault.effect or fault.tear:
         (folder / "torn").unlink(missing_ok=True)
-        environment = dict(os.environ, **{NESTED: str(fault.tear)})
+        environment = dict(os.environ, **{TEAR: str(fault.tear)}) if fault.tear else _undisturbed(folder)
         quiet = subprocess.DEVNULL if fault.status else None
         real = [_real(folder, argv[0]), *(part(argv) if fault.tear else argv)[1:]]
         status = subprocess.run(real, env=environment, stdout=quiet, stderr=quiet, check=False).returncode
@@ -160,17 +171,13 @@ def _spoil(folder: Path, fault: Fault, argv: Sequence[str]) -> int:
 
 def main(folder: Path, argv: Sequence[str]) -> int:
     """Run one command as told; returns its exit status, unless this process becomes the real program."""
-    if NESTED in os.environ:
-        last = int(os.environ[NESTED])
-        if last:
-            return _tear(folder, argv, last)
-    else:
-        fault = _told(folder)
-        if fault.hits(_count(folder / "calls", argv), argv):
-            return _spoil(folder, fault, argv)
-        os.environ[NESTED] = "0"
+    if TEAR in os.environ:
+        return _tear(folder, argv, int(os.environ[TEAR]))
+    fault = _told(folder)
+    if fault.hits(_count(folder / "calls", argv), argv):
+        return _spoil(folder, fault, argv)
     real = _real(folder, argv[0])
-    return os.execv(real, [real, *argv[1:]])
+    return os.execve(real, [real, *argv[1:]], _undisturbed(folder))
 
 
 if __name__ == "__main__":
