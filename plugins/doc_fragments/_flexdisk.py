@@ -28,6 +28,16 @@ options:
     type: str
 """
 
+    LOCK = r"""
+options:
+  lock_timeout:
+    description:
+      - Seconds to wait while another task changes VMs of the same pools. V(0) fails at once.
+      - Check mode does not wait, it warns.
+    type: int
+    default: 60
+"""
+
     ATTRIBUTES = r"""
 options: {}
 attributes:

@@ -22,6 +22,7 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.lock
 attributes:
   check_mode:
     support: full
@@ -338,6 +339,13 @@ vms:
           disk: data
           text: "~ data 20 GiB -> 50 GiB"
           destroys: false
+    recovered:
+      description:
+        - What was found of an interrupted run (C(found)) and which steps end it (C(done)), with its C(plan) and time
+          (C(since)). Empty where there is none.
+      type: list
+      elements: dict
+      returned: always
     warnings:
       description: What is odd about the VM or its declaration.
       type: list
@@ -411,6 +419,7 @@ def main() -> None:
             "on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]},
             "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm"]},
             "pool": {"type": "str"},
+            "lock_timeout": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
     )
@@ -422,12 +431,15 @@ def main() -> None:
         matching=params["matching"],
         continue_on_refusal=params["on_refusal"] == "continue",
     )
+    runner = SubprocessRunner()
+    task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:
-        zfs, hypervisor = door.open_host(params["hypervisor"], SubprocessRunner())
-        outcome = converge(zfs, hypervisor, params["vms"], policy, params["pool"], module.check_mode)
+        zfs, hypervisor = door.open_host(params["hypervisor"], runner)
+        with door.turn(runner, params, task, module.check_mode) as others:
+            outcome = converge(zfs, hypervisor, params["vms"], policy, params["pool"], module.check_mode)
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))
-    for warning in outcome.warnings:
+    for warning in others + outcome.warnings:
         module.warn(warning)
     failed = door.ending(outcome)
     if failed is not None:

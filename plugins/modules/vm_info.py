@@ -85,6 +85,30 @@ vms:
       description: MiB that disks can really still get.
       type: int
       returned: with O(space=true)
+    intent:
+      description:
+        - What an interrupted run of M(flexdisk.hypervisor.vm_disks) wrote down before it changed the VM, or null. The
+          next run on the same host that lists the VM takes it up and clears it.
+        - By hand it is cleared with C(zfs inherit flexdisk:intent.UUID POOL/flexdisk).
+      type: dict
+      returned: always
+      sample:
+        readable: true
+        plan: 0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e
+        host: node1
+        since: "2026-01-01T00:00:00Z"
+        state: running
+        autoboot: true
+        stops: true
+        steps:
+          - stop
+        moves: []
+intents:
+  description:
+    - Intents of VMs that are not there, with C(vm) and C(pool). They are never executed.
+  returned: always
+  type: list
+  elements: dict
 parked:
   description: Disks outside any VM; C(vm) is the UUID of the VM that had the disk last.
   returned: always
@@ -99,7 +123,7 @@ skipped_vms:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door, lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -121,9 +145,13 @@ def main() -> None:
         found = info(zfs, hypervisor, params["vms"], params["pool"], params["space"])
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))
+    for warning in lock.busy(params["pool"]):
+        module.warn(warning)
     if found.problems:
         module.fail_json(**door.refusal(found.problems))
-    module.exit_json(changed=False, vms=found.vms, parked=found.parked, skipped_vms=found.skipped)
+    module.exit_json(
+        changed=False, vms=found.vms, parked=found.parked, skipped_vms=found.skipped, intents=found.intents
+    )
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.lock
 attributes:
   check_mode:
     support: full
@@ -128,17 +129,23 @@ def main() -> None:
             "reclaim": {"type": "bool", "default": False},
             "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm"]},
             "pool": {"type": "str"},
+            "lock_timeout": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
     )
     params = module.params
+    runner = SubprocessRunner()
+    task = "zfs_quota of %s" % ", ".join(params["vms"] or ["all VMs"])
     try:
-        zfs, hypervisor = door.open_host(params["hypervisor"], SubprocessRunner())
-        outcome, skipped = recalculate(
-            zfs, hypervisor, params["vms"], params["pool"], params["reclaim"], module.check_mode
-        )
+        zfs, hypervisor = door.open_host(params["hypervisor"], runner)
+        with door.turn(runner, params, task, module.check_mode) as others:
+            outcome, skipped = recalculate(
+                zfs, hypervisor, params["vms"], params["pool"], params["reclaim"], module.check_mode
+            )
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))
+    for warning in others + outcome.warnings:
+        module.warn(warning)
     failed = door.ending(outcome)
     if failed is not None:
         module.fail_json(skipped_vms=skipped, **failed)

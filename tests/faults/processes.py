@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -43,7 +44,12 @@ class ProcessBackend:
         install_programs(self._node)
         shim.install(self._shim)
         path = [str(self._shim), str(self._node / "bin"), os.environ.get("PATH", os.defpath)]
-        self._environment = dict(os.environ, PATH=os.pathsep.join(path), PYTHONPATH=str(collections))
+        self._environment = dict(
+            os.environ,
+            PATH=os.pathsep.join(path),
+            PYTHONPATH=str(collections),
+            FLEXDISK_LOCK_DIR=str(folder / "locks"),
+        )
 
     def run(self, *argv: str, stdin: str = "") -> str:
         with Node.open(self._node) as node:
@@ -61,7 +67,15 @@ class ProcessBackend:
             return extents.digest(node.pools.find(name).extents, 0, length)
 
     def litter(self) -> Sequence[str]:
-        return ()
+        """Locks that are still held."""
+        held = []
+        for path in (self._folder / "locks").glob("*.lock"):
+            with path.open() as stream:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    held.append(path.name)
+        return held
 
     def calls(self) -> list[list[str]]:
         return shim.calls(self._shim)

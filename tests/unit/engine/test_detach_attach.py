@@ -235,7 +235,6 @@ def test_a_boot_disk_goes_and_comes_back(sim):
 def test_a_sparse_parked_volume_becomes_thick(sim):
     sim.adopted()
     uuid = "eeeeeeee-0000-4000-8000-00000000000e"
-    sim.run("zfs", "create", "-o", "mountpoint=none", "zones/flexdisk")
     facts = ("-o", f"flexdisk:uuid={uuid}", "-o", "flexdisk:name=thin", "-o", f"flexdisk:vm={VM}")
     sim.run("zfs", "create", "-s", *facts, "-V", "128M", f"zones/flexdisk/{uuid}")
     sim.four_steps(one({"name": "thin"}))
@@ -246,7 +245,6 @@ def test_an_odd_size_is_never_cut(sim):
     """A volume of 40 MiB and 16 KiB: a whole MiB more, or it stays."""
     sim.adopted()
     uuid = "eeeeeeee-0000-4000-8000-00000000000e"
-    sim.run("zfs", "create", "-o", "mountpoint=none", "zones/flexdisk")
     facts = ("-o", f"flexdisk:uuid={uuid}", "-o", "flexdisk:name=odd", "-o", f"flexdisk:vm={VM}")
     sim.run("zfs", "create", *facts, "-V", str((40 << 20) + 16384), f"zones/flexdisk/{uuid}")
     sim.four_steps(one({"name": "odd"}))

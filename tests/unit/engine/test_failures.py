@@ -8,6 +8,7 @@ task, run again, ends in the wanted state.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
-from .conftest import IMAGE, VM, Simulated
+from .conftest import IMAGE, VM, Simulated, without_volatile
 
 OTHER = "cccccccc-0000-4000-8000-000000000002"
 ROOT = {"name": "root"}
@@ -54,6 +55,16 @@ def running(sim):
     sim.run("vmadm", "start", VM)
 
 
+def running_by_hand(sim):
+    running(sim)
+    sim.run("vmadm", "update", VM, "autoboot=false")
+
+
+def inflexible(sim):
+    sim.adopted(2048, flexible=None)
+    sim.write(sim.disks()["a"].volume.name, 7, 0, 100)
+
+
 def drifted(sim):
     attached(sim)
     sim.run("zfs", "set", "quota=100G", f"zones/{VM}")
@@ -72,6 +83,9 @@ SCENARIOS = {
     "clone": (attached, one({"name": "a"}, {"name": "n", "image": IMAGE, "size": 11264})),
     "detach": (attached, one(unlisted="detach")),
     "detach with snapshots": (snapshots, one(unlisted="detach")),
+    "detach inflexible": (inflexible, one(unlisted="detach")),
+    "grow running without autoboot": (running_by_hand, one({"name": "a", "size": 4096})),
+    "drift running": (running_by_hand, one({"name": "a", "size": 4096}, quota="2GiB", flexible_disk_size=32768)),
     "detach running": (running, one(unlisted="detach")),
     "attach": (parked, one({"name": "a"})),
     "attach grown": (parked, one({"name": "a", "size": 4096})),
@@ -191,9 +205,17 @@ def check_told(broken: Any, sim: Simulated, was_running: bool) -> None:
         assert broken.failure["restarted"] == (sim.get()["state"] == "running")
 
 
-# The state of a VM that was stopped by a run that was killed is not known to the next one.
-KILLABLE = [name for name in SCENARIOS if "running" not in name]
-POINTS = [(name, how) for how in ("before", "after", "killed") for name in (KILLABLE if how == "killed" else SCENARIOS)]
+def litter(sim: Simulated) -> list[str]:
+    """What no run may leave: guards and intents."""
+    snapshots = sim.run("zfs", "list", "-Hr", "-t", "snapshot", "-o", "name", "zones").split()
+    found = [name for name in snapshots if "guard" in name]
+    if "zones/flexdisk" in sim.run("zfs", "list", "-H", "-o", "name").split():
+        lines = sim.run("zfs", "get", "-H", "-s", "local", "-o", "property", "all", "zones/flexdisk").split()
+        found += [name for name in lines if "intent" in name]
+    return found
+
+
+POINTS = [(name, how) for how in ("before", "after", "killed") for name in SCENARIOS]
 
 
 @pytest.mark.parametrize(("name", "how"), POINTS)
@@ -218,14 +240,19 @@ def test_every_command_in_turn(name: str, how: str) -> None:
         if broken is not None and broken.failure is not None:
             check_told(broken, sim, vm.config.state == "running")
         assert given_up or data(sim, guid) == before, where
+        predicted = sim.converge(spec, allow_restart=True, check=True)
         again = sim.converge(spec, allow_restart=True)
         assert (again.problems, again.failure) == ([], None), where
+        assert (again.diff, without_volatile(again.vms, predicted.vms)) == (predicted.diff, predicted.vms), where
+        if broken is not None and broken.failure and fault.hit[1] != "inherit" and "inflexible" not in name:
+            kept = broken.failure["restarted"] is False or broken.failure["step"].startswith("autoboot")
+            assert bool(again.vms[0]["recovered"]) == kept, where
         assert given_up or data(sim, guid) == before, where
         assert final(sim) == wanted, where
         third = sim.converge(spec, allow_restart=True)
         assert (third.problems, third.changed) == ([], False), (where, third.diff)
         sim.assert_lawful()
-        assert "guard" not in sim.run("zfs", "list", "-Hr", "-t", "snapshot", "-o", "name", "zones"), where
+        assert (third.vms[0]["recovered"], litter(sim)) == ([], []), where
     assert nth > 1
 
 
@@ -287,6 +314,64 @@ def test_an_image_that_cannot_be_asked_for_is_not_forgotten(sim, said):
     sim.fault = None
     assert sim.converge(spec).failure is None
     assert sim.get()["disks"][-1]["image_uuid"] == IMAGE
+
+
+def grown(sim, volume):
+    sim.run("zfs", "set", "quota=none", f"zones/{VM}")
+    sim.run("zfs", "set", "volsize=128M", volume)
+
+
+BEHIND = {
+    "size": (grown, "volsize of zones/%s/disk1 67108864 -> 134217728" % VM),
+    "another volume": (
+        lambda sim, volume: (sim.run("zfs", "destroy", volume), sim.run("zfs", "create", "-V", "64M", volume)),
+        "guid of zones/%s/disk1 " % VM,
+    ),
+    "new volume": (lambda sim, volume: sim.run("zfs", "create", "-V", "8M", volume + "1"), "disk11 is new"),
+    "volume gone": (lambda sim, volume: sim.run("zfs", "rename", volume, "zones/away"), "disk1 is gone"),
+    "started": (lambda sim, volume: sim.run("vmadm", "start", VM), "state stopped -> running"),
+    "autoboot": (lambda sim, volume: sim.run("vmadm", "update", VM, "autoboot=true"), "autoboot False -> True"),
+    "flexible": (
+        lambda sim, volume: sim.run("vmadm", "update", VM, "flexible_disk_size=40960"),
+        "flexible_disk_size 30720 -> 40960",
+    ),
+    "slot": (
+        lambda sim, volume: sim.run(
+            "vmadm",
+            "update",
+            VM,
+            stdin=json.dumps({"update_disks": [{"path": "/dev/zvol/rdsk/" + volume, "pci_slot": "0:4:6"}]}),
+        ),
+        "disks of the configuration",
+    ),
+    "deleted": (lambda sim, volume: sim.run("vmadm", "delete", VM), "does not exist"),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_changed_between_plan_and_apply(sim, name):
+    """Somebody else changes the VM after it was read: it fails, nothing is done, and the VMs after it are left."""
+    act, words = BEHIND[name]
+    sim.adopted(64)
+    sim.adopted(64, uuid=OTHER, alias="web02")
+    sim.run("zfs", "set", "quota=200G", "zones/" + OTHER)
+
+    def meddle(argv):
+        if argv[:2] == ["zfs", "get"] and argv[-1] == f"zones/{VM}":
+            sim.fault = None
+            act(sim, sim.disks()["a"].volume.name)
+            sim.calls.clear()
+
+    sim.fault = meddle
+    specs = [{"vm": alias, "disks": [ROOT, {"name": "a", "size": 256}]} for alias in ("web01", "web02")]
+    done = sim.converge(*specs)
+    assert done.failure["error_code"] == "Changed"
+    assert done.failure["message"].startswith("changed since it was read: ")
+    assert words in done.failure["message"]
+    assert {s["status"] for s in done.failure["steps"]} <= {"failed", "not done"}
+    assert done.failure["restarted"] is None
+    assert [c for c in sim.calls if changes(c)] == []
+    assert done.failure["vms_not_done"] == ["web02"]
 
 
 def test_a_forecast_that_zfs_does_not_share(sim):

@@ -147,4 +147,4 @@ def test_adoption_asks_for_no_forecast(sim):
     sim.calls.clear()
     entries = [{"name": "root", "boot": True}, {"name": "a", "size": 64}, {"name": "b", "size": 128}]
     assert sim.converge({"vm": "web01", "disks": entries}).changed
-    assert not [call for call in sim.calls if call[:2] == ["zfs", "create"]]
+    assert not [call for call in sim.calls if call[:3] == ["zfs", "create", "-nP"]]

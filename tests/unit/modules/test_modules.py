@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import ast
+import threading
 from importlib import import_module
 
 import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door, lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
@@ -165,6 +166,48 @@ def test_quota(host):
     assert set(done["vms"][0]) == set(documented["vms"]["contains"])
 
 
+# -- one at a time
+
+
+@pytest.fixture
+def other(host):
+    """Another task has the host until the event is set; then it drifts first."""
+    begun, end = threading.Event(), threading.Event()
+
+    def hold():
+        with lock.exclusive(SubprocessRunner(), None, 0, "vm_disks of db01"):
+            begun.set()
+            end.wait(60)
+            host.node("zfs", "set", "quota=10G", "reservation=10G", "zones/" + VM)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert begun.wait(60)
+    yield end
+    end.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("module", ["vm_disks", "zfs_quota"])
+def test_while_another_task_runs(host, other, module, monkeypatch):
+    warned = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: warned.append(text))
+    args = {"vms": [spec(*DISKS[1:])]} if module == "vm_disks" else {}
+    failed = host(module, lock_timeout=0, **args)
+    assert failed["error_code"] == "Locked"
+    assert "vm_disks of db01 (pid " in failed["msg"]
+    assert warned == []
+    host(module, check=True, **args)
+    host("vm_info")
+    assert len(warned) == 2
+    assert all("being changed by vm_disks of db01" in text for text in warned)
+
+
+def test_what_is_planned_is_read_under_the_lock(host, other):
+    threading.Timer(0.5, other.set).start()
+    assert host("zfs_quota")["changed"]
+
+
 # -- documentation
 
 
@@ -201,6 +244,8 @@ def test_options_are_as_documented(module):
         "ansible_collections.flexdisk.hypervisor.plugins.doc_fragments._flexdisk"
     ).ModuleDocFragment
     documented.update(yaml.safe_load(fragment.DOCUMENTATION)["options"])
+    if module != "vm_info":
+        documented.update(yaml.safe_load(fragment.LOCK)["options"])
     compare(documented, specified)
 
 
@@ -236,6 +281,8 @@ def test_programs_run_without_a_shell_under_the_c_locale(monkeypatch):
     [
         (["/nonexistent/program"], "CommandNotFound"),
         (["/etc/passwd"], "NotPermitted"),
+        (["/etc/passwd/program"], "CommandFailed"),
+        (["sh", "a\0b"], "CommandFailed"),
         (["sleep", "9"], "CommandTimeout"),
     ],
 )

@@ -8,10 +8,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 import uuid
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.intent import Intents
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
@@ -22,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step, VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import since_read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import container, image_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
@@ -30,11 +33,15 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import expected_quota
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.guard import Guard, lift
 
 
 class StepFailed(Exception):
-    """A step did not end as planned; done counts the steps before it, restarted says whether the VM runs again."""
+    """A step did not end as planned; done counts the steps before it, restarted says whether the VM runs again.
+
+    Where all steps were done, the intent could not be cleared.
+    """
 
     def __init__(self, error: FlexdiskError, done: int, restarted: t.Optional[bool]) -> None:
         super().__init__(error.message)
@@ -44,32 +51,88 @@ class StepFailed(Exception):
 
 
 class Applier:
-    """Applies plans on one host. guards collects what protected the disks that were taken out of VMs."""
+    """Applies plans on one host. guards collects what protected the disks that were taken out of VMs.
+
+    Without intents none is written: for plans whose steps can be found out again from the state alone.
+    """
 
     def __init__(
-        self, zfs: Zfs, hypervisor: Hypervisor, policy: Policy, containers: t.Set[str], library: t.Any = None
+        self,
+        zfs: Zfs,
+        hypervisor: Hypervisor,
+        policy: Policy,
+        containers: t.Set[str],
+        library: t.Any = None,
+        intents: t.Optional[Intents] = None,
     ) -> None:
         self._zfs = zfs
         self._hypervisor = hypervisor
         self._policy = policy
         self._containers = containers
         self._library = library
+        self._intents = intents
         self.guards: t.Set[str] = set()
 
     def run(self, plan: VmPlan, geometry: PoolGeometry) -> None:
-        """All steps. Raises StepFailed; the VM is started again if we had stopped it."""
-        vm, stopped = plan.before, False
+        """All steps. Raises StepFailed; the VM is started again if we had stopped it, or an interrupted run had."""
+        try:
+            self._confirm_unchanged(plan)
+            self._confirm_forecasts(plan, geometry)
+        except FlexdiskError as exc:
+            raise StepFailed(exc, 0, None) from exc
+        vm, down = plan.before, plan.before.halted
         for number, step in enumerate(plan.steps):
             after = predict.apply(vm, step, geometry)
+            down = down or step.kind == "stop"
             try:
-                if number == 0:
-                    self._confirm_forecasts(plan, geometry)
+                self._note(plan, number)
                 _VERBS[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
-                down = stopped or step.kind == "stop"
-                raise StepFailed(exc, number, self._restart(plan) if down else None) from exc
-            stopped = step.kind == "stop" or (stopped and step.kind != "start")
+                restarted = self._restart(plan) if down else None
+                if restarted is not False and step.kind != "autoboot":
+                    self._give_up(plan)
+                raise StepFailed(exc, number, restarted) from exc
+            down = down and step.kind != "start"
             vm = after
+        try:
+            self._clear(plan)
+        except FlexdiskError as exc:
+            raise StepFailed(exc, len(plan.steps), None) from exc
+
+    def _note(self, plan: VmPlan, number: int) -> None:
+        """The intent, before the first step; again before a stop, so that a VM that others stop is not started."""
+        if self._intents is None or not plan.changed:
+            return
+        left = plan.before.interrupted
+        stops = plan.steps[number].kind == "stop"
+        if number and not stops:
+            return
+        try:
+            self._make_container(plan.before.root.pool)
+        except ZfsError as exc:
+            if exc.code != "InsufficientSpace" or any(step.kind == "stop" for step in plan.steps):
+                raise
+            # A full pool: this run may be what makes room, and without a stop the state tells everything.
+            return
+        self._intents.write(plan, stops or (left is not None and left.stops))
+
+    def _give_up(self, plan: VmPlan) -> None:
+        """After a failure, power as before: the state tells the rest, but not the room that an inflexible VM had."""
+        with contextlib.suppress(FlexdiskError):
+            if plan.before.flexible:
+                self._clear(plan)
+            elif self._intents is not None and plan.changed:
+                self._intents.write(plan, False)
+
+    def _clear(self, plan: VmPlan) -> None:
+        if self._intents is not None:
+            self._intents.clear(plan)
+
+    def _make_container(self, pool: str) -> None:
+        place = container(pool)
+        if place not in self._containers:
+            self._zfs.create_container(place)
+            self._containers.add(place)
 
     def _restart(self, plan: VmPlan) -> bool:
         """After a failure: the VM as it ran before, if it can run. Even a stop that failed has turned autoboot off."""
@@ -77,7 +140,7 @@ class Applier:
             if not self._mended(plan):
                 return False
             self._hypervisor.start(plan.vm)
-            self._hypervisor.set_autoboot(plan.vm, plan.before.config.autoboot)
+            self._hypervisor.set_autoboot(plan.vm, plan.before.autoboot_before)
         except FlexdiskError:
             return False
         return True
@@ -85,10 +148,24 @@ class Applier:
     def _mended(self, plan: VmPlan) -> bool:
         """Whether the configuration is whole, with what was being detached taken out of it."""
         host = observe(self._zfs, self._hypervisor, plan.before.config.pool, snapshots=False)
-        vm = next(v for v in host.vms if v.config.uuid == plan.vm)
+        vm = next((v for v in host.vms if v.config.uuid == plan.vm), None)
+        if vm is None:
+            return False
         for path in vm.ghosts:
             self._hypervisor.forget_disk(plan.vm, path)
         return set(vm.missing) <= {*vm.ghosts, *plan.before.missing}
+
+    def _confirm_unchanged(self, plan: VmPlan) -> None:
+        """Nobody else has changed the VM since the plan was made; our own lock keeps only our own tasks out."""
+        try:
+            datasets = self._zfs.datasets(plan.before.root.name, snapshots=False)
+            words = since_read(plan.before, self._hypervisor.vm(plan.vm), datasets)
+        except FlexdiskError as exc:
+            if exc.code != "ResourceNotFound":
+                raise
+            words = [exc.message]
+        if words:
+            raise FlexdiskError("Changed", "changed since it was read: %s; nothing was done" % "; ".join(words))
 
     def _confirm_forecasts(self, plan: VmPlan, geometry: PoolGeometry) -> None:
         """Ask ZFS itself what it would reserve, once for each kind of volume the plan makes."""
@@ -102,6 +179,9 @@ class Applier:
                     "for %d bytes in blocks of %d ZFS would reserve %d, the forecast is %d; nothing was changed"
                     % (volsize, block, theirs, ours),
                 )
+
+    def recover(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        """The steps after this one do it; our own intent, written just now, has taken the place of the found one."""
 
     # -- the VM's dataset
 
@@ -140,7 +220,9 @@ class Applier:
 
     def _read(self, name: str, guid: int = 0) -> Dataset:
         """The dataset as it is now; another one under its name is no longer what was planned."""
-        now = next(d for d in self._zfs.datasets(name) if d.name == name)
+        now = next((d for d in self._zfs.datasets(name) if d.name == name), None)
+        if now is None:
+            raise FlexdiskError("UnexpectedOutput", "zfs get says nothing of %s" % name)
         if guid and now.guid != guid:
             raise FlexdiskError("Changed", "%s changed since it was read: guid %d, not %d" % (name, now.guid, guid))
         return now
@@ -183,10 +265,7 @@ class Applier:
     def _take_out(self, vm: Vm, step: Step) -> None:
         """Move the volume out of the VM, then let the configuration forget it: vmadm finds nothing to destroy."""
         args, root = step.args, vm.root
-        place = container(root.pool)
-        if place not in self._containers:
-            self._zfs.create_container(place)
-            self._containers.add(place)
+        self._make_container(root.pool)
         self._read(args["volume"], args["guid"])
         with Guard(self._zfs, self._library) as guard:
             guard.protect(args["volume"], args["newest"])
@@ -287,6 +366,7 @@ def _stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
 
 _Verb = t.Callable[[Applier, Vm, Vm, Step, PoolGeometry], None]
 _VERBS: t.Dict[str, _Verb] = {
+    "recover": Applier.recover,
     "law": Applier.law,
     "normalise": Applier.normalise,
     "flexible": Applier.flexible,

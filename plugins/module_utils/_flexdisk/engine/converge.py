@@ -8,15 +8,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier, StepFailed
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.intent import Intents
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, VmSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import recovery
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import (
     admit,
     find_vm,
@@ -63,15 +67,22 @@ def converge(
     lacking += short
     outcome.problems += lacking
     asked = {plan.vm: spec.vm for spec, plan in plans}
+    outcome.warnings = recovery.warnings(host, asked)
     if lacking or (outcome.problems and not policy.continue_on_refusal):
+        outcome.warnings += [
+            "%s: an interrupted run has left it down, and so does this one" % vm.label for _s, vm in wanted if vm.halted
+        ]
         return outcome
     outcome.changed = any(plan.changed for plan in ordered)
     outcome.diff = report.diff_text(good)
-    outcome.warnings = [warning for plan in good for warning in plan.warnings]
+    outcome.warnings += [warning for plan in good for warning in plan.warnings]
     if check_mode:
         outcome.vms = [report.plan_result(plan, plan.after, asked[plan.vm], False) for plan in good]
         return outcome
-    apply_plans(zfs, hypervisor, host, ordered, policy, outcome)
+    intents = Intents(zfs, host)
+    apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents)
+    with contextlib.suppress(FlexdiskError):
+        intents.tidy()
     _read_again(zfs, hypervisor, host, good, asked, pool, outcome)
     return outcome
 
@@ -99,14 +110,20 @@ def _declarations(
 
 
 def apply_plans(
-    zfs: Zfs, hypervisor: Hypervisor, host: Host, plans: t.Sequence[VmPlan], policy: Policy, outcome: Outcome
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    host: Host,
+    plans: t.Sequence[VmPlan],
+    policy: Policy,
+    outcome: Outcome,
+    intents: t.Optional[Intents] = None,
 ) -> None:
     """Plans in order until one fails; what was not begun is said to be so."""
     plans = [plan for plan in plans if plan.steps]
     leaves = any(step.kind in ("detach", "destroy") for plan in plans for step in plan.steps)
     library, why_not = load_libzfs_core() if leaves else (None, "")
     places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
-    applier = Applier(zfs, hypervisor, policy, places, library)
+    applier = Applier(zfs, hypervisor, policy, places, library, intents)
     for number, plan in enumerate(plans):
         try:
             applier.run(plan, host.geometry[plan.before.config.pool])
@@ -124,16 +141,39 @@ def _failure(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.Di
     for number, step in enumerate(plan.steps):
         status = "done" if number < exc.done else "failed" if number == exc.done else "not done"
         steps.append({"step": step.kind, "disk": step.disk, "text": step.text, "status": status})
+    if exc.done == len(plan.steps):
+        steps.append({"step": "clear", "disk": "", "text": "clear the intent", "status": "failed"})
+    failed = steps[exc.done]
+    found = told(plan, exc.error, failed["text"] or failed["step"])
+    found.update(steps=steps, restarted=exc.restarted, vms_not_done=[p.before.config.alias or p.vm for p in waiting])
+    return found
+
+
+def told(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
+    """A failure after the VM's last step."""
     return {
         "vm": plan.before.config.alias or plan.vm,
         "uuid": plan.vm,
-        "error_code": exc.error.code,
-        "message": exc.error.message,
-        "step": plan.steps[exc.done].text or plan.steps[exc.done].kind,
-        "steps": steps,
-        "restarted": exc.restarted,
-        "vms_not_done": [other.before.config.alias or other.vm for other in waiting],
+        "error_code": error.code,
+        "message": error.message,
+        "step": step,
+        "steps": [dict(entry, status="done") for entry in report.steps_result(plan)],
+        "restarted": None,
+        "vms_not_done": [],
     }
+
+
+def look_again(
+    zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], plans: t.Sequence[VmPlan], outcome: Outcome
+) -> t.Optional[t.Dict[str, Vm]]:
+    """VMs by uuid as they are now; None, with the failure told, if that cannot be read."""
+    try:
+        return {vm.config.uuid: vm for vm in observe(zfs, hypervisor, pool).vms}
+    except FlexdiskError as exc:
+        if outcome.failure is None:
+            outcome.failure = told(next(plan for plan in plans if plan.steps), exc, "read again")
+            outcome.failure["steps"] = [step for p in plans for step in told(p, exc, "")["steps"]]
+        return None
 
 
 def _read_again(
@@ -146,13 +186,11 @@ def _read_again(
     outcome: Outcome,
 ) -> None:
     """The result is what is there now, and it must be what was planned."""
-    try:
-        now = observe(zfs, hypervisor, pool) if any(plan.steps for plan in plans) else host
-    except FlexdiskError:
-        if outcome.failure is None:
-            raise
+    found: t.Optional[t.Dict[str, Vm]] = {vm.config.uuid: vm for vm in host.vms}
+    if any(plan.steps for plan in plans):
+        found = look_again(zfs, hypervisor, pool, plans, outcome)
+    if found is None:
         return
-    found = {vm.config.uuid: vm for vm in now.vms}
     undone = set(outcome.failure["vms_not_done"] + [outcome.failure["vm"]]) if outcome.failure else set()
     for plan in plans:
         vm = found.get(plan.vm)
@@ -161,13 +199,5 @@ def _read_again(
         outcome.vms.append(report.plan_result(plan, vm, asked[plan.vm], True))
         wrong = report.differences(plan.after, vm)
         if wrong and plan.steps and (plan.before.config.alias or plan.vm) not in undone and outcome.failure is None:
-            outcome.failure = {
-                "vm": plan.before.config.alias or plan.vm,
-                "uuid": plan.vm,
-                "error_code": "NotApplied",
-                "message": "all steps were done, but: %s" % "; ".join(wrong),
-                "step": "read again",
-                "steps": [dict(step, status="done") for step in report.steps_result(plan)],
-                "restarted": None,
-                "vms_not_done": [],
-            }
+            error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
+            outcome.failure = told(plan, error, "read again")

@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import typing as t
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import (
     SYSTEM_PATH,
@@ -32,6 +34,18 @@ def open_host(choice: str, runner: SubprocessRunner) -> t.Tuple[Zfs, Hypervisor]
     raise FlexdiskError(
         "CommandNotFound", "no hypervisor found on this host: looked for %s" % ", ".join(sorted(HYPERVISORS))
     )
+
+
+@contextlib.contextmanager
+def turn(
+    runner: SubprocessRunner, params: t.Mapping[str, t.Any], task: str, check_mode: bool
+) -> t.Iterator[t.List[str]]:
+    """Only the body changes the host. Check mode takes no lock and gets warnings of those who have it."""
+    if check_mode:
+        yield lock.busy(params["pool"])
+    else:
+        with lock.exclusive(runner, params["pool"], params["lock_timeout"], task):
+            yield []
 
 
 def failure_text(problems: t.Sequence[Problem]) -> str:

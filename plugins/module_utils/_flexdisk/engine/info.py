@@ -16,6 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import recovery
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import find_vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
@@ -23,12 +24,15 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 
 @dataclass
 class Info:
-    """vms and parked disks as results; skipped names VMs of other brands and VMs without a dataset."""
+    """vms and parked disks as results; skipped names VMs of other brands and VMs without a dataset; intents has those
+    of VMs that are not there.
+    """
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     parked: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
     problems: t.List[Problem] = field(default_factory=list)
+    intents: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
 
 
 def chosen(host: Host, names: t.Optional[t.Sequence[str]]) -> t.Tuple[t.List[Vm], t.List[Problem]]:
@@ -60,7 +64,13 @@ def info(
     host = observe(zfs, hypervisor, pool, snapshots=figures)
     vms, problems = chosen(host, names)
     result = Info(problems=problems, skipped=skipped(host) if names is None else [])
-    result.vms = [report.vm_result(vm, True, figures) for vm in vms]
+    found = {key: recovery.record_result(record) for key, record in host.intents.items()}
+    result.vms = [
+        dict(report.vm_result(vm, True, figures), intent=found.get((vm.config.pool, vm.config.uuid))) for vm in vms
+    ]
+    there = {(vm.config.pool, vm.config.uuid) for vm in host.vms}
+    if names is None:
+        result.intents = [dict(found[key], pool=key[0], vm=key[1]) for key in sorted(found) if key not in there]
     everywhere = [disk for disk in host.parked if names is None or disk.vm in {vm.config.uuid for vm in vms}]
     result.parked = [
         dict(report.disk_result(disk, "parked", True, figures), vm=disk.vm)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.intent import with_intents
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import check_pool
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, link
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
@@ -22,6 +24,8 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
 
     snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures.
     """
+    if pool is not None:
+        check_pool(pool)
     configs = hypervisor.vms()
     if pool is not None:
         configs = [c for c in configs if c.pool == pool]
@@ -35,4 +39,4 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
             raise FlexdiskError("ResourceNotFound", "no such pool: %s (%s)" % (", ".join(pools), exc.message)) from exc
         raise
     brand = hypervisor.capabilities.brand
-    return link(configs, datasets, zfs.geometries(pools, datasets), brand)
+    return with_intents(zfs, link(configs, datasets, zfs.geometries(pools, datasets), brand))

@@ -11,7 +11,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome, apply_plans
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import (
+    Outcome,
+    apply_plans,
+    look_again,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import chosen, skipped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
@@ -19,7 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_bytes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import ordering, predict
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import ordering, predict, recovery
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import admit
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
@@ -40,6 +44,7 @@ def recalculate(
     outcome = Outcome()
     host = observe(zfs, hypervisor, pool)
     vms, outcome.problems = chosen(host, names)
+    outcome.warnings = recovery.warnings(host, ())
     left_out = skipped(host) if names is None else []
     plans = [_plan(vm, host, reclaim, outcome) for vm in vms]
     ordered, lacking = admit(host, plans)
@@ -51,8 +56,8 @@ def recalculate(
     after = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
         apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome)
-        after = {vm.config.uuid: vm for vm in observe(zfs, hypervisor, pool).vms}
-    outcome.vms = [_result(plan, after[plan.vm], host.geometry[plan.before.config.pool]) for plan in plans]
+        after = look_again(zfs, hypervisor, pool, plans, outcome) or {}
+    outcome.vms = [_result(p, after[p.vm], host.geometry[p.before.config.pool]) for p in plans if p.vm in after]
     return outcome, left_out
 
 

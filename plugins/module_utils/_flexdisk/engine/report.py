@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_change
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import recovery
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 
@@ -100,6 +101,7 @@ def plan_result(plan: VmPlan, after: Vm, asked: str, volatile: bool) -> _Dict:
         changed=plan.changed,
         steps=steps_result(plan),
         warnings=list(plan.warnings),
+        recovered=recovery.recovered(plan),
         quota={"before": plan.before.root.quota, "after": after.root.quota},
         reservation={"before": plan.before.root.reservation, "after": after.root.reservation},
     )

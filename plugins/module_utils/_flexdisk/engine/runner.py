@@ -8,39 +8,63 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin:/bin"
+_GRACE = 5
 
 
 class SubprocessRunner:
-    """The Runner of production. calls counts the processes it started."""
+    """The Runner of production. calls counts the processes it started; those that change something get inherited."""
 
     def __init__(self) -> None:
         self.calls = 0
+        self.inherited: t.Tuple[int, ...] = ()
         path = os.environ.get("PATH", "")
         self._environment = dict(os.environ, LC_ALL="C", LANG="C", PATH="%s:%s" % (path, SYSTEM_PATH))
 
     def __call__(self, argv: t.Sequence[str], stdin: str = "", timeout: float = 300) -> Answer:
         self.calls += 1
+        process = self._start(argv)
         try:
-            done = subprocess.run(
+            out, err = process.communicate(stdin.encode(), timeout)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise FlexdiskError("CommandTimeout", "%s did not end within %d s" % (" ".join(argv), timeout)) from None
+        except BaseException:
+            _end(process)
+            raise
+        return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+    def _start(self, argv: t.Sequence[str]) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
                 list(argv),
-                input=stdin.encode(),
-                capture_output=True,
-                timeout=timeout,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=self._environment,
-                check=False,
+                pass_fds=self.inherited if changes(argv) else (),
             )
         except FileNotFoundError:
             raise FlexdiskError("CommandNotFound", "%s is not on this host's PATH" % argv[0]) from None
         except PermissionError as exc:
             raise FlexdiskError("NotPermitted", "%s cannot be run: %s" % (argv[0], exc)) from exc
-        except subprocess.TimeoutExpired:
-            raise FlexdiskError("CommandTimeout", "%s did not end within %d s" % (" ".join(argv), timeout)) from None
-        return Answer(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+        except (OSError, ValueError) as exc:
+            raise FlexdiskError("CommandFailed", "%s cannot be run: %s" % (argv[0], exc)) from exc
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it, but do not wait for ever: a program that waits for a suspended pool cannot be killed."""
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        with contextlib.suppress(OSError):
+            t.cast(t.IO[bytes], stream).close()

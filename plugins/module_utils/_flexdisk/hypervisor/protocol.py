@@ -22,6 +22,9 @@ class Hypervisor(t.Protocol):
     def vms(self) -> t.List[VmConfig]:
         """All VMs, other brands too, in one process."""
 
+    def vm(self, vm: str) -> VmConfig:
+        """One VM."""
+
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """shrink is the user's own permission for a smaller size."""
 

@@ -60,7 +60,7 @@ class Vmadm:
     def vms(self) -> t.List[VmConfig]:
         return vmadm_read.parse_lookup(self._checked("lookup", "-j"))
 
-    def _get(self, vm: str) -> VmConfig:
+    def vm(self, vm: str) -> VmConfig:
         try:
             return vmadm_read.parse_vm(json.loads(self._checked("get", vm)))
         except ValueError:
@@ -72,7 +72,7 @@ class Vmadm:
         answer = self._vmadm(*argv, stdin=json.dumps(payload))
         if answer.rc != 0 and not vmadm_read.VMINFOD_TIMEOUT.search(answer.stderr):
             raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
-        if not proof(self._get(vm)):
+        if not proof(self.vm(vm)):
             raise FlexdiskError(
                 "NotApplied", "vmadm update %s ended with rc %d but %s is not so" % (vm, answer.rc, what)
             )
@@ -152,13 +152,13 @@ class Vmadm:
                 "the guest did not shut down within stop_timeout=%d s and was left running; "
                 "allow_force_stop permits to halt it" % timeout,
             ) from exc
-        state = self._get(vm).state
+        state = self.vm(vm).state
         if state != "stopped":
             raise FlexdiskError("VmNotStopped", "after vmadm stop the VM is %s" % state)
 
     def start(self, vm: str) -> None:
         self._checked("start", vm)
-        state = self._get(vm).state
+        state = self.vm(vm).state
         if state != "running":
             raise FlexdiskError(
                 "VmNotStarted", "after vmadm start the VM is %s; see its logs/platform.log below the zone" % state

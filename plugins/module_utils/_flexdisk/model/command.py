@@ -21,10 +21,27 @@ class Answer:
     stderr: str
 
 
+_READS = (
+    ("zfs", "get"),
+    ("zfs", "create", "-nP"),
+    ("zpool", "status"),
+    ("zdb", "-C"),
+    ("vmadm", "get"),
+    ("vmadm", "lookup"),
+    ("imgadm", "get"),
+)
+
+
+def changes(argv: t.Sequence[str]) -> bool:
+    """Whether a command may change something; one that we do not know may."""
+    return not any(tuple(argv[: len(read)]) == read for read in _READS)
+
+
 class Runner(t.Protocol):
     """Runs an argv list without a shell, under LC_ALL=C.
 
-    timeout is seconds. Raises FlexdiskError CommandNotFound or CommandTimeout; a non-zero rc is the caller's business.
+    timeout is seconds. Raises FlexdiskError CommandNotFound, CommandFailed or CommandTimeout; a non-zero rc is the
+    caller's business.
     """
 
     def __call__(self, argv: t.Sequence[str], stdin: str = "", timeout: float = 300) -> Answer: ...

@@ -109,13 +109,32 @@ class Disk:
         return bool(own) and own != self.uuid
 
 
+class IntentRecord(t.NamedTuple):
+    """What a run wrote down before it changed a VM: its plan's id, host and time (UTC), and the VM as it was.
+
+    stops: the run was about to stop the VM, or had done so; only then state and autoboot are to be restored.
+    reservation is that of the VM's dataset in bytes. steps and moves (guid, from, to) are for people.
+    """
+
+    plan: str
+    host: str
+    since: str
+    state: str
+    autoboot: bool
+    stops: bool
+    reservation: int
+    steps: t.Tuple[str, ...] = ()
+    moves: t.Tuple[t.Tuple[int, str, str], ...] = ()
+
+
 @dataclass(frozen=True)
 class Vm:
     """A VM with everything ZFS knows of it.
 
     disks are the attached volumes in the order of their indexes, hidden ones too; orphans are volumes below the VM's
     dataset that its configuration does not know; other_used is the space of other children (file systems);
-    unbacked counts CD-ROMs and files; missing names the paths whose volume does not exist.
+    unbacked counts CD-ROMs and files; missing names the paths whose volume does not exist; interrupted is the intent
+    of a run of this host that did not come to its end.
     """
 
     config: VmConfig
@@ -126,6 +145,19 @@ class Vm:
     other_used: int = 0
     unbacked: int = 0
     missing: t.Tuple[str, ...] = ()
+    interrupted: t.Optional[IntentRecord] = None
+
+    @property
+    def halted(self) -> bool:
+        """An interrupted run has stopped it, and it ran before."""
+        left = self.interrupted
+        return left is not None and left.stops and left.state == "running" and self.config.state == "stopped"
+
+    @property
+    def autoboot_before(self) -> bool:
+        """autoboot as it was before we stopped the VM for the first time; every stop turns it off."""
+        left = self.interrupted
+        return left.autoboot if left is not None and left.stops else self.config.autoboot
 
     @property
     def label(self) -> str:

@@ -19,7 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     render_change,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict, verbs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict, recovery, verbs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import Intent, Target
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
@@ -50,20 +50,21 @@ def order(
     intent: Intent, geometry: PoolGeometry, capabilities: Capabilities, policy: Policy, found: Collector
 ) -> Sequence:
     """All steps of one VM in the order of the law, wrapped into stop and start where that is allowed and needed."""
-    config = intent.vm.config
+    vm = intent.vm
+    config = vm.config
     work = _work(intent, geometry, capabilities, policy)
     needs_stop = [s for s in work.steps if s.kind not in capabilities.live and s.kind != "copy"]
     if needs_stop or config.state == "stopped":
         first = _overdue(intent, bool(needs_stop))
         work = _work(intent, geometry, capabilities, policy, first) if first else work
-    if work.steps and (config.transition or config.state not in ("running", "stopped")):
+    if (work.steps or vm.interrupted) and (config.transition or config.state not in ("running", "stopped")):
         towards = " (to become %s)" % config.transition if config.transition else ""
         found.add(
             "VmInTransition",
             "the VM is %s%s; only running or stopped VMs are changed" % (config.state, towards),
         )
     if not needs_stop or config.state != "running":
-        return work
+        return _resumed(vm, work, geometry)
     if not policy.allow_restart:
         found.add(
             "VmNotStopped",
@@ -71,7 +72,20 @@ def order(
             % "; ".join(s.text for s in needs_stop),
         )
         return work
-    return _wrapped(intent.vm, work, geometry)
+    return _resumed(vm, _wrapped(vm, work, geometry), geometry)
+
+
+def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry) -> Sequence:
+    """Around the steps of this run the end of one that was interrupted."""
+    if vm.interrupted is None:
+        return work
+    whole = Sequence(vm, geometry)
+    whole.add(recovery.recover(vm))
+    for step in work.steps:
+        whole.add(step)
+    for step in recovery.power(vm, whole.vm):
+        whole.add(step)
+    return whole
 
 
 def _overdue(intent: Intent, changing: bool) -> t.List[Step]:
@@ -93,8 +107,8 @@ def _wrapped(vm: Vm, work: Sequence, geometry: PoolGeometry) -> Sequence:
         if step not in calm:
             wrapped.add(step)
     wrapped.add(Step("start", "start"))
-    if not vm.config.autoboot:
-        wrapped.add(Step("autoboot", "autoboot off, as before", args={"autoboot": False}))
+    for step in recovery.power(vm, wrapped.vm):
+        wrapped.add(step)
     return wrapped
 
 
@@ -212,14 +226,18 @@ def repairs(
         return seq.steps
     root = seq.vm.root
     base_ok = space.base_reservation_ok(root)
-    kept = not vm.flexible and not reclaim and min(space.quota_drift(seq.vm, geometry)) >= 0
+    # A detach lowers the reservation on its way; what an inflexible VM had is room for a replacement.
+    had = max(root.reservation, min(root.quota, vm.interrupted.reservation if vm.interrupted else 0))
+    least = min(root.quota, had) - space.expected_quota(seq.vm, geometry)
+    kept = not vm.flexible and not reclaim and least >= 0
     quota = root.quota if kept else space.settled_quota(seq.vm, geometry)
-    if (not kept and (root.quota, root.reservation) != (quota, quota)) or not base_ok:
+    reservation = had if kept else quota
+    if (root.quota, root.reservation) != (quota, reservation) or not base_ok:
         base = vm.root.refreservation if base_ok else max(0, vm.root.refquota - MIB)
         text = "quota %s, reservation %s (%s)" % (
             render_change(vm.root.quota, quota),
-            render_change(vm.root.reservation, quota),
-            space.drift_cause(vm, geometry),
+            render_change(vm.root.reservation, reservation),
+            space.drift_cause(vm, geometry) or "interrupted",
         )
-        seq.add(Step("law", text, args={"quota": quota, "refreservation": base}))
+        seq.add(Step("law", text, args={"quota": quota, "reservation": reservation, "refreservation": base}))
     return seq.steps

@@ -75,12 +75,12 @@ def _sorted(disks: t.Iterable[Disk]) -> t.Tuple[Disk, ...]:
     return tuple(sorted(disks, key=lambda d: (d.index, d.volume.name)))
 
 
-def _same(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return vm
+def _recover(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return replace(vm, interrupted=None)
 
 
 def _law(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _based(_root(vm, quota=args["quota"], reservation=args["quota"]), args["refreservation"])
+    return _based(_root(vm, quota=args["quota"], reservation=args["reservation"]), args["refreservation"])
 
 
 def _normalise(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
@@ -261,6 +261,7 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 
 _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
+    "recover": _recover,
     "law": _law,
     "normalise": _normalise,
     "stop": _stop,

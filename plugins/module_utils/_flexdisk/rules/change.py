@@ -9,9 +9,11 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import fields
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm, VmConfig
 
 Change = t.Tuple[t.Any, t.Any]
 
@@ -50,3 +52,24 @@ def fact_changes(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
     if spec.tags is not None and dict(spec.tags) != dict(disk.tags):
         found["tags"] = (dict(disk.tags), dict(spec.tags))
     return found
+
+
+def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.List[str]:
+    """What is no longer as the VM was read: its configuration, or guid, createtxg and volsize of its volumes."""
+    words = []
+    for name in (f.name for f in fields(VmConfig)):
+        was, now = getattr(vm.config, name), getattr(config, name)
+        if was != now:
+            plain = isinstance(was, (str, int, type(None)))
+            words.append("%s %s -> %s" % (name, was, now) if plain else "%s of the configuration" % name)
+    before = {d.name: d for d in (vm.root, *vm.volumes)}
+    after = {d.name: d for d in datasets if d.kind == "volume" or d.name == vm.root.name}
+    for name in sorted({*before, *after}):
+        if name not in after or name not in before:
+            words.append("%s is %s" % (name, "gone" if name in before else "new"))
+            continue
+        for what in ("guid", "createtxg", "volsize"):
+            figures = getattr(before[name], what), getattr(after[name], what)
+            if figures[0] != figures[1]:
+                words.append("%s of %s %d -> %d" % (what, name, *figures))
+    return words

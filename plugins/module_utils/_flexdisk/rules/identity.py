@@ -43,6 +43,7 @@ NAMES = (
 
 UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_POOL = re.compile(r"\A[A-Za-z][A-Za-z0-9_.: -]{0,254}\Z")
 _INDEX = re.compile(r"\A[0-9]{1,5}\Z")
 _SERIAL = re.compile(r"\A[0-9]{1,15}\Z")
 _NAMESPACE = Uuid("8a5ee2b0-3c7c-4a26-9d0e-6f1c5a1f0d54")
@@ -52,6 +53,13 @@ _SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
 
 def is_uuid(text: str) -> bool:
     return bool(UUID.match(text))
+
+
+def check_pool(name: str) -> str:
+    """The name if a pool can have it, else FlexdiskError InvalidArgument: it reaches command lines and file names."""
+    if not _POOL.match(name):
+        raise FlexdiskError("InvalidArgument", "pool %r is not the name of a pool" % name)
+    return name
 
 
 def uuid_of(guid: int) -> str:
@@ -83,7 +91,7 @@ def decode_tags(value: str) -> t.Dict[str, str]:
     """A map of strings; anything else counts as no tags."""
     try:
         tags = json.loads(decode_text(value))
-    except ValueError:
+    except (RecursionError, ValueError):
         return {}
     if not isinstance(tags, dict) or not all(isinstance(v, str) for v in tags.values()):
         return {}

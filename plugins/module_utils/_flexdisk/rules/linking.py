@@ -17,6 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import (
     Disk,
     DiskConfig,
+    IntentRecord,
     Vm,
     VmConfig,
 )
@@ -31,7 +32,8 @@ _INDEX = re.compile(r"/disk(\d{1,5})\Z")
 class Host:
     """Everything one run reads: VMs of the brand we manage, the rest only counted.
 
-    duplicates maps a disk uuid that is on more than one volume to the names of these.
+    duplicates maps a disk uuid that is on more than one volume to the names of these; intents has all that are there
+    by pool and VM, None where one cannot be read.
     """
 
     vms: t.Tuple[Vm, ...]
@@ -41,6 +43,7 @@ class Host:
     other_brands: t.Tuple[VmConfig, ...] = ()
     unlinked: t.Tuple[VmConfig, ...] = ()
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
+    intents: t.Mapping[t.Tuple[str, str], t.Optional[IntentRecord]] = field(default_factory=dict)
 
     def available(self, pool: str) -> int:
         """Bytes the pool can still give."""

@@ -60,6 +60,13 @@ class Zfs:
         )
         return read.parse_get(out)
 
+    def local_facts(self, name: str, facts: t.Sequence[str]) -> t.Mapping[str, str]:
+        """Own properties set on this dataset here, neither inherited nor received."""
+        names = ",".join(PREFIX + fact for fact in facts)
+        out = self._run("zfs", "get", "-Hp", "-s", "local", "-o", "name,property,value,source", names, name)
+        found = read.parse_get(out)
+        return found[0].user if found else {}
+
     def exists(self, name: str) -> bool:
         try:
             self._run("zfs", "get", "-Ho", "value", "guid", name)

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import NAMES, PREFIX
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.intent import INDEX
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
     Vdev,
@@ -40,7 +41,7 @@ _NUMBERS = (
     "userrefs",
 )
 _TEXTS = ("origin", "compression", "encryptionroot")
-PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in NAMES))
+PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in NAMES), PREFIX + INDEX)
 _OWN_SOURCES = ("local", "received")
 
 

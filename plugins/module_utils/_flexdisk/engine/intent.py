@@ -1,0 +1,106 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Intents, on the container of a pool's parked disks: written before a VM's first change, cleared after the last."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+import uuid
+from dataclasses import replace
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import intent
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+
+def host_name() -> str:
+    return os.uname().nodename or "unknown"
+
+
+def _index(host: Host, pool: str) -> str:
+    box = host.datasets.get(container(pool))
+    return box.user.get(intent.INDEX, "") if box is not None else ""
+
+
+def with_intents(zfs: Zfs, host: Host) -> Host:
+    """The host with its intents: one process for each pool that says it has any. A VM knows its own of this host."""
+    found: t.Dict[t.Tuple[str, str], t.Optional[IntentRecord]] = {}
+    for pool in host.geometry:
+        listed = intent.decode_index(_index(host, pool))
+        if listed:
+            values = zfs.local_facts(container(pool), [intent.property_of(vm) for vm in listed])
+            for vm in listed:
+                if intent.property_of(vm) in values:
+                    found[pool, vm] = intent.decode(values[intent.property_of(vm)])
+    if not found:
+        return host
+    ours = {key: r for key, r in found.items() if r is not None and r.host == host_name()}
+    vms = tuple(replace(vm, interrupted=ours.get((vm.config.pool, vm.config.uuid))) for vm in host.vms)
+    return replace(host, vms=vms, intents=found)
+
+
+class Intents:
+    """Writes and clears the intents of one run."""
+
+    def __init__(self, zfs: Zfs, host: Host) -> None:
+        self._zfs = zfs
+        self._plan = str(uuid.uuid4())
+        self._there: t.Dict[str, t.Set[str]] = {pool: set() for pool in host.geometry}
+        for pool, vm in host.intents:
+            self._there[pool].add(vm)
+        self._stale = {p for p in host.geometry if _index(host, p) != intent.encode_index(self._there[p])}
+
+    def write(self, plan: VmPlan, stops: bool) -> None:
+        """stops says that the VM is about to be stopped, or still is by an interrupted run."""
+        vm, left = plan.before, plan.before.interrupted
+        pool = vm.config.pool
+        record = IntentRecord(
+            plan=self._plan,
+            host=host_name(),
+            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            state=left.state if left is not None and left.stops else vm.config.state,
+            autoboot=vm.autoboot_before,
+            stops=stops,
+            reservation=left.reservation if left is not None else vm.root.reservation,
+            steps=tuple(step.text or step.kind for step in plan.steps if step.kind != "copy"),
+            moves=tuple(_moves(plan)),
+        )
+        self._there[pool].add(plan.vm)
+        facts = {intent.property_of(plan.vm): intent.encode(record), intent.INDEX: self._listed(pool)}
+        self._zfs.set_facts(container(pool), facts)
+        self._stale.discard(pool)
+
+    def _listed(self, pool: str) -> str:
+        return intent.encode_index(self._there[pool])
+
+    def clear(self, plan: VmPlan) -> None:
+        """The intent first: one that the index does not name would never be found."""
+        pool = plan.before.config.pool
+        if plan.vm in self._there[pool]:
+            self._zfs.set_facts(container(pool), {intent.property_of(plan.vm): ""})
+            self._there[pool].discard(plan.vm)
+            self._stale.add(pool)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """An index names what is there, even after a run that was killed between the two, or a clearing by hand."""
+        for pool in sorted(self._stale):
+            self._zfs.set_facts(container(pool), {intent.INDEX: self._listed(pool)})
+        self._stale.clear()
+
+
+def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
+    for step in plan.steps:
+        args = step.args
+        if step.kind in ("detach", "destroy"):
+            yield args["guid"], args["volume"], args["target"]
+        elif step.kind == "attach" and args["source"] != args["volume"]:
+            yield args["guid"], args["source"], args["volume"]

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""One task at a time changes a pool: flock on files of a directory that only we can write.
+
+A task for one pool shares the host's lock and has the pool's for itself; a task for all pools has the host's for
+itself. Programs that change something inherit the descriptors, so that a lock lasts as long as they do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import tempfile
+import time
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import check_pool
+
+HOST = "host.lock"
+_POLL = 0.2
+_LIMIT = 4096
+
+
+def place() -> str:
+    """The directory. FLEXDISK_LOCK_DIR is for nodes that are none; tasks with another one do not exclude each other."""
+    own = os.environ.get("FLEXDISK_LOCK_DIR")
+    if own:
+        return own
+    if os.geteuid() == 0:
+        return "/var/run/flexdisk"
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    return os.path.join(base, "flexdisk-%d" % os.geteuid())
+
+
+def _unusable(path: str, why: object) -> FlexdiskError:
+    return FlexdiskError("NotPermitted", "the directory of locks %s cannot be used: %s" % (path, why))
+
+
+def _directory(create: bool) -> int:
+    """A descriptor of the directory, which must be ours alone and no link."""
+    path = place()
+    if not os.path.isabs(path):
+        raise _unusable(path, "its path is not absolute")
+    try:
+        if create:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as exc:
+        raise _unusable(path, exc) from exc
+    found = os.fstat(fd)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        os.close(fd)
+        raise _unusable(path, "it must be a directory of uid %d with mode 0700" % os.geteuid())
+    return fd
+
+
+def _file_of(pool: str) -> str:
+    return "pool-%s.lock" % check_pool(pool)
+
+
+def _take(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except OSError as exc:
+        if exc.errno not in (errno.EAGAIN, errno.EACCES):
+            raise _unusable(place(), exc) from exc
+        return False
+    return True
+
+
+def _holder(fd: int) -> str:
+    """What the holder wrote of itself, for a human."""
+    try:
+        said = json.loads(os.pread(fd, _LIMIT, 0).decode("utf-8", "replace"))
+        text = "%s (pid %d on %s since %s)" % (said["task"], said["pid"], said["host"], said["since"])
+    except (KeyError, OSError, TypeError, ValueError):
+        return "a task that has not said yet who it is"
+    try:
+        os.kill(int(said["pid"]), 0)
+    except (OSError, OverflowError) as exc:
+        if getattr(exc, "errno", 0) != errno.EPERM:
+            return text + ", which is gone, but a program that it started still runs"
+    return text
+
+
+def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
+    """Who has a lock for itself that a task for the pool, or for all, would have to wait for."""
+    found = []
+    wanted = {HOST, _file_of(pool)} if pool is not None else None
+    for name in sorted(os.listdir(directory)):
+        if not name.endswith(".lock") or (wanted is not None and name not in wanted):
+            continue
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
+        except OSError:
+            continue
+        try:
+            if not _take(fd, fcntl.LOCK_SH):
+                found.append(_holder(fd))
+        finally:
+            os.close(fd)
+    return found
+
+
+def busy(pool: t.Optional[str]) -> t.List[str]:
+    """For those who only read: a warning for every task that changes something right now."""
+    try:
+        directory = _directory(create=False)
+    except FlexdiskError:
+        return []
+    try:
+        return ["the host is being changed by %s" % who for who in _holders(directory, pool)]
+    finally:
+        os.close(directory)
+
+
+@contextlib.contextmanager
+def exclusive(
+    runner: SubprocessRunner,
+    pool: t.Optional[str],
+    timeout: float,
+    task: str,
+    pause: t.Callable[[float], None] = time.sleep,
+) -> t.Iterator[None]:
+    """The pool, or all pools without one, for the body alone. timeout is seconds; the lock is tried at least once.
+
+    Raises FlexdiskError C(Locked) saying who has it, C(NotPermitted) where there is no safe place for locks.
+    """
+    wanted = [(HOST, fcntl.LOCK_EX)] if pool is None else [(HOST, fcntl.LOCK_SH), (_file_of(pool), fcntl.LOCK_EX)]
+    deadline = time.monotonic() + timeout
+    directory = _directory(create=True)
+    fds: t.List[int] = []
+    try:
+        for name, how in wanted:
+            try:
+                fds.append(os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=directory))
+            except OSError as exc:
+                raise _unusable(place(), exc) from exc
+            while not _take(fds[-1], how):
+                if time.monotonic() >= deadline:
+                    raise _locked(_holders(directory, pool), timeout)
+                pause(_POLL)
+        _say(fds[-1], task)
+        runner.inherited = tuple(fds)
+        yield
+    finally:
+        runner.inherited = ()
+        for fd in [*fds, directory]:
+            os.close(fd)
+
+
+def _locked(holders: t.Sequence[str], timeout: float) -> FlexdiskError:
+    who = "; ".join(holders) or "a task that has just ended"
+    return FlexdiskError("Locked", "the host is being changed by %s; waited %d s (lock_timeout)" % (who, timeout))
+
+
+def _say(fd: int, task: str) -> None:
+    said = {"pid": os.getpid(), "host": os.uname().nodename, "since": _now(), "task": task[:500]}
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, json.dumps(said).encode(), 0)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

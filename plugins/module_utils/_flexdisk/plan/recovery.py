@@ -1,0 +1,91 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""How an interrupted run is finished: what the state itself does not tell, the intent does."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step, VmPlan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import PREFIX
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.intent import property_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
+
+_MENDS = ("unguard", "forget", "normalise", "law")
+_POWER = ("start", "autoboot")
+
+
+def recover(vm: Vm) -> t.Optional[Step]:
+    """The step that takes an interrupted run up. What there is to do are steps of their own."""
+    if vm.interrupted is None:
+        return None
+    text = "= interrupted run of %s taken up: %s" % (vm.interrupted.since, "; ".join(_found(vm)) or "nothing is left")
+    return Step("recover", text)
+
+
+def power(vm: Vm, now: Vm) -> t.Iterator[Step]:
+    """What brings state and autoboot back to what they were before the first stop; now is the VM at that point."""
+    if vm.halted and now.config.state == "stopped":
+        yield Step("start", "start")
+        now_autoboot = True
+    else:
+        now_autoboot = now.config.autoboot
+    if now_autoboot != vm.autoboot_before:
+        word = "on" if vm.autoboot_before else "off"
+        yield Step("autoboot", "autoboot %s, as before" % word, args={"autoboot": vm.autoboot_before})
+
+
+def _found(vm: Vm) -> t.List[str]:
+    words = ["the VM is stopped"] if vm.halted else []
+    if vm.config.autoboot != vm.autoboot_before:
+        words.append("autoboot is %s" % ("on" if vm.config.autoboot else "off"))
+    words += ["%s is parked and still configured" % path for path in vm.ghosts]
+    words += ["%s is not configured" % disk.volume.name for disk in vm.orphans]
+    return words + ["%s has a guard" % d.volume.name for d in vm.disks + vm.orphans + vm.parked if d.guarded]
+
+
+def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
+    """What was found of an interrupted run and which steps end it; no entry normally, one otherwise."""
+    record = plan.before.interrupted
+    if record is None or not plan.steps:
+        return []
+    kinds = _MENDS if any(step.kind == "stop" for step in plan.steps) else _MENDS + _POWER
+    done = [step.text for step in plan.steps if step.kind in kinds]
+    return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
+
+
+def record_result(record: t.Optional[IntentRecord]) -> t.Dict[str, t.Any]:
+    """An intent for the user."""
+    if record is None:
+        return {"readable": False}
+    moves = [{"guid": guid, "from": source, "to": target} for guid, source, target in record.moves]
+    return dict(record._asdict(), readable=True, steps=list(record.steps), moves=moves)
+
+
+def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
+    """Intents that this run does not take up, with the way out."""
+    known = {vm.config.uuid: vm for vm in host.vms}
+    found = []
+    for (pool, uuid), record in sorted(host.intents.items()):
+        vm = known.get(uuid)
+        if vm is None or (vm.interrupted is not None and uuid in declared):
+            continue
+        if record is None:
+            words = "its intent cannot be read"
+        elif vm.interrupted is None:
+            words = "host %s was interrupted changing it at %s, and only that host finishes it" % (
+                record.host,
+                record.since,
+            )
+        else:
+            words = (
+                "a run was interrupted changing it at %s; vm_disks finishes that when the VM is listed" % record.since
+            )
+        name = PREFIX + property_of(uuid)
+        found.append("%s: %s (zfs inherit %s %s forgets it)" % (vm.label, words, name, container(pool)))
+    return found

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
+# Do not use this from other collections or standalone plugins/modules!
+
+"""Intents: what a run writes down before it changes a VM, so that the next one can finish what destroys nothing.
+
+An intent is data that anybody may have written: what does not validate in every part counts as unreadable.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
+
+INDEX = "intents"
+_STATE = re.compile(r"\A[a-z_]{1,20}\Z")
+_TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
+_DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
+
+
+def property_of(vm: str) -> str:
+    """Name of the VM's property, without our prefix."""
+    return "intent." + vm
+
+
+def encode_index(vms: t.Iterable[str]) -> str:
+    """The property that says which intents there are: zfs can read many properties only by their names."""
+    return ",".join(sorted(vms))
+
+
+def decode_index(value: str) -> t.List[str]:
+    return sorted({vm for vm in value.split(",") if identity.is_uuid(vm)})
+
+
+def encode(record: IntentRecord) -> str:
+    """The property's value; of the lists, which only people read, as much as ZFS can hold."""
+    steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
+    data = dict(record._asdict(), steps=steps, moves=list(record.moves))
+    while True:
+        text = identity.encode_text(json.dumps(data, separators=(",", ":")))
+        longest = max(("steps", "moves"), key=lambda key: len(str(data[key])))
+        if len(text) <= identity.LIMIT or not data[longest]:
+            return identity.check_value("the intent", text)
+        data[longest].pop()
+
+
+def decode(value: str) -> t.Optional[IntentRecord]:
+    """The record, None for anything that we would not have written."""
+    try:
+        data = json.loads(identity.decode_text(value))
+        record = IntentRecord(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
+        return record if _valid(record) else None
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return None
+
+
+def _valid(record: IntentRecord) -> bool:
+    return (
+        identity.is_uuid(record.plan)
+        and bool(_TEXT.match(record.host))
+        and bool(identity.decode_time(record.since))
+        and bool(_STATE.match(record.state))
+        and isinstance(record.autoboot, bool)
+        and isinstance(record.stops, bool)
+        and type(record.reservation) is int
+        and 0 <= record.reservation < 2**63
+        and all(_TEXT.match(step) for step in record.steps)
+        and all(
+            type(guid) is int and _DATASET.match(source) and _DATASET.match(target)
+            for guid, source, target in record.moves
+        )
+    )
