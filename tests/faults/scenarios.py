@@ -147,6 +147,12 @@ def unnamed(backend: Backend) -> None:
                 backend.run("zfs", "inherit", prop, volume)
 
 
+def full(backend: Backend) -> None:
+    """Not a byte of flexible disk space is left, and a disk is parked."""
+    parked(backend)
+    must(backend, declare({**B, "size": SIZES["b"]}, flexible_disk_size=IMAGE_MIB + SIZES["b"]))
+
+
 def drifted(backend: Backend) -> None:
     """A quota set by hand, and a rollback over a resize."""
     stopped(backend)
@@ -190,6 +196,8 @@ SCENARIOS = {
         Scenario("attach", parked, declare(A, B)),
         Scenario("attach-grown", parked_with_snapshots, declare({**A, "size": 128}, B)),
         Scenario("attach-shrunk", parked, declare(SHRUNK, B)),
+        Scenario("full-exchange", full, declare({**A, "size": 32, "dangerous_allow_shrink": True},
+                                                {"name": "n", "size": SIZES["b"] - 32}, unlisted="detach")),
         Scenario("flexible-up", stopped, declare(A, B, flexible_disk_size=2048)),
         Scenario("flexible-down", stopped, declare(A, B, flexible_disk_size=256)),
         Scenario("quota", stopped, declare(A, B, quota="2GiB")),

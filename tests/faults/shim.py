@@ -25,7 +25,7 @@ from typing import NamedTuple
 PROGRAMS = ("zfs", "zpool", "vmadm", "imgadm")
 CHANGES = ("set", "inherit", "create", "clone", "rename", "destroy", "snapshot", "hold", "release")
 TEAR = "FLEXDISK_FAULT_TEAR"
-WORDS = {"set": "set property for", "inherit": "inherit property for", "get": "open"}
+WORDS = {"set": "set property for", "inherit": "inherit property for", "get": "open", "status": "open"}
 
 
 class Fault(NamedTuple):

@@ -29,6 +29,7 @@ INTERPRETER = f'#!/bin/sh\nPATH={FOLDER}:$PATH exec /usr/bin/python3 "$@"\n'
 MODULE = "flexdisk.hypervisor.vm_disks"
 DEVICE_SECONDS = 30
 KILL_SECONDS = 120.0
+PATIENCE = 600  # a task whose controller was killed goes on
 RESULT = re.compile(r"^lab01 \| (\S+) => (\{.*)", re.MULTILINE | re.DOTALL)
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 # One line for each lock that somebody holds.
@@ -50,9 +51,7 @@ class LabBackend:
         self._lab = lab
         lab.reset()
         lab.run(["mkdir", "-p", FOLDER])
-        source = Path(shim.__file__).read_text(encoding="utf-8")
-        lab.run(["python3", "-c", "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())", f"{FOLDER}/shim.py"],
-                stdin=source)  # fmt: skip
+        self._write("shim.py", Path(shim.__file__).read_text(encoding="utf-8"))
         lab.run(["python3", f"{FOLDER}/shim.py", FOLDER])
         self._write("python", INTERPRETER)
         lab.run(["chmod", "755", PYTHON])
@@ -90,11 +89,12 @@ class LabBackend:
         """Run the module over ssh as Ansible does; a fault may kill its Python on the lab, or Ansible here."""
         self._write("calls", "")
         self._write("fault.json", json.dumps(fault._asdict() if fault else {}))
+        words = json.dumps({**arguments, "lock_timeout": PATIENCE})
         options = ["-e", f"ansible_python_interpreter={PYTHON}", *(["--check"] if check else [])]
         if fault is not None and fault.kill == "controller":
-            return self._killed_controller(["-m", MODULE, "-a", json.dumps(arguments), *options], fault.nth)
-        done = self._lab.ad_hoc(MODULE, json.dumps(arguments), *options, check=False)
-        return parse(done.stdout)
+            return self._killed_controller(["-m", MODULE, "-a", words, *options], fault.nth)
+        done = self._lab.ad_hoc(MODULE, words, *options, check=False)
+        return parse(done.stdout or done.stderr)
 
     def _killed_controller(self, words: Sequence[str], nth: int) -> dict[str, Any]:
         """Kill Ansible and all its processes here while the command number nth waits on the lab."""
@@ -113,8 +113,9 @@ class LabBackend:
 
 def parse(stdout: str) -> dict[str, Any]:
     """The result that `ansible` printed for the only host; {"killed": True} of a module that was killed."""
-    status, text = RESULT.findall(stdout)[0]
-    found: dict[str, Any] = json.loads(text)
+    printed = RESULT.search(stdout)
+    assert printed, stdout
+    status, found = printed[1], json.loads(printed[2])
     if "UNREACHABLE" in status or ("error_code" not in found and found.get("rc") in KILLED):
         return {"killed": True}
     return {**found, "failed": "FAILED" in status}

@@ -17,7 +17,7 @@ import os
 import random
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 from tree import ROOT, dev_tree
 
@@ -29,7 +29,8 @@ from tests.faults.campaign import Job, Verdict
 from tests.faults.driver import Point
 from tests.faults.scenarios import SCENARIOS
 
-SHOWN = 30
+EXPLAINED = 20
+WIDTH = 300
 
 
 def parse() -> argparse.Namespace:
@@ -67,9 +68,11 @@ def main() -> int:
         verdicts[verdict.job.point.scenario].append(verdict)
         if verdict.complaints:
             failed.append(verdict)
+            print_failure(verdict, len(failed))
     odd = [f"{name}: {text}" for name in names for text in campaign.prepared(name)[1].complaints]
     report(verdicts, names)
-    print_failures(failed, odd)
+    for text in odd:
+        print(f"UNDISTURBED {text}")
     print(
         f"{len(names)} scenarios, {len(wanted)} injection points, {len(failed) + len(odd)} failures, "
         f"{time.monotonic() - start:.0f} s, seed {arguments.seed}"
@@ -89,15 +92,11 @@ def report(verdicts: dict[str, list[Verdict]], names: list[str]) -> None:
         print(f"{name:20} {commands:8} {len(mine):7} {nested:7} {real:5} {bad:8}")
 
 
-def print_failures(failed: list[Verdict], odd: list[str]) -> None:
-    """How each can be had again, and what was wrong."""
-    for text in odd:
-        print(f"UNDISTURBED {text}")
-    for verdict in sorted(failed, key=lambda v: str(v.job))[:SHOWN]:
-        print(f"FAILED: .venv/bin/python tests/tools/faults.py --only {verdict.job}\n    {verdict.complaints[0][:300]}")
-    if len(failed) > SHOWN:
-        counts = Counter(f"{v.job.point.scenario}:{v.job.point.faults[0][0]}" for v in failed)
-        print(f"... and {len(failed) - SHOWN} more; in all {dict(counts)}")
+def print_failure(verdict: Verdict, number: int) -> None:
+    """How it can be had again, and of the first ones what was wrong."""
+    print(f"FAILED: .venv/bin/python tests/tools/faults.py --only {verdict.job}", flush=True)
+    if number <= EXPLAINED:
+        print("\n".join(f"    {text[:WIDTH]}" for text in verdict.complaints), flush=True)
 
 
 if __name__ == "__main__":

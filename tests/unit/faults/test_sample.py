@@ -16,8 +16,8 @@ from tests.faults import campaign
 from tests.faults.kinds import KINDS
 from tests.faults.scenarios import SCENARIOS
 
-SAMPLED_SCENARIOS = 6
-POINTS_EACH = 12
+SAMPLED_SCENARIOS = 5
+POINTS_EACH = 8
 REAL_POINTS = 2
 COLLECTION = Path(__file__).resolve().parents[3]
 
