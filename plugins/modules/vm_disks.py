@@ -375,11 +375,11 @@ failure:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import converge
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine.converge import converge
+from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.model.desired import Policy
+from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 DISK = {
     "name": {"type": "str"},

@@ -123,10 +123,10 @@ skipped_vms:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door, lock
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ..module_utils._flexdisk.engine import door, lock
+from ..module_utils._flexdisk.engine.info import info
+from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 
 def main() -> None:

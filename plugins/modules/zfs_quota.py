@@ -116,10 +116,10 @@ skipped_vms:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.quota import recalculate
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine.quota import recalculate
+from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 
 def main() -> None:

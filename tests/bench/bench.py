@@ -127,9 +127,15 @@ def payload_kib() -> float:
         text = source.read_text()
         total += len(text.encode())
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PREFIX):
-                base = (node.module or "")[len(PREFIX) :]
-                todo += [base] + [f"{base}.{alias.name}" for alias in node.names]
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*name.split(".")[: -node.level], *filter(None, [base])])
+            elif not base.startswith(PREFIX):
+                continue
+            base = base.removeprefix(PREFIX)
+            todo += [base] + [f"{base}.{alias.name}" for alias in node.names]
     return total / 1024
 
 

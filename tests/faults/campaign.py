@@ -29,11 +29,10 @@ CHUNK = 4
 
 @dataclass(frozen=True)
 class Job:
-    """One point, in process or through real processes. `collections` is a collections path."""
+    """One point, in process or through real processes."""
 
     point: Point
     real: bool
-    collections: Path
 
     def __str__(self) -> str:
         return f"{self.point}{' --real' if self.real else ''}"
@@ -56,7 +55,7 @@ def prepared(name: str) -> tuple[bytes, Baseline]:
     return state, driver.undisturbed(SCENARIOS[name], NodeBackend(pickle.loads(state)))
 
 
-def jobs(name: str, seed: int, collections: Path) -> Iterator[Job]:
+def jobs(name: str, seed: int) -> Iterator[Job]:
     """Every point of a scenario. Which ones are real, and which are nested, depends on the seed."""
     _state, baseline = prepared(name)
     dice = random.Random(f"{name}:{seed}")
@@ -64,9 +63,9 @@ def jobs(name: str, seed: int, collections: Path) -> Iterator[Job]:
         kind = KINDS[point.faults[0][0]]
         real = kind.in_processes and dice.random() < REAL_SHARE
         if real or kind.in_process:
-            yield Job(point, real, collections)
+            yield Job(point, real)
     for point in driver.nested(baseline, lambda kind: kind.in_process, NESTED, seed):
-        yield Job(point, False, collections)
+        yield Job(point, False)
 
 
 def try_out(job: Job) -> Verdict:
@@ -76,7 +75,7 @@ def try_out(job: Job) -> Verdict:
     if not job.real:
         return Verdict(job, driver.judge(job.point, baseline, NodeBackend(node)))
     with tempfile.TemporaryDirectory(prefix="flexdisk-faults-") as folder:
-        return Verdict(job, driver.judge(job.point, baseline, ProcessBackend(Path(folder), job.collections, node)))
+        return Verdict(job, driver.judge(job.point, baseline, ProcessBackend(Path(folder), node)))
 
 
 def run(wanted: Iterable[Job], workers: int) -> Iterator[Verdict]:

@@ -19,7 +19,7 @@ import sys
 import time
 from collections import defaultdict
 
-from tree import ROOT, dev_tree
+from tree import ROOT
 
 sys.path.insert(1, str(ROOT))
 importlib.import_module("tests.conftest")  # makes collection and simulator importable
@@ -30,6 +30,7 @@ from tests.faults.driver import Point
 from tests.faults.scenarios import SCENARIOS
 
 EXPLAINED = 20
+PROGRESS = 10
 WIDTH = 300
 
 
@@ -54,17 +55,19 @@ def one(job: Job) -> int:
 def main() -> int:
     """Returns the exit status."""
     arguments = parse()
-    collections = dev_tree()
     if arguments.only:
-        return one(Job(arguments.only, arguments.real, collections))
+        return one(Job(arguments.only, arguments.real))
     names = arguments.scenario or list(SCENARIOS)
     print(f"faults: seed {arguments.seed}, {arguments.workers} processes", flush=True)
     start = time.monotonic()
-    wanted = [job for name in names for job in campaign.jobs(name, arguments.seed, collections)]
+    wanted = [job for name in names for job in campaign.jobs(name, arguments.seed)]
     verdicts = defaultdict(list)
     failed: list[Verdict] = []
     # Real processes take longest: they begin.
-    for verdict in campaign.run(sorted(wanted, key=lambda job: not job.real), arguments.workers):
+    total = len(wanted)
+    for number, verdict in enumerate(campaign.run(sorted(wanted, key=lambda job: not job.real), arguments.workers), 1):
+        if number % (total // PROGRESS or 1) == 0:
+            print(f"{number} of {total} points, {time.monotonic() - start:.0f} s", flush=True)
         verdicts[verdict.job.point.scenario].append(verdict)
         if verdict.complaints:
             failed.append(verdict)
@@ -74,7 +77,7 @@ def main() -> int:
     for text in odd:
         print(f"UNDISTURBED {text}")
     print(
-        f"{len(names)} scenarios, {len(wanted)} injection points, {len(failed) + len(odd)} failures, "
+        f"{len(names)} scenarios, {total} injection points, {len(failed) + len(odd)} failures, "
         f"{time.monotonic() - start:.0f} s, seed {arguments.seed}"
     )
     return 1 if failed or odd else 0

@@ -30,10 +30,15 @@ FILES = sorted(HOUSE.rglob("*.py"))
 
 
 def imports(path: Path) -> set[str]:
+    """Modules that a file imports, relative ones by their full names."""
+    package = (PREFIX + ".".join(path.relative_to(HOUSE).parts[:-1])).split(".")
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            above = package[: len(package) - node.level + 1]
+            found.add(".".join([*above, node.module] if node.module else above))
         elif isinstance(node, ast.ImportFrom):
             found.add(node.module or "")
     return found
@@ -41,6 +46,14 @@ def imports(path: Path) -> set[str]:
 
 def test_the_rooms_are_those_of_the_design():
     assert {path.relative_to(HOUSE).parts[0] for path in FILES} == set(MAY_IMPORT)
+
+
+def test_relative_imports_are_seen():
+    assert imports(HOUSE / "rules" / "linking.py") >= {
+        PREFIX + "model.vm",
+        PREFIX + "rules",
+        PREFIX + "rules.reservation",
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(HOUSE)))

@@ -16,6 +16,8 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import IMAGE, VM, Simulated, without_volatile
@@ -314,6 +316,75 @@ def test_an_image_that_cannot_be_asked_for_is_not_forgotten(sim, said):
     sim.fault = None
     assert sim.converge(spec).failure is None
     assert sim.get()["disks"][-1]["image_uuid"] == IMAGE
+
+
+def at_every_command(name, answer):
+    """Outcomes of a scenario with the n-th command of all, reads too, answered so; what had changed until then."""
+    prepare, spec = SCENARIOS[name]
+    nth = 0
+    while True:
+        nth += 1
+        sim = Simulated()
+        prepare(sim)
+        real, left = sim.runner, [nth]
+
+        def runner(argv, stdin="", timeout=300, real=real, left=left):
+            left[0] -= 1
+            said = answer(list(argv)) if left[0] == 0 else None
+            return said or real(argv, stdin, timeout)
+
+        sim.calls.clear()
+        sim.runner = runner
+        try:
+            done = sim.converge(spec, allow_restart=True)
+        except FlexdiskError as exc:
+            done = exc
+        if left[0] > 0:
+            return
+        sim.runner = real
+        yield sim, spec, done
+
+
+def missing(argv):
+    raise FlexdiskError("CommandNotFound", "%s is not on this host's PATH" % argv[0])
+
+
+def too_slow(argv):
+    raise FlexdiskError("CommandTimeout", "%s did not end" % argv[0])
+
+
+ANSWERS = {
+    "killed": (lambda argv: Answer(-9, "", ""), {"ZfsCrashed", "VmadmCrashed"}),
+    "missing": (missing, {"CommandNotFound"}),
+    "too slow": (too_slow, {"CommandTimeout", "VmNotStopped"}),
+    "silent": (lambda argv: None if changes(argv) else Answer(0, "", ""), None),
+    "read-only": (lambda argv: Answer(1, "", "cannot open 'zones': pool is read-only"), {"ReadOnly"}),
+    "suspended": (lambda argv: Answer(1, "", "cannot open 'zones': pool I/O is currently suspended"), {"Suspended"}),
+    "no space": (lambda argv: Answer(1, "", "cannot set property: out of space"), {"InsufficientSpace"}),
+}
+
+
+@pytest.mark.parametrize("how", ANSWERS)
+@pytest.mark.parametrize("name", ["detach running", "clone"])
+def test_whatever_a_program_does(name, how):
+    """Never a traceback: a typed error with the steps, or before the first change of the whole task."""
+    answer, codes = ANSWERS[how]
+    count = 0
+    for sim, spec, done in at_every_command(name, answer):
+        count += 1
+        changed = [c for c in sim.calls if changes(c)]
+        if isinstance(done, FlexdiskError):
+            assert changed == []
+            assert codes is None or done.code in codes
+        elif done.failure is not None:
+            assert codes is None or done.failure["error_code"] in codes
+            assert {s["status"] for s in done.failure["steps"]} <= {"done", "failed", "not done"}
+            assert door.ending(done)["msg"]
+        again = sim.converge(spec, allow_restart=True)
+        assert (again.problems, again.failure) == ([], None)
+        assert litter(sim) == []
+        assert sim.get()["state"] == ("running" if "running" in name else "stopped")
+    assert count > 12
 
 
 def grown(sim, volume):

@@ -125,20 +125,7 @@ def test_a_vm_that_is_down_is_started_again(autoboot, spec):
 
 
 def test_a_stop_that_was_killed_has_turned_autoboot_off_only():
-    sim = started()
-    sim.admin("vm-stop-hangs", VM, "on")
-
-    def fault(argv):
-        if argv[:2] == ["vmadm", "stop"]:
-            sim.node.vmadm_state["vms"][VM]["cfg"]["autoboot"] = False
-            raise Killed
-        return
-
-    sim.fault = fault
-    with pytest.raises(Killed):
-        sim.converge(GROWN, allow_restart=True)
-    sim.fault = None
-    sim.admin("vm-stop-hangs", VM, "off")
+    sim = half_stopped()
     assert power(sim) == ("running", False)
     done = sim.converge(GROWN, allow_restart=True)
     assert done.failure is None
@@ -158,18 +145,41 @@ def test_a_vm_that_its_operator_stopped_stays_stopped():
     assert done.vms[0]["recovered"][0]["found"] == []
 
 
-def test_recovery_itself_is_killed_at_every_command():
+def halted():
+    return killed_at(started(False), ["vmadm", "stop"])
+
+
+def half_stopped():
+    """vmadm was killed with the module: the guest runs on, drifted, and would not start with the host."""
+    sim = started()
+
+    def fault(argv):
+        if argv[:2] == ["vmadm", "stop"]:
+            sim.node.vmadm_state["vms"][VM]["cfg"]["autoboot"] = False
+            raise Killed
+
+    sim.fault = fault
+    with pytest.raises(Killed):
+        sim.converge(GROWN, allow_restart=True)
+    sim.fault = None
+    sim.run("zfs", "set", "quota=100G", "reservation=100G", f"zones/{VM}")
+    return sim
+
+
+@pytest.mark.parametrize(("prepare", "autoboot"), [(halted, False), (half_stopped, True)])
+@pytest.mark.parametrize("how", ["killed", "before", "after"])
+def test_recovery_itself_is_interrupted_at_every_command(prepare, autoboot, how):
     nth = 0
     while True:
         nth += 1
-        sim = killed_at(started(False), ["vmadm", "stop"])
-        fault = Failing(sim, nth, "killed")
+        sim = prepare()
+        fault = Failing(sim, nth, how)
         run(sim, fault, GROWN)
         if not fault.hit:
             break
         done = sim.converge(GROWN, allow_restart=True)
         assert done.failure is None, fault.hit
-        assert power(sim) == ("running", False), fault.hit
+        assert power(sim) == ("running", autoboot), fault.hit
         assert sim.disks()["a"].size_mib == 4096
         assert not sim.converge(GROWN).changed
         assert litter(sim) == []
@@ -210,6 +220,8 @@ def test_a_refusal_says_that_the_vm_stays_down():
     sim = killed_at(started(), ["vmadm", "stop"])
     refused = sim.converge({"vm": "web01", "disks": [{"name": "root"}]})
     assert [p.code for p in refused.problems] == ["UnlistedDisk"]
+    assert any("left it down" in text for text in refused.warnings)
+    refused = sim.converge({"vm": "web01", "disks": [{"name": "root"}]}, continue_on_refusal=True)
     assert any("left it down" in text for text in refused.warnings)
 
 

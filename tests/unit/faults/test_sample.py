@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,6 @@ from tests.faults.scenarios import SCENARIOS
 SAMPLED_SCENARIOS = 5
 POINTS_EACH = 8
 REAL_POINTS = 2
-COLLECTION = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -27,21 +25,11 @@ def seed() -> int:
     return int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_000_000))
 
 
-@pytest.fixture(scope="module")
-def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A collections path with this collection."""
-    path = tmp_path_factory.mktemp("collections")
-    link = path / "ansible_collections" / "flexdisk" / "hypervisor"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(COLLECTION)
-    return path
-
-
-def test_a_sample(seed, collections, capsys):
+def test_a_sample(seed, capsys):
     dice = random.Random(seed)
     jobs, real = [], []
     for name in dice.sample(sorted(SCENARIOS), SAMPLED_SCENARIOS):
-        mine = list(campaign.jobs(name, seed, collections))
+        mine = list(campaign.jobs(name, seed))
         jobs += dice.sample([job for job in mine if not job.real], POINTS_EACH)
         real += [job for job in mine if job.real]
     jobs += dice.sample(real, REAL_POINTS)
@@ -51,10 +39,10 @@ def test_a_sample(seed, collections, capsys):
     assert failed == {}
 
 
-def test_every_kind_happens_in_a_scenario_with_everything(seed, collections):
+def test_every_kind_happens_in_a_scenario_with_everything(seed):
     _state, baseline = campaign.prepared("restart")
     assert baseline.complaints == []
-    jobs = list(campaign.jobs("restart", seed, collections))
+    jobs = list(campaign.jobs("restart", seed))
     kinds = {kind for job in jobs for kind, _nth in job.point.faults}
     assert {name for name, kind in KINDS.items() if kind.in_process} <= kinds
     assert len(jobs) > 300
@@ -63,8 +51,8 @@ def test_every_kind_happens_in_a_scenario_with_everything(seed, collections):
     assert any(job.real for job in jobs)
 
 
-def test_the_seed_decides(collections):
+def test_the_seed_decides():
     def chosen(seed):
-        return [str(job) for job in campaign.jobs("grow", seed, collections)]
+        return [str(job) for job in campaign.jobs("grow", seed)]
 
     assert chosen(1) == chosen(1) != chosen(2)

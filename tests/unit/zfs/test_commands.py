@@ -64,6 +64,8 @@ FINE = Answer(0, "", "")
         ("internal error: Operation not permitted", "NotPermitted"),
         ("cannot set property for 'zones/d': pool is read-only", "ReadOnly"),
         ("cannot open 'zones': pool I/O is currently suspended", "Suspended"),
+        ("cannot open 'zones': pool is unavailable", "Suspended"),
+        ("cannot iterate filesystems: I/O error", "Suspended"),
         ("'volsize' must be a multiple of volume block size (16K)", "InvalidArgument"),
         ("something new", "ZfsFailed"),
         ("", "ZfsFailed"),
@@ -80,6 +82,36 @@ def test_what_zfs_says(stderr, code):
 def test_any_other_exit_status_is_a_failure(status):
     with pytest.raises(ZfsError):
         Recorded(Answer(status, "", "dataset does not exist")).zfs().set("zones/d", quota=1)
+
+
+@pytest.mark.parametrize(("status", "code"), [(-9, "ZfsCrashed"), (137, "ZfsCrashed"), (255, "Busy"), (1, "Busy")])
+def test_ended_by_a_signal(status, code):
+    assert classify(("zfs", "set"), status, "dataset is busy").code == code
+
+
+def test_a_set_that_was_half_applied_says_what_stuck():
+    failed = Answer(1, "", "cannot set property for 'zones/U': out of space")
+    recorded = Recorded(failed, Answer(0, "quota\t5\nreservation\t3\n", ""))
+    with pytest.raises(ZfsError, match=r"out of space; now quota=5, reservation=3$") as caught:
+        recorded.zfs().set("zones/U", quota=5, reservation=5)
+    assert caught.value.code == "InsufficientSpace"
+    assert recorded.calls[1] == ["zfs", "get", "-Hpo", "property,value", "quota,reservation", "zones/U"]
+    with pytest.raises(ZfsError, match=r"out of space$"):
+        Recorded(failed).zfs().set("zones/U", quota=5, reservation=5)
+    single = Recorded(failed)
+    with pytest.raises(ZfsError, match=r"out of space$"):
+        single.zfs().set("zones/U", quota=5)
+    assert len(single.calls) == 1
+
+
+def test_only_what_is_set_here_is_a_local_fact():
+    recorded = Recorded(Answer(0, "zones/flexdisk\tflexdisk:a\t1\tlocal\n", ""))
+    assert recorded.zfs().local_facts("zones/flexdisk", ["a", "b"]) == {"a": "1"}
+    columns = "name,property,value,source"
+    assert recorded.calls == [
+        ["zfs", "get", "-Hp", "-s", "local", "-o", columns, "flexdisk:a,flexdisk:b", "zones/flexdisk"]
+    ]
+    assert Recorded(Answer(0, "", "")).zfs().local_facts("zones/flexdisk", ["a"]) == {}
 
 
 def test_busy_is_tried_again_for_seconds():
@@ -148,6 +180,8 @@ def test_the_forecast():
     assert recorded.calls == [["zfs", "create", "-nP", "-o", "volblocksize=8192", "-V", "67108864", "zones/u/forecast"]]
     with pytest.raises(ZfsError, match="no refreservation"):
         Recorded(Answer(0, "create\tx\n", "")).zfs().forecast_reservation("zones/u", 1, 8192)
+    with pytest.raises(ZfsError, match="no refreservation"):
+        Recorded(Answer(0, "property\trefreservation\t-\n", "")).zfs().forecast_reservation("zones/u", 1, 8192)
 
 
 def test_one_read_of_everything():

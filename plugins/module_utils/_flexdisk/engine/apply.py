@@ -13,28 +13,24 @@ import time
 import typing as t
 import uuid
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.intent import Intents
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step, VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import since_read
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import container, image_of
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
-    PoolGeometry,
-    automatic_reservation,
-    is_automatic,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import expected_quota
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.guard import Guard, lift
+from ..hypervisor.protocol import Hypervisor
+from ..model.dataset import Dataset
+from ..model.desired import Policy
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB
+from ..model.vm import Disk, Vm
+from ..plan import predict
+from ..plan.steps import Step, VmPlan
+from ..rules import identity
+from ..rules.change import since_read
+from ..rules.linking import container, image_of
+from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
+from ..rules.space import expected_quota
+from ..zfs.commands import Zfs
+from ..zfs.errors import ZfsError
+from ..zfs.guard import Guard, lift
+from .intent import Intents
+from .observe import observe
 
 
 class StepFailed(Exception):
@@ -89,7 +85,7 @@ class Applier:
                 _VERBS[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
                 restarted = self._restart(plan) if down else None
-                if restarted is not False and step.kind != "autoboot":
+                if restarted or not _stops(plan, number):
                     self._give_up(plan)
                 raise StepFailed(exc, number, restarted) from exc
             down = down and step.kind != "start"
@@ -103,18 +99,16 @@ class Applier:
         """The intent, before the first step; again before a stop, so that a VM that others stop is not started."""
         if self._intents is None or not plan.changed:
             return
-        left = plan.before.interrupted
-        stops = plan.steps[number].kind == "stop"
-        if number and not stops:
+        if number and plan.steps[number].kind != "stop":
             return
         try:
             self._make_container(plan.before.root.pool)
         except ZfsError as exc:
             if exc.code != "InsufficientSpace" or any(step.kind == "stop" for step in plan.steps):
                 raise
-            # A full pool: this run may be what makes room, and without a stop the state tells everything.
+            # This run may be what makes room, and without a stop the state tells everything.
             return
-        self._intents.write(plan, stops or (left is not None and left.stops))
+        self._intents.write(plan, _stops(plan, number))
 
     def _give_up(self, plan: VmPlan) -> None:
         """After a failure, power as before: the state tells the rest, but not the room that an inflexible VM had."""
@@ -156,7 +150,7 @@ class Applier:
         return set(vm.missing) <= {*vm.ghosts, *plan.before.missing}
 
     def _confirm_unchanged(self, plan: VmPlan) -> None:
-        """Nobody else has changed the VM since the plan was made; our own lock keeps only our own tasks out."""
+        """Our lock keeps only our own tasks out."""
         try:
             datasets = self._zfs.datasets(plan.before.root.name, snapshots=False)
             words = since_read(plan.before, self._hypervisor.vm(plan.vm), datasets)
@@ -181,7 +175,7 @@ class Applier:
                 )
 
     def recover(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        """The steps after this one do it; our own intent, written just now, has taken the place of the found one."""
+        """The steps after this one do it; our own intent has taken the place of the found one."""
 
     # -- the VM's dataset
 
@@ -355,6 +349,12 @@ class Applier:
             config = dict(config, image_uuid=image, image_size=image_size)
         self._hypervisor.attach_disk(vm.config.uuid, config)
         self._settle(after)
+
+
+def _stops(plan: VmPlan, number: int) -> bool:
+    """Whether the VM has been stopped, or is about to be, when the step has its turn."""
+    left = plan.before.interrupted
+    return bool(left and left.stops) or any(step.kind == "stop" for step in plan.steps[: number + 1])
 
 
 def _stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:

@@ -12,26 +12,21 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier, StepFailed
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.intent import Intents
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, VmSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import recovery
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import (
-    admit,
-    find_vm,
-    plan_vm,
-    share,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.guard import load_libzfs_core
+from ..hypervisor.protocol import Hypervisor
+from ..model.desired import Policy, VmSpec
+from ..model.errors import FlexdiskError, Problem
+from ..model.vm import Vm
+from ..plan import recovery
+from ..plan.planner import admit, find_vm, plan_vm, share
+from ..plan.steps import VmPlan
+from ..rules.declaration import parse_vm_spec
+from ..rules.linking import Host, container
+from ..zfs.commands import Zfs
+from ..zfs.guard import load_libzfs_core
+from . import report
+from .apply import Applier, StepFailed
+from .intent import Intents
+from .observe import observe
 
 
 @dataclass
@@ -68,10 +63,13 @@ def converge(
     outcome.problems += lacking
     asked = {plan.vm: spec.vm for spec, plan in plans}
     outcome.warnings = recovery.warnings(host, asked)
-    if lacking or (outcome.problems and not policy.continue_on_refusal):
-        outcome.warnings += [
-            "%s: an interrupted run has left it down, and so does this one" % vm.label for _s, vm in wanted if vm.halted
-        ]
+    refused = bool(lacking or (outcome.problems and not policy.continue_on_refusal))
+    outcome.warnings += [
+        "%s: an interrupted run has left it down, and so does this one" % plan.before.label
+        for _spec, plan in plans
+        if plan.before.halted and (refused or plan.problems)
+    ]
+    if refused:
         return outcome
     outcome.changed = any(plan.changed for plan in ordered)
     outcome.diff = report.diff_text(good)

@@ -12,16 +12,13 @@ import contextlib
 import shutil
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import (
-    SYSTEM_PATH,
-    SubprocessRunner,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ..hypervisor.protocol import Hypervisor
+from ..hypervisor.vmadm import Vmadm
+from ..model.errors import FlexdiskError, Problem
+from ..zfs.commands import Zfs
+from . import lock
+from .converge import Outcome
+from .runner import SYSTEM_PATH, SubprocessRunner
 
 HYPERVISORS = {"vmadm": Vmadm}
 

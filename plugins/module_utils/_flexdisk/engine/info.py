@@ -11,15 +11,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import recovery
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import find_vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ..hypervisor.protocol import Hypervisor
+from ..model.errors import Problem
+from ..model.vm import Vm
+from ..plan import recovery
+from ..plan.planner import find_vm
+from ..rules.linking import Host
+from ..zfs.commands import Zfs
+from . import report
+from .observe import observe
 
 
 @dataclass

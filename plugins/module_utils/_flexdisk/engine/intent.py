@@ -4,7 +4,7 @@
 # Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
 # Do not use this from other collections or standalone plugins/modules!
 
-"""Intents, on the container of a pool's parked disks: written before a VM's first change, cleared after the last."""
+"""Intents on the containers: written before a VM's first change, cleared after the last."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import typing as t
 import uuid
 from dataclasses import replace
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import intent
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ..model.vm import IntentRecord
+from ..plan.steps import VmPlan
+from ..rules import intent
+from ..rules.linking import Host, container
+from ..zfs.commands import Zfs
 
 
 def host_name() -> str:
@@ -31,7 +31,7 @@ def _index(host: Host, pool: str) -> str:
 
 
 def with_intents(zfs: Zfs, host: Host) -> Host:
-    """The host with its intents: one process for each pool that says it has any. A VM knows its own of this host."""
+    """The host with its intents, one process for each pool that has any. VMs know theirs of this host."""
     found: t.Dict[t.Tuple[str, str], t.Optional[IntentRecord]] = {}
     for pool in host.geometry:
         listed = intent.decode_index(_index(host, pool))
@@ -69,7 +69,6 @@ class Intents:
             state=left.state if left is not None and left.stops else vm.config.state,
             autoboot=vm.autoboot_before,
             stops=stops,
-            reservation=left.reservation if left is not None else vm.root.reservation,
             steps=tuple(step.text or step.kind for step in plan.steps if step.kind != "copy"),
             moves=tuple(_moves(plan)),
         )
@@ -91,7 +90,7 @@ class Intents:
         self.tidy()
 
     def tidy(self) -> None:
-        """An index names what is there, even after a run that was killed between the two, or a clearing by hand."""
+        """An index names what is there, even after a kill in between or a clearing by hand."""
         for pool in sorted(self._stale):
             self._zfs.set_facts(container(pool), {intent.INDEX: self._listed(pool)})
         self._stale.clear()

@@ -4,11 +4,7 @@
 # Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
 # Do not use this from other collections or standalone plugins/modules!
 
-"""One task at a time changes a pool: flock on files of a directory that only we can write.
-
-A task for one pool shares the host's lock and has the pool's for itself; a task for all pools has the host's for
-itself. Programs that change something inherit the descriptors, so that a lock lasts as long as they do.
-"""
+"""One task at a time changes a pool: flock on files of a directory that only we can write (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -22,24 +18,19 @@ import tempfile
 import time
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import check_pool
+from ..model.errors import FlexdiskError
+from ..rules.identity import check_pool
+from .runner import SubprocessRunner
 
 HOST = "host.lock"
 _POLL = 0.2
-_LIMIT = 4096
 
 
 def place() -> str:
-    """The directory. FLEXDISK_LOCK_DIR is for nodes that are none; tasks with another one do not exclude each other."""
-    own = os.environ.get("FLEXDISK_LOCK_DIR")
-    if own:
-        return own
-    if os.geteuid() == 0:
-        return "/var/run/flexdisk"
-    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    return os.path.join(base, "flexdisk-%d" % os.geteuid())
+    """The directory. FLEXDISK_LOCK_DIR is for simulated nodes: tasks with different ones do not exclude each other."""
+    uid, base = os.geteuid(), os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    usual = os.path.join(base, "flexdisk-%d" % uid) if uid else "/var/run/flexdisk"
+    return os.environ.get("FLEXDISK_LOCK_DIR") or usual
 
 
 def _unusable(path: str, why: object) -> FlexdiskError:
@@ -47,7 +38,7 @@ def _unusable(path: str, why: object) -> FlexdiskError:
 
 
 def _directory(create: bool) -> int:
-    """A descriptor of the directory, which must be ours alone and no link."""
+    """A descriptor. It must be ours alone and no link."""
     path = place()
     if not os.path.isabs(path):
         raise _unusable(path, "its path is not absolute")
@@ -80,9 +71,8 @@ def _take(fd: int, how: int) -> bool:
 
 
 def _holder(fd: int) -> str:
-    """What the holder wrote of itself, for a human."""
     try:
-        said = json.loads(os.pread(fd, _LIMIT, 0).decode("utf-8", "replace"))
+        said = json.loads(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
         text = "%s (pid %d on %s since %s)" % (said["task"], said["pid"], said["host"], said["since"])
     except (KeyError, OSError, TypeError, ValueError):
         return "a task that has not said yet who it is"
@@ -95,7 +85,7 @@ def _holder(fd: int) -> str:
 
 
 def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
-    """Who has a lock for itself that a task for the pool, or for all, would have to wait for."""
+    """Who has a lock that a task for the pool, or for all, would wait for."""
     found = []
     wanted = {HOST, _file_of(pool)} if pool is not None else None
     for name in sorted(os.listdir(directory)):
@@ -114,7 +104,7 @@ def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
 
 
 def busy(pool: t.Optional[str]) -> t.List[str]:
-    """For those who only read: a warning for every task that changes something right now."""
+    """Warnings for those who only read."""
     try:
         directory = _directory(create=False)
     except FlexdiskError:
@@ -133,9 +123,9 @@ def exclusive(
     task: str,
     pause: t.Callable[[float], None] = time.sleep,
 ) -> t.Iterator[None]:
-    """The pool, or all pools without one, for the body alone. timeout is seconds; the lock is tried at least once.
+    """The pool, or without one all pools, for the body alone. timeout is seconds; it is tried at least once.
 
-    Raises FlexdiskError C(Locked) saying who has it, C(NotPermitted) where there is no safe place for locks.
+    Raises FlexdiskError Locked saying who has it, NotPermitted where there is no safe place for locks.
     """
     wanted = [(HOST, fcntl.LOCK_EX)] if pool is None else [(HOST, fcntl.LOCK_SH), (_file_of(pool), fcntl.LOCK_EX)]
     deadline = time.monotonic() + timeout
@@ -166,10 +156,7 @@ def _locked(holders: t.Sequence[str], timeout: float) -> FlexdiskError:
 
 
 def _say(fd: int, task: str) -> None:
-    said = {"pid": os.getpid(), "host": os.uname().nodename, "since": _now(), "task": task[:500]}
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    said = {"pid": os.getpid(), "host": os.uname().nodename, "since": since, "task": task[:500]}
     os.ftruncate(fd, 0)
     os.pwrite(fd, json.dumps(said).encode(), 0)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

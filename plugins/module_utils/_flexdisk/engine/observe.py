@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.intent import with_intents
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import check_pool
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, link
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
+from ..hypervisor.protocol import Hypervisor
+from ..model.errors import FlexdiskError
+from ..rules.identity import check_pool
+from ..rules.linking import Host, link
+from ..zfs.commands import Zfs
+from ..zfs.errors import ZfsError
+from .intent import with_intents
 
 
 def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snapshots: bool = True) -> Host:

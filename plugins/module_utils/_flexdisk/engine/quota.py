@@ -10,26 +10,22 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import (
-    Outcome,
-    apply_plans,
-    look_again,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import chosen, skipped
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.protocol import Hypervisor
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_bytes
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import ordering, predict, recovery
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.planner import admit
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ..hypervisor.protocol import Hypervisor
+from ..model.desired import Policy
+from ..model.errors import Problem
+from ..model.sizes import MIB, render_bytes
+from ..model.vm import Vm
+from ..plan import ordering, predict, recovery
+from ..plan.planner import admit
+from ..plan.steps import VmPlan
+from ..rules import space
+from ..rules.linking import Host
+from ..rules.reservation import PoolGeometry
+from ..zfs.commands import Zfs
+from . import report
+from .converge import Outcome, apply_plans, look_again
+from .info import chosen, skipped
+from .observe import observe
 
 
 def recalculate(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_change
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import recovery
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ..model.sizes import MIB, render_change
+from ..model.vm import Disk, Vm
+from ..plan import recovery
+from ..plan.steps import VmPlan
+from ..rules import space
 
 VOLATILE = ("ctime", "mtime", "serial_no")
 _Dict = t.Dict[str, t.Any]

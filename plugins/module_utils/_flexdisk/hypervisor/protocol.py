@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import VmConfig
+from ..model.capabilities import Capabilities
+from ..model.vm import VmConfig
 
 
 class Hypervisor(t.Protocol):

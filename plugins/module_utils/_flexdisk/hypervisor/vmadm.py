@@ -16,12 +16,12 @@ import json
 import time
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import vmadm_read
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, Runner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
+from ..model.capabilities import Capabilities
+from ..model.command import Answer, Runner
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB
+from ..model.vm import DiskConfig, VmConfig
+from . import vmadm_read
 
 PATIENCE = 600
 GIB = 1024 * MIB

@@ -12,8 +12,8 @@ import json
 import re
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
+from ..model.errors import FlexdiskError
+from ..model.vm import DiskConfig, VmConfig
 
 OLDEST_PLATFORM = "20181206"
 ZVOL = "/dev/zvol/rdsk/"
@@ -24,6 +24,9 @@ _ERRORS = (
     (r"VM \S+ not found|No such zone configured", "ResourceNotFound"),
     (r"size is greater than available space|out of space", "InsufficientSpace"),
     (r"size is less than current used or reserved space", "InUse"),
+    (r"dataset is busy", "Busy"),
+    (r"read-only", "ReadOnly"),
+    (r"currently suspended", "Suspended"),
     (r"cannot resize disk", "InvalidArgument"),
     (r"Invalid value|Missing required propert|is not (a )?valid|invalid", "InvalidArgument"),
     (r"duplicate disk uuid|multiple disks in pci_slot", "InvalidArgument"),

@@ -15,7 +15,7 @@ import math
 import re
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from .errors import FlexdiskError
 
 KIB = 1024
 MIB = 1048576

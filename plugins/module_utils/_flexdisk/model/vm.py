@@ -11,8 +11,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from .dataset import Dataset
+from .sizes import MIB
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class IntentRecord(t.NamedTuple):
     """What a run wrote down before it changed a VM: its plan's id, host and time (UTC), and the VM as it was.
 
     stops: the run was about to stop the VM, or had done so; only then state and autoboot are to be restored.
-    reservation is that of the VM's dataset in bytes. steps and moves (guid, from, to) are for people.
+    steps and moves (guid, from, to) are for people.
     """
 
     plan: str
@@ -122,7 +122,6 @@ class IntentRecord(t.NamedTuple):
     state: str
     autoboot: bool
     stops: bool
-    reservation: int
     steps: t.Tuple[str, ...] = ()
     moves: t.Tuple[t.Tuple[int, str, str], ...] = ()
 

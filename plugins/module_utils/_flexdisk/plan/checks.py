@@ -10,25 +10,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
-    MIB,
-    render_bytes,
-    render_change,
-    render_mib,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import verbs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import (
-    Intent,
-    Leaver,
-    Target,
-    staying_bytes,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
+from ..model.capabilities import Capabilities
+from ..model.dataset import Dataset
+from ..model.sizes import MIB, render_bytes, render_change, render_mib
+from ..model.vm import Disk, Vm
+from ..rules import space
+from ..rules.declaration import Collector
+from ..rules.linking import Host, container
+from . import verbs
+from .targets import Intent, Leaver, Target, staying_bytes
 
 
 def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collector) -> None:

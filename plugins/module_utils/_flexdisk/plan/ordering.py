@@ -11,21 +11,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
-    MIB,
-    render_bytes,
-    render_change,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict, recovery, verbs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import Intent, Target
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import config_changes
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+from ..model.capabilities import Capabilities
+from ..model.desired import Policy
+from ..model.sizes import MIB, render_bytes, render_change
+from ..model.vm import Disk, Vm
+from ..rules import space
+from ..rules.change import config_changes
+from ..rules.declaration import Collector
+from ..rules.reservation import PoolGeometry
+from . import predict, recovery, verbs
+from .steps import Step
+from .targets import Intent, Target
 
 
 class Sequence:
@@ -226,18 +222,16 @@ def repairs(
         return seq.steps
     root = seq.vm.root
     base_ok = space.base_reservation_ok(root)
-    # A detach lowers the reservation on its way; what an inflexible VM had is room for a replacement.
-    had = max(root.reservation, min(root.quota, vm.interrupted.reservation if vm.interrupted else 0))
-    least = min(root.quota, had) - space.expected_quota(seq.vm, geometry)
-    kept = not vm.flexible and not reclaim and least >= 0
-    quota = root.quota if kept else space.settled_quota(seq.vm, geometry)
-    reservation = had if kept else quota
-    if (root.quota, root.reservation) != (quota, reservation) or not base_ok:
+    lasting = not vm.flexible and not reclaim
+    # A detach lowers the reservation on its way, which may look like a lasting drift.
+    kept = lasting and not vm.interrupted and min(space.quota_drift(seq.vm, geometry)) >= 0
+    quota = max(space.settled_quota(seq.vm, geometry), root.quota if lasting else 0)
+    if (not kept and (root.quota, root.reservation) != (quota, quota)) or not base_ok:
         base = vm.root.refreservation if base_ok else max(0, vm.root.refquota - MIB)
         text = "quota %s, reservation %s (%s)" % (
             render_change(vm.root.quota, quota),
-            render_change(vm.root.reservation, reservation),
+            render_change(vm.root.reservation, quota),
             space.drift_cause(vm, geometry) or "interrupted",
         )
-        seq.add(Step("law", text, args={"quota": quota, "reservation": reservation, "refreservation": base}))
+        seq.add(Step("law", text, args={"quota": quota, "refreservation": base}))
     return seq.steps

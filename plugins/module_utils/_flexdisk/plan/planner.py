@@ -11,19 +11,19 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, VmSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import render_bytes
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import ordering, predict
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.checks import check
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import resolve
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.matching import match
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+from ..model.capabilities import Capabilities
+from ..model.desired import Policy, VmSpec
+from ..model.errors import Problem
+from ..model.sizes import render_bytes
+from ..model.vm import Vm
+from ..rules.declaration import Collector
+from ..rules.linking import Host
+from ..rules.matching import match
+from ..rules.reservation import PoolGeometry
+from . import ordering, predict
+from .checks import check
+from .steps import VmPlan
+from .targets import resolve
 
 
 def find_vm(host: Host, wanted: str) -> t.Union[Vm, Problem]:

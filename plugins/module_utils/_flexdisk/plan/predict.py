@@ -11,23 +11,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, DiskConfig, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import (
-    image_of,
-    index_of,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
-    PoolGeometry,
-    automatic_reservation,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import (
-    expected_quota,
-    settled_quota,
-)
+from ..model.dataset import Dataset
+from ..model.sizes import MIB
+from ..model.vm import Disk, DiskConfig, Vm
+from ..rules import identity
+from ..rules.linking import image_of, index_of
+from ..rules.reservation import PoolGeometry, automatic_reservation
+from ..rules.space import expected_quota, settled_quota
+from .steps import Step
 
 
 def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
@@ -80,7 +71,7 @@ def _recover(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 
 def _law(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _based(_root(vm, quota=args["quota"], reservation=args["reservation"]), args["refreservation"])
+    return _based(_root(vm, quota=args["quota"], reservation=args["quota"]), args["refreservation"])
 
 
 def _normalise(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:

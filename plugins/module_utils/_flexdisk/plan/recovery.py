@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step, VmPlan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import PREFIX
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.intent import property_of
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host, container
+from ..model.vm import IntentRecord, Vm
+from ..rules.identity import PREFIX
+from ..rules.intent import property_of
+from ..rules.linking import Host, container
+from .steps import Step, VmPlan
 
 _MENDS = ("unguard", "forget", "normalise", "law")
 _POWER = ("start", "autoboot")
 
 
 def recover(vm: Vm) -> t.Optional[Step]:
-    """The step that takes an interrupted run up. What there is to do are steps of their own."""
+    """The step that takes an interrupted run up; what there is to do are steps of their own."""
     if vm.interrupted is None:
         return None
     text = "= interrupted run of %s taken up: %s" % (vm.interrupted.since, "; ".join(_found(vm)) or "nothing is left")
@@ -29,13 +29,11 @@ def recover(vm: Vm) -> t.Optional[Step]:
 
 
 def power(vm: Vm, now: Vm) -> t.Iterator[Step]:
-    """What brings state and autoboot back to what they were before the first stop; now is the VM at that point."""
-    if vm.halted and now.config.state == "stopped":
+    """What brings state and autoboot back as before the first stop; now is the VM at that point."""
+    starts = vm.halted and now.config.state == "stopped"
+    if starts:
         yield Step("start", "start")
-        now_autoboot = True
-    else:
-        now_autoboot = now.config.autoboot
-    if now_autoboot != vm.autoboot_before:
+    if (starts or now.config.autoboot) != vm.autoboot_before:
         word = "on" if vm.autoboot_before else "off"
         yield Step("autoboot", "autoboot %s, as before" % word, args={"autoboot": vm.autoboot_before})
 
@@ -78,14 +76,9 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
         if record is None:
             words = "its intent cannot be read"
         elif vm.interrupted is None:
-            words = "host %s was interrupted changing it at %s, and only that host finishes it" % (
-                record.host,
-                record.since,
-            )
+            words = "a run on host %s was interrupted at %s; only that host finishes it" % (record.host, record.since)
         else:
-            words = (
-                "a run was interrupted changing it at %s; vm_disks finishes that when the VM is listed" % record.since
-            )
+            words = "a run was interrupted at %s; vm_disks finishes it when the VM is listed" % record.since
         name = PREFIX + property_of(uuid)
         found.append("%s: %s (zfs inherit %s %s forgets it)" % (vm.label, words, name, container(pool)))
     return found

@@ -11,18 +11,18 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec, VmSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_mib
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import slots, space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import birth_differences
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.matching import Match
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import default_block_size
+from ..model.capabilities import Capabilities
+from ..model.dataset import Dataset
+from ..model.desired import DiskSpec, VmSpec
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB, render_mib
+from ..model.vm import Disk, Vm
+from ..rules import slots, space
+from ..rules.change import birth_differences
+from ..rules.declaration import Collector
+from ..rules.linking import Host
+from ..rules.matching import Match
+from ..rules.reservation import default_block_size
 
 
 @dataclass

@@ -10,19 +10,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.capabilities import Capabilities
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
-    MIB,
-    render_bytes,
-    render_change,
-    render_mib,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Step
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.targets import Leaver, Target
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import fact_changes
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import container, index_of
+from ..model.capabilities import Capabilities
+from ..model.sizes import MIB, render_bytes, render_change, render_mib
+from ..model.vm import Disk, Vm
+from ..rules import identity
+from ..rules.change import fact_changes
+from ..rules.linking import container, index_of
+from .steps import Step
+from .targets import Leaver, Target
 
 PARKED_PREFIX = "flexdisk-parked-"
 

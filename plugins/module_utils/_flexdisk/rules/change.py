@@ -11,9 +11,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import fields
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm, VmConfig
+from ..model.dataset import Dataset
+from ..model.desired import DiskSpec
+from ..model.vm import Disk, Vm, VmConfig
 
 Change = t.Tuple[t.Any, t.Any]
 
@@ -60,16 +60,14 @@ def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.Lis
     for name in (f.name for f in fields(VmConfig)):
         was, now = getattr(vm.config, name), getattr(config, name)
         if was != now:
-            plain = isinstance(was, (str, int, type(None)))
+            plain = not isinstance(was, (tuple, frozenset))
             words.append("%s %s -> %s" % (name, was, now) if plain else "%s of the configuration" % name)
     before = {d.name: d for d in (vm.root, *vm.volumes)}
     after = {d.name: d for d in datasets if d.kind == "volume" or d.name == vm.root.name}
-    for name in sorted({*before, *after}):
-        if name not in after or name not in before:
-            words.append("%s is %s" % (name, "gone" if name in before else "new"))
-            continue
+    words += ["%s is %s" % (name, "gone" if name in before else "new") for name in sorted({*before} ^ {*after})]
+    for name in sorted({*before} & {*after}):
         for what in ("guid", "createtxg", "volsize"):
-            figures = getattr(before[name], what), getattr(after[name], what)
-            if figures[0] != figures[1]:
-                words.append("%s of %s %d -> %d" % (what, name, *figures))
+            was, now = getattr(before[name], what), getattr(after[name], what)
+            if was != now:
+                words.append("%s of %s %d -> %d" % (what, name, was, now))
     return words

@@ -10,15 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec, VmSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
-    REMAINING,
-    parse_quota,
-    parse_size,
-    parse_size_or_remaining,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, slots
+from ..model.desired import DiskSpec, VmSpec
+from ..model.errors import FlexdiskError, Problem
+from ..model.sizes import REMAINING, parse_quota, parse_size, parse_size_or_remaining
+from . import identity, slots
 
 COMPRESSIONS = ("on", "off", "lz4", "lzjb", "zle", "gzip", *tuple("gzip-%d" % n for n in range(1, 10)))
 _Raw = t.Mapping[str, t.Any]

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import normalise
+from ..model.errors import FlexdiskError
+from .slots import normalise
 
 Pairs = t.List[t.Tuple[int, int]]
 Entry = t.Mapping[str, t.Any]

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 from uuid import UUID as Uuid
 from uuid import uuid5
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ..model.errors import FlexdiskError
 
 PREFIX = "flexdisk:"
 GUARD_SNAPSHOT = "flexdisk-guard"

@@ -4,10 +4,7 @@
 # Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
 # Do not use this from other collections or standalone plugins/modules!
 
-"""Intents: what a run writes down before it changes a VM, so that the next one can finish what destroys nothing.
-
-An intent is data that anybody may have written: what does not validate in every part counts as unreadable.
-"""
+"""Intents as property values. Anybody may have written one: what does not validate in every part is unreadable."""
 
 from __future__ import annotations
 
@@ -15,11 +12,10 @@ import json
 import re
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
+from ..model.vm import IntentRecord
+from . import identity
 
 INDEX = "intents"
-_STATE = re.compile(r"\A[a-z_]{1,20}\Z")
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
 _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
@@ -30,7 +26,7 @@ def property_of(vm: str) -> str:
 
 
 def encode_index(vms: t.Iterable[str]) -> str:
-    """The property that says which intents there are: zfs can read many properties only by their names."""
+    """Which intents there are: zfs reads properties by their names only, or all."""
     return ",".join(sorted(vms))
 
 
@@ -39,7 +35,7 @@ def decode_index(value: str) -> t.List[str]:
 
 
 def encode(record: IntentRecord) -> str:
-    """The property's value; of the lists, which only people read, as much as ZFS can hold."""
+    """Of the lists, which only people read, as much as ZFS holds."""
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
     data = dict(record._asdict(), steps=steps, moves=list(record.moves))
     while True:
@@ -65,11 +61,9 @@ def _valid(record: IntentRecord) -> bool:
         identity.is_uuid(record.plan)
         and bool(_TEXT.match(record.host))
         and bool(identity.decode_time(record.since))
-        and bool(_STATE.match(record.state))
+        and record.state in ("running", "stopped")
         and isinstance(record.autoboot, bool)
         and isinstance(record.stops, bool)
-        and type(record.reservation) is int
-        and 0 <= record.reservation < 2**63
         and all(_TEXT.match(step) for step in record.steps)
         and all(
             type(guid) is int and _DATASET.match(source) and _DATASET.match(target)

@@ -12,17 +12,11 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import (
-    Disk,
-    DiskConfig,
-    IntentRecord,
-    Vm,
-    VmConfig,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, slots
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+from ..model.dataset import Dataset
+from ..model.sizes import MIB
+from ..model.vm import Disk, DiskConfig, IntentRecord, Vm, VmConfig
+from . import identity, slots
+from .reservation import PoolGeometry
 
 CONTAINER = "flexdisk"
 _INDEX = re.compile(r"/disk(\d{1,5})\Z")

@@ -15,13 +15,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, render_mib
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import slots
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.change import birth_differences
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import Collector
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.first_fit import Birth, first_fit
+from ..model.desired import DiskSpec
+from ..model.sizes import MIB, render_mib
+from ..model.vm import Disk, Vm
+from . import slots
+from .change import birth_differences
+from .declaration import Collector
+from .first_fit import Birth, first_fit
 
 
 @dataclass

@@ -16,7 +16,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ..model.errors import FlexdiskError
 
 _TYPICAL_BLOCK = 131072
 _METADATA_BLOCK = 131072

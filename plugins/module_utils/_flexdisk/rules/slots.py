@@ -15,8 +15,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig
+from ..model.errors import FlexdiskError
+from ..model.vm import DiskConfig
 
 FUNCTIONS = 8
 _CDROM_DEVICE = 3

@@ -14,15 +14,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
-    PoolGeometry,
-    automatic_reservation,
-    is_automatic,
-    overhead,
-)
+from ..model.dataset import Dataset
+from ..model.sizes import MIB
+from ..model.vm import Vm
+from .reservation import PoolGeometry, automatic_reservation, is_automatic, overhead
 
 
 def quota_law(base: int, flexible: t.Optional[int], volumes: t.Iterable[Dataset], geometry: PoolGeometry) -> int:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Runner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import PREFIX
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import errors, read
+from ..model.command import Runner
+from ..model.dataset import Dataset
+from ..rules.identity import PREFIX
+from ..rules.reservation import PoolGeometry
+from . import errors, read
 
 BACK_OFF = (0.2, 0.4, 0.8, 1.6, 3.2)
 
@@ -94,13 +94,26 @@ class Zfs:
         )
         for line in out.splitlines():
             fields = line.split("\t")
-            if fields[:2] == ["property", "refreservation"]:
+            if fields[:2] == ["property", "refreservation"] and fields[2:] and fields[2].isdigit():
                 return int(fields[2])
         raise errors.ZfsError("UnexpectedOutput", "zfs create -nPV printed no refreservation: %r" % out)
 
     def set(self, name: str, **properties: t.Union[int, str]) -> None:
         """Native properties. Only two pairs may share a call: volsize with refreservation, quota with reservation."""
-        self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name)
+        try:
+            self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name)
+        except errors.ZfsError as exc:
+            if len(properties) > 1:
+                exc = errors.ZfsError(exc.code, exc.message + self._stuck(name, properties))
+            raise exc from None
+
+    def _stuck(self, name: str, properties: t.Iterable[str]) -> str:
+        """What a set of several properties that failed has left: it is not atomic."""
+        try:
+            out = self._run("zfs", "get", "-Hpo", "property,value", ",".join(properties), name)
+        except errors.ZfsError:
+            return ""
+        return "; now %s" % ", ".join(line.replace("\t", "=") for line in out.splitlines())
 
     def set_facts(self, name: str, facts: t.Mapping[str, str]) -> None:
         """Our own properties in one call; an empty value takes the property away."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ..model.errors import FlexdiskError
 
 
 class ZfsError(FlexdiskError):
@@ -37,11 +37,15 @@ _PATTERNS = (
     ("Operation not permitted", "NotPermitted"),
     ("read-only", "ReadOnly"),
     ("pool I/O is currently suspended", "Suspended"),
+    ("pool is unavailable", "Suspended"),
+    ("I/O error", "Suspended"),
     ("must be a multiple of volume block size", "InvalidArgument"),
 )
 
 
 def classify(argv: t.Sequence[str], rc: int, stderr: str) -> ZfsError:
-    """The error of a failed command."""
+    """The error of a failed command; a negative or 128+ rc is a signal that ended it, except for the 255 of zfs set."""
     code = next((code for text, code in _PATTERNS if text in stderr), "ZfsFailed")
+    if rc < 0 or 128 <= rc < 255:
+        code = "ZfsCrashed"
     return ZfsError(code, "%s failed (rc %d): %s" % (" ".join(argv), rc, stderr.strip() or "no message"))

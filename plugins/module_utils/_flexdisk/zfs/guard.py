@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import GUARD_SNAPSHOT
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
+from ..rules.identity import GUARD_SNAPSHOT
+from .commands import Zfs
+from .errors import ZfsError
 
 SNAPSHOT = GUARD_SNAPSHOT
 TAG = "flexdisk-guard"

@@ -11,15 +11,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import NAMES, PREFIX
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.intent import INDEX
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
-    PoolGeometry,
-    Vdev,
-    automatic_reservation,
-)
+from ..model.dataset import Dataset
+from ..model.errors import FlexdiskError
+from ..rules.identity import NAMES, PREFIX
+from ..rules.intent import INDEX
+from ..rules.reservation import PoolGeometry, Vdev, automatic_reservation
 
 _NUMBERS = (
     "guid",
