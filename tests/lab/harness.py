@@ -65,17 +65,21 @@ class Lab:
         """Run ansible-playbook on the lab with this collection; `extra` are environment variables."""
         return self._ansible("ansible-playbook", str(path), *arguments, check=check, extra=extra)
 
-    def ad_hoc(self, module: str, module_arguments: str = "", *, check: bool = True) -> Completed:
-        """Run one module on the lab: `ansible hypervisors -m MODULE -a ARGUMENTS`."""
+    def ad_hoc(self, module: str, module_arguments: str = "", *options: str, check: bool = True) -> Completed:
+        """Run one module on the lab: `ansible hypervisors -m MODULE -a ARGUMENTS OPTIONS`."""
         arguments = ["-a", module_arguments] if module_arguments else []
-        return self._ansible("ansible", "hypervisors", "-m", module, *arguments, check=check, extra={})
+        return self._ansible("ansible", "hypervisors", "-m", module, *arguments, *options, check=check, extra={})
 
     def reset(self) -> None:
         """An empty pool and no VMs."""
         remote.reset()
 
-    def _ansible(self, program: str, *arguments: str, check: bool, extra: dict[str, str]) -> Completed:
-        argv = [str(Path(sys.executable).with_name(program)), "-i", str(self.inventory), *arguments]
+    def ansible_argv(self, program: str, *arguments: str) -> list[str]:
+        """The command line of one of Ansible's programs on the lab."""
+        return [str(Path(sys.executable).with_name(program)), "-i", str(self.inventory), *arguments]
+
+    def environment(self) -> dict[str, str]:
+        """The environment of Ansible's programs."""
         own = {
             "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join(
                 [str(self.collections), *filter(None, [os.environ.get("ANSIBLE_COLLECTIONS_PATH")])]
@@ -85,8 +89,12 @@ class Lab:
             "ANSIBLE_NOCOLOR": "1",
             "LC_ALL": "C.UTF-8",
         }
+        return {**os.environ, **own}
+
+    def _ansible(self, program: str, *arguments: str, check: bool, extra: dict[str, str]) -> Completed:
+        argv = self.ansible_argv(program, *arguments)
         result = subprocess.run(
-            argv, env={**os.environ, **own, **extra}, cwd=self.workdir, stdin=subprocess.DEVNULL,
+            argv, env={**self.environment(), **extra}, cwd=self.workdir, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=PLAYBOOK_SECONDS, check=False,
         )  # fmt: skip
         if check and result.returncode:

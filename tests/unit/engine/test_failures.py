@@ -101,6 +101,10 @@ SCENARIOS = {
         attached,
         one({"name": "a", "size": 64, "block_size": 4096, "recreate": True, "preserve": True}),
     ),
+    "recreate what is preserved": (
+        preserved,
+        one({"name": "a", "size": 64, "block_size": 4096, "recreate": True, "preserve": True}),
+    ),
     "flexible up and grow": (attached, one({"name": "a", "size": 25600}, flexible_disk_size=40960)),
     "shrink and flexible down": (attached, one(SHRUNK, flexible_disk_size=11264)),
     "quota": (attached, one({"name": "a"}, quota="3GiB")),
@@ -301,6 +305,17 @@ def test_a_volume_exchanged_behind_our_back(sim):
     done = sim.converge(one(unlisted="detach"))
     assert done.failure["error_code"] == "Changed"
     assert sim.run("zfs", "list", "-H", "-o", "name", volume).strip() == volume
+
+
+@pytest.mark.parametrize("said", ["imgadm get: error (Internal): I/O error", ""])
+def test_an_image_that_cannot_be_asked_for_is_not_forgotten(sim, said):
+    sim.adopted()
+    spec = one({"name": "n", "image": IMAGE})
+    sim.fault = lambda argv: said if argv[0] == "imgadm" else None
+    assert sim.converge(spec).failure["step"].startswith("+ n 10 GiB")
+    sim.fault = None
+    assert sim.converge(spec).failure is None
+    assert sim.get()["disks"][-1]["image_uuid"] == IMAGE
 
 
 def at_every_command(name, answer):

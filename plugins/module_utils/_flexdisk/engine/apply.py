@@ -273,10 +273,17 @@ class Applier:
     def detach(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
         disk = next(d for d in vm.disks if d.volume.name == args["volume"])
-        self._zfs.set_facts(args["volume"], {**args["facts"], **_stamp(disk.volume.user)})
+        facts = {**args["facts"], **_stamp(disk.volume.user)}
+        nameless = not facts.get("name", "-")
+        if nameless:
+            # An attached disk without its name is matched by nothing, should this be interrupted.
+            del facts["name"]
+        self._zfs.set_facts(args["volume"], facts)
         for old, new in args["renames"]:
             self._zfs.rename("%s@%s" % (args["volume"], old), "%s@%s" % (args["volume"], new))
         self._take_out(vm, step)
+        if nameless:
+            self._zfs.set_facts(args["target"], {"name": ""})
         self._settle(after)
 
     def destroy(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:

@@ -111,7 +111,7 @@ class Vmadm:
 
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
         entry = dict(disk, nocreate=True, media="disk")
-        if "image_uuid" in entry and self._runner(("imgadm", "get", entry["image_uuid"])).rc != 0:
+        if "image_uuid" in entry and not self._installed(entry["image_uuid"]):
             # vmadm refuses an image that imgadm has forgotten; the clone still tells its origin.
             del entry["image_uuid"], entry["image_size"]
         self._update(
@@ -120,6 +120,13 @@ class Vmadm:
             lambda seen: (_disk(seen, disk["path"]) or DiskConfig("")).uuid == disk["uuid"],
             "disk %s" % disk["path"],
         )
+
+    def _installed(self, image: str) -> bool:
+        argv = ("imgadm", "get", image)
+        answer = self._runner(argv)
+        if answer.rc != 0 and "ImageNotInstalled" not in answer.stderr:
+            raise vmadm_read.classify(argv, answer.rc, answer.stderr)
+        return answer.rc == 0
 
     def forget_disk(self, vm: str, path: str) -> None:
         self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, "the absence of %s" % path)

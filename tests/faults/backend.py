@@ -1,0 +1,37 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a scenario can be run on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tests.faults.shim import Fault
+
+POOL = "zones"
+KILLED = "killed"
+
+
+class Backend(Protocol):
+    """A hypervisor with a way to spoil the commands of a module. Sizes are bytes."""
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        """stdout of a command of the operator, which must succeed."""
+
+    def admin(self, command: str, *argv: str) -> None:
+        """What no command of a hypervisor can do, such as image-import."""
+
+    def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
+        """The result of vm_disks, {"killed": True} if it was killed."""
+
+    def calls(self) -> list[list[str]]:
+        """The commands of the last task."""
+
+    def digest(self, name: str, length: int) -> str:
+        """A digest of the first bytes of a volume or of a volume's snapshot."""
+
+    def litter(self) -> Sequence[str]:
+        """What tasks have left on the host outside ZFS and the VMs."""

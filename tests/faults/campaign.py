@@ -1,0 +1,84 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""All injection points on the simulated node, some of them through real processes, on as many cores as there are."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import random
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults import driver
+from tests.faults.driver import Baseline, Point
+from tests.faults.kinds import KINDS
+from tests.faults.node import NodeBackend
+from tests.faults.processes import ProcessBackend
+from tests.faults.scenarios import SCENARIOS
+
+REAL_SHARE = 1 / 20
+NESTED = 20
+CHUNK = 4
+
+
+@dataclass(frozen=True)
+class Job:
+    """One point, in process or through real processes."""
+
+    point: Point
+    real: bool
+
+    def __str__(self) -> str:
+        return f"{self.point}{' --real' if self.real else ''}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a job."""
+
+    job: Job
+    complaints: list[str]
+
+
+@functools.cache
+def prepared(name: str) -> tuple[bytes, Baseline]:
+    """The state in which a scenario begins, and its undisturbed run."""
+    backend = NodeBackend()
+    SCENARIOS[name].prepare(backend)
+    state = backend.save()
+    return state, driver.undisturbed(SCENARIOS[name], NodeBackend(pickle.loads(state)))
+
+
+def jobs(name: str, seed: int) -> Iterator[Job]:
+    """Every point of a scenario. Which ones are real, and which are nested, depends on the seed."""
+    _state, baseline = prepared(name)
+    dice = random.Random(f"{name}:{seed}")
+    for point in driver.points(baseline, lambda kind: kind.in_process or kind.in_processes):
+        kind = KINDS[point.faults[0][0]]
+        real = kind.in_processes and dice.random() < REAL_SHARE
+        if real or kind.in_process:
+            yield Job(point, real)
+    for point in driver.nested(baseline, lambda kind: kind.in_process, NESTED, seed):
+        yield Job(point, False)
+
+
+def try_out(job: Job) -> Verdict:
+    """Do it."""
+    state, baseline = prepared(job.point.scenario)
+    node = pickle.loads(state)
+    if not job.real:
+        return Verdict(job, driver.judge(job.point, baseline, NodeBackend(node)))
+    with tempfile.TemporaryDirectory(prefix="flexdisk-faults-") as folder:
+        return Verdict(job, driver.judge(job.point, baseline, ProcessBackend(Path(folder), node)))
+
+
+def run(wanted: Iterable[Job], workers: int) -> Iterator[Verdict]:
+    """Verdicts as they come, in no order."""
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(try_out, wanted, chunksize=CHUNK)

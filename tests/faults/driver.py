@@ -1,0 +1,117 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Injection points: which there are, and what is right after each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.faults import checks, world
+from tests.faults.backend import Backend
+from tests.faults.kinds import KINDS, Kind
+from tests.faults.scenarios import SCENARIOS, Scenario
+from tests.faults.world import World
+
+MOST_DIFFERENCES = 6
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a scenario is interrupted: kinds of faults with the numbers of their commands, one for each run in turn."""
+
+    scenario: str
+    faults: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        return ":".join([self.scenario, *(f"{kind}:{nth}" for kind, nth in self.faults)])
+
+    @classmethod
+    def parse(cls, text: str) -> Point:
+        """The inverse of str. Raises ValueError."""
+        scenario, *words = text.split(":")
+        faults = tuple((kind, int(nth)) for kind, nth in zip(words[::2], words[1::2], strict=True))
+        if scenario not in SCENARIOS or not faults or not all(kind in KINDS for kind, _nth in faults):
+            raise ValueError(f"no such point: {text}")
+        return cls(scenario, faults)
+
+
+@dataclass
+class Baseline:
+    """An undisturbed run: its commands, the state it begins with and the one it ends in."""
+
+    scenario: Scenario
+    calls: list[list[str]]
+    known: set[str]
+    wanted: dict[str, Any]
+    after: World
+    complaints: list[str] = field(default_factory=list)
+
+
+def undisturbed(scenario: Scenario, backend: Backend) -> Baseline:
+    """Run the scenario on a prepared backend, and judge that, too: it must do something, and be right."""
+    before = world.read(backend, contents=False)
+    result = backend.task(scenario.task)
+    calls = list(backend.calls())
+    after = world.read(backend)
+    known = before.uuids()
+    complaints = checks.succeeded(result, "undisturbed")
+    if not complaints and not result["changed"]:
+        complaints.append("the undisturbed run changed nothing")
+    baseline = Baseline(scenario, calls, known, world.comparable(after, known), after, complaints)
+    complaints += verdict(baseline, backend, ())
+    return baseline
+
+
+def points(baseline: Baseline, fits: Callable[[Kind], bool]) -> Iterator[Point]:
+    """Every command of the undisturbed run, with every kind of fault that can happen to it."""
+    for nth, argv in enumerate(baseline.calls, 1):
+        for name, kind in KINDS.items():
+            if fits(kind) and kind.where(argv):
+                yield Point(baseline.scenario.name, ((name, nth),))
+
+
+def nested(baseline: Baseline, fits: Callable[[Kind], bool], count: int, seed: int) -> list[Point]:
+    """A sample of faults that happen during the run after a fault."""
+    dice = random.Random(f"{baseline.scenario.name}:{seed}")
+    first = [point.faults[0] for point in points(baseline, fits)]
+    names = [name for name, kind in KINDS.items() if fits(kind)]
+    found: set[Point] = set()
+    while len(found) < count:
+        second = (dice.choice(names), dice.randint(1, len(baseline.calls) + 2))
+        found.add(Point(baseline.scenario.name, (dice.choice(first), second)))
+    return sorted(found, key=str)
+
+
+def judge(point: Point, baseline: Baseline, backend: Backend) -> list[str]:
+    """Interrupt the scenario on a freshly prepared backend; complaints about what comes of it."""
+    contents = checks.ledger(backend, world.read(backend, contents=False), baseline.after)
+    complaints: list[str] = []
+    for name, nth in point.faults:
+        result = backend.task(baseline.scenario.task, fault=KINDS[name].at(nth))
+        complaints += checks.honest(result)
+    outlived = KINDS[name].outlives
+    predicted = None if outlived else backend.task(baseline.scenario.task, check=True)
+    second = backend.task(baseline.scenario.task)
+    if predicted is not None:
+        complaints += checks.foretold(predicted, second)
+    if not result.get("failed") and not result.get("killed") and second.get("changed"):
+        complaints.append("the interrupted run claimed success, and the second changed something")
+    return complaints + checks.succeeded(second, "second") + verdict(baseline, backend, contents)
+
+
+def verdict(baseline: Baseline, backend: Backend, contents: Sequence[checks.Content]) -> list[str]:
+    """Look at everything after a run that succeeded, and run the task once more."""
+    now = world.read(backend)
+    complaints = checks.lost_data(backend, contents, now) + checks.quota_law(now)
+    found = world.comparable(now, baseline.known)
+    complaints += list(checks.differences(baseline.wanted, found))[:MOST_DIFFERENCES]
+    third = backend.task(baseline.scenario.task)
+    complaints += checks.idle(third, backend.calls(), "last")
+    if world.comparable(world.read(backend), baseline.known) != found:
+        complaints.append("the last run said that it changed nothing, and did")
+    return complaints + [f"left behind: {name}" for name in backend.litter()]

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The kinds of faults: what each does to a command, and to which commands it can happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.faults.shim import Fault, changes
+
+Argv = Sequence[str]
+VMINFOD = 'first of 1 error: vminfod watchForChanges "VM.js update (x)" timeout exceeded\n'
+COMMAND_FAILED = "first of 1 error: Command failed: "
+
+
+BUSY = ("zfs rename", "zfs destroy")
+LONG = 10.0
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A fault without its number; `where` says to which commands it happens.
+
+    To commands that only look happen only the kinds that differ there.
+    """
+
+    fault: Fault
+    where: Callable[[Argv], bool] = changes
+
+    def at(self, nth: int) -> Fault:
+        """The fault of the command number nth."""
+        return self.fault._replace(nth=nth)
+
+    @property
+    def outlives(self) -> bool:
+        """Whether the command goes on after the module's death."""
+        return self.fault.kill in ("first", "controller") and self.fault.effect
+
+    @property
+    def in_process(self) -> bool:
+        """Whether it means anything where a command is a call: one that is merely slow does not."""
+        return not 0 < self.fault.seconds < LONG
+
+    @property
+    def in_processes(self) -> bool:
+        """Whether the simulated node's programs can be made to do it: they run whole or not at all, and soon."""
+        return self.fault.seconds < LONG and not self.fault.tear and self.fault.kill != "controller"
+
+    @property
+    def in_lab(self) -> bool:
+        return self.fault.seconds < LONG
+
+
+def _any(_argv: Argv) -> bool:
+    return True
+
+
+def _busy(argv: Argv) -> bool:
+    return " ".join(argv).startswith(BUSY)
+
+
+def _takes_space(argv: Argv) -> bool:
+    growing = ("set", "create", "clone", "rename", "snapshot")
+    return (argv[0] == "zfs" and argv[1] in growing and changes(argv)) or _update(argv)
+
+
+def _update(argv: Argv) -> bool:
+    return argv[:2] == ["vmadm", "update"]
+
+
+def _several(argv: Argv) -> bool:
+    """An update by vmadm, or several properties at once, which ZFS sets one after the other."""
+    return _update(argv) or (argv[:2] == ["zfs", "set"] and len(argv) > 4 and "flexdisk:" not in argv[2])
+
+
+def _failing(zfs: str, vmadm: str, *, status: int = 1, effect: bool = False, lasting: bool = False) -> Fault:
+    complaint = {"": zfs + "\n" if zfs else "", "vmadm": vmadm + "\n" if vmadm else ""}
+    return Fault(status=status, effect=effect, lasting=lasting, complaint=complaint)
+
+
+KINDS = {
+    # The module dies, or the controller that started it.
+    "kill-before": Kind(Fault(kill="first"), _any),
+    "kill-after": Kind(Fault(kill="last", effect=True)),
+    "outlived": Kind(Fault(kill="first", effect=True, seconds=1.5)),
+    "controller": Kind(Fault(kill="controller", effect=True, seconds=6)),
+    # The command fails and has done nothing.
+    "denied": Kind(
+        _failing("{what}: permission denied", "vmadm: cannot run because: You must be root in the global zone"), _any
+    ),
+    "space": Kind(
+        _failing("{what}: out of space", COMMAND_FAILED + "cannot set property: size is greater than available space"),
+        _takes_space,
+    ),
+    "busy": Kind(_failing("{what}: dataset is busy", ""), _busy),
+    "busy-long": Kind(_failing("{what}: dataset is busy", "", lasting=True)._replace(only=BUSY), _busy),
+    "signal": Kind(_failing("", "", status=-9)),
+    "vminfod-lost": Kind(_failing("", VMINFOD.strip()), _update),
+    # Nothing works any more.
+    "suspended": Kind(
+        _failing(
+            "{what}: pool I/O is currently suspended",
+            COMMAND_FAILED + "{what}: pool I/O is currently suspended",
+            lasting=True,
+        )
+    ),
+    # The command has done its work and says otherwise.
+    "lost": Kind(_failing("{what}: I/O error", COMMAND_FAILED + "I/O error", effect=True)),
+    "lost-signal": Kind(_failing("", "", status=-15, effect=True)),
+    "vminfod": Kind(_failing("", VMINFOD.strip(), effect=True), _update),
+    "timeout": Kind(Fault(effect=True, seconds=3600)),
+    # The command has done a part of its work.
+    "torn": Kind(Fault(status=-9, tear=1), _several),
+    "torn-later": Kind(Fault(status=-9, tear=2), _update),
+    # Only late.
+    "delay": Kind(Fault(effect=True, seconds=0.3)),
+}

@@ -1,0 +1,127 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The simulated node in this process: a state is a string of bytes, a run takes milliseconds."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from unittest.mock import patch
+
+from simnode import Node
+from simnode.node import PoolSpec
+from simnode.vmadm.admin import COMMANDS
+from simnode.zfs import extents
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import converge
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.faults import shim
+from tests.faults.backend import POOL
+from tests.faults.shim import Fault
+
+POOL_BYTES = 64 << 30
+
+
+class Killed(BaseException):
+    """The module is dead: nothing of it runs any more."""
+
+
+class Torn(BaseException):
+    """vmadm is dead in the middle of its work."""
+
+
+class NodeBackend:
+    """A Backend. Without a node, one with an empty pool."""
+
+    def __init__(self, node: Node | None = None) -> None:
+        self.node = node or Node.create(None, [PoolSpec(POOL, POOL_BYTES)])
+        self._calls: list[list[str]] = []
+        self._fault: Fault | None = None
+        self._dead = False
+
+    def save(self) -> bytes:
+        """The node as `pickle.loads` makes it again, a copy each time."""
+        return pickle.dumps(self.node)
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        status, out, err = self.node.run(argv, stdin)
+        assert status == 0, f"{argv}: {err}"
+        return out
+
+    def admin(self, command: str, *argv: str) -> None:
+        status, _out, err = COMMANDS[command](self.node, list(argv))
+        assert status == 0, f"{command} {argv}: {err}"
+
+    def digest(self, name: str, length: int) -> str:
+        return extents.digest(self.node.pools.find(name).extents, 0, length)
+
+    def litter(self) -> Sequence[str]:
+        return ()
+
+    def calls(self) -> list[list[str]]:
+        return self._calls
+
+    def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
+        """What the module does, with this node's runner."""
+        self._calls, self._fault, self._dead = [], fault, False
+        policy = Policy(**{key: value for key, value in arguments.items() if key != "vms"})
+        zfs = Zfs(self._runner, self.node.sleep)
+        try:
+            outcome = converge(zfs, Vmadm(self._runner, self.node.sleep), arguments["vms"], policy, None, check)
+        except FlexdiskError as exc:
+            return dict(door.error(exc), failed=True)
+        except Killed:
+            return {"killed": True}
+        finally:
+            self._fault = None
+        failed = door.ending(outcome)
+        return door.result(outcome) if failed is None else dict(failed, failed=True)
+
+    def _runner(self, argv: Sequence[str], stdin: str = "", timeout: float = 300) -> Answer:
+        words = list(argv)
+        if self._dead:
+            raise Killed
+        self._calls.append(words)
+        if self._fault is None or not self._fault.hits(len(self._calls), words):
+            return Answer(*self.node.run(words, stdin))
+        return self._spoil(self._fault, words, stdin, timeout)
+
+    def _spoil(self, fault: Fault, argv: list[str], stdin: str, timeout: float) -> Answer:
+        truth = Answer(0, "", "")
+        if fault.tear:
+            self._tear(fault.tear, argv, stdin)
+        elif fault.effect:
+            truth = Answer(*self.node.run(argv, stdin))
+        if fault.kill:
+            self._dead = True
+            raise Killed
+        if fault.seconds > timeout:
+            raise FlexdiskError("CommandTimeout", "%s did not end within %d s" % (" ".join(argv), timeout))
+        return Answer(fault.status, "", shim.complain(fault, argv)) if fault.status else truth
+
+    def _tear(self, last: int, argv: list[str], stdin: str) -> None:
+        """The first part of a command's work: one property of several, or vmadm's first changes to ZFS."""
+        if argv[0] == "zfs":
+            self.node.run(shim.part(argv), stdin)
+            return
+        left, whole = last, self.node.zfs
+
+        def counted(words: list[str], data: str = "") -> tuple[int, str, str]:
+            nonlocal left
+            answer = whole(words, data)
+            left -= shim.changes(["zfs", *words])
+            if left == 0:
+                raise Torn
+            return answer
+
+        with patch.object(self.node, "zfs", counted), suppress(Torn):
+            self.node.run(argv, stdin)

@@ -1,0 +1,215 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is interrupted: a state of a hypervisor, and a task of vm_disks that changes it.
+
+Sizes are small enough for a real pool. Every disk and snapshot has contents of its own before the task begins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.backend import POOL, Backend
+
+IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+WEB = "cccccccc-0000-4000-8000-000000000001"
+DB = "dddddddd-0000-4000-8000-000000000001"
+FLEXIBLE = 1024
+IMAGE_MIB = 64
+SIZES = {"a": 64, "b": 96, "c": 48}
+ROOT = {"name": "root"}
+A = {"name": "a"}
+B = {"name": "b"}
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`prepare` makes the state on an empty backend; `task` are the arguments of vm_disks."""
+
+    name: str
+    prepare: Callable[[Backend], None]
+    task: dict[str, Any]
+
+
+def declare(*disks: Entry, vm: str = "web01", **more: Any) -> dict[str, Any]:
+    """The arguments of a task for one VM. unlisted and flexible_disk_size belong to the VM, the rest to the task."""
+    own = {key: more.pop(key) for key in ("unlisted", "flexible_disk_size", "quota") if key in more}
+    return {"vms": [{"vm": vm, "disks": [ROOT, *disks], **own}], **more}
+
+
+def disk_uuid(vm: str, index: int) -> str:
+    """The uuid of the disk of that number in a VM made here."""
+    return f"{vm[:8]}-0000-4000-9000-{index:012d}"
+
+
+def image(backend: Backend) -> None:
+    backend.admin("image-import", IMAGE, str(IMAGE_MIB))
+
+
+def vm(backend: Backend, uuid: str, alias: str, names: Sequence[str], *, running: bool = False) -> None:
+    """A VM whose disks are root and `names`, adopted, each with contents at its beginning and near its end."""
+    payload = {
+        "uuid": uuid,
+        "alias": alias,
+        "brand": "bhyve",
+        "ram": 256,
+        "vcpus": 1,
+        "quota": 1,
+        "autoboot": running,
+        "flexible_disk_size": FLEXIBLE,
+        "disks": [
+            {"image_uuid": IMAGE, "boot": True, "model": "virtio", "uuid": disk_uuid(uuid, 0)},
+            *({"size": SIZES[name], "model": "virtio", "uuid": disk_uuid(uuid, i)} for i, name in enumerate(names, 1)),
+        ],
+    }
+    backend.run("vmadm", "create", stdin=json.dumps(payload))
+    if not running and json.loads(backend.run("vmadm", "get", uuid))["state"] == "running":
+        backend.run("vmadm", "stop", uuid, "-F")
+    slots = [{"name": name, "pci_slot": f"0:4:{index}"} for index, name in enumerate(["root", *names])]
+    must(backend, {"vms": [{"vm": uuid, "disks": slots}]})
+    for index, size in enumerate([IMAGE_MIB, *(SIZES[name] for name in names)]):
+        volume = f"{POOL}/{uuid}/disk{index}"
+        backend.run("guest", "write", volume, "0", "3", f"{index}1")
+        backend.run("guest", "write", volume, str(size // 2 - 2), "2", f"{index}2")
+
+
+def must(backend: Backend, arguments: dict[str, Any]) -> None:
+    """A task that belongs to the preparation."""
+    result = backend.task(arguments)
+    assert not result.get("failed"), result
+
+
+def stopped(backend: Backend) -> None:
+    image(backend)
+    vm(backend, WEB, "web01", ["a", "b"])
+
+
+def running(backend: Backend) -> None:
+    image(backend)
+    vm(backend, WEB, "web01", ["a", "b"], running=True)
+
+
+def snapshots(backend: Backend) -> None:
+    """Two snapshots with different contents, the newer one of the disk alone."""
+    stopped(backend)
+    backend.run("vmadm", "create-snapshot", WEB, "before")
+    backend.run("guest", "write", f"{POOL}/{WEB}/disk1", "1", "2", "77")
+    backend.run("zfs", "snapshot", f"{POOL}/{WEB}/disk1@own")
+    backend.run("guest", "write", f"{POOL}/{WEB}/disk1", "2", "2", "78")
+
+
+def parked(backend: Backend) -> None:
+    stopped(backend)
+    must(backend, declare(B, unlisted="detach"))
+
+
+def parked_with_snapshots(backend: Backend) -> None:
+    snapshots(backend)
+    must(backend, declare(B, unlisted="detach"))
+
+
+def three(backend: Backend) -> None:
+    image(backend)
+    vm(backend, WEB, "web01", ["a", "b", "c"])
+
+
+def three_running(backend: Backend) -> None:
+    image(backend)
+    vm(backend, WEB, "web01", ["a", "b", "c"], running=True)
+
+
+def two(backend: Backend) -> None:
+    """Two VMs, and a disk parked from the first one."""
+    parked(backend)
+    vm(backend, DB, "db01", ["a"])
+
+
+def preserved(backend: Backend) -> None:
+    stopped(backend)
+    must(backend, declare({**A, "preserve": True}, B))
+
+
+def unnamed(backend: Backend) -> None:
+    """Disks as vmadm made them, without any identity of ours."""
+    stopped(backend)
+    for index in range(3):
+        volume = f"{POOL}/{WEB}/disk{index}"
+        for line in backend.run("zfs", "get", "-Hpo", "property,source", "all", volume).splitlines():
+            prop, source = line.split("\t")
+            if prop.startswith("flexdisk:") and source == "local":
+                backend.run("zfs", "inherit", prop, volume)
+
+
+def full(backend: Backend) -> None:
+    """Not a byte of flexible disk space is left, and a disk is parked."""
+    parked(backend)
+    must(backend, declare({**B, "size": SIZES["b"]}, flexible_disk_size=IMAGE_MIB + SIZES["b"]))
+
+
+def drifted(backend: Backend) -> None:
+    """A quota set by hand, and a rollback over a resize."""
+    stopped(backend)
+    backend.run("zfs", "snapshot", f"{POOL}/{WEB}/disk1@small")
+    must(backend, declare({**A, "size": 80}, B))
+    backend.run("zfs", "rollback", f"{POOL}/{WEB}/disk1@small")
+    backend.run("zfs", "set", "quota=8G", f"{POOL}/{WEB}")
+
+
+NEW = {"name": "n", "size": 32, "description": "new", "tags": {"k": "v"}}
+SHRUNK = {**A, "size": 32, "dangerous_allow_shrink": True}
+MIXED = declare(
+    SHRUNK,
+    {**B, "size": 128, "pci_slot": "0:4:6", "description": "bigger"},
+    NEW,
+    unlisted="detach",
+    flexible_disk_size=1536,
+)
+SWAPPED = [{**A, "pci_slot": "0:4:2"}, {**B, "pci_slot": "0:4:1", "model": "nvme"}]
+TOGETHER = {
+    "vms": [
+        {"vm": "db01", "disks": [ROOT, A, {"uuid": disk_uuid(WEB, 1), "name": "moved"}]},
+        {"vm": "web01", "flexible_disk_size": 512, "disks": [ROOT, {**B, "state": "absent"}]},
+    ]
+}
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("grow", stopped, declare({**A, "size": 128}, B)),
+        Scenario("grow-snapshots", snapshots, declare({**A, "size": 128}, B)),
+        Scenario("shrink", stopped, declare(SHRUNK, B)),
+        Scenario("add", stopped, declare(A, B, NEW)),
+        Scenario("add-remaining", stopped, declare(A, B, {"name": "n", "size": "remaining"})),
+        Scenario("clone", stopped, declare(A, B, {"name": "n", "image": IMAGE, "size": 96})),
+        Scenario("remove", stopped, declare({**A, "state": "absent"}, B)),
+        Scenario("remove-snapshots", snapshots, declare({**A, "state": "absent", "destroy_snapshots": True}, B)),
+        Scenario("remove-parked", parked, declare({**A, "state": "absent"}, B)),
+        Scenario("detach", stopped, declare(B, unlisted="detach")),
+        Scenario("detach-snapshots", snapshots, declare(B, unlisted="detach")),
+        Scenario("attach", parked, declare(A, B)),
+        Scenario("attach-grown", parked_with_snapshots, declare({**A, "size": 128}, B)),
+        Scenario("attach-shrunk", parked, declare(SHRUNK, B)),
+        Scenario("full-exchange", full, declare({**A, "size": 32, "dangerous_allow_shrink": True},
+                                                {"name": "n", "size": SIZES["b"] - 32}, unlisted="detach")),
+        Scenario("flexible-up", stopped, declare(A, B, flexible_disk_size=2048)),
+        Scenario("flexible-down", stopped, declare(A, B, flexible_disk_size=256)),
+        Scenario("quota", stopped, declare(A, B, quota="2GiB")),
+        Scenario("mixed", three, MIXED),
+        Scenario("restart", three_running, {**MIXED, "allow_restart": True}),
+        Scenario("detach-running", running, declare(B, unlisted="detach", allow_restart=True)),
+        Scenario("slots", stopped, declare(*SWAPPED)),
+        Scenario("adopt", unnamed, declare({**A, "pci_slot": "0:4:1"}, {**B, "pci_slot": "0:4:2"})),
+        Scenario("drift", drifted, declare(A, B)),
+        Scenario("recreate", stopped, declare({**A, "size": 64, "block_size": 4096, "recreate": True}, B)),
+        Scenario("recreate-preserved", preserved,
+                 declare({**A, "size": 64, "block_size": 4096, "recreate": True, "preserve": True}, B)),
+        Scenario("two-vms", two, TOGETHER),
+    )
+}  # fmt: skip

@@ -1,0 +1,85 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""All that is on a hypervisor, read with its own commands and none of the collection's code, and made comparable."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.faults.backend import POOL, Backend
+
+NATIVE = frozenset(
+    ["type", "guid", "volsize", "volblocksize", "quota", "refquota", "reservation", "refreservation", "compression",
+     "origin", "userrefs", "canmount"]
+)  # fmt: skip
+VM_KEYS = ("alias", "state", "autoboot", "flexible_disk_size", "ram", "vcpus", "zfs_filesystem")
+DISK_KEYS = ("path", "boot", "model", "media", "pci_slot", "uuid", "image_uuid", "image_size")
+STAMPS = ("flexdisk:ctime", "flexdisk:mtime", "flexdisk:serial_no")
+OWN = ("local", "received")
+# A snapshot that was renamed when its disk was parked has the disk's transaction group in its name.
+_PARKED_SNAPSHOT = re.compile(r"(flexdisk-parked-[0-9a-f]{8}-)\d+-")
+
+Properties = dict[str, str]
+
+
+@dataclass
+class World:
+    """Datasets and snapshots by name with their properties, VMs by uuid, digests of contents by dataset or snapshot."""
+
+    datasets: dict[str, Properties]
+    vms: dict[str, dict[str, Any]]
+    contents: dict[str, str] = field(default_factory=dict)
+
+    def uuids(self) -> set[str]:
+        """The uuids of all disks."""
+        configured = {disk["uuid"] for vm in self.vms.values() for disk in vm["disks"] if "uuid" in disk}
+        return configured | {found for props in self.datasets.values() if (found := props.get("flexdisk:uuid"))}
+
+    def size(self, name: str) -> int:
+        """Bytes of a volume or a volume's snapshot, 0 of anything else."""
+        size = self.datasets[name].get("volsize", "-")
+        return int(size) if size.isdigit() else 0
+
+
+def read(backend: Backend, *, contents: bool = True) -> World:
+    """Everything that is."""
+    types, columns = "filesystem,volume,snapshot", "name,property,value,source"
+    datasets: dict[str, Properties] = {}
+    for line in backend.run("zfs", "get", "-Hpr", "-t", types, "-o", columns, "all", POOL).splitlines():
+        name, prop, value, source = line.split("\t")
+        if prop in NATIVE or (":" in prop and source in OWN):
+            datasets.setdefault(name, {})[prop] = value
+    vms = {vm["uuid"]: _vm(vm) for vm in json.loads(backend.run("vmadm", "lookup", "-j"))}
+    world = World(datasets, vms)
+    if contents:
+        world.contents = {name: backend.digest(name, size) for name in datasets if (size := world.size(name))}
+    return world
+
+
+def _vm(row: Mapping[str, Any]) -> dict[str, Any]:
+    disks = [{key: disk[key] for key in DISK_KEYS if key in disk} for disk in row["disks"]]
+    return {**{key: row.get(key) for key in VM_KEYS}, "disks": sorted(disks, key=lambda disk: str(disk["path"]))}
+
+
+def comparable(world: World, known: set[str]) -> dict[str, Any]:
+    """The world without what differs from run to run: stamps, identities of datasets, uuids other than the known."""
+    names = {
+        props["flexdisk:uuid"]: "<uuid of %s>" % props.get("flexdisk:name", "?")
+        for props in world.datasets.values()
+        if props.get("flexdisk:uuid", "") not in known | {""}
+    }
+    datasets = {
+        name: {prop: "*" if prop in STAMPS else value for prop, value in props.items() if prop != "guid"}
+        for name, props in world.datasets.items()
+    }
+    text = json.dumps({"datasets": datasets, "vms": world.vms, "contents": world.contents}, sort_keys=True)
+    for uuid, name in names.items():
+        text = text.replace(uuid, name)
+    found: dict[str, Any] = json.loads(_PARKED_SNAPSHOT.sub(r"\1", text))
+    return found

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lab as a backend of the fault injection: real ZFS, tasks over ssh, the shim before the lab's programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import remote
+from harness import Lab
+
+from tests.faults import shim
+from tests.faults.shim import Fault
+
+FOLDER = "/opt/flexdisk-faults"
+PYTHON = f"{FOLDER}/python"
+INTERPRETER = f'#!/bin/sh\nPATH={FOLDER}:$PATH exec /usr/bin/python3 "$@"\n'
+MODULE = "flexdisk.hypervisor.vm_disks"
+DEVICE_SECONDS = 30
+KILL_SECONDS = 120.0
+PATIENCE = 600  # a task whose controller was killed goes on
+RESULT = re.compile(r"^lab01 \| (\S+) => (\{.*)", re.MULTILINE | re.DOTALL)
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+# One line for each lock that somebody holds.
+LOCKS = """
+import fcntl, glob
+for path in glob.glob("/var/run/flexdisk/*.lock"):
+    with open(path) as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(path)
+"""
+
+
+class LabBackend:
+    """A Backend on the lab, empty at first."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        lab.reset()
+        lab.run(["mkdir", "-p", FOLDER])
+        self._write("shim.py", Path(shim.__file__).read_text(encoding="utf-8"))
+        lab.run(["python3", f"{FOLDER}/shim.py", FOLDER])
+        self._write("python", INTERPRETER)
+        lab.run(["chmod", "755", PYTHON])
+
+    def _write(self, name: str, text: str) -> None:
+        self._lab.run(["dd", "status=none", f"of={FOLDER}/{name}"], stdin=text)
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        return self._lab.run(argv, stdin=stdin).stdout
+
+    def admin(self, command: str, *argv: str) -> None:
+        self._lab.run(["env", f"PYTHONPATH={remote.NODE_TARGET}", "python3", "-m", "simnode.real", command, *argv])
+
+    def digest(self, name: str, length: int) -> str:
+        """SHA-256 of what the device shows. A snapshot has one only while it is visible."""
+        volume, at, _short = name.partition("@")
+        if at:
+            self._lab.zfs("set", "snapdev=visible", volume)
+        device = f"/dev/zvol/{name}"
+        wait = f"udevadm settle; for try in $(seq {DEVICE_SECONDS}); do test -b {device} && break; sleep 1; done"
+        read = f"head -c {length} {device} | sha256sum"
+        try:
+            return self._lab.run(["sh", "-euc", f"{wait}; {read}"]).stdout.split()[0]
+        finally:
+            if at:
+                self._lab.run(["sh", "-euc", f"udevadm settle; zfs inherit snapdev {volume}; udevadm settle"])
+
+    def litter(self) -> Sequence[str]:
+        return self._lab.python(LOCKS).split()
+
+    def calls(self) -> list[list[str]]:
+        return [json.loads(line) for line in self._lab.run(["cat", f"{FOLDER}/calls"]).stdout.splitlines()]
+
+    def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
+        """Run the module over ssh as Ansible does; a fault may kill its Python on the lab, or Ansible here."""
+        self._write("calls", "")
+        self._write("fault.json", json.dumps(fault._asdict() if fault else {}))
+        words = json.dumps({**arguments, "lock_timeout": PATIENCE})
+        options = ["-e", f"ansible_python_interpreter={PYTHON}", *(["--check"] if check else [])]
+        if fault is not None and fault.kill == "controller":
+            return self._killed_controller(["-m", MODULE, "-a", words, *options], fault.nth)
+        done = self._lab.ad_hoc(MODULE, words, *options, check=False)
+        return parse(done.stdout or done.stderr)
+
+    def _killed_controller(self, words: Sequence[str], nth: int) -> dict[str, Any]:
+        """Kill Ansible and all its processes here while the command number nth waits on the lab."""
+        with subprocess.Popen(
+            self._lab.ansible_argv("ansible", "hypervisors", *words), env=self._lab.environment(),
+            cwd=self._lab.workdir, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as controller:  # fmt: skip
+            deadline = time.monotonic() + KILL_SECONDS
+            while len(self.calls()) < nth and controller.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.2)
+            for number in [controller.pid, *descendants(controller.pid)]:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+        return {"killed": True}
+
+
+def parse(stdout: str) -> dict[str, Any]:
+    """The result that `ansible` printed for the only host; {"killed": True} of a module that was killed."""
+    printed = RESULT.search(stdout)
+    assert printed, stdout
+    status, found = printed[1], json.loads(printed[2])
+    if "UNREACHABLE" in status or ("error_code" not in found and found.get("rc") in KILLED):
+        return {"killed": True}
+    return {**found, "failed": "FAILED" in status}
+
+
+def descendants(number: int) -> Iterator[int]:
+    """The processes that a process has started, and theirs."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == number:
+            child = int(path.parent.name)
+            yield child
+            yield from descendants(child)

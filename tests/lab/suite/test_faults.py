@@ -1,0 +1,109 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Interrupted tasks on real ZFS: the module's Python or Ansible itself killed, lost answers, torn commands.
+
+After each the same task is run again; then every byte, every property and every VM must be as after an undisturbed
+run. FLEXDISK_SEED fixes the sample.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+from collections import Counter
+
+import pytest
+from faults_backend import LabBackend, parse
+from harness import Lab
+
+from tests.faults import driver
+from tests.faults.driver import Baseline, Point
+from tests.faults.kinds import KINDS
+from tests.faults.scenarios import SCENARIOS
+
+SHARE = ["grow", "shrink", "add", "detach", "restart"]
+SHARE_POINTS = 6
+FULL_POINTS = 4
+FULL = [
+    "grow-snapshots",
+    "shrink",
+    "add-remaining",
+    "clone",
+    "remove-snapshots",
+    "detach-snapshots",
+    "attach-grown",
+    "flexible-down",
+    "restart",
+    "drift",
+    "recreate-preserved",
+    "two-vms",
+]
+SEED = int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_000_000))
+# These always come first: who is killed, and where.
+DEADLY = ["kill-after", "controller", "outlived", "kill-before"]
+
+
+@functools.cache
+def undisturbed(lab: Lab, name: str) -> Baseline:
+    """The scenario without a fault on the lab."""
+    backend = LabBackend(lab)
+    SCENARIOS[name].prepare(backend)
+    return driver.undisturbed(SCENARIOS[name], backend)
+
+
+def sample(baseline: Baseline, count: int, *deadly: str) -> list[Point]:
+    """So many points of a scenario: one of each deadly kind, the rest of any kind."""
+    dice = random.Random(f"{baseline.scenario.name}:{SEED}")
+    everything = list(driver.points(baseline, lambda kind: kind.in_lab))
+    chosen = [dice.choice([p for p in everything if p.faults[0][0] == kind]) for kind in deadly]
+    others = [point for point in everything if point not in chosen]
+    return chosen + dice.sample(others, count - len(chosen))
+
+
+def interrupt(lab: Lab, name: str, count: int, capsys: pytest.CaptureFixture[str], *deadly: str) -> None:
+    """A sample of one scenario's points; fails with all complaints."""
+    baseline = undisturbed(lab, name)
+    assert baseline.complaints == []
+    failed = {}
+    points = sample(baseline, count, *deadly)
+    for point in points:
+        backend = LabBackend(lab)
+        SCENARIOS[name].prepare(backend)
+        complaints = driver.judge(point, baseline, backend)
+        with capsys.disabled():
+            print(f"\nfaults: {point}: {len(complaints)} complaints", flush=True)
+        if complaints:
+            failed[str(point)] = complaints
+    assert failed == {}, f"FLEXDISK_SEED={SEED}"
+
+
+def test_a_sample(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    name = random.Random(SEED).choice(SHARE)
+    with capsys.disabled():
+        print(f"\nfaults: seed {SEED}, scenario {name}", flush=True)
+    interrupt(lab, name, SHARE_POINTS, capsys, "kill-after", "controller", "outlived")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", FULL)
+def test_in_full(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    number = FULL.index(name)
+    interrupt(lab, name, FULL_POINTS, capsys, DEADLY[number % 4], DEADLY[(number + 1) % 4])
+
+
+def test_the_full_counts() -> None:
+    kinds = Counter(DEADLY[(number + step) % 4] for number in range(len(FULL)) for step in (0, 1))
+    assert len(FULL) * FULL_POINTS >= 40
+    assert all(kinds[kind] >= 5 for kind in DEADLY)
+    assert all(KINDS[kind].in_lab for kind in DEADLY)
+    assert set(SHARE + FULL) <= set(SCENARIOS)
+
+
+def test_what_ansible_prints() -> None:
+    assert parse('lab01 | CHANGED => {"changed": true}') == {"changed": True, "failed": False}
+    assert parse('lab01 | FAILED! => {"error_code": "x", "rc": 137}')["failed"]
+    assert parse('lab01 | FAILED! => {"msg": "MODULE FAILURE", "rc": 137}') == {"killed": True}
+    assert parse('lab01 | FAILED! => {"msg": "MODULE FAILURE", "rc": 1}')["failed"]
