@@ -255,6 +255,13 @@ def test_destroy_refuses_children_and_snapshots(zfs):
     assert zfs.names() == ["zones", "zones/flexdisk"]
 
 
+def test_destroy_lists_a_child_that_is_a_clone_twice(zfs):
+    zfs.ok(f"snapshot {VM}@s")
+    zfs.ok(f"clone {VM}@s {VM}/n")
+    err = zfs.bad(f"destroy {VM}")
+    assert err.splitlines()[2:] == [DISK, f"{VM}/n", f"{VM}/n", f"{VM}@s"]
+
+
 def test_destroy_refuses_clones_without_big_r(zfs):
     zfs.ok(f"snapshot {DISK}@s")
     zfs.ok(f"clone {DISK}@s zones/c")

@@ -87,11 +87,11 @@ def _announce(session: Session, item: Item, flags: Set[str]) -> None:
 
 
 def _blocked(session: Session, target: Item, flags: Set[str]) -> bool:
-    """`destroy_check_dependent`: print what stands in the way without -r or -R."""
+    """`destroy_check_dependent`: print what stands in the way without -r or -R, a child that is a clone twice."""
     below = name_of(target)
     children: List[str] = []
     clones: List[str] = []
-    for item in dict.fromkeys(dependents(target)):
+    for item in dependents(target):
         name = name_of(item)
         direct = name.startswith((below + "/", below + "@"))
         (children if direct else clones).append(name)
