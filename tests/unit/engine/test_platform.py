@@ -195,7 +195,6 @@ def test_volumes_below_a_file_system_of_the_vm_count(sim):
 def test_a_place_for_the_parked_disk_is_taken(sim):
     sim.adopted(64)
     uuid = sim.disks()["a"].uuid
-    sim.run("zfs", "create", "-o", "mountpoint=none", "zones/flexdisk")
     sim.run("zfs", "create", "-V", "64M", "zones/flexdisk/" + uuid)
     before = sim.fingerprint()
     refused = sim.converge(one(unlisted="detach"))

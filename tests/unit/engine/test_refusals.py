@@ -114,6 +114,7 @@ def encrypted_container(sim: Simulated) -> None:
     """A parked disk of the VM inside an encryption root of its own."""
     adopted(sim)
     secret = ("-o", "encryption=on", "-o", "keyformat=passphrase", "-o", "keylocation=file:///k")
+    sim.run("zfs", "destroy", "zones/flexdisk")
     sim.run("zfs", "create", *secret, "zones/flexdisk")
     facts = ("-o", f"flexdisk:uuid={NOBODY}", "-o", "flexdisk:name=vault", "-o", f"flexdisk:vm={VM}")
     sim.run("zfs", "create", *facts, "-V", "64M", f"zones/flexdisk/{NOBODY}")
@@ -124,7 +125,6 @@ def encrypted_vm(sim: Simulated) -> None:
     root = sim.node.pools.dataset(f"zones/{VM}")
     for below in root.walk():
         below.cryptroot = root.guid
-    sim.run("zfs", "create", "-o", "mountpoint=none", "zones/flexdisk")
 
 
 def disowned(sim: Simulated) -> None:
@@ -135,14 +135,12 @@ def disowned(sim: Simulated) -> None:
 def twins(sim: Simulated) -> None:
     two(sim)
     uuid = sim.vm().disks[1].uuid
-    sim.run("zfs", "create", "-o", "mountpoint=none", "zones/flexdisk")
     sim.run("zfs", "create", "-o", f"flexdisk:uuid={uuid}", "-V", "64M", f"zones/flexdisk/{uuid}")
 
 
 def parked_twice(sim: Simulated) -> None:
     """Two parked disks of the VM named old."""
     adopted(sim)
-    sim.run("zfs", "create", "-o", "mountpoint=none", "zones/flexdisk")
     for digit in "12":
         uuid = NOBODY[:-1] + digit
         facts = ("-o", f"flexdisk:uuid={uuid}", "-o", "flexdisk:name=old", "-o", f"flexdisk:vm={VM}")
