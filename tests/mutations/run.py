@@ -29,7 +29,7 @@ from tree import BIN, BUILD, project_files  # noqa: E402
 from tests.mutations.mutations import MUTATIONS, STATEFUL, Mutation  # noqa: E402
 
 WHERE = BUILD / "mutations"
-LIMIT = 900
+LIMIT = 7200
 HOUSE = "plugins/module_utils/_flexdisk/"
 
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from .machine import COUNTS, Node
+from .core import COUNTS
+from .machine import Node
 
 SHARES = 10
 STEPS = 30
