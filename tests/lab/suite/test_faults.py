@@ -80,6 +80,7 @@ def interrupt(lab: Lab, name: str, count: int, capsys: pytest.CaptureFixture[str
     assert failed == {}, f"FLEXDISK_SEED={SEED}"
 
 
+@pytest.mark.full
 def test_a_sample(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     name = random.Random(SEED).choice(SHARE)
     with capsys.disabled():

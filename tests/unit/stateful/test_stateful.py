@@ -4,7 +4,7 @@
 
 """Random sequences of actions on a simulated node, with invariants after each.
 
-FLEXDISK_SEED fixes what is otherwise chosen anew for every run (and printed), FLEXDISK_SEQUENCES how many there are.
+FLEXDISK_SEED chooses them, FLEXDISK_SEQUENCES says how many there are.
 """
 
 from __future__ import annotations
