@@ -247,6 +247,18 @@ def test_a_lowering_below_use_is_healed_before_the_quota_falls(sim):
     sim.four_steps({"vm": "web01", "flexible_disk_size": 20480, "quota": "1GiB", "disks": disks})
 
 
+def test_a_recursive_snapshot_that_takes_more_than_the_quota(sim):
+    """ZFS checks each disk by itself. A disk can leave all the same, though no quota can be set before."""
+    sim.adopted(64, 64, flexible=10240 + 128 + 70)
+    for name in "ab":
+        sim.write(sim.disks()[name].volume.name, 1, 0, 64)
+    sim.run("vmadm", "create-snapshot", VM, "s")
+    root = sim.vm().root
+    assert root.used > root.quota
+    sim.run("zfs", "set", f"reservation={root.reservation - (8 << 20)}", ROOT)
+    sim.four_steps({"vm": "web01", "unlisted": "detach", "disks": [{"name": "root"}, {"name": "a"}]})
+
+
 def test_rollback_beyond_what_f_allows(sim):
     """Snapshot of 2 GiB, shrunk, F lowered, rolled back: only a larger F helps."""
     sim.create(flexible=10240 + 2048 + 64, sizes=(2048,))

@@ -183,7 +183,11 @@ class Applier:
         self._zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
 
     def law(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._settle(after)
+        # A recursive snapshot can take more than the quota; then ZFS refuses to set the same quota again.
+        figures = {"quota": after.root.quota, "reservation": after.root.reservation}
+        changed = {key: figure for key, figure in figures.items() if figure != getattr(vm.root, key)}
+        if changed:
+            self._zfs.set(after.root.name, **changed)
         if vm.root.refreservation != after.root.refreservation:
             self._zfs.set(after.root.name, refreservation=after.root.refreservation)
 
