@@ -1,8 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Note that this module util is **PRIVATE** to the collection. It can have breaking changes at any time.
-# Do not use this from other collections or standalone plugins/modules!
+# PRIVATE to this collection: it can change at any time.
 
 """The whole run of vm_disks: validate, observe, plan, admit, apply, read again."""
 
