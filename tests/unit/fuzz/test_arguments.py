@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import traceback
 from importlib import import_module
 from typing import Any
 
@@ -87,11 +88,20 @@ ARGUMENTS = {
 
 
 def run(module: str, sim: Watched, capsys: Any, monkeypatch: Any, args: dict[str, Any]) -> dict[str, Any]:
-    """The module's result; it must end as modules end."""
+    """The module's result; it must end as modules end.
+
+    ansible-core itself breaks on some numbers for an option of type int (too many digits, a list that looks like a
+    decimal), before our code begins; that counts as its refusal.
+    """
     monkeypatch.setattr(door, "open_host", lambda choice, runner: (Zfs(sim.runner), Vmadm(sim.runner)))
     capsys.readouterr()
-    with patch_module_args(args), pytest.raises(SystemExit):
-        import_module(PLUGINS + module).main()
+    try:
+        with patch_module_args(args), pytest.raises(SystemExit):
+            import_module(PLUGINS + module).main()
+    except (OverflowError, ValueError) as exc:
+        if "/ansible/module_utils/" not in traceback.extract_tb(exc.__traceback__)[-1].filename:
+            raise
+        return {"failed": True, "msg": "not accepted by ansible-core"}
     return dict(json.loads(capsys.readouterr().out))
 
 
