@@ -176,8 +176,10 @@ def rollback(world: World) -> Argv | None:
         return None
     if world.rng.random() < 0.7:
         return "zfs", "rollback", dataset.snapshots[-1].fullname
+    # Which of several go before a held one stops it is left to the order of a hash.
+    held = max((index for index, snap in enumerate(dataset.snapshots) if snap.holds), default=0)
     flag = "-R" if world.rng.random() < 0.3 else "-r"
-    return "zfs", "rollback", flag, world.rng.choice(dataset.snapshots).fullname
+    return "zfs", "rollback", flag, world.rng.choice(dataset.snapshots[held:]).fullname
 
 
 def rename_dataset(world: World) -> Argv | None:

@@ -139,7 +139,7 @@ def contents_of(node: Node) -> Contents:
 
 
 def _digests(pieces: list[tuple[int, int, str, int]], size: int) -> Iterator[tuple[int, str]]:
-    for index in sorted({at for start, end, *_ in pieces for at in range(start // MIB, -(-end // MIB))}):
+    for index in sorted({at for start, end, *_rest in pieces for at in range(start // MIB, -(-end // MIB))}):
         begin = index * MIB
         block = bytearray(min(MIB, size - begin))
         for start, end, seed, _birth in pieces:

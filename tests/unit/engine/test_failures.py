@@ -318,6 +318,17 @@ def test_an_image_that_cannot_be_asked_for_is_not_forgotten(sim, said):
     assert sim.get()["disks"][-1]["image_uuid"] == IMAGE
 
 
+def counting_down(real, left, answer):
+    """A runner that counts down the one item of left, and gives the answer at 0."""
+
+    def runner(argv, stdin="", timeout=300):
+        left[0] -= 1
+        said = answer(list(argv)) if left[0] == 0 else None
+        return said or real(argv, stdin, timeout)
+
+    return runner
+
+
 def at_every_command(name, answer):
     """Outcomes of a scenario with the n-th command of all, reads too, answered so; what had changed until then."""
     prepare, spec = SCENARIOS[name]
@@ -327,14 +338,8 @@ def at_every_command(name, answer):
         sim = Simulated()
         prepare(sim)
         real, left = sim.runner, [nth]
-
-        def runner(argv, stdin="", timeout=300, real=real, left=left):
-            left[0] -= 1
-            said = answer(list(argv)) if left[0] == 0 else None
-            return said or real(argv, stdin, timeout)
-
         sim.calls.clear()
-        sim.runner = runner
+        sim.runner = counting_down(real, left, answer)
         try:
             done = sim.converge(spec, allow_restart=True)
         except FlexdiskError as exc:

@@ -35,7 +35,7 @@ def started(autoboot=True, **more):
     return sim
 
 
-def killed_at(sim, prefix, spec=GROWN):
+def killed_at(sim, prefix, spec=None):
     """A run that is killed right after the first command that begins so."""
 
     def fault(argv):
@@ -50,7 +50,7 @@ def killed_at(sim, prefix, spec=GROWN):
     gone: list[list[str]] = []
     sim.fault = fault
     with pytest.raises(Killed):
-        sim.converge(spec, allow_restart=True)
+        sim.converge(spec or GROWN, allow_restart=True)
     sim.fault = None
     return sim
 

@@ -55,7 +55,7 @@ PATH = re.compile(rf"/dev/zvol/rdsk/{DATASET}")
 
 def check_command(argv: Sequence[str], stdin: str) -> None:
     """Fails on any command that is not one of ours, word for word."""
-    assert all(type(word) is str and "\0" not in word and "\n" not in word for word in argv), argv
+    assert all(isinstance(word, str) and "\0" not in word and "\n" not in word for word in argv), argv
     text = "\n ".join(argv)
     assert any(pattern.fullmatch(text) for pattern in GRAMMAR), argv
     if list(argv[:2]) == ["vmadm", "update"]:
@@ -75,4 +75,6 @@ def _check_payload(payload: object) -> None:
         assert set(entry) <= ENTRY, payload
         assert PATH.fullmatch(entry["path"]), payload
     for key in ("flexible_disk_size", "quota"):
-        assert type(payload.get(key, 0)) is int, payload
+        value = payload.get(key, 0)
+        assert isinstance(value, int), payload
+        assert not isinstance(value, bool), payload

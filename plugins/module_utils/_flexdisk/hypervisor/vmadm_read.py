@@ -77,7 +77,7 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
     hidden = (row.get("internal_metadata") or {}).get("cloudinit_nocloud_path")
     uuid, pool, dataset = str(row["uuid"]), _text(row, "zpool"), _text(row, "zfs_filesystem")
     # These reach command lines.
-    if not is_uuid(uuid) or (pool and not is_pool(pool)) or dataset.split("/")[0] != pool:
+    if not is_uuid(uuid) or (pool and not is_pool(pool)) or dataset.split("/", 1)[0] != pool:
         raise ValueError("uuid %r, pool %r, dataset %r" % (uuid, pool, dataset))
     return VmConfig(
         uuid=uuid,

@@ -65,7 +65,7 @@ def _valid(record: IntentRecord) -> bool:
         and isinstance(record.stops, bool)
         and all(_TEXT.match(step) for step in record.steps)
         and all(
-            type(guid) is int and _DATASET.match(source) and _DATASET.match(target)
+            isinstance(guid, int) and not isinstance(guid, bool) and _DATASET.match(source) and _DATASET.match(target)
             for guid, source, target in record.moves
         )
     )
