@@ -241,6 +241,42 @@ def test_a_sparse_parked_volume_becomes_thick(sim):
     assert sim.disks()["thin"].volume.refreservation > 128 << 20
 
 
+def test_an_oversized_reservation_stays_outside_a_full_vm(sim):
+    """As after a rollback over a resize: the VM has room for the disk, not for what is reserved for it besides."""
+    sim.adopted(64, flexible=10240 + 64)
+    sim.four_steps(one(unlisted="detach"))
+    sim.run("zfs", "set", "refreservation=200M", sim.parked()["a"].volume.name)
+    done = sim.four_steps(one({"name": "a"}))
+    assert done.vms[0]["allocatable"] == 0
+
+
+def test_a_reservation_moves_nothing_to_the_snapshots(sim):
+    """Setting a volsize does, even the one that is there already: free_space would not be what was predicted."""
+    sim.adopted(64)
+    sim.run("zfs", "snapshot", sim.disks()["a"].volume.name + "@x")
+    sim.four_steps(one(unlisted="detach"))
+    sim.run("zfs", "set", "refreservation=none", sim.parked()["a"].volume.name)
+    done = sim.four_steps(one({"name": "a"}))
+    assert done.vms[0]["free_space"] == 30720 - 10240 - 64
+
+
+@pytest.mark.parametrize("beyond", [0, 1000])
+def test_a_sparse_disk_shrinks_on_the_way_into_a_full_vm_of_a_full_pool(sim, beyond):
+    """Shrunk outside, where the VM need not hold what is cut off; reserved inside, where the pool need not give it."""
+    sim.adopted(2048, flexible=10240 + 2048)
+    sim.four_steps(one(unlisted="detach"))
+    volume = sim.parked()["a"].volume.name
+    sim.run("zfs", "set", "refreservation=none", volume)
+    sim.write(volume, 5, 0, 100)
+    if beyond:
+        sim.write(volume, 6, 1024, beyond)
+    sim.four_steps({"vm": "web01", "disks": [ROOT], "flexible_disk_size": 10240 + 512})
+    left = int(sim.run("zfs", "get", "-Hpo", "value", "available", "zones"))
+    sim.run("zfs", "create", "-o", f"reservation={left - (64 << 20)}", "zones/ballast")
+    done = sim.four_steps(one({"name": "a", "size": 512, "dangerous_allow_shrink": True}))
+    assert done.vms[0]["allocatable"] == 0
+
+
 def test_an_odd_size_is_never_cut(sim):
     """A volume of 40 MiB and 16 KiB: a whole MiB more, or it stays."""
     sim.adopted()

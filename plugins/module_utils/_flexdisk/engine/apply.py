@@ -31,6 +31,8 @@ from ..zfs.guard import Guard, lift
 from .intent import Intents
 from .observe import observe
 
+_Properties = t.Dict[str, t.Union[int, str]]
+
 
 class StepFailed(Exception):
     """A step did not end as planned; done counts the steps before it, restarted says whether the VM runs again.
@@ -319,14 +321,14 @@ class Applier:
         args, disk = step.args, t.cast(Disk, step.args["disk"])
         self._read(args["source"], args["guid"])
         volume, size = disk.volume, args["size"] * MIB
-        if size < disk.size:
-            self._zfs.set(args["source"], volsize=size, refreservation="auto")
+        early, late = _fitted(volume, size, geometry)
+        if early:
+            self._zfs.set(args["source"], **early)
         self._zfs.set(vm.root.name, quota=after.root.quota)
         if args["source"] != args["volume"]:
             self._zfs.rename(args["source"], args["volume"])
-        # Growth takes the VM's own reservation, so only now.
-        if size > disk.size or not is_automatic(volume.refreservation, volume.volsize, volume.volblocksize, geometry):
-            self._zfs.set(args["volume"], volsize=size, refreservation="auto")
+        if late:
+            self._zfs.set(args["volume"], **late)
         if args["compression"] != volume.compression:
             self._zfs.set(args["volume"], compression=args["compression"])
         self._zfs.set_facts(args["volume"], {**args["facts"], **_stamp(volume.user)})
@@ -352,6 +354,23 @@ class Applier:
             config = dict(config, image_uuid=image, image_size=image_size)
         self._hypervisor.attach_disk(vm.config.uuid, config)
         self._settle(after)
+
+
+def _fitted(volume: Dataset, size: int, geometry: PoolGeometry) -> t.Tuple[_Properties, _Properties]:
+    """What a disk must be set to before it is moved into a VM, and after it.
+
+    What it gives back comes first, for the VM has no room for that; what it takes is the VM's own reservation, so only
+    then. A volsize that stays is not set: even that moves blocks to the snapshots alone.
+    """
+    if size == volume.volsize and is_automatic(volume.refreservation, size, volume.volblocksize, geometry):
+        return {}, {}
+    resized: _Properties = {} if size == volume.volsize else {"volsize": size}
+    automatic: _Properties = {"refreservation": "auto"}
+    if volume.refreservation > automatic_reservation(size, volume.volblocksize, geometry):
+        return {**resized, **automatic}, {}
+    if size < volume.volsize:
+        return resized, automatic
+    return {}, {**resized, **automatic}
 
 
 def _stops(plan: VmPlan, number: int) -> bool:
