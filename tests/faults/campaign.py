@@ -21,6 +21,7 @@ from tests.faults.kinds import KINDS
 from tests.faults.node import NodeBackend
 from tests.faults.processes import ProcessBackend
 from tests.faults.scenarios import SCENARIOS
+from tests.faults.shim import changes
 
 REAL_SHARE = 1 / 20
 NESTED = 20
@@ -55,13 +56,15 @@ def prepared(name: str) -> tuple[bytes, Baseline]:
     return state, driver.undisturbed(SCENARIOS[name], NodeBackend(pickle.loads(state)))
 
 
-def jobs(name: str, seed: int) -> Iterator[Job]:
+def jobs(scenario: str, seed: int) -> Iterator[Job]:
     """Every point of a scenario. Which ones are real, and which are nested, depends on the seed."""
-    _state, baseline = prepared(name)
-    dice = random.Random(f"{name}:{seed}")
+    _state, baseline = prepared(scenario)
+    dice = random.Random(f"{scenario}:{seed}")
     for point in driver.points(baseline, lambda kind: kind.in_process or kind.in_processes):
-        kind = KINDS[point.faults[0][0]]
-        real = kind.in_processes and dice.random() < REAL_SHARE
+        ((name, nth),) = point.faults
+        kind = KINDS[name]
+        # Processes that only look are like each other.
+        real = kind.in_processes and changes(baseline.calls[nth - 1]) and dice.random() < REAL_SHARE
         if real or kind.in_process:
             yield Job(point, real)
     for point in driver.nested(baseline, lambda kind: kind.in_process, NESTED, seed):

@@ -63,9 +63,8 @@ def main() -> int:
     wanted = [job for name in names for job in campaign.jobs(name, arguments.seed)]
     verdicts = defaultdict(list)
     failed: list[Verdict] = []
-    # Real processes take longest: they begin.
     total = len(wanted)
-    for number, verdict in enumerate(campaign.run(sorted(wanted, key=lambda job: not job.real), arguments.workers), 1):
+    for number, verdict in enumerate(campaign.run(sorted(wanted, key=lambda job: job.real), arguments.workers), 1):
         if number % (total // PROGRESS or 1) == 0:
             print(f"{number} of {total} points, {time.monotonic() - start:.0f} s", flush=True)
         verdicts[verdict.job.point.scenario].append(verdict)
