@@ -36,7 +36,7 @@ report, module = sys.argv[1], sys.argv[2]
 sys.argv = [module, sys.argv[3]]
 started = time.monotonic()
 try:
-    runpy.run_path(module, run_name="__main__")
+    runpy.run_module(module, run_name="__main__")
 finally:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     with open(report, "w") as stream:
@@ -98,8 +98,8 @@ def run_module(folder: Path, path: str) -> dict[str, Any]:
     """One run of vm_disks as a plain process; its seconds and peak memory."""
     arguments, report = folder / "module.json", folder / "usage.json"
     arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": json.loads((folder / "args.json").read_text())}))
-    module = COLLECTIONS / "ansible_collections/flexdisk/hypervisor/plugins/modules/vm_disks.py"
-    command = [sys.executable, "-c", MEASURE, str(report), str(module), str(arguments)]
+    module = f"{PREFIX}plugins.modules.vm_disks"
+    command = [sys.executable, "-c", MEASURE, str(report), module, str(arguments)]
     environment = dict(os.environ, PATH=path, PYTHONPATH=str(COLLECTIONS))
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     result = json.loads(done.stdout) if done.returncode == 0 else {}
