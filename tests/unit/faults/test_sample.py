@@ -17,7 +17,7 @@ from tests.faults.scenarios import SCENARIOS
 
 SAMPLED_SCENARIOS = 5
 POINTS_EACH = 8
-REAL_POINTS = 2
+REAL_POINTS = 1
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_a_sample(seed, capsys):
     with capsys.disabled():
         print(f"\nfaults: seed {seed}, {len(jobs)} points", flush=True)
     failed = {str(job): found.complaints for job in jobs if (found := campaign.try_out(job)).complaints}
-    assert failed == {}
+    assert failed == {}, f"FLEXDISK_SEED={seed}"
 
 
 def test_every_kind_happens_in_a_scenario_with_everything(seed):
