@@ -20,6 +20,7 @@ from bench import TARGETS, WORK, declarations, peer_collections, zfs_loop
 from harness import Lab
 
 SHIM = "/root/bench"
+REAL_PATH = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOG = f"{SHIM}/processes.log"
 PEAK = f"{SHIM}/peak.json"
 PYTHON = f"{SHIM}/python"
@@ -33,12 +34,12 @@ sys.exit(status)
 
 
 def install(lab: Lab) -> None:
-    """Programs that note each start before they run, and a Python that notes the peak of what it started."""
+    """Programs that note each start by us (not by vmadm) before they run, and a Python that notes the peak of what it started."""
     lab.run(["mkdir", "-p", SHIM])
     scripts = {PYTHON: MEASURE}
     for program in ("zfs", "zpool", "vmadm", "zdb"):
         real = lab.run(["sh", "-c", f"command -v {program}"]).stdout.strip()
-        scripts[f"{SHIM}/{program}"] = f'#!/bin/sh\necho "{program} $*" >> {LOG}\nexec {real} "$@"\n'
+        scripts[f"{SHIM}/{program}"] = f'#!/bin/sh\necho "{program} $*" >> {LOG}\nPATH={REAL_PATH} exec {real} "$@"\n'
     for path, text in scripts.items():
         lab.run(["sh", "-c", f"cat > {path} && chmod 755 {path}"], stdin=text)
 
@@ -62,7 +63,7 @@ def populate(lab: Lab, vms: int) -> list[dict[str, Any]]:
 def play(lab: Lab, tasks: list[dict[str, Any]], *arguments: str, idle: bool = True) -> float:
     """Seconds of a play with these tasks."""
     book = lab.workdir / "play.json"
-    environment = {"PATH": f"{SHIM}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    environment = {"PATH": f"{SHIM}:{REAL_PATH}"}
     plays = [{"hosts": "hypervisors", "gather_facts": False, "environment": environment, "tasks": tasks}]
     book.write_text(json.dumps(plays), encoding="utf-8")
     started = time.monotonic()
