@@ -34,7 +34,7 @@ sys.exit(status)
 
 
 def install(lab: Lab) -> None:
-    """Programs that note each start by us (not by vmadm) before they run, and a Python that notes the peak of what it started."""
+    """Programs that note each start by us, not by vmadm, and a Python that notes the peak of what it started."""
     lab.run(["mkdir", "-p", SHIM])
     scripts = {PYTHON: MEASURE}
     for program in ("zfs", "zpool", "vmadm", "zdb"):
