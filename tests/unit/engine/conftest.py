@@ -187,6 +187,16 @@ def without_volatile(results: list[dict[str, Any]], like: list[dict[str, Any]]) 
     return list(cleaned)
 
 
+def running(autoboot: bool = True, **more: Any) -> Simulated:
+    """A node whose web01 has root and one adopted disk, and runs."""
+    sim = Simulated()
+    sim.adopted(2048, **more)
+    sim.run("vmadm", "start", VM)
+    if not autoboot:
+        sim.run("vmadm", "update", VM, "autoboot=false")
+    return sim
+
+
 @pytest.fixture
 def sim() -> Simulated:
     return Simulated()

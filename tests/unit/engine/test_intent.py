@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import intent, space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
-from .conftest import VM, Simulated, without_volatile
+from .conftest import VM, Simulated, running, without_volatile
 from .test_failures import Failing, Killed, changes, litter, run
 
 OTHER = "cccccccc-0000-4000-8000-000000000002"
@@ -24,15 +24,6 @@ PROPERTY = "flexdisk:intent." + VM
 BOX = "zones/flexdisk"
 GROWN = {"vm": "web01", "disks": [{"name": "root"}, {"name": "a", "size": 4096}]}
 ALONE = {"vm": "web01"}
-
-
-def started(autoboot=True, **more):
-    sim = Simulated()
-    sim.adopted(2048, **more)
-    sim.run("vmadm", "start", VM)
-    if not autoboot:
-        sim.run("vmadm", "update", VM, "autoboot=false")
-    return sim
 
 
 def killed_at(sim, prefix, spec=None):
@@ -69,7 +60,7 @@ def power(sim):
 
 
 def test_it_is_there_as_long_as_something_changes():
-    sim = started()
+    sim = running()
     seen = []
 
     def watch(argv):
@@ -108,7 +99,7 @@ def test_an_idle_run_writes_none(sim):
 @pytest.mark.parametrize("spec", [ALONE, GROWN])
 def test_a_vm_that_is_down_is_started_again(autoboot, spec):
     """Even if the next run wants nothing else, and may not restart anything."""
-    sim = killed_at(started(autoboot), ["vmadm", "stop"])
+    sim = killed_at(running(autoboot), ["vmadm", "stop"])
     assert power(sim) == ("stopped", False)
     before = sim.fingerprint()
     predicted = sim.converge(spec, check=True)
@@ -135,7 +126,7 @@ def test_a_stop_that_was_killed_has_turned_autoboot_off_only():
 
 def test_a_vm_that_its_operator_stopped_stays_stopped():
     """Killed before the stop: whoever stopped it later was not us."""
-    sim = started()
+    sim = running()
     sim.run("zfs", "set", "quota=100G", "reservation=100G", f"zones/{VM}")
     killed_at(sim, ["zfs", "set", "quota=%d" % space.expected_quota(sim.vm(), sim.geometry())])
     sim.run("vmadm", "stop", VM)
@@ -146,12 +137,12 @@ def test_a_vm_that_its_operator_stopped_stays_stopped():
 
 
 def halted():
-    return killed_at(started(False), ["vmadm", "stop"])
+    return killed_at(running(False), ["vmadm", "stop"])
 
 
 def half_stopped():
     """vmadm was killed with the module: the guest runs on, drifted, and would not start with the host."""
-    sim = started()
+    sim = running()
 
     def fault(argv):
         if argv[:2] == ["vmadm", "stop"]:
@@ -187,7 +178,7 @@ def test_recovery_itself_is_interrupted_at_every_command(prepare, autoboot, how)
 
 
 def test_what_is_not_declared_is_only_told():
-    sim = started()
+    sim = running()
     sim.adopted(64, uuid=OTHER, alias="web02")
     killed_at(sim, ["vmadm", "stop"])
     other = {"vm": "web02", "disks": [{"name": "root"}, {"name": "a", "size": 128}]}
@@ -204,7 +195,7 @@ def test_what_is_not_declared_is_only_told():
 
 
 def test_quota_repairs_the_law_and_leaves_the_intent():
-    sim = killed_at(started(), ["vmadm", "stop"])
+    sim = killed_at(running(), ["vmadm", "stop"])
     sim.run("zfs", "set", "quota=100G", "reservation=100G", f"zones/{VM}")
     kept = property_of(sim)
     done = sim.quota()
@@ -217,7 +208,7 @@ def test_quota_repairs_the_law_and_leaves_the_intent():
 
 
 def test_a_refusal_says_that_the_vm_stays_down():
-    sim = killed_at(started(), ["vmadm", "stop"])
+    sim = killed_at(running(), ["vmadm", "stop"])
     refused = sim.converge({"vm": "web01", "disks": [{"name": "root"}]})
     assert [p.code for p in refused.problems] == ["UnlistedDisk"]
     assert any("left it down" in text for text in refused.warnings)
@@ -228,7 +219,7 @@ def test_a_refusal_says_that_the_vm_stays_down():
 def test_the_intent_of_another_host_is_told_and_never_executed(monkeypatch):
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(engine_intent, "host_name", lambda: "elsewhere")
-        sim = killed_at(started(), ["vmadm", "stop"])
+        sim = killed_at(running(), ["vmadm", "stop"])
     done = sim.converge(ALONE)
     assert (done.changed, done.vms[0]["recovered"], power(sim)) == (False, [], ("stopped", False))
     assert "host elsewhere" in done.warnings[0]
@@ -258,7 +249,7 @@ def test_a_wrong_index_is_put_right(sim, value):
 
 
 def test_cleared_by_hand():
-    sim = killed_at(started(), ["vmadm", "stop"])
+    sim = killed_at(running(), ["vmadm", "stop"])
     sim.run("zfs", "inherit", PROPERTY, BOX)
     done = sim.converge(ALONE)
     assert (done.changed, done.warnings, power(sim)) == (False, [], ("stopped", False))
@@ -266,7 +257,7 @@ def test_cleared_by_hand():
 
 
 def test_a_vm_that_is_gone():
-    sim = started()
+    sim = running()
     sim.adopted(64, uuid=OTHER, alias="web02")
     killed_at(sim, ["vmadm", "stop"])
     sim.run("vmadm", "delete", VM)

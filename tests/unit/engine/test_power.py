@@ -8,16 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import VM, Simulated
-
-
-def running(autoboot=True, **more):
-    sim = Simulated()
-    sim.adopted(2048, **more)
-    sim.run("vmadm", "start", VM)
-    if not autoboot:
-        sim.run("vmadm", "update", VM, "autoboot=false")
-    return sim
+from .conftest import VM, Simulated, running
 
 
 def spec(**data):
