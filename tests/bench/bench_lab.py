@@ -76,7 +76,7 @@ def play(lab: Lab, tasks: list[dict[str, Any]], *arguments: str, idle: bool = Tr
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--vms", type=int, default=16, help="number of VMs, of 4 disks each; the pool holds 17")
+    parser.add_argument("--vms", type=int, default=25, help="number of VMs, of 4 disks each")
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:

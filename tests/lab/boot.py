@@ -18,7 +18,7 @@ from recipe import LabError, cache_dir
 
 MEMORY_MIB = 2048
 CPUS = 2
-POOL_DISK_BYTES = 24 << 30
+POOL_DISK_BYTES = 48 << 30
 KERNEL_ARGUMENTS = (
     "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off audit=0 quiet systemd.show_status=false"
 )

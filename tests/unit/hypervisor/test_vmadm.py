@@ -132,6 +132,15 @@ def test_any_json_is_read_or_refused(value):
         assert said in ("UnexpectedOutput", "PlatformTooOld")
 
 
+@pytest.mark.parametrize("odd", [{"zpool": "-x"}, {"zfs_filesystem": "other/x"}, {"disks": ["x"]}])
+def test_a_vm_described_in_an_unknown_way_does_not_keep_the_others_from_being_served(odd):
+    one, other = vmadm_read.parse_lookup(json.dumps([vm(**odd), vm(uuid=UUID.lower())]))
+    assert (one.uuid, one.pool, one.dataset, one.disks) == (U, "", "", ())
+    assert (other.uuid, other.dataset) == (UUID.lower(), "zones/" + U)
+    with pytest.raises(FlexdiskError):
+        vmadm_read.parse_vm(vm(**odd))
+
+
 def test_no_vms():
     assert vmadm_read.parse_lookup("[]") == []
 

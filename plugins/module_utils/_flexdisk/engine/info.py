@@ -15,7 +15,7 @@ from ..model.errors import Problem
 from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.planner import find_vm
-from ..rules.linking import Host
+from ..rules.linking import Host, unlinked_reason
 from ..zfs.commands import Zfs
 from . import report
 from .observe import observe
@@ -52,7 +52,7 @@ def chosen(host: Host, names: t.Optional[t.Sequence[str]]) -> t.Tuple[t.List[Vm]
 def skipped(host: Host) -> t.List[t.Dict[str, str]]:
     """VMs that the laws of this collection do not cover, with the reason."""
     result = [{"uuid": c.uuid, "alias": c.alias, "reason": "brand %s" % c.brand} for c in host.other_brands]
-    result += [{"uuid": c.uuid, "alias": c.alias, "reason": "no dataset %s" % c.dataset} for c in host.unlinked]
+    result += [{"uuid": c.uuid, "alias": c.alias, "reason": unlinked_reason(c)} for c in host.unlinked]
     return result
 
 

@@ -53,13 +53,25 @@ def parse_json(stdout: str) -> t.Any:
 
 
 def parse_lookup(stdout: str) -> t.List[VmConfig]:
-    """VMs from C(vmadm lookup -j)."""
+    """VMs from C(vmadm lookup -j). One that is described in an unknown way is no reason not to serve the others: it has
+    no dataset, so that nothing can be done to it.
+    """
     rows = parse_json(stdout)
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("uuid") for row in rows):
         raise FlexdiskError("UnexpectedOutput", "vmadm lookup -j did not print a JSON list of VMs")
     for row in rows:
         check_platform(row)
-    return [parse_vm(row) for row in rows]
+    return [_vm_or_stub(row) for row in rows]
+
+
+def _vm_or_stub(row: t.Mapping[str, t.Any]) -> VmConfig:
+    try:
+        return parse_vm(row)
+    except FlexdiskError:
+        uuid = str(row["uuid"])
+        if not is_uuid(uuid):
+            raise
+        return VmConfig(uuid, _text(row, "alias"), _text(row, "brand"), "unknown", False, "", "", None)
 
 
 def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:

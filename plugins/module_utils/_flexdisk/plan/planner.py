@@ -16,7 +16,7 @@ from ..model.errors import Problem
 from ..model.sizes import render_apart, render_bytes
 from ..model.vm import Vm
 from ..rules.declaration import Collector
-from ..rules.linking import Host
+from ..rules.linking import Host, unlinked_reason
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry
 from . import ordering, predict
@@ -42,7 +42,7 @@ def find_vm(host: Host, wanted: str) -> t.Union[Vm, Problem]:
         return vm
     if config in host.other_brands:
         return Problem("BrandNotSupported", "%s has brand %s" % (config.label, config.brand), wanted)
-    return Problem("ResourceNotFound", "%s: its dataset %s does not exist" % (config.label, config.dataset), wanted)
+    return Problem("ResourceNotFound", "%s: %s" % (config.label, unlinked_reason(config)), wanted)
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capabilities) -> VmPlan:

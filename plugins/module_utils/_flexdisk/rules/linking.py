@@ -43,6 +43,11 @@ class Host:
         return self.datasets[pool].available
 
 
+def unlinked_reason(config: VmConfig) -> str:
+    """Why nothing can be done to an unlinked VM."""
+    return "no dataset %s" % config.dataset if config.dataset else "the hypervisor describes it in an unknown way"
+
+
 def container(pool: str) -> str:
     """Where parked disks of a pool lie."""
     return "%s/%s" % (pool, CONTAINER)
