@@ -6,7 +6,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help venv demo test lint sanity unit conformance integration molecule lab-share lab-up lab-down lab-test lab-full faults bench soak mutations clean
+.PHONY: help venv demo test lint sanity unit conformance integration molecule lab-share lab-up lab-down lab-test lab-full faults bench bench-lab soak mutations clean
 
 help: ; @sed -n 's/^\([a-z-]*\):.* #[#] /\1\t/p' Makefile | expand -t 14
 
@@ -26,6 +26,7 @@ lab-test: venv ; @$(PY) tests/lab/lab.py test ## the suite on the lab, sampled
 lab-full: venv ; @$(PY) tests/lab/lab.py full ## the suite on the lab, in full
 faults: venv ; @$(PY) tests/tools/faults.py ## every scenario, interrupted at every command in every way
 bench: venv ; @$(PY) tests/bench/bench.py ## processes, time, memory and payload, for 10 to 1000 VMs
+bench-lab: venv ; @$(PY) tests/bench/bench_lab.py ## the same on the running lab, for 25 VMs
 soak: venv ; @$(PY) tests/tools/soak.py $(MINUTES) ## the stateful test for MINUTES (30), with a new seed each round
 mutations: venv ; @$(PY) tests/mutations/run.py $(WORDS) ## deliberate bugs, which the tests must find (WORDS of their names: only those)
 clean: ; @rm -rf .venv .dev build ## all that the targets above have made here

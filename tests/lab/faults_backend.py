@@ -89,17 +89,20 @@ class LabBackend:
         """Run the module over ssh as Ansible does; a fault may kill its Python on the lab, or Ansible here."""
         self._write("calls", "")
         self._write("fault.json", json.dumps(fault._asdict() if fault else {}))
-        words = json.dumps({**arguments, "lock_timeout": PATIENCE})
+        words = {**arguments, "lock_timeout": PATIENCE}
         options = ["-e", f"ansible_python_interpreter={PYTHON}", *(["--check"] if check else [])]
         if fault is not None and fault.kill == "controller":
-            return self._killed_controller(["-m", MODULE, "-a", words, *options], fault.nth)
-        done = self._lab.ad_hoc(MODULE, words, *options, check=False)
+            return self._killed_controller(words, options, fault.nth)
+        done = self._lab.ad_hoc(MODULE, json.dumps(words), *options, check=False)
         return parse(done.stdout or done.stderr)
 
-    def _killed_controller(self, words: Sequence[str], nth: int) -> dict[str, Any]:
-        """Kill Ansible and all its processes here while the command number nth waits on the lab."""
+    def _killed_controller(self, words: Mapping[str, Any], options: Sequence[str], nth: int) -> dict[str, Any]:
+        """Kill ansible-playbook and all its processes here while the command number nth waits on the lab."""
+        book = self._lab.workdir / "interrupted.json"
+        play = {"hosts": "hypervisors", "gather_facts": False, "tasks": [{MODULE: words}]}
+        book.write_text(json.dumps([play]), encoding="utf-8")
         with subprocess.Popen(
-            self._lab.ansible_argv("ansible", "hypervisors", *words), env=self._lab.environment(),
+            self._lab.ansible_argv("ansible-playbook", str(book), *options), env=self._lab.environment(),
             cwd=self._lab.workdir, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         ) as controller:  # fmt: skip
             deadline = time.monotonic() + KILL_SECONDS

@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 
 import pytest
 import remote
@@ -21,25 +22,32 @@ LEAST = {SHARE: 5, "": 110}
 SECONDS = 3000
 
 
-def run(lab: Lab, selection: str) -> None:
-    """The marked cases, or those of them that a -k expression selects."""
+def run(lab: Lab, selection: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The marked cases, or those of them that a -k expression selects. Shows how far it has come."""
     lab.reset()
     lab.run(["mkdir", "-p", "/var/lib/simnode"])
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "tests/conformance"]
-    argv += ["-m", "zfs_decides", "--conformance-machine", shlex.join(remote.ssh_argv(SERVER))]
+    argv = [sys.executable, "-m", "pytest", "-v", "--durations=10", "-p", "no:cacheprovider", "-n", "0"]
+    argv += ["tests/conformance", "-m", "zfs_decides", "--conformance-machine", shlex.join(remote.ssh_argv(SERVER))]
     if selection:
         argv += ["-k", selection]
-    done = subprocess.run(argv, cwd=remote.ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 0, done.stdout[-20000:] + done.stderr
-    passed = re.search(r"(\d+) passed", done.stdout)
+    said = ""
+    with subprocess.Popen(argv, cwd=remote.ROOT, stdout=subprocess.PIPE, text=True) as cases, capsys.disabled():
+        killer = threading.Timer(SECONDS, cases.kill)
+        killer.start()
+        for line in cases.stdout or ():
+            said += line
+            print(line, end="", flush=True)
+        killer.cancel()
+    assert cases.returncode == 0
+    passed = re.search(r"(\d+) passed", said)
     assert passed is not None
     assert int(passed[1]) >= LEAST[selection]
 
 
-def test_sampled_cases(lab: Lab) -> None:
-    run(lab, SHARE)
+def test_sampled_cases(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    run(lab, SHARE, capsys)
 
 
 @pytest.mark.full
-def test_all_cases(lab: Lab) -> None:
-    run(lab, "")
+def test_all_cases(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    run(lab, "", capsys)
