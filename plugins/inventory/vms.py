@@ -210,8 +210,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         taken = {*inventory.hosts, *inventory.groups, *hypervisors, *constants.LOCALHOST}
         names = self._names(vms, taken)
         hosts: t.Dict[str, t.Dict[str, t.Any]] = {
-            name: {"inventory_hostname": name, _vm_hosts.VARIABLE: _vm_hosts.marked(vm)}
-            for name, vm in zip(names, vms)
+            name: {"inventory_hostname": name, _vm_hosts.VARIABLE: _vm_hosts.marked(vm)} for name, vm in zip(names, vms)
         }
         for name, variables in hosts.items():
             inventory.add_host(name)
