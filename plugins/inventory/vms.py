@@ -190,7 +190,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         replies = _vm_info.read(sources, pattern, self.get_option("timeout"))
         if not replies:
             raise AnsibleParserError("No hypervisor: %r matches no host of %s" % (pattern, ", ".join(sources)))
-        found, failures = {}, []
+        found: _Found = {}
+        failures = []
         for hypervisor, reply in sorted(replies.items()):
             try:
                 if reply["status"] != "ok":
@@ -198,6 +199,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 found[hypervisor] = _vm_hosts.vms(hypervisor, reply["result"])
             except ValueError as exc:
                 failures.append("%s is %s" % (hypervisor, exc))
+                found[hypervisor] = []
         if failures and self.get_option("on_failure") == "error":
             raise AnsibleParserError("VMs of hypervisors could not be read. %s" % "; ".join(failures))
         for failure in failures:
@@ -234,8 +236,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.display.warning(warning)
         return names
 
-    def _compose(self, template: str, variables: t.Dict[str, t.Any], disable_lookups: t.Any = ...) -> t.Any:
-        return _vm_hosts.marked(super()._compose(template, variables, disable_lookups))
+    def _compose(self, *args: t.Any, **kwargs: t.Any) -> t.Any:
+        return _vm_hosts.marked(super()._compose(*args, **kwargs))
 
     def _wishes(self, vm: _Vm) -> t.List[object]:
         wishes: t.List[object] = []

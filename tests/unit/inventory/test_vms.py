@@ -195,6 +195,8 @@ def test_a_hypervisor_that_fails(hypervisors, reply, said):
     plugin = Plugin(on_failure="warn")
     assert sorted(parse(plugin).hosts) == ["web01", "web02"]
     assert plugin.warnings == ["VMs are missing in the inventory: " + said]
+    replies["hv01"] = ok(vm(U1, "hv02"))
+    assert sorted(parse(plugin).hosts) == [U1], "its name is still its own"
 
 
 def test_no_hypervisor_is_an_error(hypervisors):
