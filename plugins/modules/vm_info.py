@@ -42,6 +42,8 @@ options:
     default: false
 seealso:
   - module: flexdisk.hypervisor.vm_disks
+  - plugin: flexdisk.hypervisor.vms
+    plugin_type: inventory
 """
 
 EXAMPLES = r"""
@@ -72,6 +74,12 @@ vms:
       description: Alias of the VM.
       type: str
       returned: always
+    tags:
+      description: Tags of the VM, values that are no text as JSON.
+      type: dict
+      returned: always
+      sample:
+        role: web
     disks:
       description: The attached disks; sizes in MiB.
       type: list

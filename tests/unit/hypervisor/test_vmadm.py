@@ -50,6 +50,7 @@ VM = {
     "zone_state": "installed",
     "platform_buildstamp": "20260113T000000Z",
     "state": "stopped",
+    "tags": {"role": "web", "cns": True, "n": 1},
     "internal_metadata": {"cloudinit_nocloud_path": D1},
     "quota": 1,
     "zfs_filesystem": "zones/" + U,
@@ -92,7 +93,7 @@ def test_a_vm():
     assert (found.uuid, found.alias, found.brand, found.state) == (U, "web0", "bhyve", "stopped")
     assert (found.pool, found.dataset, found.flexible_disk_size) == ("zones", "zones/" + U, 20480)
     assert (found.autoboot, found.indestructible, found.transition) == (False, False, "")
-    assert found.hidden_paths == {D1}
+    assert (found.hidden_paths, found.tags) == ({D1}, {"role": "web", "cns": "true", "n": "1"})
     image = "aaaaaaaa-0000-4000-8000-000000000001"
     assert found.disks == (
         DiskConfig(D0, "zones/%s/disk0" % U, True, "virtio", "disk", image, 10240, "0:4:0", UUID.lower()),
@@ -107,6 +108,7 @@ def test_what_is_absent_has_a_meaning():
     assert (found.flexible_disk_size, found.hidden_paths, found.state) == (None, frozenset(), "unknown")
     assert found.disks == (DiskConfig("", boot=True),)
     assert vmadm_read.parse_vm({"uuid": U, "flexible_disk_size": 0}).flexible_disk_size is None
+    assert all(vmadm_read.parse_vm({"uuid": U, "tags": odd}).tags == {} for odd in (None, "x", [1], {}))
 
 
 @pytest.mark.parametrize("text", ["", "x", "{}", "null", "[1]", '[{"alias": "x"}]', '[{"uuid": ""}]', "[[]]"])

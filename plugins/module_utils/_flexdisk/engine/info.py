@@ -65,7 +65,12 @@ def info(
     result = Info(problems=problems, skipped=skipped(host) if names is None else [])
     found = {key: recovery.record_result(record) for key, record in host.intents.items()}
     result.vms = [
-        dict(report.vm_result(vm, True, figures), intent=found.get((vm.config.pool, vm.config.uuid))) for vm in vms
+        dict(
+            report.vm_result(vm, True, figures),
+            intent=found.get((vm.config.pool, vm.config.uuid)),
+            tags=dict(vm.config.tags),
+        )
+        for vm in vms
     ]
     there = {(vm.config.pool, vm.config.uuid) for vm in host.vms}
     if names is None:

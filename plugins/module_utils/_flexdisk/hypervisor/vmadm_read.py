@@ -104,11 +104,18 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
         hidden_paths=frozenset([str(hidden)] if hidden else []),
         indestructible=bool(row.get("indestructible_zoneroot")),
         transition=_text(row, "transition_to"),
+        tags=_tags(row.get("tags")),
     )
 
 
 def _text(row: t.Mapping[str, t.Any], key: str) -> str:
     return str(row.get(key) or "")
+
+
+def _tags(tags: t.Any) -> t.Dict[str, str]:
+    """Nothing depends on them, so a VM with odd ones is no odd VM."""
+    found = tags.items() if isinstance(tags, dict) else ()
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in found}
 
 
 def _disk(row: t.Mapping[str, t.Any]) -> DiskConfig:

@@ -45,6 +45,7 @@ class VmConfig:
     hidden_paths: t.FrozenSet[str] = frozenset()
     indestructible: bool = False
     transition: str = ""
+    tags: t.Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:

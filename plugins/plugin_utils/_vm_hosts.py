@@ -1,0 +1,106 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""VMs as hosts of an inventory: their variables, names and groups. What VMs are called is others' word: it is data."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections import Counter
+
+from ansible.plugins.inventory import to_safe_group_name
+from ansible.template import trust_as_template
+
+VARIABLE = "flexdisk_vm"
+PREFIXES = ("hypervisor_", "state_", "package_", "tag_")  # of our groups
+LONGEST_GROUP = 200
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:-]*")
+_Vm = t.Dict[str, t.Any]
+
+
+class Named(t.NamedTuple):
+    """A name for each VM, in their order, and for those that did not get the first one wished for, why."""
+
+    names: t.List[str]
+    warnings: t.List[str]
+
+
+def safe(name: object) -> bool:
+    """True for what can be a host name: no pattern, range, port or line end, and not the name of a group of ours."""
+    return isinstance(name, str) and bool(_SAFE.fullmatch(name)) and not name.startswith(PREFIXES)
+
+
+def vms(hypervisor: str, result: t.Mapping[str, t.Any]) -> t.List[_Vm]:
+    """The variable flexdisk_vm of each VM in a result of vm_info. Raises ValueError for anything else."""
+    found = result.get("vms")
+    if not isinstance(found, list) or not all(isinstance(vm, dict) and safe(vm.get("uuid")) for vm in found):
+        raise ValueError("not a result of vm_info")
+    return [dict(vm, hypervisor=hypervisor) for vm in found]
+
+
+def marked(value: t.Any) -> t.Any:
+    """The value with every string in it trusted that cannot be a template or an expression, and no other.
+
+    For an untrusted string ansible-inventory exports a dictionary, which is not what AWX and others look for.
+    """
+    if isinstance(value, dict):
+        return {key: marked(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [marked(item) for item in value]
+    return trust_as_template(value) if isinstance(value, str) and _PLAIN.fullmatch(value) else value
+
+
+def groups(vm: _Vm) -> t.List[str]:
+    """The names of the groups that a VM is in without being asked for."""
+    tags = vm.get("tags") or {}
+    values = [
+        ("hypervisor_", vm["hypervisor"]),
+        ("state_", vm.get("state")),
+        ("package_", vm.get("package")),
+        *(("tag_", "%s_%s" % (key, value) if value != "" else key) for key, value in sorted(tags.items())),
+    ]
+    names = [to_safe_group_name("%s%s" % (prefix, value)) for prefix, value in values if value]
+    return [name for name in names if len(name) <= LONGEST_GROUP]
+
+
+def named(found: t.Sequence[_Vm], wishes: t.Sequence[t.Sequence[object]], taken: t.AbstractSet[str]) -> Named:
+    """Give each VM the first of its wishes that is safe, that no other VM wishes at the same place, and that is free.
+
+    wishes: for each VM as many; "" or None is no wish. taken: names of others. After its wishes comes the uuid, and
+    last the uuid with the hypervisor, for a VM that two hypervisors have. Raises ValueError for a VM that is there
+    already.
+    """
+    names: t.List[str] = [""] * len(found)
+    reasons: t.Dict[int, str] = {}
+    uuids = {vm["uuid"] for vm in found}
+    rows = [[*wish, vm["uuid"], "%s.%s" % (vm["uuid"], _text(vm["hypervisor"]))] for vm, wish in zip(found, wishes)]
+    for column in zip(*rows):
+        wanted = Counter(name for name in column if isinstance(name, str))
+        gone = taken | set(names)
+        for n, (vm, name) in enumerate(zip(found, column)):
+            if names[n] or name is None or name == "":
+                continue
+            if not isinstance(name, str) or not safe(name):
+                reason = "it cannot be the name of a host"
+            elif wanted[name] > 1:
+                reason = "more than one VM would have it"
+            elif name in gone or (name[:36] in uuids and not name.startswith(vm["uuid"])):
+                reason = "it is taken"
+            else:
+                names[n] = str(name)
+                continue
+            reasons.setdefault(n, "not %r: %s" % (name, reason))
+    if not all(names):
+        lost = found[names.index("")]
+        raise ValueError("VM %s of %s is in the inventory already" % (lost["uuid"], lost["hypervisor"]))
+    return Named(
+        names, ["A VM of %s is %s, %s." % (found[n]["hypervisor"], names[n], reasons[n]) for n in sorted(reasons)]
+    )
+
+
+def _text(hypervisor: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", hypervisor)
