@@ -80,15 +80,24 @@ def judge(job: tuple[int, Mutation]) -> str:
     return found
 
 
+def table(mutations: list[Mutation], killers: list[str]) -> None:
+    """Which bug was found by what."""
+    width = max(len(mutation.name) for mutation in mutations)
+    for mutation, found in zip(mutations, killers, strict=True):
+        print(f"{mutation.name:{width}}  {found or 'SURVIVED'}")
+
+
 def main() -> None:
     os.environ.setdefault("FLEXDISK_SEED", str(random.SystemRandom().randrange(1_000_000)))
     print(f"FLEXDISK_SEED={os.environ['FLEXDISK_SEED']}")
     words = sys.argv[1:]
     jobs = [(n, m) for n, m in enumerate(MUTATIONS) if not words or any(word in m.name for word in words)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    start = time.monotonic()
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         killers = list(pool.map(judge, jobs))
+    table([mutation for _number, mutation in jobs], killers)
     alive = [mutation.name for (_number, mutation), found in zip(jobs, killers, strict=True) if not found]
-    print(f"{len(jobs)} mutations, {len(alive)} survived")
+    print(f"{len(jobs)} mutations, {len(alive)} survived, {time.monotonic() - start:.0f} s")
     problems = [f"survived: {', '.join(alive)}"] if alive else []
     if not words:
         idle = set(
