@@ -97,7 +97,7 @@ def _moves(intent: Intent, host: Host, found: Collector) -> None:
     pool = intent.vm.config.pool
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     for leaver in intent.leavers:
-        if leaver.disk.path:
+        if leaver.moves:
             _encryption(leaver.disk, above, "detached", found)
             place = verbs.place(leaver.disk)
             if place in host.datasets:

@@ -83,7 +83,7 @@ def _warnings(vm: Vm, spec: VmSpec, intent: t.Any) -> t.Iterator[str]:
     for path in vm.missing:
         yield "%s: the volume of %s does not exist" % (spec.vm, path)
     for orphan in vm.orphans:
-        if not any(g.disk is orphan for g in intent.targets):
+        if not any(known.disk is orphan for known in [*intent.targets, *intent.leavers]):
             yield "%s: %s is a volume that the VM does not know" % (spec.vm, orphan.volume.name)
 
 
