@@ -47,6 +47,18 @@ MUTATIONS = (
         "False",
     ),
     Mutation(
+        "unlisted: destroy destroys what is not attached",
+        "plan/targets.py",
+        "Leaver(disk, False, nameless=disk.name in names)",
+        'Leaver(disk, spec.unlisted == "destroy", True)',
+    ),
+    Mutation(
+        "an overdrawn VM may grow",
+        "plan/checks.py",
+        "return not (asked or resized or intent.leavers",
+        "return not (asked or intent.leavers",
+    ),
+    Mutation(
         "shrink without its flag",
         "plan/checks.py",
         "if not target.spec.dangerous_allow_shrink:",
@@ -82,6 +94,12 @@ MUTATIONS = (
         "if spec.model is not None and spec.model != disk.model:",
         'if disk.pci_slot == "0:4:2":\n        found["pci_slot"] = (disk.pci_slot, "0:4:7")\n'
         "    if spec.model is not None and spec.model != disk.model:",
+    ),
+    Mutation(
+        "one slot of another bus for every new disk",
+        "plan/targets.py",
+        "return slots.allocate(set(taken), device=capabilities.disk_device, functions=capabilities.functions_per_slot)",
+        'return slots.parse_slot("1:0:1")',
     ),
     Mutation(
         "uuid made anew on re-attach",
