@@ -90,8 +90,9 @@ def _warnings(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
             )
     for path in vm.missing:
         yield "%s: the volume of %s does not exist" % (spec.vm, path)
+    claimed = [target.disk for target in intent.targets] + [leaver.disk for leaver in intent.leavers]
     for orphan in vm.orphans:
-        if not any(known.disk is orphan for known in [*intent.targets, *intent.leavers]):
+        if not any(disk is orphan for disk in claimed):
             yield "%s: %s is a volume that the VM does not know" % (spec.vm, orphan.volume.name)
 
 
