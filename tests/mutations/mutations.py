@@ -45,18 +45,21 @@ MUTATIONS = (
         "plan/targets.py",
         '(spec.unlisted == "destroy" and disk.preserve)',
         "False",
+        "tests/unit/engine/test_detach_attach.py",
     ),
     Mutation(
         "unlisted: destroy destroys what is not attached",
         "plan/targets.py",
         "Leaver(disk, False, nameless=disk.name in names)",
         'Leaver(disk, spec.unlisted == "destroy", True)',
+        "tests/unit/engine/test_unattached.py",
     ),
     Mutation(
         "an overdrawn VM may grow",
         "plan/checks.py",
         "return not (asked or resized or intent.leavers",
         "return not (asked or intent.leavers",
+        "tests/unit/engine/test_overdrawn.py",
     ),
     Mutation(
         "shrink without its flag",
@@ -130,6 +133,13 @@ MUTATIONS = (
         "plan/targets.py",
         "settled = disk is not None and",
         "settled = False and",
+        "tests/unit/engine/test_remaining.py",
+    ),
+    Mutation(
+        "facts written in every run",
+        "plan/verbs.py",
+        'return {key: value for key, value in facts.items() if disk.volume.user.get(key, "") != value}',
+        "return dict(facts)",
     ),
     Mutation(
         "check mode does not predict the reservation",
