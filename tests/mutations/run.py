@@ -99,7 +99,7 @@ def table(mutations: list[Mutation], killers: list[str]) -> None:
 
 def main() -> None:
     os.environ.setdefault("FLEXDISK_SEED", "1")
-    os.environ.setdefault("FLEXDISK_SEQUENCES", "100")
+    os.environ.setdefault("FLEXDISK_SEQUENCES", "200")
     words = sys.argv[1:]
     jobs = [(n, m) for n, m in enumerate(MUTATIONS) if not words or any(word in m.name for word in words)]
     start = time.monotonic()
