@@ -66,6 +66,8 @@ options:
         description:
           - What becomes of attached data disks that no entry of O(vms[].disks) claims.
           - Boot disks, platform disks, CD-ROMs and files are never unlisted.
+          - With V(detach) and V(destroy) a volume that an interrupted run of this collection has left in the VM
+            unattached is parked; it is never destroyed.
         type: str
         default: refuse
         choices:

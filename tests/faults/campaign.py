@@ -17,13 +17,13 @@ from pathlib import Path
 
 from tests.faults import driver
 from tests.faults.driver import Baseline, Point
-from tests.faults.kinds import KINDS
+from tests.faults.kinds import KINDS, Kind
 from tests.faults.node import NodeBackend
 from tests.faults.processes import ProcessBackend
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.shim import changes
 
-REAL_SHARE = 1 / 20
+REAL_ONE_IN = 20
 NESTED = 20
 CHUNK = 4
 
@@ -56,19 +56,26 @@ def prepared(name: str) -> tuple[bytes, Baseline]:
     return state, driver.undisturbed(SCENARIOS[name], NodeBackend(pickle.loads(state)))
 
 
-def jobs(scenario: str, seed: int) -> Iterator[Job]:
+def jobs(scenario: str, seed: int) -> list[Job]:
     """Every point of a scenario. Which ones are real, and which are nested, depends on the seed."""
     _state, baseline = prepared(scenario)
     dice = random.Random(f"{scenario}:{seed}")
-    for point in driver.points(baseline, lambda kind: kind.in_process or kind.in_processes):
-        ((name, nth),) = point.faults
-        kind = KINDS[name]
-        # Processes that only look are like each other.
-        real = kind.in_processes and changes(baseline.calls[nth - 1]) and dice.random() < REAL_SHARE
-        if real or kind.in_process:
-            yield Job(point, real)
-    for point in driver.nested(baseline, lambda kind: kind.in_process, NESTED, seed):
-        yield Job(point, False)
+    every = list(driver.points(baseline, lambda kind: kind.in_process or kind.in_processes))
+    points = [point for point in every if _kind(point).in_process]
+    nested = driver.nested(baseline, lambda kind: kind.in_process, NESTED, seed)
+    fit = [point for point in every if _worth_processes(baseline, point)]
+    real = dice.sample(fit, round((len(points) + len(nested)) / REAL_ONE_IN))
+    plain = [point for point in points + nested if point not in real]
+    return [Job(point, False) for point in plain] + [Job(point, True) for point in real]
+
+
+def _kind(point: Point) -> Kind:
+    return KINDS[point.faults[0][0]]
+
+
+def _worth_processes(baseline: Baseline, point: Point) -> bool:
+    """Whether its command changes something: processes that only look are like each other."""
+    return _kind(point).in_processes and changes(baseline.calls[point.faults[0][1] - 1])
 
 
 def try_out(job: Job) -> Verdict:
@@ -77,8 +84,9 @@ def try_out(job: Job) -> Verdict:
     node = pickle.loads(state)
     if not job.real:
         return Verdict(job, driver.judge(job.point, baseline, NodeBackend(node)))
-    with tempfile.TemporaryDirectory(prefix="flexdisk-faults-") as folder:
-        return Verdict(job, driver.judge(job.point, baseline, ProcessBackend(Path(folder), node)))
+    folder = tempfile.TemporaryDirectory(prefix="flexdisk-faults-")
+    with folder as path, ProcessBackend(Path(path), node) as backend:
+        return Verdict(job, driver.judge(job.point, baseline, backend))
 
 
 def run(wanted: Iterable[Job], workers: int) -> Iterator[Verdict]:

@@ -32,7 +32,7 @@ class Kind:
 
     def at(self, nth: int) -> Fault:
         """The fault of the command number nth."""
-        return self.fault._replace(nth=nth)
+        return self.fault.replace(nth=nth)
 
     @property
     def outlives(self) -> bool:
@@ -96,7 +96,7 @@ KINDS = {
         _takes_space,
     ),
     "busy": Kind(_failing("{what}: dataset is busy", ""), _busy),
-    "busy-long": Kind(_failing("{what}: dataset is busy", "", lasting=True)._replace(only=BUSY), _busy),
+    "busy-long": Kind(_failing("{what}: dataset is busy", "", lasting=True).replace(only=BUSY), _busy),
     "signal": Kind(_failing("", "", status=-9)),
     "vminfod-lost": Kind(_failing("", VMINFOD.strip()), _update),
     # Nothing works any more.

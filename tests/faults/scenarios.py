@@ -115,6 +115,13 @@ def parked_with_snapshots(backend: Backend) -> None:
     must(backend, declare(B, unlisted="detach"))
 
 
+def unattached(backend: Backend) -> None:
+    """What an attach leaves that was killed after it had renamed the volume into the VM."""
+    parked_with_snapshots(backend)
+    backend.run("zfs", "set", "quota=8G", f"{POOL}/{WEB}")
+    backend.run("zfs", "rename", f"{POOL}/flexdisk/{disk_uuid(WEB, 1)}", f"{POOL}/{WEB}/disk1")
+
+
 def three(backend: Backend) -> None:
     image(backend)
     vm(backend, WEB, "web01", ["a", "b", "c"])
@@ -193,6 +200,7 @@ SCENARIOS = {
         Scenario("remove-parked", parked, declare({**A, "state": "absent"}, B)),
         Scenario("detach", stopped, declare(B, unlisted="detach")),
         Scenario("detach-snapshots", snapshots, declare(B, unlisted="detach")),
+        Scenario("park", unattached, declare(B, unlisted="detach")),
         Scenario("attach", parked, declare(A, B)),
         Scenario("attach-grown", parked_with_snapshots, declare({**A, "size": 128}, B)),
         Scenario("attach-shrunk", parked, declare(SHRUNK, B)),

@@ -4,31 +4,33 @@
 
 """Stands before zfs, zpool, vmadm and imgadm on PATH, counts the commands of a module and spoils those it is told to.
 
-A single file with nothing but the standard library, so that it can be copied to any machine. `python3 shim.py FOLDER`
-installs it there under the names of the programs; put FOLDER first on PATH. FOLDER/fault.json holds a Fault, none
-without it; FOLDER/calls gets one line of JSON for each command. The real programs are the next ones on PATH, and the
+A single file with nothing but the standard library, so that it can be copied to any machine, and of that no more than
+it must: it starts before every command. `python3 shim.py FOLDER`
+installs it there under the names of the programs; put FOLDER first on PATH. FOLDER/fault holds a Fault, none
+without it; FOLDER/calls gets a line for each command. The real programs are the next ones on PATH, and the
 commands that they run themselves are not counted.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 PROGRAMS = ("zfs", "zpool", "vmadm", "imgadm")
 CHANGES = ("set", "inherit", "create", "clone", "rename", "destroy", "snapshot", "hold", "release")
+SIGKILL = 9
 TEAR = "FLEXDISK_FAULT_TEAR"
 WORDS = {"set": "set property for", "inherit": "inherit property for", "get": "open", "status": "open"}
 
 
-class Fault(NamedTuple):
+class Fault:
     """What happens to the command number `nth` of a module, counted from 1.
 
     Attributes:
@@ -44,15 +46,31 @@ class Fault(NamedTuple):
             the command is left alone.
     """
 
-    nth: int = 0
-    lasting: bool = False
-    only: Sequence[str] = ()
-    effect: bool = False
-    kill: str = ""
-    status: int = 0
-    complaint: Mapping[str, str] = {}
-    seconds: float = 0.0
-    tear: int = 0
+    def __init__(
+        self,
+        nth: int = 0,
+        lasting: bool = False,
+        only: Sequence[str] = (),
+        effect: bool = False,
+        kill: str = "",
+        status: int = 0,
+        complaint: Mapping[str, str] | None = None,
+        seconds: float = 0.0,
+        tear: int = 0,
+    ) -> None:
+        self.nth = nth
+        self.lasting = lasting
+        self.only = only
+        self.effect = effect
+        self.kill = kill
+        self.status = status
+        self.complaint = complaint or {}
+        self.seconds = seconds
+        self.tear = tear
+
+    def replace(self, **changed: object) -> Fault:
+        """The same but for what is changed."""
+        return Fault(**{**vars(self), **changed})
 
     def hits(self, number: int, argv: Sequence[str]) -> bool:
         """Whether it happens to the command of that number."""
@@ -78,55 +96,82 @@ def part(argv: Sequence[str]) -> list[str]:
     return [*argv[:3], argv[-1]] if argv[0] == "zfs" else list(argv)
 
 
-def install(folder: Path) -> None:
+def install(folder: str | Path) -> None:
     """Write the programs into `folder`; they run with this interpreter."""
-    folder.mkdir(parents=True, exist_ok=True)
-    text = "#!%s -IS\n%s" % (sys.executable, Path(__file__).read_text(encoding="utf-8"))
+    os.makedirs(folder, exist_ok=True)
+    text = "#!%s -IS\n%s" % (sys.executable, _read(__file__))
     for program in PROGRAMS:
-        path = folder / program
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o755)
+        path = os.path.join(folder, program)
+        _write(path, text)
+        os.chmod(path, 0o755)
 
 
-def tell(folder: Path, fault: Fault | None) -> None:
+def tell(folder: str | Path, fault: Fault | None) -> None:
     """Spoil from now on, and count anew; None spoils nothing."""
-    (folder / "calls").write_text("", encoding="utf-8")
-    (folder / "fault.json").write_text(json.dumps(fault._asdict() if fault else {}), encoding="utf-8")
+    _write(os.path.join(folder, "calls"), "")
+    _write(os.path.join(folder, "fault"), words(fault))
 
 
-def calls(folder: Path) -> list[list[str]]:
+def words(fault: Fault | None) -> str:
+    """What FOLDER/fault says."""
+    return ascii(vars(fault)) if fault else ""
+
+
+def calls(folder: str | Path) -> list[list[str]]:
     """The commands since the last `tell`."""
-    return [json.loads(line) for line in (folder / "calls").read_text(encoding="utf-8").splitlines()]
+    return commands(_read(os.path.join(folder, "calls")))
 
 
-def _count(path: Path, argv: Sequence[str]) -> int:
+def commands(text: str) -> list[list[str]]:
+    """What FOLDER/calls says."""
+    from ast import literal_eval
+
+    return [literal_eval(line) for line in text.splitlines()]
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _count(path: str, argv: Sequence[str]) -> int:
     """Write the command down; its number."""
-    with path.open("a+", encoding="utf-8") as stream:
+    with open(path, "a+", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         stream.seek(0)
         number = len(stream.readlines()) + 1
-        stream.write(json.dumps(list(argv)) + "\n")
+        stream.write(ascii(list(argv)) + "\n")
     return number
 
 
-def _told(folder: Path) -> Fault:
+def _told(folder: str) -> Fault | None:
     try:
-        return Fault(**json.loads((folder / "fault.json").read_text(encoding="utf-8")))
+        text = _read(os.path.join(folder, "fault"))
     except FileNotFoundError:
-        return Fault()
+        return None
+    if not text:
+        return None
+    from ast import literal_eval
+
+    return Fault(**literal_eval(text))
 
 
-def _others(folder: Path) -> list[str]:
+def _others(folder: str) -> list[str]:
     """PATH without the shim."""
-    return [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if os.path.realpath(entry) != str(folder)]
+    return [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if os.path.realpath(entry) != folder]
 
 
-def _undisturbed(folder: Path) -> dict[str, str]:
+def _undisturbed(folder: str) -> dict[str, str]:
     """The environment of a program whose own commands are its own business."""
     return dict(os.environ, PATH=os.pathsep.join(_others(folder)))
 
 
-def _real(folder: Path, program: str) -> str:
+def _real(folder: str, program: str) -> str:
     for entry in _others(folder):
         found = os.path.join(entry, program)
         if os.access(found, os.X_OK):
@@ -135,28 +180,28 @@ def _real(folder: Path, program: str) -> str:
 
 
 def _kill_caller() -> None:
-    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(os.getppid(), SIGKILL)
 
 
-def _tear(folder: Path, argv: Sequence[str], last: int) -> int:
+def _tear(folder: str, argv: Sequence[str], last: int) -> int:
     """A change that a vmadm makes which dies after `last` of them."""
     import subprocess
 
     done = subprocess.run([_real(folder, argv[0]), *argv[1:]], check=False)
-    if changes(argv) and _count(folder / "torn", argv) == last:
+    if changes(argv) and _count(os.path.join(folder, "torn"), argv) == last:
         _kill_caller()
     return done.returncode
 
 
-def _spoil(folder: Path, fault: Fault, argv: Sequence[str]) -> int:
-    import subprocess  # takes longer to import than all the rest
+def _spoil(folder: str, fault: Fault, argv: Sequence[str]) -> int:
+    import subprocess
 
     if fault.kill == "first":
         _kill_caller()
     time.sleep(fault.seconds)
     status = 0
     if fault.effect or fault.tear:
-        (folder / "torn").unlink(missing_ok=True)
+        _write(os.path.join(folder, "torn"), "")
         environment = dict(os.environ, **{TEAR: str(fault.tear)}) if fault.tear else _undisturbed(folder)
         quiet = subprocess.DEVNULL if fault.status else None
         real = [_real(folder, argv[0]), *(part(argv) if fault.tear else argv)[1:]]
@@ -169,19 +214,20 @@ def _spoil(folder: Path, fault: Fault, argv: Sequence[str]) -> int:
     return fault.status or status
 
 
-def main(folder: Path, argv: Sequence[str]) -> int:
+def main(folder: str, argv: Sequence[str]) -> int:
     """Run one command as told; returns its exit status, unless this process becomes the real program."""
     if TEAR in os.environ:
         return _tear(folder, argv, int(os.environ[TEAR]))
     fault = _told(folder)
-    if fault.hits(_count(folder / "calls", argv), argv):
+    number = _count(os.path.join(folder, "calls"), argv)
+    if fault is not None and fault.hits(number, argv):
         return _spoil(folder, fault, argv)
     real = _real(folder, argv[0])
     return os.execve(real, [real, *argv[1:]], _undisturbed(folder))
 
 
 if __name__ == "__main__":
-    own = Path(sys.argv[0]).resolve()
-    if own.name in PROGRAMS:
-        sys.exit(main(own.parent, [own.name, *sys.argv[1:]]))
-    install(Path(sys.argv[1]))
+    own, name = os.path.split(os.path.realpath(sys.argv[0]))
+    if name in PROGRAMS:
+        sys.exit(main(own, [name, *sys.argv[1:]]))
+    install(sys.argv[1])

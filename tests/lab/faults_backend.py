@@ -83,12 +83,12 @@ class LabBackend:
         return self._lab.python(LOCKS).split()
 
     def calls(self) -> list[list[str]]:
-        return [json.loads(line) for line in self._lab.run(["cat", f"{FOLDER}/calls"]).stdout.splitlines()]
+        return shim.commands(self._lab.run(["cat", f"{FOLDER}/calls"]).stdout)
 
     def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
         """Run the module over ssh as Ansible does; a fault may kill its Python on the lab, or Ansible here."""
         self._write("calls", "")
-        self._write("fault.json", json.dumps(fault._asdict() if fault else {}))
+        self._write("fault", shim.words(fault))
         words = {**arguments, "lock_timeout": PATIENCE}
         options = ["-e", f"ansible_python_interpreter={PYTHON}", *(["--check"] if check else [])]
         if fault is not None and fault.kill == "controller":

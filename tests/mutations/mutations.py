@@ -45,6 +45,21 @@ MUTATIONS = (
         "plan/targets.py",
         '(spec.unlisted == "destroy" and disk.preserve)',
         "False",
+        "tests/unit/engine/test_detach_attach.py",
+    ),
+    Mutation(
+        "unlisted: destroy destroys what is not attached",
+        "plan/targets.py",
+        "Leaver(disk, False, nameless=disk.name in names)",
+        'Leaver(disk, spec.unlisted == "destroy", True)',
+        "tests/unit/engine/test_unattached.py",
+    ),
+    Mutation(
+        "an overdrawn VM may grow",
+        "plan/checks.py",
+        "return not (asked or resized or intent.leavers",
+        "return not (asked or intent.leavers",
+        "tests/unit/engine/test_overdrawn.py",
     ),
     Mutation(
         "shrink without its flag",
@@ -84,6 +99,12 @@ MUTATIONS = (
         "    if spec.model is not None and spec.model != disk.model:",
     ),
     Mutation(
+        "one slot of another bus for every new disk",
+        "plan/targets.py",
+        "return slots.allocate(set(taken), device=capabilities.disk_device, functions=capabilities.functions_per_slot)",
+        'return slots.parse_slot("1:0:1")',
+    ),
+    Mutation(
         "uuid made anew on re-attach",
         "plan/verbs.py",
         '"uuid": disk.uuid if disk else "",',
@@ -112,6 +133,13 @@ MUTATIONS = (
         "plan/targets.py",
         "settled = disk is not None and",
         "settled = False and",
+        "tests/unit/engine/test_remaining.py",
+    ),
+    Mutation(
+        "facts written in every run",
+        "plan/verbs.py",
+        'return {key: value for key, value in facts.items() if disk.volume.user.get(key, "") != value}',
+        "return dict(facts)",
     ),
     Mutation(
         "check mode does not predict the reservation",

@@ -15,6 +15,7 @@ import argparse
 import importlib
 import os
 import random
+import resource
 import sys
 import time
 from collections import defaultdict
@@ -76,10 +77,17 @@ def main() -> int:
     for text in odd:
         print(f"UNDISTURBED {text}")
     print(
-        f"{len(names)} scenarios, {total} injection points, {len(failed) + len(odd)} failures, "
-        f"{time.monotonic() - start:.0f} s, seed {arguments.seed}"
+        f"{len(names)} scenarios, {total} injection points, {sum(job.real for job in wanted)} of them real, "
+        f"{len(failed) + len(odd)} failures, {time.monotonic() - start:.0f} s, {cpu_seconds():.0f} s of CPU, "
+        f"seed {arguments.seed}"
     )
     return 1 if failed or odd else 0
+
+
+def cpu_seconds() -> float:
+    """What this process and all that it has waited for have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def report(verdicts: dict[str, list[Verdict]], names: list[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from simnode import Node
 from simnode.vmadm import slots
+from simnode.vmadm.errors import VmError
 from simnode.vmadm.vmobj import disk_index
 from simnode.zfs import extents as ext
 from simnode.zfs.model import Dataset, Pool, Snapshot
@@ -205,7 +206,11 @@ def _machine(root: Dataset, record: dict[str, Any]) -> Machine:
 def _devices(record: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     """The disks as configured, each with the slot where the guest sees it, written down or not."""
     devices = sorted((dict(d) for d in record["devices"]), key=lambda d: disk_index(d["path"]))
-    for device, slot in slots.assign(devices, {}, legacy=True):
+    try:
+        given = slots.assign(devices, {}, legacy=True)
+    except VmError:  # Two in one slot, which an update does not notice.
+        given = slots.assign([device for device in devices if "pci_slot" not in device], {}, legacy=True)
+    for device, slot in given:
         device["pci_slot"] = slot
     return tuple(devices)
 

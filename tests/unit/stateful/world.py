@@ -23,6 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from tests.unit.engine.conftest import Simulated
 
 from .declarations import IMAGE
+from .invariants import demand
 
 GIB = 1 << 30
 VMS = {"web01": "cccccccc-0000-4000-8000-000000000001", "db01": "cccccccc-0000-4000-8000-000000000002"}
@@ -69,7 +70,7 @@ def _template(pool: int, flexible: bool, adopted: bool, legacy: bool) -> bytes:
         if adopted:
             names = [{"name": "root", "boot": True}, {"name": "a", "size": 128}, {"name": "b", "size": 64}]
             done = sim.converge({"vm": alias, "disks": names})
-            assert (done.problems, done.failure) == ([], None)
+            demand(not done.problems and done.failure is None, "FINISHED", (done.problems, done.failure))
     for number, volume in enumerate(("disk0", "disk1", "disk2")):
         for uuid in VMS.values():
             sim.write(f"zones/{uuid}/{volume}", 1000 + number, 0, 10)

@@ -273,11 +273,12 @@ class Applier:
             self._zfs.set(root.name, reservation=max(0, root.reservation - used))
             guard.moving(args["target"])
             self._zfs.rename(args["volume"], args["target"])
-            self._hypervisor.forget_disk(vm.config.uuid, args["path"])
+            if args["path"]:
+                self._hypervisor.forget_disk(vm.config.uuid, args["path"])
 
     def detach(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
-        disk = next(d for d in vm.disks if d.volume.name == args["volume"])
+        disk = next(d for d in vm.disks + vm.orphans if d.volume.name == args["volume"])
         facts = {**args["facts"], **_stamp(disk.volume.user)}
         nameless = not facts.get("name", "-")
         if nameless:
@@ -403,6 +404,7 @@ _VERBS: t.Dict[str, _Verb] = {
     "identity": Applier.identity,
     "copy": Applier.copy,
     "detach": Applier.detach,
+    "park": Applier.detach,
     "destroy": Applier.destroy,
     "forget": Applier.forget,
     "unguard": Applier.unguard,

@@ -117,7 +117,7 @@ def apply_plans(
 ) -> None:
     """Plans in order until one fails; what was not begun is said to be so."""
     plans = [plan for plan in plans if plan.steps]
-    leaves = any(step.kind in ("detach", "destroy") for plan in plans for step in plan.steps)
+    leaves = any(step.kind in ("detach", "park", "destroy") for plan in plans for step in plan.steps)
     library, why_not = load_libzfs_core() if leaves else (None, "")
     places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
     applier = Applier(zfs, hypervisor, policy, places, library, intents)

@@ -98,7 +98,7 @@ class Intents:
 def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
     for step in plan.steps:
         args = step.args
-        if step.kind in ("detach", "destroy"):
+        if step.kind in ("detach", "park", "destroy"):
             yield args["guid"], args["volume"], args["target"]
         elif step.kind == "attach" and args["source"] != args["volume"]:
             yield args["guid"], args["source"], args["volume"]

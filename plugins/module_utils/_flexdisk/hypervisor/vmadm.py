@@ -33,7 +33,7 @@ class Vmadm:
         name="vmadm",
         brand="bhyve",
         live=frozenset(
-            ["normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard"]
+            ["normalise", "law", "flexible", "quota", "compression", "identity", "park", "destroy_parked", "unguard"]
         ),
         models=("virtio", "ahci", "nvme"),
         snapshot_prefix="vmsnap-",

@@ -16,6 +16,7 @@ from ..model.vm import Disk, Vm
 from ..rules import space
 from ..rules.declaration import Collector
 from ..rules.linking import Host, container
+from ..rules.reservation import PoolGeometry
 from . import verbs
 from .targets import Intent, Leaver, Target, staying_bytes
 
@@ -30,7 +31,7 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     _names(intent, found)
     _boot(intent, found)
     _inflexible(intent, found)
-    _space(intent, found)
+    _space(intent, host, found)
     _quota(intent, capabilities, found)
 
 
@@ -97,7 +98,7 @@ def _moves(intent: Intent, host: Host, found: Collector) -> None:
     pool = intent.vm.config.pool
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     for leaver in intent.leavers:
-        if leaver.disk.path:
+        if leaver.moves:
             _encryption(leaver.disk, above, "detached", found)
             place = verbs.place(leaver.disk)
             if place in host.datasets:
@@ -176,13 +177,17 @@ def _inflexible(intent: Intent, found: Collector) -> None:
             )
 
 
-def _space(intent: Intent, found: Collector) -> None:
-    """The exact law: everything the VM holds in the end must fit into flexible_disk_size."""
+def _space(intent: Intent, host: Host, found: Collector) -> None:
+    """The exact law: everything the VM holds in the end must fit into flexible_disk_size.
+
+    Where a snapshot has taken more than there was, nothing that has to do with space can be done, but nothing is to be
+    either as long as no size is to change.
+    """
     if intent.flexible is None:
         return
     need = staying_bytes(intent)
     missing = need - intent.flexible * MIB
-    if missing <= _overdrawn(intent.vm):
+    if missing <= _overdrawn(intent.vm) or _at_rest(intent, host.geometry[intent.vm.config.pool]):
         return
     hidden = intent.vm.hidden_mib
     declared = (intent.flexible - hidden) * MIB
@@ -194,6 +199,14 @@ def _space(intent: Intent, found: Collector) -> None:
         "flexible_disk_size %s%s; the smallest that fits is %d MiB" % (figures, wanted, -(-need // MIB) - hidden),
         growing[0].split(" ")[0] if len(growing) == 1 else "",
     )
+
+
+def _at_rest(intent: Intent, geometry: PoolGeometry) -> bool:
+    """Whether a VM under the law keeps its disks, their sizes, its flexible_disk_size and its quota."""
+    vm = intent.vm
+    asked = (intent.flexible, intent.quota) != (vm.config.flexible_disk_size, vm.root.refquota)
+    resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size for g in intent.targets)
+    return not (asked or resized or intent.leavers or space.drift_cause(vm, geometry))
 
 
 def _overdrawn(vm: Vm) -> int:

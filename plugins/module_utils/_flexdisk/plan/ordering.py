@@ -38,7 +38,7 @@ class Sequence:
 
     def volume_of(self, disk: Disk) -> Disk:
         """The disk as it is at this point."""
-        return next(d for d in self.vm.disks if d.volume.name == disk.volume.name)
+        return next(d for d in self.vm.disks + self.vm.orphans if d.volume.name == disk.volume.name)
 
 
 def order(
@@ -153,9 +153,9 @@ def _departures(seq: Sequence, intent: Intent, snapshot_prefix: str) -> None:
     """What no VM has gives its space back first."""
     for leaver in (v for v in intent.leavers if v.destroy and not v.disk.path):
         seq.add(verbs.destroy(leaver))
-    for leaver in (v for v in intent.leavers if not v.destroy and not v.disk.path):
+    for leaver in (v for v in intent.leavers if not v.destroy and v.disk.parked):
         seq.add(verbs.unname(leaver.disk))
-    for leaver in (v for v in intent.leavers if not v.destroy and v.disk.path):
+    for leaver in (v for v in intent.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
         seq.add(verbs.detach(seq.vm, leaver, snapshot_prefix, _settles_later(intent)))
     for leaver in (v for v in intent.leavers if v.destroy and v.disk.path):

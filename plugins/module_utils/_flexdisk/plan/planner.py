@@ -13,8 +13,9 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.desired import Policy, VmSpec
 from ..model.errors import Problem
-from ..model.sizes import render_apart, render_bytes
+from ..model.sizes import MIB, render_apart, render_bytes
 from ..model.vm import Vm
+from ..rules import space
 from ..rules.declaration import Collector
 from ..rules.linking import Host, unlinked_reason
 from ..rules.matching import match
@@ -22,7 +23,7 @@ from ..rules.reservation import PoolGeometry
 from . import ordering, predict
 from .checks import check
 from .steps import VmPlan
-from .targets import resolve
+from .targets import Intent, resolve
 
 
 def find_vm(host: Host, wanted: str) -> t.Union[Vm, Problem]:
@@ -61,7 +62,7 @@ def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capa
         sequence = ordering.order(intent, geometry, capabilities, policy, found)
     if sequence is None or found.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
-    warnings = tuple(_warnings(vm, spec, intent))
+    warnings = tuple(_warnings(sequence.vm, spec, intent))
     return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
 
 
@@ -73,7 +74,14 @@ def _duplicates(host: Host, vm: Vm, found: Collector) -> None:
             found.add("Ambiguous", "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(places)), disk.label)
 
 
-def _warnings(vm: Vm, spec: VmSpec, intent: t.Any) -> t.Iterator[str]:
+def _warnings(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
+    vm, room = intent.vm, space.allocatable(after)
+    if room is not None and room < -MIB:
+        yield (
+            "%s: disks and snapshots hold %s more than flexible_disk_size; no disk is added or changes its size until "
+            "snapshots go or it is raised to %d MiB"
+            % (spec.vm, render_bytes(-room), space.smallest_flexible_mib(after) - after.hidden_mib)
+        )
     for target in intent.targets:
         if target.spec.dangerous_allow_shrink and (target.disk is None or target.bytes >= target.disk.size):
             yield "%s: disk %s: dangerous_allow_shrink is set and nothing shrinks; take it out" % (
@@ -82,8 +90,9 @@ def _warnings(vm: Vm, spec: VmSpec, intent: t.Any) -> t.Iterator[str]:
             )
     for path in vm.missing:
         yield "%s: the volume of %s does not exist" % (spec.vm, path)
+    claimed = [target.disk for target in intent.targets] + [leaver.disk for leaver in intent.leavers]
     for orphan in vm.orphans:
-        if not any(g.disk is orphan for g in intent.targets):
+        if not any(disk is orphan for disk in claimed):
             yield "%s: %s is a volume that the VM does not know" % (spec.vm, orphan.volume.name)
 
 

@@ -153,9 +153,10 @@ def _identity(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 
 def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
-    disk = next(d for d in vm.disks if d.volume.name == volume)
+    disk = next(d for d in vm.disks + vm.orphans if d.volume.name == volume)
     vm = _config(vm, disks=tuple(e for e in vm.config.disks if e.path != disk.path))
-    return replace(vm, disks=tuple(d for d in vm.disks if d is not disk)), disk
+    disks, orphans = (tuple(d for d in pile if d is not disk) for pile in (vm.disks, vm.orphans))
+    return replace(vm, disks=disks, orphans=orphans), disk
 
 
 def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -267,6 +268,7 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "identity": _identity,
     "copy": _identity,
     "detach": _detach,
+    "park": _detach,
     "destroy": _destroy,
     "forget": _forget,
     "unguard": _unguard,

@@ -15,7 +15,7 @@ from ..rules.intent import property_of
 from ..rules.linking import Host, container
 from .steps import Step, VmPlan
 
-_MENDS = ("unguard", "forget", "normalise", "law")
+_MENDS = ("unguard", "forget", "park", "normalise", "law")
 _POWER = ("start", "autoboot")
 
 

@@ -63,6 +63,11 @@ class Leaver:
     snapshots: bool = False
     nameless: bool = False
 
+    @property
+    def moves(self) -> bool:
+        """Whether its volume is renamed out of the VM."""
+        return bool(self.disk.path) or not (self.destroy or self.disk.parked)
+
 
 @dataclass
 class Intent:
@@ -89,6 +94,7 @@ def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabi
     turn = {id(entry): number for number, entry in enumerate(spec.disks or ())}
     intent.targets.sort(key=lambda target: turn[id(target.spec)])
     _unlisted(intent, spec, match, found)
+    _adrift(intent, spec, match)
     _slots(intent, capabilities, found)
     _remaining(intent, found)
     return intent
@@ -169,6 +175,19 @@ def _unlisted(intent: Intent, spec: VmSpec, match: Match, found: Collector) -> N
                 % (disk.path, render_mib(disk.size_mib), disk.uuid),
                 disk.label,
             )
+
+
+def _adrift(intent: Intent, spec: VmSpec, match: Match) -> None:
+    """What an interrupted run has left in the VM unattached, and nobody declares, is parked, never destroyed.
+
+    Its own properties alone say that it is ours. A name that another disk has meanwhile it gives up.
+    """
+    if spec.unlisted not in ("detach", "destroy"):
+        return
+    names = {target.label for target in intent.targets} | {d.name for d in intent.vm.disks + intent.vm.parked}
+    for disk in match.adrift:
+        intent.leavers.append(Leaver(disk, False, nameless=disk.name in names))
+        names.add(disk.name)
 
 
 def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None:

@@ -160,15 +160,19 @@ def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
 
 
 def detach(vm: Vm, leaver: Leaver, snapshot_prefix: str, lean: bool) -> Step:
-    """lean: a later step sets the VM's reservation anyway, so that the pool need not give the disk's space twice."""
+    """lean: a later step sets the VM's reservation anyway, so that the pool need not give the disk's space twice.
+
+    A volume that the VM does not have attached is parked in the same way, whether the VM runs or not.
+    """
     disk = leaver.disk
-    text = "- %s %s parked%s" % (
+    text = "- %s %s%s parked%s" % (
         disk.label,
         render_mib(disk.size_mib),
+        "" if disk.path else " (not attached)",
         " without its name (uuid %s)" % disk.uuid if leaver.nameless else "",
     )
     args = _leaving(disk, snapshot_prefix, vm, leaver.nameless)
-    return Step("detach", text, disk.label, args={**args, "lean": lean})
+    return Step("detach" if disk.path else "park", text, disk.label, args={**args, "lean": lean})
 
 
 def unname(disk: Disk) -> Step:

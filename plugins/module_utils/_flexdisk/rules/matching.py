@@ -25,11 +25,15 @@ from .first_fit import Birth, first_fit
 
 @dataclass
 class Match:
-    """pairs: entry and its disk; creates: entries without one; unlisted: attached data disks without an entry."""
+    """pairs: entry and its disk; creates: entries without one; unlisted: attached data disks without an entry.
+
+    adrift are volumes with an identity of ours that neither an entry nor the VM's configuration knows.
+    """
 
     pairs: t.List[t.Tuple[DiskSpec, Disk]] = field(default_factory=list)
     creates: t.List[DiskSpec] = field(default_factory=list)
     unlisted: t.List[Disk] = field(default_factory=list)
+    adrift: t.List[Disk] = field(default_factory=list)
 
 
 class _Matcher:
@@ -134,6 +138,7 @@ class _Matcher:
     def finish(self) -> Match:
         self.match.creates = [s for s in self.open_specs if s.present]
         self.match.unlisted = [d for d in self.attached if not d.boot]
+        self.match.adrift = self.adrift
         return self.match
 
 
