@@ -81,6 +81,12 @@ def test_a_guest_is_worked_in_over_console_and_ssh(lab: Lab, scratch: str, guest
     assert f"DISK {seen[0].address} {16 * MIB} {disk.serial} vda" in done.stdout, done
 
 
+def test_reset_leaves_no_domain(lab: Lab) -> None:
+    Guest(lab, "left").define([])
+    lab.reset()
+    assert lab.run(["virsh", "list", "--all", "--name"]).stdout.split() == []
+
+
 def test_partitions_in_a_volume_stay_unknown_to_the_hypervisor(lab: Lab, scratch: str) -> None:
     for mode, parts in (("full", 1), ("dev", 0)):
         device = f"/dev/zvol/{scratch}/{mode}"
