@@ -64,7 +64,7 @@ systemctl mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2sc
 
 # libvirt: starts when it is asked for and then stays; neither guests nor networks are started or saved by themselves.
 systemctl disable libvirtd.service libvirt-guests.service
-systemctl enable libvirtd.socket virtlogd.socket virtlockd.socket
+systemctl enable libvirtd.socket libvirtd-ro.socket virtlogd.socket virtlockd.socket
 echo 'LIBVIRTD_ARGS=' > /etc/default/libvirtd
 rm -f /etc/libvirt/qemu/networks/autostart/*
 
