@@ -92,7 +92,7 @@ def domain_xml(name: str, machine: str, disks: Sequence[Disk], number: int) -> s
 
     Args:
         machine: `q35` (with root ports 1 to 8, a disk behind each) or `pc` (slots 3 to 15 are free for disks).
-        number: 1 to 9, the guest's address on the bridge is `address(number)`.
+        number: 1 to 9, decides its UUID and its addresses on the bridge.
     """
     words = f"{KERNEL_ARGUMENTS} flexdisk.address={address(number)}/24 flexdisk.key={_public_key()}"
     ports = "".join(
@@ -100,6 +100,7 @@ def domain_xml(name: str, machine: str, disks: Sequence[Disk], number: int) -> s
     )
     return f"""<domain type='qemu'>
   <name>{escape(name)}</name>
+  <uuid>{uuid(number)}</uuid>
   <memory unit='MiB'>{MEMORY_MIB}</memory>
   <vcpu>1</vcpu>
   <os>
@@ -134,6 +135,11 @@ def address(number: int) -> str:
     return f"{NETWORK}.{10 + number}"
 
 
+def uuid(number: int) -> str:
+    """The domain's UUID."""
+    return f"00000000-0000-4000-8000-{number:012}"
+
+
 def listings(transcript: str) -> list[list[Seen]]:
     """Every complete list of disks that a guest printed."""
     lines = transcript.split("\n")[:-1]  # the last one may be cut
@@ -163,7 +169,7 @@ def _public_key() -> str:
 
 
 class Guest:
-    """One domain of the lab and the guest in it."""
+    """One domain of the lab and the guest in it; arguments as those of `domain_xml`."""
 
     def __init__(self, lab: Lab, name: str, machine: str = "q35", number: int = 1) -> None:
         self._lab = lab

@@ -67,6 +67,7 @@ def test_a_guest_is_worked_in_over_console_and_ssh(lab: Lab, scratch: str, guest
     disk = volume(lab, scratch, 3, 16 * MIB)
     guest.define([disk])
     seen = guest.start()
+    assert guest.virsh("domuuid").strip() == guests.uuid(guest.number)
     text = ("what the guest wrote\n" * MIB)[:MIB]
     guest.ask(f"yes what the guest wrote | head -c {MIB} > /dev/vda && sync")
     assert guest.ask(f"head -c {MIB} /dev/vda | sha256sum").split()[0] == hashlib.sha256(text.encode()).hexdigest()
