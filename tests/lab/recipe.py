@@ -24,10 +24,11 @@ COMPONENTS = ("main", "contrib")
 PACKAGES = (
     "linux-image-cloud-amd64", "linux-headers-cloud-amd64", "zfs-dkms", "zfsutils-linux", "python3-pyzfs",
     "systemd-sysv", "udev", "kmod", "iproute2", "pciutils", "procps", "openssh-server", "python3", "rsync", "sudo",
+    "libvirt-daemon-system", "qemu-system-x86", "python3-libvirt", "lvm2", "busybox-static", "dropbear-bin", "lz4",
 )  # fmt: skip
 EXCLUDED_PATHS = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*", "/usr/share/info/*")
 ROOT_SIZE = "3G"
-CUSTOMIZE = Path(__file__).parent / "image" / "customize.sh"
+IMAGE = Path(__file__).parent / "image"
 
 TOOLS = {
     "qemu-system-x86_64": "qemu-system-x86",
@@ -76,7 +77,8 @@ def cache_dir() -> Path:
 
 def recipe_hash() -> str:
     """Changes when anything that decides the image's contents changes (mirrors do not)."""
-    parts = (RELEASE, *COMPONENTS, *PACKAGES, *EXCLUDED_PATHS, ROOT_SIZE, CUSTOMIZE.read_text(encoding="utf-8"))
+    texts = (path.read_text(encoding="utf-8") for path in sorted(IMAGE.rglob("*")) if path.is_file())
+    parts = (RELEASE, *COMPONENTS, *PACKAGES, *EXCLUDED_PATHS, ROOT_SIZE, *texts)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -141,7 +143,9 @@ def _mmdebstrap(root: Path) -> list[str]:
         f"--include={','.join(PACKAGES)}",
         *(f"--aptopt={option}" for option in aptconfig.acquire_options()),
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDED_PATHS),
-        f'--customize-hook=chroot "$1" sh -eu < "{CUSTOMIZE}"',
+        f'--customize-hook=chroot "$1" sh -eu < "{IMAGE / "customize.sh"}"',
+        f'--customize-hook=copy-in "{IMAGE / "guest"}" /var/lib',
+        '--customize-hook=chroot "$1" sh -eu /var/lib/guest/pack.sh',
         RELEASE, str(root), *aptconfig.source_lines(RELEASE, COMPONENTS),
     ]  # fmt: skip
 

@@ -30,6 +30,11 @@ SOCKET_PATH_LIMIT = 90  # ssh appends 17 characters to a control path, a socket 
 CREATE_POOL = f"zpool create -f -o ashift=12 -m /{POOL} {POOL} {POOL_DEVICE}; zfs set atime=off {POOL}"
 INSTALL_NODE = f"PYTHONPATH={NODE_TARGET} python3 -m simnode.real install /usr/local/bin --pool {POOL}"
 RESET = f"""
+if systemctl -q is-active libvirtd; then
+    for domain in $(virsh list --name); do virsh -q destroy $domain; done
+    for domain in $(virsh list --all --name); do virsh -q undefine $domain; done
+    rm -f /var/log/libvirt/qemu/*
+fi
 rm -rf /var/lib/simnode
 if zpool list {POOL} >/dev/null 2>&1; then udevadm settle; zpool destroy -f {POOL}; fi
 {CREATE_POOL}

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lab's guests: real libvirt, QEMU and Linux, told by hand what the collection's driver tells them."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import guests
+import pytest
+from guests import Disk, Guest, Seen
+from harness import Lab
+
+MIB = 1 << 20
+ALL_DEVICES = 'devices { global_filter = [ "a|.*|" ] }'
+# A table with one partition of 2048 sectors, from sector 2048 on.
+PARTITION = bytes([0, 0, 0, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") * 2
+PARTITION_TABLE = bytes(446) + PARTITION + bytes(48) + b"\x55\xaa"
+
+
+@pytest.fixture
+def guest(lab: Lab, scratch: str, request: pytest.FixtureRequest) -> Iterator[Guest]:
+    """A domain to be defined; its disks are in `scratch`, which goes after it."""
+    guest = Guest(lab, Path(scratch).name, getattr(request, "param", "q35"))
+    guest.remove()
+    yield guest
+    guest.remove()
+
+
+def volume(lab: Lab, scratch: str, slot: int, size: int) -> Disk:
+    """A new volume of so many bytes."""
+    disk = Disk(f"{scratch}/disk{slot}", slot, f"serial-{slot:013}")
+    lab.zfs("create", "-o", "volmode=dev", "-V", str(size), disk.dataset)
+    lab.run(["udevadm", "settle"])
+    return disk
+
+
+@pytest.mark.parametrize("guest", ["q35", pytest.param("pc", marks=pytest.mark.full)], indirect=True)
+def test_a_guest_sees_its_disks_come_grow_and_go(lab: Lab, scratch: str, guest: Guest) -> None:
+    one, two, three = (volume(lab, scratch, slot, 64 * MIB) for slot in (3, 5, 4))
+    guest.define([one, two])
+    first, second = one.seen(64 * MIB, "vda", guest.machine), two.seen(64 * MIB, "vdb", guest.machine)
+    assert guest.start() == [first, second]
+
+    guest.virsh("attach-device", "/dev/stdin", "--live", "--config", stdin=three.xml(guest.machine))
+    third = three.seen(64 * MIB, "vdc", guest.machine)
+    guest.wait_for([first, second, third])
+
+    lab.zfs("set", f"volsize={96 * MIB}", one.dataset)
+    guest.virsh("blockresize", one.target, f"{96 * MIB}B")
+    first = first._replace(size=96 * MIB)
+    guest.wait_for([first, second, third])
+
+    guest.virsh("detach-disk", three.target, "--live", "--config")
+    guest.wait_for([first, second])
+
+    guest.shut_down()
+    assert guest.start() == [first, second]
+
+
+def test_a_guest_is_worked_in_over_console_and_ssh(lab: Lab, scratch: str, guest: Guest, tmp_path: Path) -> None:
+    disk = volume(lab, scratch, 3, 16 * MIB)
+    guest.define([disk])
+    seen = guest.start()
+    assert guest.virsh("domuuid").strip() == guests.uuid(guest.number)
+    text = ("what the guest wrote\n" * MIB)[:MIB]
+    guest.ask(f"yes what the guest wrote | head -c {MIB} > /dev/vda && sync")
+    assert guest.ask(f"head -c {MIB} /dev/vda | sha256sum").split()[0] == hashlib.sha256(text.encode()).hexdigest()
+    assert lab.run(["head", "-c", str(MIB), f"/dev/zvol/{disk.dataset}"]).stdout == text
+    with pytest.raises(AssertionError, match="no-such"):
+        guest.ask("no-such")
+
+    inventory = tmp_path / "guests.json"
+    inventory.write_text(guest.host_variables(), encoding="utf-8")
+    argv = [*lab.ansible_argv("ansible", "-i", str(inventory), guest.name), "-m", "ansible.builtin.raw", "-a", "disks"]
+    done = subprocess.run(argv, env=lab.environment(), capture_output=True, text=True, check=False)
+    assert f"DISK {seen[0].address} {16 * MIB} {disk.serial} vda" in done.stdout, done
+
+
+def test_reset_leaves_no_domain(lab: Lab) -> None:
+    Guest(lab, "left").define([])
+    lab.reset()
+    assert lab.run(["virsh", "list", "--all", "--name"]).stdout.split() == []
+
+
+def test_partitions_in_a_volume_stay_unknown_to_the_hypervisor(lab: Lab, scratch: str) -> None:
+    for mode, parts in (("full", 1), ("dev", 0)):
+        device = f"/dev/zvol/{scratch}/{mode}"
+        lab.zfs("create", "-o", f"volmode={mode}", "-V", "16M", f"{scratch}/{mode}")
+        write = f"import os; os.write(os.open({device!r}, os.O_WRONLY), {PARTITION_TABLE!r})"
+        lab.run(["sh", "-euc", f"udevadm settle; test -b {device}"])
+        lab.python(write)
+        lab.run(["blockdev", "--rereadpt", device], check=False)  # "Invalid argument" where there cannot be any
+        found = lab.run(["lsblk", "-n", "-o", "TYPE", device]).stdout.split()
+        assert found == ["disk"] + ["part"] * parts
+
+
+def test_lvm_in_a_volume_stays_unknown_to_the_hypervisor(lab: Lab, scratch: str) -> None:
+    device = f"/dev/zvol/{scratch}/disk0"
+    lab.zfs("create", "-o", "volmode=dev", "-V", "16M", f"{scratch}/disk0")
+    lab.run(["sh", "-euc", f"udevadm settle; test -b {device}"])
+    lab.run(["pvcreate", "-q", "--config", ALL_DEVICES, device])
+    assert lab.run(["pvs", "--noheadings", "-o", "pv_name"]).stdout.split() == []
+    assert len(lab.run(["pvs", "--noheadings", "-o", "pv_name", "--config", ALL_DEVICES]).stdout.split()) == 1
+
+
+def test_lists_are_taken_from_a_console_when_they_are_complete() -> None:
+    said = "SeaBIOS\nDISKS 1\nDISK 0000:01:00.0 512 s-1 vda\n[    9.1] noise\nDISKS 0\n\nDISKS 2\nDISK 0000:0"
+    assert guests.listings(said) == [[Seen("0000:01:00.0", 512, "s-1", "vda")], []]
+    assert guests.listings(said + "1:00.0 512 s-1 vda\nDISK 0000:00:05.0/0:0:1:2 1024 - sd") == guests.listings(said)
+    last = guests.listings(said + "1:00.0 512 s-1 vda\nDISK 0000:00:05.0/0:0:1:2 1024 - sda\n")[-1]
+    assert last[1] == Seen("0000:00:05.0/0:0:1:2", 1024, "-", "sda")
