@@ -51,7 +51,8 @@ def main() -> None:
             "allow_force_stop": {"type": "bool", "default": False},
             "matching": {"type": "str", "default": "name", "choices": ["name", "order"]},
             "on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]},
-            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm"]},
+            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
+            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
             "pool": {"type": "str"},
             "lock_timeout": {"type": "int", "default": 60},
         },
@@ -68,7 +69,7 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:
-        zfs, hypervisor = door.open_host(params["hypervisor"], runner)
+        zfs, hypervisor = door.open_host(params, runner)
         with door.turn(runner, params, task, module.check_mode) as others:
             outcome = converge(zfs, hypervisor, params["vms"], policy, params["pool"], module.check_mode)
     except FlexdiskError as exc:

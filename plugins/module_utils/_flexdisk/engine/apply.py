@@ -21,7 +21,7 @@ from ..plan import predict
 from ..plan.steps import Step, VmPlan
 from ..rules import identity
 from ..rules.change import since_read
-from ..rules.linking import container, image_of
+from ..rules.linking import completed, container, image_of
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..rules.space import expected_quota
 from ..zfs.commands import Zfs
@@ -63,6 +63,7 @@ class Applier:
     ) -> None:
         self._zfs = zfs
         self._hypervisor = hypervisor
+        self._capabilities = hypervisor.capabilities
         self._policy = policy
         self._containers = containers
         self._library = library
@@ -85,7 +86,8 @@ class Applier:
                 _VERBS[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
                 restarted = self._restart(plan) if down else None
-                if restarted or not _stops(plan, number):
+                told = self._capabilities.keeps_storage or step.kind != "grow"
+                if told and (restarted or not _stops(plan, number)):
                     self._give_up(plan)
                 raise StepFailed(exc, number, restarted) from exc
             down = down and step.kind != "start"
@@ -153,7 +155,8 @@ class Applier:
         """Our lock keeps only our own tasks out."""
         try:
             datasets = self._zfs.datasets(plan.before.root.name, snapshots=False)
-            words = since_read(plan.before, self._hypervisor.vm(plan.vm), datasets)
+            config = completed(self._hypervisor.vm(plan.vm), {d.name: d for d in datasets})
+            words = since_read(plan.before, config, datasets)
         except FlexdiskError as exc:
             if exc.code != "ResourceNotFound":
                 raise
@@ -175,7 +178,12 @@ class Applier:
                 )
 
     def recover(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        """The steps after this one do it; our own intent has taken the place of the found one."""
+        """The steps after this one do it; our own intent has taken the place of the found one. Only a guest that was not
+        been told of its disks' sizes is seen nowhere.
+        """
+        if not self._capabilities.keeps_storage and vm.config.state == "running":
+            for disk in vm.disks:
+                self._hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
 
     # -- the VM's dataset
 
@@ -198,10 +206,31 @@ class Applier:
             self._zfs.set(volume, refreservation="auto")
 
     def flexible(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._hypervisor.set_flexible(vm.config.uuid, step.args["stored"])
+        if self._capabilities.keeps_storage:
+            self._hypervisor.set_flexible(vm.config.uuid, step.args["stored"])
+        else:
+            self._zfs.set_facts(after.root.name, {identity.FLEXIBLE: str(step.args["stored"])})
+            self._rebase(vm, after)
 
     def quota(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._hypervisor.set_quota(vm.config.uuid, step.args["quota"])
+        if self._capabilities.keeps_storage:
+            self._hypervisor.set_quota(vm.config.uuid, step.args["quota"])
+        else:
+            self._rebase(vm, after)
+
+    def _rebase(self, vm: Vm, after: Vm) -> None:
+        """The VM's own quota and the law's, in the order that ZFS takes: none ever below what is reserved in it."""
+        now, then = vm.root, after.root
+        if then.quota >= now.quota:
+            self._settle(after)
+        if then.refreservation < now.refreservation:
+            self._zfs.set(then.name, refreservation=then.refreservation)
+        if then.refquota != now.refquota:
+            self._zfs.set(then.name, refquota=then.refquota)
+        if then.refreservation > now.refreservation:
+            self._zfs.set(then.name, refreservation=then.refreservation)
+        if then.quota < now.quota:
+            self._settle(after)
 
     # -- power
 
@@ -228,6 +257,10 @@ class Applier:
     def resize(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
         self._read(args["volume"], args["guid"])
+        if not self._capabilities.keeps_storage:
+            if after.root.quota > vm.root.quota:
+                self._settle(after)
+            self._zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
         self._hypervisor.resize_disk(vm.config.uuid, args["path"], args["size"], step.kind == "shrink")
         now = self._read(args["volume"], args["guid"])
         if now.volsize != args["size"] * MIB:
@@ -238,7 +271,11 @@ class Applier:
         if off:
             self._zfs.set(now.name, refreservation="auto")
         # The hypervisor moves quota and reservation by what the overhead changes, from wherever they are.
-        if off or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
+        if (
+            off
+            or not self._capabilities.keeps_storage
+            or (vm.flexible and vm.root.quota != expected_quota(vm, geometry))
+        ):
             self._settle(after)
         self._zfs.set_facts(now.name, _stamp(now.user))
 
@@ -247,7 +284,10 @@ class Applier:
         self._hypervisor.edit_disks(vm.config.uuid, entries)
 
     def compression(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._hypervisor.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
+        if self._capabilities.keeps_storage:
+            self._hypervisor.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
+        else:
+            self._zfs.set(step.args["volume"], compression=step.args["value"])
 
     def identity(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         name = step.args["volume"]
@@ -261,10 +301,17 @@ class Applier:
     # -- disks that go
 
     def _take_out(self, vm: Vm, step: Step) -> None:
-        """Move the volume out of the VM, then let the configuration forget it: vmadm finds nothing to destroy."""
+        """Move the volume out of the VM and let the configuration forget it; what might be destroyed by that, first."""
         args, root = step.args, vm.root
         self._make_container(root.pool)
         self._read(args["volume"], args["guid"])
+        if not self._capabilities.removal_destroys:
+            if args["path"]:
+                self._hypervisor.forget_disk(vm.config.uuid, args["path"])
+            used = self._read(args["volume"], args["guid"]).used
+            self._zfs.set(root.name, reservation=max(0, root.reservation - used))
+            self._zfs.rename(args["volume"], args["target"])
+            return
         with Guard(self._zfs, self._library) as guard:
             guard.protect(args["volume"], args["newest"])
             self.guards.add(guard.backend)
@@ -276,7 +323,7 @@ class Applier:
 
     def detach(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
-        disk = next(d for d in vm.disks if d.volume.name == args["volume"])
+        disk = next(d for d in vm.disks + vm.orphans if d.volume.name == args["volume"])
         facts = {**args["facts"], **_stamp(disk.volume.user)}
         nameless = not facts.get("name", "-")
         if nameless:
@@ -402,6 +449,7 @@ _VERBS: t.Dict[str, _Verb] = {
     "identity": Applier.identity,
     "copy": Applier.copy,
     "detach": Applier.detach,
+    "park": Applier.detach,
     "destroy": Applier.destroy,
     "forget": Applier.forget,
     "unguard": Applier.unguard,

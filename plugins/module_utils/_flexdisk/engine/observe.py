@@ -27,8 +27,11 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
         check_pool(pool)
     configs = hypervisor.vms()
     if pool is not None:
-        configs = [c for c in configs if c.pool == pool]
+        configs = [c for c in configs if c.pool == pool or (c.bare and not c.pool)]
     pools = sorted({c.pool for c in configs if c.pool} | ({pool} if pool else set()))
+    if pool is None and any(c.bare and not c.pool for c in configs):
+        # Where it lies only its dataset tells.
+        pools = []
     try:
         datasets = zfs.datasets(*pools, snapshots=snapshots)
     except ZfsError as exc:
@@ -36,6 +39,8 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
             raise FlexdiskError("ResourceNotFound", "no such pool: %s (%s)" % (", ".join(pools), exc.message)) from exc
         raise
     if not pools:
-        pools = sorted(d.pool for d in datasets if d.name == container(d.pool))
+        uuids = {c.uuid for c in configs}
+        ours = (d.pool for d in datasets if d.name == container(d.pool) or d.name[len(d.pool) + 1 :] in uuids)
+        pools = sorted({*ours, *(c.pool for c in configs if c.pool)})
     brand = hypervisor.capabilities.brand
     return with_intents(zfs, link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand))

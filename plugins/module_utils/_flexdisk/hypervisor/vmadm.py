@@ -38,7 +38,6 @@ class Vmadm:
         snapshot_prefix="vmsnap-",
         whole_quota=GIB,
         device_prefix=vmadm_read.ZVOL,
-        disk_device=4,
         functions_per_slot=8,
     )
 

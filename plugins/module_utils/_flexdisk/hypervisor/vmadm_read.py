@@ -13,6 +13,7 @@ import typing as t
 from ..model.errors import FlexdiskError
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.identity import is_pool, is_uuid
+from ..rules.slots import SMARTOS
 
 OLDEST_PLATFORM = "20181206"
 ZVOL = "/dev/zvol/rdsk/"
@@ -91,6 +92,7 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
         hidden_paths=frozenset([str(hidden)] if hidden else []),
         indestructible=bool(row.get("indestructible_zoneroot")),
         transition=_text(row, "transition_to"),
+        pci=SMARTOS,
     )
 
 

@@ -26,6 +26,7 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     for leaver in intent.leavers:
         _leaver(intent, leaver, found)
     _moves(intent, host, found)
+    _writers(intent, host, found)
     _names(intent, found)
     _boot(intent, found)
     _inflexible(intent, found)
@@ -35,10 +36,11 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
 
 def _target(intent: Intent, target: Target, capabilities: Capabilities, found: Collector) -> None:
     disk = target.disk
-    if target.spec.model is not None and target.spec.model not in capabilities.models:
+    models = intent.vm.config.models or capabilities.models
+    if target.spec.model is not None and target.spec.model not in models:
         found.add(
             "InvalidArgument",
-            "model %r is none of %s" % (target.spec.model, ", ".join(capabilities.models)),
+            "model %r is none of %s" % (target.spec.model, ", ".join(models)),
             target.label,
         )
     if disk is None or target.bytes >= disk.size:
@@ -91,12 +93,20 @@ def _leaver(intent: Intent, leaver: Leaver, found: Collector) -> None:
         )
 
 
+def _writers(intent: Intent, host: Host, found: Collector) -> None:
+    claimed = [target.disk for target in intent.targets if target.disk is not None]
+    for name in sorted({disk.volume.name for disk in (*intent.vm.disks, *intent.vm.orphans, *claimed)}):
+        others = [c.label for c in host.users.get(name, ()) if c.uuid != intent.vm.config.uuid]
+        if others:
+            found.add("InUse", "%s belongs to %s, too: two writers would destroy it" % (name, ", ".join(others)))
+
+
 def _moves(intent: Intent, host: Host, found: Collector) -> None:
     """Volumes that are renamed must stay below their encryption root."""
     pool = intent.vm.config.pool
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     for leaver in intent.leavers:
-        if leaver.disk.path:
+        if not leaver.disk.parked and not (leaver.destroy and not leaver.disk.path):
             _encryption(leaver.disk, above, "detached", found)
             place = verbs.place(leaver.disk)
             if place in host.datasets:

@@ -41,7 +41,8 @@ def find_vm(host: Host, wanted: str) -> t.Union[Vm, Problem]:
         return vm
     if config in host.other_brands:
         return Problem("BrandNotSupported", "%s has brand %s" % (config.label, config.brand), wanted)
-    return Problem("ResourceNotFound", "%s: its dataset %s does not exist" % (config.label, config.dataset), wanted)
+    where = "its dataset %s does not exist" % config.dataset if config.dataset else "it has no dataset POOL/UUID"
+    return Problem("ResourceNotFound", "%s: %s" % (config.label, where), wanted)
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capabilities) -> VmPlan:
@@ -81,8 +82,10 @@ def _warnings(vm: Vm, spec: VmSpec, intent: t.Any) -> t.Iterator[str]:
             )
     for path in vm.missing:
         yield "%s: the volume of %s does not exist" % (spec.vm, path)
+    for path in vm.strays:
+        yield "%s: %s lies outside %s and is left alone" % (spec.vm, path, vm.root.name)
     for orphan in vm.orphans:
-        if not any(g.disk is orphan for g in intent.targets):
+        if not any(g.disk is orphan for g in [*intent.targets, *intent.leavers]):
             yield "%s: %s is a volume that the VM does not know" % (spec.vm, orphan.volume.name)
 
 

@@ -85,30 +85,30 @@ def _normalise(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 
 def _stop(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _config(vm, state="stopped", autoboot=False)
+    return _config(vm, state="stopped", **args)
 
 
 def _start(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _config(vm, state="running", autoboot=True)
+    return _config(vm, state="running", **args)
 
 
 def _autoboot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _config(vm, autoboot=args["autoboot"])
 
 
-def _recomputed(vm: Vm, geometry: PoolGeometry) -> Vm:
+def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
     """vmadm puts every volume on auto, sparse ones too, when F or the quota changes."""
-    for disk in vm.disks + vm.orphans:
+    for disk in vm.disks + vm.orphans if thick else ():
         vm = _map(vm, disk.volume.name, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
     return _lawful(_based(vm, max(0, vm.root.refquota - MIB)), geometry)
 
 
 def _flexible(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _recomputed(_config(vm, flexible_disk_size=args["stored"]), geometry)
+    return _recomputed(_config(vm, flexible_disk_size=args["stored"]), args["thick"], geometry)
 
 
 def _quota(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _recomputed(_root(vm, refquota=args["quota"]), geometry)
+    return _recomputed(_root(vm, refquota=args["quota"]), args["thick"], geometry)
 
 
 def _resize(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
@@ -163,7 +163,11 @@ def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _detach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    vm, disk = _out(vm, args["volume"])
+    adrift = [d for d in vm.orphans if d.volume.name == args["volume"]]
+    if adrift:
+        vm, disk = replace(vm, orphans=tuple(d for d in vm.orphans if d is not adrift[0])), adrift[0]
+    else:
+        vm, disk = _out(vm, args["volume"])
     disk = believed(disk, args["facts"])
     parked = replace(disk, volume=replace(disk.volume, name=args["target"]), parked=True, boot=False, path="")
     low = max(0, vm.root.reservation - disk.volume.used)
@@ -266,6 +270,7 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "identity": _identity,
     "copy": _identity,
     "detach": _detach,
+    "park": _detach,
     "destroy": _destroy,
     "forget": _forget,
     "unguard": _unguard,

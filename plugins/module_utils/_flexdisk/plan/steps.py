@@ -18,7 +18,8 @@ class Step:
     """One thing to do.
 
     kind names the verb (plan.predict and engine.apply each know them all); text says it to a human; destroys is True
-    where data is given up; args is what the verb needs, dataset names and bytes.
+    where data is given up; cold says why a running VM does not take this one though it takes others of its kind;
+    args is what the verb needs, dataset names and bytes.
     """
 
     kind: str
@@ -26,6 +27,7 @@ class Step:
     disk: str = ""
     destroys: bool = False
     args: t.Mapping[str, t.Any] = field(default_factory=dict)
+    cold: str = ""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.Lis
     for name in (f.name for f in fields(VmConfig)):
         was, now = getattr(vm.config, name), getattr(config, name)
         if was != now:
-            plain = not isinstance(was, (tuple, frozenset))
+            plain = isinstance(was, (bool, int, str)) and name != "digest"
             words.append("%s %s -> %s" % (name, was, now) if plain else "%s of the configuration" % name)
     before = {d.name: d for d in (vm.root, *vm.volumes)}
     after = {d.name: d for d in datasets if d.kind == "volume" or d.name == vm.root.name}

@@ -62,7 +62,7 @@ def _disk_spec(found: Collector, number: int, raw: _Raw) -> DiskSpec:
     size, remaining = _size(found, label, raw)
     slot = raw.get("pci_slot")
     if slot is not None:
-        slot = found.attempt(label, _slot, slot)
+        slot = found.attempt(label, slots.normalise, str(slot))
     if raw.get("image") is not None and not identity.is_uuid(str(raw["image"])):
         found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"], label)
     _check_block_size(found, label, raw)
@@ -110,14 +110,6 @@ def _size(found: Collector, label: str, raw: _Raw) -> t.Tuple[t.Optional[int], b
         return None, False
     size = found.attempt(label, parse_size_or_remaining, raw["size"])
     return (None, True) if size == REMAINING else (size, False)
-
-
-def _slot(text: t.Any) -> str:
-    slot = slots.parse_slot(str(text))
-    reserved = slots.reserved_reason(slot)
-    if reserved:
-        raise FlexdiskError("InvalidArgument", 'pci_slot "%s": %s' % (text, reserved))
-    return slots.render_slot(slot)
 
 
 def _check_block_size(found: Collector, label: str, raw: _Raw) -> None:

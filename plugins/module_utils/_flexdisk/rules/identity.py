@@ -39,6 +39,9 @@ NAMES = (
     "mtime",
 )
 
+# On the dataset of a VM whose hypervisor does not keep it.
+FLEXIBLE = "flexible_disk_size"
+
 UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _POOL = re.compile(r"\A[A-Za-z][A-Za-z0-9_.: -]{0,254}\Z")
@@ -67,6 +70,11 @@ def check_pool(name: str) -> str:
 def uuid_of(guid: int) -> str:
     """The uuid of a disk that has none, from its volume's guid."""
     return str(uuid5(_NAMESPACE, "guid:%d" % guid))
+
+
+def serial_of(uuid: str) -> str:
+    """What a guest sees of a uuid where a serial number has room for 20 characters."""
+    return uuid.replace("-", "")[:20]
 
 
 def encode_text(text: str) -> str:

@@ -11,7 +11,7 @@ import typing as t
 
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
-from ..rules.identity import NAMES, PREFIX
+from ..rules.identity import FLEXIBLE, NAMES, PREFIX
 from ..rules.intent import INDEX
 from ..rules.reservation import PoolGeometry, Vdev, automatic_reservation
 
@@ -35,7 +35,7 @@ _NUMBERS = (
     "userrefs",
 )
 _TEXTS = ("origin", "compression", "encryptionroot")
-PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in NAMES), PREFIX + INDEX)
+PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX)))
 _OWN_SOURCES = ("local", "received")
 
 
