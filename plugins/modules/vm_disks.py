@@ -38,6 +38,7 @@ VM = {
     "flexible_disk_size": {"type": "raw"},
     "quota": {"type": "str"},
     "unlisted": {"type": "str", "default": "refuse", "choices": ["refuse", "keep", "detach", "destroy"]},
+    "adopt": {"type": "bool", "default": False},
     "disks": {"type": "list", "elements": "dict", "options": DISK},
 }
 

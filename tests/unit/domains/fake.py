@@ -171,9 +171,9 @@ class FakeDomains:
     # -- what libvirt makes of a definition
 
     def _normal(self, root: ET.Element) -> ET.Element:
-        """Disks in the order of their targets, addresses for all, and refused what QEMU would not start."""
+        """Disks in libvirt's order, addresses for all, and refused what QEMU would not start."""
         devices = root.find("devices")
-        disks = sorted(devices.findall("disk"), key=lambda d: (len(target(d)), target(d)))
+        disks = ordered(devices.findall("disk"))
         if len({target(d) for d in disks}) < len(disks):
             raise failed("target '%s' duplicated" % [target(d) for d in disks])
         orders = [b.get("order") for b in devices.findall("*/boot")]
@@ -214,6 +214,16 @@ class FakeDomains:
         ports = {int(c.get("index", "0")) for c in live.findall("devices/controller[@model='pcie-root-port']")}
         if function or (ports and bus not in ports):
             raise failed("Bus does not support hotplugging")
+
+
+def ordered(disks: list[ET.Element]) -> list[ET.Element]:
+    """As libvirt inserts them: those of one bus in the order of their targets, a bus where its first disk is."""
+    done: list[ET.Element] = []
+    for disk in disks:
+        same = [n for n, other in enumerate(done) if other.find("target").get("bus") == disk.find("target").get("bus")]
+        later = [n for n in same if (len(target(done[n])), target(done[n])) > (len(target(disk)), target(disk))]
+        done.insert(later[0] if later else same[-1] + 1 if same else len(done), disk)
+    return done
 
 
 def target(disk: ET.Element) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import time
 import typing as t
 import uuid
+from dataclasses import replace
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.dataset import Dataset
@@ -154,8 +155,11 @@ class Applier:
     def _confirm_unchanged(self, plan: VmPlan) -> None:
         """Our lock keeps only our own tasks out."""
         try:
-            datasets = self._zfs.datasets(plan.before.root.name, snapshots=False)
+            root = plan.before.root
+            datasets = self._zfs.datasets(root.name, snapshots=False) if root.kind else []
             config = completed(self._hypervisor.vm(plan.vm), {d.name: d for d in datasets})
+            if not root.kind and not config.pool:
+                config = replace(config, pool=root.pool, dataset=root.name)
             words = since_read(plan.before, config, datasets)
         except FlexdiskError as exc:
             if exc.code != "ResourceNotFound":
@@ -178,12 +182,27 @@ class Applier:
                 )
 
     def recover(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        """The steps after this one do it; our own intent has taken the place of the found one. Only a guest that was not
-        been told of its disks' sizes is seen nowhere.
+        """The steps after this one do it; our own intent has taken the place of the found one. Only a guest that was
+        not told of its disks' sizes is seen nowhere.
         """
         if not self._capabilities.keeps_storage and vm.config.state == "running":
             for disk in vm.disks:
                 self._hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
+
+    def adopt(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        """Each volume carries where it was until the configuration names where it is."""
+        if not vm.root.kind and not self._zfs.exists(vm.root.name):
+            self._zfs.create_container(vm.root.name)
+        for entry, disk in step.args["disks"]:
+            if not self._zfs.exists(disk.volume.name):
+                self._read(entry.volume, disk.volume.guid)
+                self._zfs.set_facts(entry.volume, {"from": entry.volume})
+                self._zfs.rename(entry.volume, disk.volume.name)
+        moved = [{"path": entry.path, "volume": disk.volume.name} for entry, disk in step.args["disks"]]
+        if moved:
+            self._hypervisor.edit_disks(vm.config.uuid, moved)
+        for _entry, disk in step.args["disks"]:
+            self._zfs.set_facts(disk.volume.name, {"from": ""})
 
     # -- the VM's dataset
 
@@ -435,6 +454,7 @@ def _stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
 _Verb = t.Callable[[Applier, Vm, Vm, Step, PoolGeometry], None]
 _VERBS: t.Dict[str, _Verb] = {
     "recover": Applier.recover,
+    "adopt": Applier.adopt,
     "law": Applier.law,
     "normalise": Applier.normalise,
     "flexible": Applier.flexible,

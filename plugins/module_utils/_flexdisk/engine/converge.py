@@ -91,7 +91,7 @@ def _declarations(
     seen: t.Dict[str, str] = {}
     for entry in raw:
         spec, problems = parse_vm_spec(entry)
-        found = find_vm(host, spec.vm) if spec.vm else None
+        found = find_vm(host, spec.vm, spec.adopt) if spec.vm else None
         if isinstance(found, Problem):
             problems.append(found)
         elif found is not None and found.config.uuid in seen:

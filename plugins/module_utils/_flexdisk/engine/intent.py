@@ -97,6 +97,8 @@ class Intents:
 def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
     for step in plan.steps:
         args = step.args
+        for entry, disk in args["disks"] if step.kind == "adopt" else ():
+            yield disk.volume.guid, entry.volume, disk.volume.name
         if step.kind in ("detach", "destroy"):
             yield args["guid"], args["volume"], args["target"]
         elif step.kind == "attach" and args["source"] != args["volume"]:

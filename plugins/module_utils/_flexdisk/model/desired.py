@@ -39,12 +39,16 @@ class DiskSpec:
 
 @dataclass(frozen=True)
 class VmSpec:
-    """One entry of vms. flexible_disk_size is MiB without hidden disks, quota bytes; disks None: not managed."""
+    """One entry of vms. flexible_disk_size is MiB without hidden disks, quota bytes; disks None: not managed.
+
+    adopt permits to move the VM's volumes into the layout.
+    """
 
     vm: str
     flexible_disk_size: t.Optional[int] = None
     quota: t.Optional[int] = None
     unlisted: str = "refuse"
+    adopt: bool = False
     disks: t.Optional[t.Tuple[DiskSpec, ...]] = None
 
 

@@ -19,13 +19,14 @@ from ..rules.linking import Host
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry
 from . import ordering, predict
+from .adoption import adopt, homeless
 from .checks import check
 from .steps import VmPlan
 from .targets import resolve
 
 
-def find_vm(host: Host, wanted: str) -> t.Union[Vm, Problem]:
-    """The VM by uuid, then alias, then unique uuid prefix; or why not."""
+def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem]:
+    """The VM by uuid, then alias, then unique uuid prefix; or why not. adopt: one without a dataset will do."""
     everything = [vm.config for vm in host.vms] + list(host.other_brands) + list(host.unlinked)
     lower = wanted.lower()
     found = [c for c in everything if c.uuid == lower]
@@ -41,14 +42,24 @@ def find_vm(host: Host, wanted: str) -> t.Union[Vm, Problem]:
         return vm
     if config in host.other_brands:
         return Problem("BrandNotSupported", "%s has brand %s" % (config.label, config.brand), wanted)
+    if adopt:
+        made = homeless(host, config)
+        if made is not None:
+            return made
     where = "its dataset %s does not exist" % config.dataset if config.dataset else "it has no dataset POOL/UUID"
-    return Problem("ResourceNotFound", "%s: %s" % (config.label, where), wanted)
+    hint = "; adopt=true makes it" if config.bare else ""
+    return Problem("ResourceNotFound", "%s: %s%s" % (config.label, where, hint), wanted)
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for one VM, or every problem of its declaration."""
     found = Collector(spec.vm)
     geometry = host.geometry[vm.config.pool]
+    before, first = vm, adopt(host, vm, capabilities.device_prefix, found) if spec.adopt else None
+    if found.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    if first is not None:
+        vm = predict.apply(vm, first, geometry)
     strangers = [d for d in host.parked if d.vm != vm.config.uuid]
     _duplicates(host, vm, found)
     if spec.disks is None:
@@ -60,9 +71,10 @@ def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capa
     if not found.problems:
         sequence = ordering.order(intent, geometry, capabilities, policy, found)
     if sequence is None or found.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+        return VmPlan(vm.config.uuid, before, before, (), tuple(found.problems))
     warnings = tuple(_warnings(vm, spec, intent))
-    return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
+    steps = (*([first] if first else []), *sequence.steps)
+    return VmPlan(vm.config.uuid, before, sequence.vm, steps, (), warnings)
 
 
 def _duplicates(host: Host, vm: Vm, found: Collector) -> None:
@@ -83,7 +95,7 @@ def _warnings(vm: Vm, spec: VmSpec, intent: t.Any) -> t.Iterator[str]:
     for path in vm.missing:
         yield "%s: the volume of %s does not exist" % (spec.vm, path)
     for path in vm.strays:
-        yield "%s: %s lies outside %s and is left alone" % (spec.vm, path, vm.root.name)
+        yield "%s: %s lies outside %s and is left alone; adopt=true moves it in" % (spec.vm, path, vm.root.name)
     for orphan in vm.orphans:
         if not any(g.disk is orphan for g in [*intent.targets, *intent.leavers]):
             yield "%s: %s is a volume that the VM does not know" % (spec.vm, orphan.volume.name)
@@ -102,6 +114,8 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
     guests: t.Dict[str, int] = {}
     for step in plan.steps:
         disk = step.args["disk"] if step.kind == "attach" else None
+        if step.kind == "adopt":
+            guests.update({entry.volume: moved.volume.used for entry, moved in step.args["disks"]})
         if disk is not None and disk.parked and disk.vm != vm.config.uuid:
             guests[disk.volume.name] = disk.volume.used
     start = _held(vm) + sum(guests.values())
@@ -110,6 +124,8 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
         vm = predict.apply(vm, step, geometry)
         if step.kind == "attach":
             guests.pop(step.args["source"], None)
+        elif step.kind == "adopt":
+            guests = {}
         course.append(_held(vm) + sum(guests.values()) - start)
     return Demand(course[-1], max(course))
 

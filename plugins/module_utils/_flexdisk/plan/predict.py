@@ -68,6 +68,22 @@ def _recover(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return replace(vm, interrupted=None)
 
 
+def _adopt(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    moved = {entry.path: disk for entry, disk in args["disks"]}
+    entries = tuple(
+        replace(e, path=moved[e.path].path, volume=moved[e.path].volume.name) if e.path in moved else e
+        for e in vm.config.disks
+    )
+    names = {disk.volume.name for disk in moved.values()}
+    return replace(
+        _root(_config(vm, disks=entries), kind="filesystem"),
+        disks=_sorted((*vm.disks, *moved.values())),
+        orphans=tuple(d for d in vm.orphans if d.volume.name not in names),
+        missing=tuple(path for path in vm.missing if path not in moved),
+        strays=tuple(path for path in vm.strays if path not in moved),
+    )
+
+
 def _law(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _based(_root(vm, quota=args["quota"], reservation=args["quota"]), args["refreservation"])
 
@@ -256,6 +272,7 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "recover": _recover,
+    "adopt": _adopt,
     "law": _law,
     "normalise": _normalise,
     "stop": _stop,

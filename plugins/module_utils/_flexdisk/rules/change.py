@@ -60,7 +60,7 @@ def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.Lis
         if was != now:
             plain = isinstance(was, (bool, int, str)) and name != "digest"
             words.append("%s %s -> %s" % (name, was, now) if plain else "%s of the configuration" % name)
-    before = {d.name: d for d in (vm.root, *vm.volumes)}
+    before = {d.name: d for d in (vm.root, *vm.volumes) if d.kind}
     after = {d.name: d for d in datasets if d.kind == "volume" or d.name == vm.root.name}
     words += ["%s is %s" % (name, "gone" if name in before else "new") for name in sorted({*before} ^ {*after})]
     for name in sorted({*before} & {*after}):

@@ -52,7 +52,8 @@ def parse_vm_spec(raw: _Raw) -> t.Tuple[VmSpec, t.List[Problem]]:
     specs = None if disks is None else tuple(_disk_spec(found, number, disk) for number, disk in enumerate(disks))
     if specs is not None:
         _check_list(found, specs)
-    return VmSpec(vm, flexible, quota, raw.get("unlisted") or "refuse", specs), found.problems
+    unlisted = raw.get("unlisted") or "refuse"
+    return VmSpec(vm, flexible, quota, unlisted, bool(raw.get("adopt")), specs), found.problems
 
 
 def _disk_spec(found: Collector, number: int, raw: _Raw) -> DiskSpec:

@@ -34,6 +34,7 @@ NAMES = (
     "description",
     "tags",
     "remaining",
+    "from",
     "serial_no",
     "ctime",
     "mtime",
