@@ -20,8 +20,14 @@ options:
     type: str
     default: auto
     choices:
-      auto: The one whose program is found on the host.
+      auto: V(vmadm) if its program is on the host, else V(libvirt) if a libvirt daemon listens there.
       vmadm: SmartOS, bhyve VMs managed by C(vmadm).
+      libvirt: libvirt domains, QEMU/KVM on Linux; needs its Python module (Debian C(python3-libvirt)) on the host.
+  libvirt_uri:
+    description:
+      - The libvirt daemon, with O(hypervisor=libvirt). With C(bhyve:///system) every change needs the VM stopped.
+    type: str
+    default: qemu:///system
   pool:
     description:
       - Look only at VMs of this ZFS pool. Without it all pools that have VMs are read.

@@ -142,14 +142,15 @@ def main() -> None:
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
             "space": {"type": "bool", "default": False},
-            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm"]},
+            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
+            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
             "pool": {"type": "str"},
         },
         supports_check_mode=True,
     )
     params = module.params
     try:
-        zfs, hypervisor = door.open_host(params["hypervisor"], SubprocessRunner())
+        zfs, hypervisor = door.open_host(params, SubprocessRunner())
         found = info(zfs, hypervisor, params["vms"], params["pool"], params["space"])
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))

@@ -127,7 +127,8 @@ def main() -> None:
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
             "reclaim": {"type": "bool", "default": False},
-            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm"]},
+            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
+            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
             "pool": {"type": "str"},
             "lock_timeout": {"type": "int", "default": 60},
         },
@@ -137,7 +138,7 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "zfs_quota of %s" % ", ".join(params["vms"] or ["all VMs"])
     try:
-        zfs, hypervisor = door.open_host(params["hypervisor"], runner)
+        zfs, hypervisor = door.open_host(params, runner)
         with door.turn(runner, params, task, module.check_mode) as others:
             outcome, skipped = recalculate(
                 zfs, hypervisor, params["vms"], params["pool"], params["reclaim"], module.check_mode

@@ -64,7 +64,7 @@ def declared(node):
 
 EXAMPLES = [
     (f"{page.relative_to(ROOT)}-{n}", block) for page in PAGES for n, block in enumerate(blocks(page, "yaml"))
-] + [("vm_disks-EXAMPLES", vm_disks.EXAMPLES)]
+] + [("vm_disks-EXAMPLES", yaml.safe_load((ROOT / "plugins/modules/vm_disks.yml").read_text())["EXAMPLES"])]
 
 
 @pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])

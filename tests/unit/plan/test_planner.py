@@ -25,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     PoolGeometry,
     automatic_reservation,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import SMARTOS
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -67,7 +68,7 @@ def host(*vms: dict[str, t.Any], available: int = 100 * GIB, parked: t.Sequence[
             path = "/dev/zvol/rdsk/" + name
             entries.append(DiskConfig(path, name, index == 0, "virtio", pci_slot="0:4:%d" % index, uuid=disk))
         fields = {"alias": "vm%d" % number, "state": "stopped", "autoboot": False, "flexible_disk_size": 4096, **made}
-        fields = {"brand": "bhyve", "pool": "zones", "dataset": root, **fields}
+        fields = {"brand": "bhyve", "pool": "zones", "dataset": root, "pci": SMARTOS, **fields}
         configs.append(VmConfig(uuid=uuid(number), disks=tuple(entries), **fields))
         datasets.append(
             Dataset(root, "filesystem", refquota=GIB, refreservation=GIB - MIB, usedbyrefreservation=GIB - MIB)

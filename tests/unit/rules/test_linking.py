@@ -15,6 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     link,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import SMARTOS
 
 MIB = 1 << 20
 U1 = "cccccccc-0000-4000-8000-000000000001"
@@ -27,7 +28,9 @@ GEOMETRY = {"zones": PoolGeometry((), "classic")}
 
 
 def config(uuid=U1, disks=(), brand="bhyve", **more):
-    return VmConfig(uuid, "web", brand, "stopped", False, "zones", "zones/" + uuid, None, tuple(disks), **more)
+    return VmConfig(
+        uuid, "web", brand, "stopped", False, "zones", "zones/" + uuid, None, tuple(disks), pci=SMARTOS, **more
+    )
 
 
 def entry(volume, **more):

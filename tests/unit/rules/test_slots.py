@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, Pci
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import (
+    SMARTOS,
     Slot,
     allocate,
+    alone,
     conflicts,
     normalise,
+    obstacle,
     parse_slot,
     positions,
     render_slot,
-    reserved_reason,
 )
 
 SLOTS = st.builds(Slot, st.integers(0, 255), st.integers(0, 31), st.integers(0, 7))
@@ -65,7 +67,7 @@ def test_rendered_slot_reads_back(slot):
 
 @given(SLOTS)
 def test_reserved_devices(slot):
-    reason = reserved_reason(slot)
+    reason = obstacle(slot, SMARTOS)
     if slot.bus == 0 and slot.device in (0, 6, 30, 31):
         assert reason is not None
         assert reason.startswith("PCI device %d is reserved" % slot.device)
@@ -82,37 +84,35 @@ def test_legacy_positions():
         DiskConfig("/boot", boot=True),
         *(DiskConfig("/x%d" % n) for n in range(7)),
     ]
-    found = positions(disks)
+    found = positions(disks, SMARTOS)
     assert (found["/boot"], found["/d1"], found["/iso"], found["/d2"]) == ("0:4:0", "0:5:0", "0:3:0", "0:5:1")
     assert [found["/x%d" % n] for n in range(7)] == ["0:5:%d" % n for n in range(2, 8)] + [""]
 
 
 def test_allocation_takes_the_lowest_free_function():
     taken = {Slot(0, 4, 0), Slot(0, 4, 2), Slot(0, 5, 1), Slot(1, 4, 1)}
-    assert allocate(taken) == Slot(0, 4, 1)
-    assert allocate(taken | {Slot(0, 4, 1)}) == Slot(0, 4, 3)
-    assert allocate(taken, device=3) == Slot(0, 3, 0)
+    assert allocate(taken, SMARTOS.candidates) == Slot(0, 4, 1)
+    assert allocate(taken | {Slot(0, 4, 1)}, SMARTOS.candidates) == Slot(0, 4, 3)
+    assert allocate(taken, ["0:3:0"]) == Slot(0, 3, 0)
 
 
 def test_ninth_disk_has_no_slot():
     taken = [Slot(0, 4, n) for n in range(8)]
     with pytest.raises(FlexdiskError) as caught:
-        allocate(taken)
+        allocate(taken, SMARTOS.candidates)
     assert caught.value.code == "InvalidArgument"
-    assert caught.value.message == "no slot left on PCI device 4: all 8 are taken; give pci_slot"
-    with pytest.raises(FlexdiskError, match="PCI device 4: all 1 are taken"):
-        allocate(taken[:1], functions=1)
+    assert caught.value.message == "no PCI slot left for disks: all are taken; give pci_slot"
 
 
 @given(st.sets(SLOTS))
 def test_allocated_slot_is_free_and_allowed(taken):
     try:
-        slot = allocate(taken)
+        slot = allocate(taken, SMARTOS.candidates)
     except FlexdiskError:
         assert {Slot(0, 4, n) for n in range(8)} <= taken
         return
     assert slot not in taken
-    assert reserved_reason(slot) is None
+    assert obstacle(slot, SMARTOS) is None
     assert all(Slot(0, 4, n) in taken for n in range(slot.function))
 
 
@@ -131,3 +131,38 @@ def test_conflicts_on_every_bus():
     ]
     assert conflicts(assignments[:3]) == []
     assert conflicts([]) == []
+
+
+PORTS = Pci(candidates=("1:0:0", "2:0:0", "5:0:0"), taken={"0:1": "a card"}, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("2:0:0", None),
+        ("2:0:3", None),
+        ("0:9:0", None),
+        ("0:1:4", "PCI device 1 is reserved for a card"),
+        ("3:0:0", "the VM has no PCI device 3:0 for disks"),
+        ("2:1:0", "the VM has no PCI device 2:1 for disks"),
+    ],
+)
+def test_slots_that_are_there(text, reason):
+    assert obstacle(parse_slot(text), PORTS) == reason
+
+
+def test_one_function():
+    assert obstacle(Slot(0, 4, 1), Pci(functions=1)) == "PCI devices of this hypervisor have 1 function"
+
+
+def test_a_whole_device_for_a_disk():
+    taken = [Slot(1, 0, 2)]
+    assert allocate(taken, PORTS.candidates) == Slot(1, 0, 0)
+    assert allocate(taken, PORTS.candidates, whole=True) == Slot(2, 0, 0)
+    assert not alone(Slot(1, 0, 0), taken)
+    assert alone(Slot(1, 0, 2), taken)
+
+
+def test_strict_positions_are_those_written_down():
+    disks = [DiskConfig("/a", pci_slot="1:0:0"), DiskConfig("/b", boot=True)]
+    assert positions(disks, PORTS) == {"/a": "1:0:0", "/b": ""}

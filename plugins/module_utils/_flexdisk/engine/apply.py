@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -11,6 +10,7 @@ import contextlib
 import time
 import typing as t
 import uuid
+from dataclasses import replace
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.dataset import Dataset
@@ -22,7 +22,7 @@ from ..plan import predict
 from ..plan.steps import Step, VmPlan
 from ..rules import identity
 from ..rules.change import since_read
-from ..rules.linking import container, image_of
+from ..rules.linking import completed, container, image_of
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..rules.space import expected_quota
 from ..zfs.commands import Zfs
@@ -64,6 +64,7 @@ class Applier:
     ) -> None:
         self._zfs = zfs
         self._hypervisor = hypervisor
+        self._capabilities = hypervisor.capabilities
         self._policy = policy
         self._containers = containers
         self._library = library
@@ -86,7 +87,8 @@ class Applier:
                 _VERBS[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
                 restarted = self._restart(plan) if down else None
-                if restarted or not _stops(plan, number):
+                told = self._capabilities.keeps_storage or step.kind != "grow"
+                if told and (restarted or not _stops(plan, number)):
                     self._give_up(plan)
                 raise StepFailed(exc, number, restarted) from exc
             down = down and step.kind != "start"
@@ -153,8 +155,12 @@ class Applier:
     def _confirm_unchanged(self, plan: VmPlan) -> None:
         """Our lock keeps only our own tasks out."""
         try:
-            datasets = self._zfs.datasets(plan.before.root.name, snapshots=False)
-            words = since_read(plan.before, self._hypervisor.vm(plan.vm), datasets)
+            root = plan.before.root
+            datasets = self._zfs.datasets(root.name, snapshots=False) if root.kind else []
+            config = completed(self._hypervisor.vm(plan.vm), {d.name: d for d in datasets})
+            if not root.kind and not config.pool:
+                config = replace(config, pool=root.pool, dataset=root.name)
+            words = since_read(plan.before, config, datasets)
         except FlexdiskError as exc:
             if exc.code != "ResourceNotFound":
                 raise
@@ -176,7 +182,27 @@ class Applier:
                 )
 
     def recover(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        """The steps after this one do it; our own intent has taken the place of the found one."""
+        """The steps after this one do it; our own intent has taken the place of the found one. Only a guest that was
+        not told of its disks' sizes is seen nowhere.
+        """
+        if not self._capabilities.keeps_storage and vm.config.state == "running":
+            for disk in vm.disks:
+                self._hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
+
+    def adopt(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        """Each volume carries where it was until the configuration names where it is."""
+        if not vm.root.kind and not self._zfs.exists(vm.root.name):
+            self._zfs.create_container(vm.root.name)
+        for entry, disk in step.args["disks"]:
+            if not self._zfs.exists(disk.volume.name):
+                self._read(entry.volume, disk.volume.guid)
+                self._zfs.set_facts(entry.volume, {"from": entry.volume})
+                self._zfs.rename(entry.volume, disk.volume.name)
+        moved = [{"path": entry.path, "volume": disk.volume.name} for entry, disk in step.args["disks"]]
+        if moved:
+            self._hypervisor.edit_disks(vm.config.uuid, moved)
+        for _entry, disk in step.args["disks"]:
+            self._zfs.set_facts(disk.volume.name, {"from": ""})
 
     # -- the VM's dataset
 
@@ -199,10 +225,31 @@ class Applier:
             self._zfs.set(volume, refreservation="auto")
 
     def flexible(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._hypervisor.set_flexible(vm.config.uuid, step.args["stored"])
+        if self._capabilities.keeps_storage:
+            self._hypervisor.set_flexible(vm.config.uuid, step.args["stored"])
+        else:
+            self._zfs.set_facts(after.root.name, {identity.FLEXIBLE: str(step.args["stored"])})
+            self._rebase(vm, after)
 
     def quota(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._hypervisor.set_quota(vm.config.uuid, step.args["quota"])
+        if self._capabilities.keeps_storage:
+            self._hypervisor.set_quota(vm.config.uuid, step.args["quota"])
+        else:
+            self._rebase(vm, after)
+
+    def _rebase(self, vm: Vm, after: Vm) -> None:
+        """The VM's own quota and the law's, in the order that ZFS takes: none ever below what is reserved in it."""
+        now, then = vm.root, after.root
+        if then.quota >= now.quota:
+            self._settle(after)
+        if then.refreservation < now.refreservation:
+            self._zfs.set(then.name, refreservation=then.refreservation)
+        if then.refquota != now.refquota:
+            self._zfs.set(then.name, refquota=then.refquota)
+        if then.refreservation > now.refreservation:
+            self._zfs.set(then.name, refreservation=then.refreservation)
+        if then.quota < now.quota:
+            self._settle(after)
 
     # -- power
 
@@ -229,6 +276,10 @@ class Applier:
     def resize(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
         self._read(args["volume"], args["guid"])
+        if not self._capabilities.keeps_storage:
+            if after.root.quota > vm.root.quota:
+                self._settle(after)
+            self._zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
         self._hypervisor.resize_disk(vm.config.uuid, args["path"], args["size"], step.kind == "shrink")
         now = self._read(args["volume"], args["guid"])
         if now.volsize != args["size"] * MIB:
@@ -239,7 +290,11 @@ class Applier:
         if off:
             self._zfs.set(now.name, refreservation="auto")
         # The hypervisor moves quota and reservation by what the overhead changes, from wherever they are.
-        if off or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
+        if (
+            off
+            or not self._capabilities.keeps_storage
+            or (vm.flexible and vm.root.quota != expected_quota(vm, geometry))
+        ):
             self._settle(after)
         self._zfs.set_facts(now.name, _stamp(now.user))
 
@@ -248,7 +303,10 @@ class Applier:
         self._hypervisor.edit_disks(vm.config.uuid, entries)
 
     def compression(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._hypervisor.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
+        if self._capabilities.keeps_storage:
+            self._hypervisor.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
+        else:
+            self._zfs.set(step.args["volume"], compression=step.args["value"])
 
     def identity(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         name = step.args["volume"]
@@ -262,10 +320,17 @@ class Applier:
     # -- disks that go
 
     def _take_out(self, vm: Vm, step: Step) -> None:
-        """Move the volume out of the VM, then let the configuration forget it: vmadm finds nothing to destroy."""
+        """Move the volume out of the VM and let the configuration forget it; what might be destroyed by that, first."""
         args, root = step.args, vm.root
         self._make_container(root.pool)
         self._read(args["volume"], args["guid"])
+        if not self._capabilities.removal_destroys:
+            if args["path"]:
+                self._hypervisor.forget_disk(vm.config.uuid, args["path"])
+            used = self._read(args["volume"], args["guid"]).used
+            self._zfs.set(root.name, reservation=max(0, root.reservation - used))
+            self._zfs.rename(args["volume"], args["target"])
+            return
         with Guard(self._zfs, self._library) as guard:
             guard.protect(args["volume"], args["newest"])
             self.guards.add(guard.backend)
@@ -390,6 +455,7 @@ def _stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
 _Verb = t.Callable[[Applier, Vm, Vm, Step, PoolGeometry], None]
 _VERBS: t.Dict[str, _Verb] = {
     "recover": Applier.recover,
+    "adopt": Applier.adopt,
     "law": Applier.law,
     "normalise": Applier.normalise,
     "flexible": Applier.flexible,

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -92,7 +91,7 @@ def _declarations(
     seen: t.Dict[str, str] = {}
     for entry in raw:
         spec, problems = parse_vm_spec(entry)
-        found = find_vm(host, spec.vm) if spec.vm else None
+        found = find_vm(host, spec.vm, spec.adopt) if spec.vm else None
         if isinstance(found, Problem):
             problems.append(found)
         elif found is not None and found.config.uuid in seen:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -8,9 +7,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import typing as t
 
+from ..hypervisor.libvirt import Libvirt
+from ..hypervisor.libvirt_connection import Connection
 from ..hypervisor.protocol import Hypervisor
 from ..hypervisor.vmadm import Vmadm
 from ..model.errors import FlexdiskError, Problem
@@ -19,16 +21,19 @@ from . import lock
 from .converge import Outcome
 from .runner import SYSTEM_PATH, SubprocessRunner
 
-HYPERVISORS = {"vmadm": Vmadm}
+# Where a libvirt daemon listens, the old one and those of single drivers.
+_SOCKETS = tuple("/%srun/libvirt/%s-sock" % (var, name) for var in ("", "var/") for name in ("libvirt", "virtqemud"))
 
 
-def open_host(choice: str, runner: SubprocessRunner) -> t.Tuple[Zfs, Hypervisor]:
-    """Storage and hypervisor of this host; C(auto) takes the one whose program is there."""
-    for name, driver in HYPERVISORS.items():
-        if choice == name or (choice == "auto" and (shutil.which(name) or shutil.which(name, path=SYSTEM_PATH))):
-            return Zfs(runner), driver(runner)
+def open_host(params: t.Mapping[str, t.Any], runner: SubprocessRunner) -> t.Tuple[Zfs, Hypervisor]:
+    """Storage and hypervisor of this host; C(auto) takes vmadm if that is there, else a libvirt that can be reached."""
+    choice, uri = params["hypervisor"], params["libvirt_uri"]
+    if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):
+        return Zfs(runner), Vmadm(runner)
+    if choice == "libvirt" or any(map(os.path.exists, _SOCKETS)):
+        return Zfs(runner), Libvirt(Connection(uri), uri)
     raise FlexdiskError(
-        "CommandNotFound", "no hypervisor found on this host: looked for %s" % ", ".join(sorted(HYPERVISORS))
+        "CommandNotFound", "no hypervisor found on this host: neither the program vmadm nor the socket of a libvirtd"
     )
 
 

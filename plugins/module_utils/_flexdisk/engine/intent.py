@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -98,6 +97,8 @@ class Intents:
 def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
     for step in plan.steps:
         args = step.args
+        for entry, disk in args["disks"] if step.kind == "adopt" else ():
+            yield disk.volume.guid, entry.volume, disk.volume.name
         if step.kind in ("detach", "park", "destroy"):
             yield args["guid"], args["volume"], args["target"]
         elif step.kind == "attach" and args["source"] != args["volume"]:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -28,8 +27,11 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
         check_pool(pool)
     configs = hypervisor.vms()
     if pool is not None:
-        configs = [c for c in configs if c.pool == pool]
+        configs = [c for c in configs if c.pool == pool or (c.bare and not c.pool)]
     pools = sorted({c.pool for c in configs if c.pool} | ({pool} if pool else set()))
+    if pool is None and any(c.bare and not c.pool for c in configs):
+        # Where it lies only its dataset tells.
+        pools = []
     try:
         datasets = zfs.datasets(*pools, snapshots=snapshots)
     except ZfsError as exc:
@@ -37,6 +39,8 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
             raise FlexdiskError("ResourceNotFound", "no such pool: %s (%s)" % (", ".join(pools), exc.message)) from exc
         raise
     if not pools:
-        pools = sorted(d.pool for d in datasets if d.name == container(d.pool))
+        uuids = {c.uuid for c in configs}
+        ours = (d.pool for d in datasets if d.name == container(d.pool) or d.name[len(d.pool) + 1 :] in uuids)
+        pools = sorted({*ours, *(c.pool for c in configs if c.pool)})
     brand = hypervisor.capabilities.brand
     return with_intents(zfs, link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand))

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -39,7 +38,6 @@ class Vmadm:
         snapshot_prefix="vmsnap-",
         whole_quota=GIB,
         device_prefix=vmadm_read.ZVOL,
-        disk_device=4,
         functions_per_slot=8,
     )
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -14,6 +13,7 @@ import typing as t
 from ..model.errors import FlexdiskError
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.identity import is_pool, is_uuid
+from ..rules.slots import SMARTOS
 
 OLDEST_PLATFORM = "20181206"
 ZVOL = "/dev/zvol/rdsk/"
@@ -105,6 +105,7 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
         indestructible=bool(row.get("indestructible_zoneroot")),
         transition=_text(row, "transition_to"),
         tags=_tags(row.get("tags")),
+        pci=SMARTOS,
     )
 
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -15,9 +14,15 @@ from dataclasses import dataclass
 class Capabilities:
     """What the planner must know of a hypervisor.
 
-    live names the step kinds that work while a VM runs; snapshot_prefix marks the hypervisor's own snapshots;
-    whole_quota is the unit in bytes of a VM's quota; device_prefix makes a volume's name the path of its disk;
-    disk_device is the PCI device that disks are packed on.
+    live names the step kinds that work while a VM runs: C(grow), for hot-plug C(attach), C(create), C(detach) and
+    C(destroy). slotless are models without a PCI slot of their own; snapshot_prefix marks the hypervisor's own
+    snapshots, if it makes any; whole_quota is the unit in bytes of a VM's quota; device_prefix makes a volume's name
+    the path of its disk; functions_per_slot is 1 where a running guest gives up a PCI device only as a whole; platform
+    chooses the default block size.
+
+    keeps_storage: it sizes volumes and sets quotas itself, else the engine does. removal_destroys: it destroys a volume
+    that it is told to forget, so that this must have been moved away before. moves_autoboot: a stop turns autoboot
+    off, a start on.
     """
 
     name: str
@@ -27,5 +32,9 @@ class Capabilities:
     snapshot_prefix: str
     whole_quota: int
     device_prefix: str
-    disk_device: int
     functions_per_slot: int
+    slotless: t.FrozenSet[str] = frozenset()
+    platform: str = "illumos"
+    keeps_storage: bool = True
+    removal_destroys: bool = True
+    moves_autoboot: bool = True

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -40,12 +39,16 @@ class DiskSpec:
 
 @dataclass(frozen=True)
 class VmSpec:
-    """One entry of vms. flexible_disk_size is MiB without hidden disks, quota bytes; disks None: not managed."""
+    """One entry of vms. flexible_disk_size is MiB without hidden disks, quota bytes; disks None: not managed.
+
+    adopt permits to move the VM's volumes into the layout.
+    """
 
     vm: str
     flexible_disk_size: t.Optional[int] = None
     quota: t.Optional[int] = None
     unlisted: str = "refuse"
+    adopt: bool = False
     disks: t.Optional[t.Tuple[DiskSpec, ...]] = None
 
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -15,8 +14,26 @@ from .sizes import MIB
 
 
 @dataclass(frozen=True)
+class Pci:
+    """Where a VM's disks can be. Slots are C(BUS:DEVICE:FUNCTION), devices C(BUS:DEVICE).
+
+    candidates are for new disks, the best first; hot those of them that a running VM takes and gives up disks at;
+    taken says who else has a device; functions is how many a device may have. strict: every slot is written down, and
+    other buses than 0 have only the candidates.
+    """
+
+    candidates: t.Tuple[str, ...] = ()
+    hot: t.FrozenSet[str] = frozenset()
+    taken: t.Mapping[str, str] = field(default_factory=dict)
+    functions: int = 8
+    strict: bool = False
+
+
+@dataclass(frozen=True)
 class DiskConfig:
-    """A disk entry of a VM's configuration. volume is the dataset the path names, "" for a CD-ROM or a file."""
+    """A disk entry of a VM's configuration. volume is the dataset the path names, "" for a CD-ROM or a file; serial is
+    what a hypervisor that keeps no uuids shows the guest.
+    """
 
     path: str
     volume: str = ""
@@ -27,11 +44,17 @@ class DiskConfig:
     image_size: int = 0
     pci_slot: str = ""
     uuid: str = ""
+    serial: str = ""
 
 
 @dataclass(frozen=True)
 class VmConfig:
-    """A VM's configuration. flexible_disk_size is the stored one in MiB, None on an inflexible VM."""
+    """A VM's configuration. flexible_disk_size is the stored one in MiB, None on an inflexible VM.
+
+    bare: the hypervisor keeps neither flexible_disk_size nor uuids of disks, ZFS alone does. models are those that this
+    VM can have, if not all; first_boots: without a boot order the first disk is it; frozen says why it cannot be
+    changed, uses names the volumes that it has open or configured in any way; digest changes with the configuration.
+    """
 
     uuid: str
     alias: str
@@ -46,6 +69,13 @@ class VmConfig:
     indestructible: bool = False
     transition: str = ""
     tags: t.Mapping[str, str] = field(default_factory=dict)
+    pci: Pci = field(default_factory=Pci)
+    bare: bool = False
+    models: t.Tuple[str, ...] = ()
+    first_boots: bool = False
+    frozen: str = ""
+    uses: t.FrozenSet[str] = frozenset()
+    digest: str = ""
 
     @property
     def label(self) -> str:
@@ -132,7 +162,8 @@ class Vm:
 
     disks are the attached volumes in the order of their indexes, hidden ones too; orphans are volumes below the VM's
     dataset that its configuration does not know; other_used is the space of other children (file systems);
-    unbacked counts CD-ROMs and files; missing names the paths whose volume does not exist; interrupted is the intent
+    unbacked counts CD-ROMs and files; missing names the paths whose volume does not exist, strays those
+    whose volume lies elsewhere and is left alone; interrupted is the intent
     of a run of this host that did not come to its end.
     """
 
@@ -144,6 +175,7 @@ class Vm:
     other_used: int = 0
     unbacked: int = 0
     missing: t.Tuple[str, ...] = ()
+    strays: t.Tuple[str, ...] = ()
     interrupted: t.Optional[IntentRecord] = None
 
     @property

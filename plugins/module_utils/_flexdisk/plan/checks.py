@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -28,6 +27,7 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     for leaver in intent.leavers:
         _leaver(intent, leaver, found)
     _moves(intent, host, found)
+    _writers(intent, host, found)
     _names(intent, found)
     _boot(intent, found)
     _inflexible(intent, found)
@@ -37,10 +37,11 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
 
 def _target(intent: Intent, target: Target, capabilities: Capabilities, found: Collector) -> None:
     disk = target.disk
-    if target.spec.model is not None and target.spec.model not in capabilities.models:
+    models = intent.vm.config.models or capabilities.models
+    if target.spec.model is not None and target.spec.model not in models:
         found.add(
             "InvalidArgument",
-            "model %r is none of %s" % (target.spec.model, ", ".join(capabilities.models)),
+            "model %r is none of %s" % (target.spec.model, ", ".join(models)),
             target.label,
         )
     if disk is None or target.bytes >= disk.size:
@@ -91,6 +92,14 @@ def _leaver(intent: Intent, leaver: Leaver, found: Collector) -> None:
             % (len(disk.snapshots), render_bytes(disk.volume.pinned)),
             disk.label,
         )
+
+
+def _writers(intent: Intent, host: Host, found: Collector) -> None:
+    claimed = [target.disk for target in intent.targets if target.disk is not None]
+    for name in sorted({disk.volume.name for disk in (*intent.vm.disks, *intent.vm.orphans, *claimed)}):
+        others = [c.label for c in host.users.get(name, ()) if c.uuid != intent.vm.config.uuid]
+        if others:
+            found.add("InUse", "%s belongs to %s, too: two writers would destroy it" % (name, ", ".join(others)))
 
 
 def _moves(intent: Intent, host: Host, found: Collector) -> None:

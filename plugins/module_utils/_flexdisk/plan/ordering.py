@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -48,7 +47,7 @@ def order(
     vm = intent.vm
     config = vm.config
     work = _work(intent, geometry, capabilities, policy)
-    needs_stop = [s for s in work.steps if s.kind not in capabilities.live and s.kind != "copy"]
+    needs_stop = [s for s in work.steps if (s.cold or s.kind not in capabilities.live) and s.kind != "copy"]
     if needs_stop or config.state == "stopped":
         first = _overdue(intent, bool(needs_stop))
         work = _work(intent, geometry, capabilities, policy, first) if first else work
@@ -58,19 +57,21 @@ def order(
             "VmInTransition",
             "the VM is %s%s; only running or stopped VMs are changed" % (config.state, towards),
         )
+    if (work.steps or vm.interrupted) and config.frozen:
+        found.add("NotSupported", "%s; nothing of it can be changed" % config.frozen)
     if not needs_stop or config.state != "running":
-        return _resumed(vm, work, geometry)
+        return _resumed(vm, work, geometry, capabilities)
     if not policy.allow_restart:
         found.add(
             "VmNotStopped",
             "the VM is running and must be stopped for: %s; allow_restart=true permits a shutdown and start"
-            % "; ".join(s.text for s in needs_stop),
+            % "; ".join("%s (%s)" % (s.text, s.cold) if s.cold else s.text for s in needs_stop),
         )
         return work
-    return _resumed(vm, _wrapped(vm, work, geometry), geometry)
+    return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
 
 
-def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry) -> Sequence:
+def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:
     """Around the steps of this run the end of one that was interrupted."""
     if vm.interrupted is None:
         return work
@@ -78,7 +79,7 @@ def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry) -> Sequence:
     whole.add(recovery.recover(vm))
     for step in work.steps:
         whole.add(step)
-    for step in recovery.power(vm, whole.vm):
+    for step in recovery.power(vm, whole.vm, capabilities):
         whole.add(step)
     return whole
 
@@ -92,17 +93,17 @@ def _overdue(intent: Intent, changing: bool) -> t.List[Step]:
     return [*steps, bare] if bare is not None else steps
 
 
-def _wrapped(vm: Vm, work: Sequence, geometry: PoolGeometry) -> Sequence:
+def _wrapped(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:
     wrapped = Sequence(vm, geometry)
     calm = [s for s in work.steps if s.kind in ("normalise", "law")]
     for step in calm:
         wrapped.add(step)
-    wrapped.add(Step("stop", "stop"))
+    wrapped.add(Step("stop", "stop", args={"autoboot": False} if capabilities.moves_autoboot else {}))
     for step in work.steps:
         if step not in calm:
             wrapped.add(step)
-    wrapped.add(Step("start", "start"))
-    for step in recovery.power(vm, wrapped.vm):
+    wrapped.add(recovery.start(capabilities))
+    for step in recovery.power(vm, wrapped.vm, capabilities):
         wrapped.add(step)
     return wrapped
 
@@ -117,12 +118,12 @@ def _work(
     seq = Sequence(intent.vm, geometry)
     for step in verbs.unguard(_concerned(intent)):
         seq.add(step)
-    changes = _space_changes(intent)
+    changes = _space_changes(intent, capabilities.keeps_storage)
     for step in repairs(seq.vm, geometry, policy.reclaim, intent.flexible, recomputed=bool(changes)):
         seq.add(step)
     for step in first:
         seq.add(step)
-    _departures(seq, intent, capabilities.snapshot_prefix)
+    _departures(seq, intent, capabilities)
     standing = [g for g in intent.targets if g.stays and g.disk is not None]
     for target in standing:
         seq.add(verbs.resize(target, "shrink"))
@@ -149,17 +150,22 @@ def _concerned(intent: Intent) -> t.List[Disk]:
     return [*own, *(disk for disk in claimed if not any(disk is other for other in own))]
 
 
-def _departures(seq: Sequence, intent: Intent, snapshot_prefix: str) -> None:
+def _departures(seq: Sequence, intent: Intent, capabilities: Capabilities) -> None:
     """What no VM has gives its space back first."""
+
+    def whole(step: Step, disk: Disk) -> Step:
+        return replace(step, cold=verbs.cold(intent.vm, disk.pci_slot, capabilities))
+
     for leaver in (v for v in intent.leavers if v.destroy and not v.disk.path):
         seq.add(verbs.destroy(leaver))
     for leaver in (v for v in intent.leavers if not v.destroy and v.disk.parked):
         seq.add(verbs.unname(leaver.disk))
     for leaver in (v for v in intent.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
-        seq.add(verbs.detach(seq.vm, leaver, snapshot_prefix, _settles_later(intent)))
+        step = verbs.detach(seq.vm, leaver, capabilities.snapshot_prefix, _settles_later(intent))
+        seq.add(whole(step, leaver.disk))
     for leaver in (v for v in intent.leavers if v.destroy and v.disk.path):
-        seq.add(verbs.destroy(leaver))
+        seq.add(whole(verbs.destroy(leaver), leaver.disk))
 
 
 def _settles_later(intent: Intent) -> bool:
@@ -170,18 +176,18 @@ def _settles_later(intent: Intent) -> bool:
     return falls or intent.quota < intent.vm.root.refquota or comes
 
 
-def _space_changes(intent: Intent) -> t.List[Step]:
-    """flexible_disk_size and quota, what gives back first."""
+def _space_changes(intent: Intent, thick: bool) -> t.List[Step]:
+    """flexible_disk_size and quota, what gives back first. thick: the hypervisor sets every volume to auto then."""
     root, config = intent.vm.root, intent.vm.config
     steps = []
     if intent.quota != root.refquota:
         text = "VM quota %s" % render_change(root.refquota, intent.quota)
-        steps.append((intent.quota - root.refquota, Step("quota", text, args={"quota": intent.quota})))
+        steps.append((intent.quota - root.refquota, Step("quota", text, args={"quota": intent.quota, "thick": thick})))
     if intent.flexible is not None and intent.flexible != config.flexible_disk_size:
         now, hidden = config.flexible_disk_size, intent.vm.hidden_mib
         wanted = (intent.flexible - hidden) * MIB
         change = "none -> %s" % render_bytes(wanted) if now is None else render_change((now - hidden) * MIB, wanted)
-        step = Step("flexible", "flexible_disk_size %s" % change, args={"stored": intent.flexible})
+        step = Step("flexible", "flexible_disk_size %s" % change, args={"stored": intent.flexible, "thick": thick})
         steps.append((intent.flexible - (now or 0), step))
     return [step for _more, step in sorted(steps, key=lambda s: s[0])]
 
@@ -201,6 +207,8 @@ def _edits(seq: Sequence, standing: t.Sequence[Target]) -> t.Optional[Step]:
     for target in standing:
         disk = t.cast(Disk, target.disk)
         changes = config_changes(target.spec, disk)
+        if "model" in changes and "pci_slot" not in changes and target.slot != disk.pci_slot:
+            changes["pci_slot"] = (disk.pci_slot or "none", target.slot)
         if changes:
             entries[disk.volume.name] = {key: wanted for key, (_now, wanted) in changes.items()}
             words += ["%s %s %s -> %s" % (target.label, key, *map(_word, change)) for key, change in changes.items()]

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -21,13 +20,14 @@ from ..rules.linking import Host, unlinked_reason
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry
 from . import ordering, predict
+from .adoption import adopt, homeless
 from .checks import check
 from .steps import VmPlan
 from .targets import Intent, resolve
 
 
-def find_vm(host: Host, wanted: str) -> t.Union[Vm, Problem]:
-    """The VM by uuid, then alias, then unique uuid prefix; or why not."""
+def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem]:
+    """The VM by uuid, then alias, then unique uuid prefix; or why not. adopt: one without a dataset will do."""
     everything = [vm.config for vm in host.vms] + list(host.other_brands) + list(host.unlinked)
     lower = wanted.lower()
     found = [c for c in everything if c.uuid == lower]
@@ -43,13 +43,23 @@ def find_vm(host: Host, wanted: str) -> t.Union[Vm, Problem]:
         return vm
     if config in host.other_brands:
         return Problem("BrandNotSupported", "%s has brand %s" % (config.label, config.brand), wanted)
-    return Problem("ResourceNotFound", "%s: %s" % (config.label, unlinked_reason(config)), wanted)
+    if adopt:
+        made = homeless(host, config)
+        if made is not None:
+            return made
+    hint = "; adopt=true makes it" if config.bare else ""
+    return Problem("ResourceNotFound", "%s: %s%s" % (config.label, unlinked_reason(config), hint), wanted)
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for one VM, or every problem of its declaration."""
     found = Collector(spec.vm)
     geometry = host.geometry[vm.config.pool]
+    before, first = vm, adopt(host, vm, capabilities.device_prefix, found) if spec.adopt else None
+    if found.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    if first is not None:
+        vm = predict.apply(vm, first, geometry)
     strangers = [d for d in host.parked if d.vm != vm.config.uuid]
     _duplicates(host, vm, found)
     if spec.disks is None:
@@ -61,9 +71,10 @@ def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capa
     if not found.problems:
         sequence = ordering.order(intent, geometry, capabilities, policy, found)
     if sequence is None or found.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+        return VmPlan(vm.config.uuid, before, before, (), tuple(found.problems))
     warnings = tuple(_warnings(sequence.vm, spec, intent))
-    return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
+    steps = (*([first] if first else []), *sequence.steps)
+    return VmPlan(vm.config.uuid, before, sequence.vm, steps, (), warnings)
 
 
 def _duplicates(host: Host, vm: Vm, found: Collector) -> None:
@@ -90,6 +101,8 @@ def _warnings(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
             )
     for path in vm.missing:
         yield "%s: the volume of %s does not exist" % (spec.vm, path)
+    for path in vm.strays:
+        yield "%s: %s lies outside %s and is left alone; adopt=true moves it in" % (spec.vm, path, vm.root.name)
     claimed = [target.disk for target in intent.targets] + [leaver.disk for leaver in intent.leavers]
     for orphan in vm.orphans:
         if not any(disk is orphan for disk in claimed):
@@ -109,6 +122,8 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
     guests: t.Dict[str, int] = {}
     for step in plan.steps:
         disk = step.args["disk"] if step.kind == "attach" else None
+        if step.kind == "adopt":
+            guests.update({entry.volume: moved.volume.used for entry, moved in step.args["disks"]})
         if disk is not None and disk.parked and disk.vm != vm.config.uuid:
             guests[disk.volume.name] = disk.volume.used
     start = _held(vm) + sum(guests.values())
@@ -117,6 +132,8 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
         vm = predict.apply(vm, step, geometry)
         if step.kind == "attach":
             guests.pop(step.args["source"], None)
+        elif step.kind == "adopt":
+            guests = {}
         course.append(_held(vm) + sum(guests.values()) - start)
     return Demand(course[-1], max(course))
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -69,6 +68,22 @@ def _recover(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return replace(vm, interrupted=None)
 
 
+def _adopt(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    moved = {entry.path: disk for entry, disk in args["disks"]}
+    entries = tuple(
+        replace(e, path=moved[e.path].path, volume=moved[e.path].volume.name) if e.path in moved else e
+        for e in vm.config.disks
+    )
+    names = {disk.volume.name for disk in moved.values()}
+    return replace(
+        _root(_config(vm, disks=entries), kind="filesystem"),
+        disks=_sorted((*vm.disks, *moved.values())),
+        orphans=tuple(d for d in vm.orphans if d.volume.name not in names),
+        missing=tuple(path for path in vm.missing if path not in moved),
+        strays=tuple(path for path in vm.strays if path not in moved),
+    )
+
+
 def _law(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _based(_root(vm, quota=args["quota"], reservation=args["quota"]), args["refreservation"])
 
@@ -86,30 +101,30 @@ def _normalise(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 
 def _stop(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _config(vm, state="stopped", autoboot=False)
+    return _config(vm, state="stopped", **args)
 
 
 def _start(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _config(vm, state="running", autoboot=True)
+    return _config(vm, state="running", **args)
 
 
 def _autoboot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _config(vm, autoboot=args["autoboot"])
 
 
-def _recomputed(vm: Vm, geometry: PoolGeometry) -> Vm:
+def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
     """vmadm puts every volume on auto, sparse ones too, when F or the quota changes."""
-    for disk in vm.disks + vm.orphans:
+    for disk in vm.disks + vm.orphans if thick else ():
         vm = _map(vm, disk.volume.name, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
     return _lawful(_based(vm, max(0, vm.root.refquota - MIB)), geometry)
 
 
 def _flexible(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _recomputed(_config(vm, flexible_disk_size=args["stored"]), geometry)
+    return _recomputed(_config(vm, flexible_disk_size=args["stored"]), args["thick"], geometry)
 
 
 def _quota(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _recomputed(_root(vm, refquota=args["quota"]), geometry)
+    return _recomputed(_root(vm, refquota=args["quota"]), args["thick"], geometry)
 
 
 def _resize(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
@@ -165,7 +180,11 @@ def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _detach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    vm, disk = _out(vm, args["volume"])
+    adrift = [d for d in vm.orphans if d.volume.name == args["volume"]]
+    if adrift:
+        vm, disk = replace(vm, orphans=tuple(d for d in vm.orphans if d is not adrift[0])), adrift[0]
+    else:
+        vm, disk = _out(vm, args["volume"])
     disk = believed(disk, args["facts"])
     parked = replace(disk, volume=replace(disk.volume, name=args["target"]), parked=True, boot=False, path="")
     low = max(0, vm.root.reservation - disk.volume.used)
@@ -254,6 +273,7 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "recover": _recover,
+    "adopt": _adopt,
     "law": _law,
     "normalise": _normalise,
     "stop": _stop,

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -9,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.capabilities import Capabilities
 from ..model.vm import IntentRecord, Vm
 from ..rules.identity import PREFIX
 from ..rules.intent import property_of
@@ -27,14 +27,18 @@ def recover(vm: Vm) -> t.Optional[Step]:
     return Step("recover", text)
 
 
-def power(vm: Vm, now: Vm) -> t.Iterator[Step]:
+def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
     """What brings state and autoboot back as before the first stop; now is the VM at that point."""
     starts = vm.halted and now.config.state == "stopped"
     if starts:
-        yield Step("start", "start")
-    if (starts or now.config.autoboot) != vm.autoboot_before:
+        yield start(capabilities)
+    if ((starts and capabilities.moves_autoboot) or now.config.autoboot) != vm.autoboot_before:
         word = "on" if vm.autoboot_before else "off"
         yield Step("autoboot", "autoboot %s, as before" % word, args={"autoboot": vm.autoboot_before})
+
+
+def start(capabilities: Capabilities) -> Step:
+    return Step("start", "start", args={"autoboot": True} if capabilities.moves_autoboot else {})
 
 
 def _found(vm: Vm) -> t.List[str]:

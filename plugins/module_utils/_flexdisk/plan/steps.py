@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -19,7 +18,8 @@ class Step:
     """One thing to do.
 
     kind names the verb (plan.predict and engine.apply each know them all); text says it to a human; destroys is True
-    where data is given up; args is what the verb needs, dataset names and bytes.
+    where data is given up; cold says why a running VM does not take this one though it takes others of its kind;
+    args is what the verb needs, dataset names and bytes.
     """
 
     kind: str
@@ -27,6 +27,7 @@ class Step:
     disk: str = ""
     destroys: bool = False
     args: t.Mapping[str, t.Any] = field(default_factory=dict)
+    cold: str = ""
 
 
 @dataclass(frozen=True)

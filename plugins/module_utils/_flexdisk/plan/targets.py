@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -15,7 +14,7 @@ from ..model.dataset import Dataset
 from ..model.desired import DiskSpec, VmSpec
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_mib
-from ..model.vm import Disk, Vm
+from ..model.vm import Disk, Pci, Vm
 from ..rules import slots, space
 from ..rules.change import birth_differences
 from ..rules.declaration import Collector
@@ -33,6 +32,7 @@ class Target:
     disk: t.Optional[Disk] = None
     size: int = 0
     slot: str = ""
+    model: str = ""
     basis: str = ""
     block_size: int = 0
     origin: t.Optional[Dataset] = None
@@ -86,11 +86,12 @@ def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabi
     flexible = vm.config.flexible_disk_size
     if spec.flexible_disk_size is not None:
         flexible = spec.flexible_disk_size + vm.hidden_mib
-    intent = Intent(vm, flexible, spec.quota or vm.root.refquota, [], [], [])
+    least = 0 if capabilities.keeps_storage else capabilities.whole_quota
+    intent = Intent(vm, flexible, spec.quota or vm.root.refquota or least, [], [], [])
     for entry, disk in match.pairs:
-        _pair(intent, entry, disk, host, found)
+        _pair(intent, entry, disk, host, capabilities, found)
     for entry in match.creates:
-        intent.targets.append(_new(vm, entry, host, found))
+        intent.targets.append(_new(vm, entry, host, capabilities, found))
     turn = {id(entry): number for number, entry in enumerate(spec.disks or ())}
     intent.targets.sort(key=lambda target: turn[id(target.spec)])
     _unlisted(intent, spec, match, found)
@@ -100,7 +101,9 @@ def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabi
     return intent
 
 
-def _pair(intent: Intent, entry: DiskSpec, disk: Disk, host: Host, found: Collector) -> None:
+def _pair(
+    intent: Intent, entry: DiskSpec, disk: Disk, host: Host, capabilities: Capabilities, found: Collector
+) -> None:
     if not entry.present:
         intent.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
         return
@@ -121,7 +124,7 @@ def _pair(intent: Intent, entry: DiskSpec, disk: Disk, host: Host, found: Collec
         )
     elif fixed:
         intent.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True))
-        intent.targets.append(_new(intent.vm, entry, host, found))
+        intent.targets.append(_new(intent.vm, entry, host, capabilities, found))
         return
     size = -(-disk.size // MIB) if entry.size is None else entry.size
     managed = entry.size is not None or entry.remaining
@@ -129,7 +132,7 @@ def _pair(intent: Intent, entry: DiskSpec, disk: Disk, host: Host, found: Collec
     intent.targets.append(Target(entry, disk, size, basis=basis, managed=managed))
 
 
-def _new(vm: Vm, entry: DiskSpec, host: Host, found: Collector) -> Target:
+def _new(vm: Vm, entry: DiskSpec, host: Host, capabilities: Capabilities, found: Collector) -> Target:
     target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0)
     if entry.image is not None:
         name = "%s/%s@final" % (vm.config.pool, entry.image)
@@ -149,7 +152,9 @@ def _new(vm: Vm, entry: DiskSpec, host: Host, found: Collector) -> Target:
             )
     elif entry.size is None and not entry.remaining:
         found.add("MissingParameter", "a new disk needs a size or an image", entry.label)
-    target.block_size = target.block_size or default_block_size(host.geometry[vm.config.pool])
+    target.block_size = target.block_size or default_block_size(
+        host.geometry[vm.config.pool], platform=capabilities.platform
+    )
     return target
 
 
@@ -190,20 +195,39 @@ def _adrift(intent: Intent, spec: VmSpec, match: Match) -> None:
         names.add(disk.name)
 
 
+def _model(vm: Vm, target: Target, capabilities: Capabilities) -> str:
+    """What an entry asks for, else the model that a disk has or had, else that of the VM's first disk."""
+    disk = target.disk
+    if target.spec.model or (target.stays and disk is not None):
+        return target.spec.model or (disk.model if disk else "")
+    possible = vm.config.models or capabilities.models
+    known = [d.model for d in ([disk] if disk else []) + list(vm.disks) if d.model in possible]
+    return known[0] if known else possible[0]
+
+
 def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None:
     """Sticky slots: who has one keeps it, who asks for one gets it or a refusal, the rest take the lowest free."""
-    taken = _standing_slots(intent)
+    taken, pci = _standing_slots(intent), intent.vm.config.pci
     waiting = []
     for target in intent.targets:
+        target.model = _model(intent.vm, target, capabilities)
+        had = target.disk if target.stays else None
+        if target.model in capabilities.slotless:
+            if target.spec.pci_slot is not None:
+                found.add("InvalidArgument", "model %s has no pci_slot of its own" % target.model, target.label)
+            continue
         if target.spec.pci_slot is not None:
             target.slot = target.spec.pci_slot
-        elif target.stays and target.disk is not None:
-            target.slot = target.disk.pci_slot
+        elif had is not None and had.model not in capabilities.slotless:
+            target.slot = had.pci_slot
             continue
         else:
             waiting.append(target)
             continue
         slot = slots.parse_slot(target.slot)
+        obstacle = slots.obstacle(slot, pci)
+        if obstacle and not (pci.strict and had is not None and had.pci_slot == target.slot):
+            found.add("InvalidArgument", 'pci_slot "%s": %s' % (target.slot, obstacle), target.label)
         owner = taken.get(slot)
         if owner is not None and owner != _key(target):
             found.add("InvalidArgument", 'pci_slot "%s" belongs to %s' % (target.slot, owner), target.label)
@@ -211,20 +235,23 @@ def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None
     for target in waiting:
         remembered = target.disk.pci_slot if target.disk is not None else ""
         try:
-            slot = _arrival_slot(remembered, taken, capabilities)
+            slot = _arrival_slot(remembered, taken, pci, capabilities)
             target.slot = slots.render_slot(slot)
             taken[slot] = _key(target)
         except FlexdiskError as exc:
             found.add(exc.code, exc.message, target.label)
 
 
-def _arrival_slot(remembered: str, taken: t.Mapping[slots.Slot, str], capabilities: Capabilities) -> slots.Slot:
-    """The slot a parked disk had, if it is free, else the lowest free one."""
-    if remembered:
+def _arrival_slot(
+    remembered: str, taken: t.Mapping[slots.Slot, str], pci: Pci, capabilities: Capabilities
+) -> slots.Slot:
+    """The slot a parked disk had, if it is free, else the first free one, where there is hot-plug one for it."""
+    if remembered and (not pci.strict or remembered in pci.candidates):
         slot = slots.parse_slot(remembered)
-        if slot not in taken and not slots.reserved_reason(slot):
+        if slot not in taken and not slots.obstacle(slot, pci):
             return slot
-    return slots.allocate(set(taken), device=capabilities.disk_device, functions=capabilities.functions_per_slot)
+    candidates = sorted(pci.candidates, key=lambda slot: slot not in pci.hot)
+    return slots.allocate(set(taken), candidates, whole=capabilities.functions_per_slot == 1)
 
 
 def _key(target: Target) -> str:
@@ -236,7 +263,7 @@ def _standing_slots(intent: Intent) -> t.Dict[slots.Slot, str]:
     leaving = {leaver.disk.path for leaver in intent.leavers}
     moving = {g.disk.path for g in intent.targets if g.stays and g.disk and g.spec.pci_slot is not None}
     gone = leaving | moving | set(intent.vm.ghosts)
-    places = slots.positions(intent.vm.config.disks)
+    places = slots.positions(intent.vm.config.disks, intent.vm.config.pci)
     return {slots.parse_slot(slot): path for path, slot in places.items() if slot and path not in gone}
 
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -8,11 +7,12 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.sizes import MIB, render_bytes, render_change, render_mib
 from ..model.vm import Disk, Vm
-from ..rules import identity
+from ..rules import identity, slots
 from ..rules.change import fact_changes
 from ..rules.linking import container, index_of
 from .steps import Step
@@ -24,7 +24,7 @@ PARKED_PREFIX = "flexdisk-parked-"
 def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
     """The properties that describe the disk as the hypervisor and we see it, with changes."""
     fields: t.Dict[str, t.Any] = {
-        "uuid": disk.uuid,
+        "uuid": disk.uuid or disk.volume.user.get("uuid", ""),
         "name": disk.name,
         "vm": disk.vm,
         "index": disk.index,
@@ -50,8 +50,8 @@ def _wanted(disk: Disk, target: Target) -> t.Dict[str, str]:
     return facts_of(disk, remaining=target.basis if target.spec.remaining else "", **changes)
 
 
-def persist(vm: Vm, slots: bool) -> t.Optional[Step]:
-    """Uuids for disks that an old vmadm gave none, and with slots=True the slots where bhyve has put them so far.
+def persist(vm: Vm, places: bool) -> t.Optional[Step]:
+    """Uuids for disks that an old vmadm gave none, and with places=True the slots where bhyve has put them so far.
 
     Without its slot written down a disk would move when another one is taken away. The uuid follows from the guid, so
     that it can be predicted.
@@ -61,9 +61,9 @@ def persist(vm: Vm, slots: bool) -> t.Optional[Step]:
     for disk in vm.disks:
         entry = configured[disk.path]
         lacks: t.Dict[str, t.Any] = {}
-        if not entry.uuid and disk.volume.guid:
+        if not entry.uuid and disk.volume.guid and not disk.disowned:
             lacks["uuid"] = disk.uuid or identity.uuid_of(disk.volume.guid)
-        if slots and not entry.pci_slot and disk.pci_slot:
+        if places and not entry.pci_slot and disk.pci_slot:
             lacks["pci_slot"] = disk.pci_slot
         if lacks:
             entries[disk.volume.name] = lacks
@@ -136,7 +136,7 @@ def _leaving(disk: Disk, snapshot_prefix: str, vm: Vm, nameless: bool) -> t.Dict
     renames = []
     for snapshot in disk.snapshots:
         short = snapshot.name.split("@", 1)[1]
-        if short.startswith(snapshot_prefix):
+        if snapshot_prefix and short.startswith(snapshot_prefix):
             new = "%s%s-%d-%s" % (PARKED_PREFIX, vm.config.uuid[:8], snapshot.createtxg, short)
             renames.append((short, new))
     facts = facts_of(disk, boot=False, remaining="", **({"name": ""} if nameless else {}))
@@ -173,6 +173,16 @@ def detach(vm: Vm, leaver: Leaver, snapshot_prefix: str, lean: bool) -> Step:
     )
     args = _leaving(disk, snapshot_prefix, vm, leaver.nameless)
     return Step("detach" if disk.path else "park", text, disk.label, args={**args, "lean": lean})
+
+
+def cold(vm: Vm, slot: str, capabilities: Capabilities) -> str:
+    """Why a disk does not come to a slot, or leave it, while the VM runs."""
+    if capabilities.functions_per_slot > 1 or not slot:
+        return ""
+    place = slots.parse_slot(slot)
+    if place.function or not slots.alone(place, [slots.parse_slot(e.pci_slot) for e in vm.config.disks if e.pci_slot]):
+        return "disks that share a PCI slot come and go together"
+    return "" if slot in vm.config.pci.hot else "%s is no slot for hot-plug, and none is free" % slot
 
 
 def unname(disk: Disk) -> Step:
@@ -242,12 +252,6 @@ def _still(vm: Vm, path: str) -> bool:
     return path in vm.missing
 
 
-def _model(vm: Vm, disk: t.Optional[Disk], capabilities: Capabilities) -> str:
-    """The model that a disk had, else that of the VM's first disk."""
-    known = [d.model for d in ([disk] if disk else []) + list(vm.disks) if d.model in capabilities.models]
-    return known[0] if known else capabilities.models[0]
-
-
 def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
     """Create or attach: both end with the volume in place and one add to the configuration."""
     disk = target.disk
@@ -255,12 +259,12 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
     index = disk.index if adrift and disk else _free_index(vm, disk.index if disk else 0)
     volume = "%s/disk%d" % (vm.config.dataset, index) if not adrift or disk is None else disk.volume.name
     spec = target.spec
-    model = spec.model or _model(vm, disk, capabilities)
+    boot = bool(spec.boot) or (vm.config.first_boots and not vm.config.disks)
     config = {
         "path": capabilities.device_prefix + volume,
         "size": target.size,
-        "model": model,
-        "boot": bool(spec.boot),
+        "model": target.model,
+        "boot": boot,
         "pci_slot": target.slot,
         "uuid": disk.uuid if disk else "",
     }
@@ -272,8 +276,8 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
             "vm": vm.config.uuid,
             "index": index,
             "slot": target.slot,
-            "model": model,
-            "boot": bool(spec.boot),
+            "model": target.model,
+            "boot": boot,
             "remaining": target.basis,
             **({"name": spec.name, "preserve": bool(spec.preserve)} if disk is None else {}),
             **({"description": spec.description or "", "tags": spec.tags or {}} if disk is None else {}),
@@ -281,19 +285,24 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
         },
     )
     args: t.Dict[str, t.Any] = {"volume": volume, "size": target.size, "config": config}
+    why = cold(vm, target.slot, capabilities)
     if disk is not None:
-        return _attach(vm, target, disk, {**args, "facts": _stale(disk, facts)})
-    return _create(vm, target, {**args, "facts": facts})
+        return replace(_attach(vm, target, disk, {**args, "facts": _stale(disk, facts)}), cold=why)
+    return replace(_create(vm, target, {**args, "facts": facts}), cold=why)
+
+
+def _at(target: Target) -> str:
+    return " at %s" % target.slot if target.slot else ""
 
 
 def _attach(vm: Vm, target: Target, disk: Disk, args: t.Dict[str, t.Any]) -> Step:
     since = identity.decode_time(disk.volume.user.get("mtime", ""))
     same = target.size * MIB == disk.size
     wanted, now = target.spec.compression, disk.volume.compression
-    text = "+ %s %s re-attached at %s%s%s" % (
+    text = "+ %s %s re-attached%s%s%s" % (
         target.label,
         render_mib(target.size) if same else render_change(disk.size, target.size * MIB),
-        target.slot,
+        _at(target),
         ", compression %s -> %s" % (now, wanted) if wanted not in (None, now) else "",
         ", parked since %s" % since if since and disk.parked else "",
     )
@@ -305,10 +314,10 @@ def _attach(vm: Vm, target: Target, disk: Disk, args: t.Dict[str, t.Any]) -> Ste
 
 def _create(vm: Vm, target: Target, args: t.Dict[str, t.Any]) -> Step:
     spec = target.spec
-    text = "+ %s %s at %s%s" % (
+    text = "+ %s %s%s%s" % (
         target.label,
         render_mib(target.size),
-        target.slot,
+        _at(target),
         " from image %s" % spec.image if spec.image else "",
     )
     args.update(

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -59,9 +58,9 @@ def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.Lis
     for name in (f.name for f in fields(VmConfig)):
         was, now = getattr(vm.config, name), getattr(config, name)
         if was != now:
-            plain = not isinstance(was, (tuple, frozenset))
+            plain = isinstance(was, (bool, int, str)) and name != "digest"
             words.append("%s %s -> %s" % (name, was, now) if plain else "%s of the configuration" % name)
-    before = {d.name: d for d in (vm.root, *vm.volumes)}
+    before = {d.name: d for d in (vm.root, *vm.volumes) if d.kind}
     after = {d.name: d for d in datasets if d.kind == "volume" or d.name == vm.root.name}
     words += ["%s is %s" % (name, "gone" if name in before else "new") for name in sorted({*before} ^ {*after})]
     for name in sorted({*before} & {*after}):

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -53,7 +52,8 @@ def parse_vm_spec(raw: _Raw) -> t.Tuple[VmSpec, t.List[Problem]]:
     specs = None if disks is None else tuple(_disk_spec(found, number, disk) for number, disk in enumerate(disks))
     if specs is not None:
         _check_list(found, specs)
-    return VmSpec(vm, flexible, quota, raw.get("unlisted") or "refuse", specs), found.problems
+    unlisted = raw.get("unlisted") or "refuse"
+    return VmSpec(vm, flexible, quota, unlisted, bool(raw.get("adopt")), specs), found.problems
 
 
 def _disk_spec(found: Collector, number: int, raw: _Raw) -> DiskSpec:
@@ -63,7 +63,7 @@ def _disk_spec(found: Collector, number: int, raw: _Raw) -> DiskSpec:
     size, remaining = _size(found, label, raw)
     slot = raw.get("pci_slot")
     if slot is not None:
-        slot = found.attempt(label, _slot, slot)
+        slot = found.attempt(label, slots.normalise, str(slot))
     if raw.get("image") is not None and not identity.is_uuid(str(raw["image"])):
         found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"], label)
     _check_block_size(found, label, raw)
@@ -111,14 +111,6 @@ def _size(found: Collector, label: str, raw: _Raw) -> t.Tuple[t.Optional[int], b
         return None, False
     size = found.attempt(label, parse_size_or_remaining, raw["size"])
     return (None, True) if size == REMAINING else (size, False)
-
-
-def _slot(text: t.Any) -> str:
-    slot = slots.parse_slot(str(text))
-    reserved = slots.reserved_reason(slot)
-    if reserved:
-        raise FlexdiskError("InvalidArgument", 'pci_slot "%s": %s' % (text, reserved))
-    return slots.render_slot(slot)
 
 
 def _check_block_size(found: Collector, label: str, raw: _Raw) -> None:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -35,10 +34,14 @@ NAMES = (
     "description",
     "tags",
     "remaining",
+    "from",
     "serial_no",
     "ctime",
     "mtime",
 )
+
+# On the dataset of a VM whose hypervisor does not keep it.
+FLEXIBLE = "flexible_disk_size"
 
 UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -68,6 +71,11 @@ def check_pool(name: str) -> str:
 def uuid_of(guid: int) -> str:
     """The uuid of a disk that has none, from its volume's guid."""
     return str(uuid5(_NAMESPACE, "guid:%d" % guid))
+
+
+def serial_of(uuid: str) -> str:
+    """What a guest sees of a uuid where a serial number has room for 20 characters."""
+    return uuid.replace("-", "")[:20]
 
 
 def encode_text(text: str) -> str:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
@@ -19,13 +18,16 @@ from .reservation import PoolGeometry
 
 CONTAINER = "flexdisk"
 _INDEX = re.compile(r"/disk(\d{1,5})\Z")
+_SERIAL = re.compile(r"\A[0-9a-f]{20}\Z")
+_FLEXIBLE = re.compile(r"\A[1-9][0-9]{0,11}\Z")
 
 
 @dataclass(frozen=True)
 class Host:
     """Everything one run reads: VMs of the brand we manage, the rest only counted.
 
-    duplicates maps a disk uuid that is on more than one volume to the names of these; intents has all that are there
+    duplicates maps a disk uuid that is on more than one volume to the names of these; users has the VMs that have a
+    volume open or configured, where the hypervisor tells; intents has all that are there
     by pool and VM, None where one cannot be read.
     """
 
@@ -36,6 +38,7 @@ class Host:
     other_brands: t.Tuple[VmConfig, ...] = ()
     unlinked: t.Tuple[VmConfig, ...] = ()
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
+    users: t.Mapping[str, t.Sequence[VmConfig]] = field(default_factory=dict)
     intents: t.Mapping[t.Tuple[str, str], t.Optional[IntentRecord]] = field(default_factory=dict)
 
     def available(self, pool: str) -> int:
@@ -45,7 +48,9 @@ class Host:
 
 def unlinked_reason(config: VmConfig) -> str:
     """Why nothing can be done to an unlinked VM."""
-    return "no dataset %s" % config.dataset if config.dataset else "the hypervisor describes it in an unknown way"
+    if config.dataset:
+        return "no dataset %s" % config.dataset
+    return "it has no dataset POOL/UUID" if config.bare else "the hypervisor describes it in an unknown way"
 
 
 def container(pool: str) -> str:
@@ -68,6 +73,36 @@ def _image_size(volume: Dataset, datasets: t.Mapping[str, Dataset]) -> int:
     """MiB of the image that a volume is a clone of, 0 for none."""
     origin = datasets.get(volume.origin) if image_of(volume.origin) else None
     return origin.volsize // MIB if origin is not None else 0
+
+
+def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
+    """The configuration with what a bare hypervisor leaves to ZFS: where the VM lies, its flexible_disk_size, and the
+    uuids of its disks as far as their serials agree with the volumes' own properties.
+    """
+    if not config.bare:
+        return config
+    if not config.pool:
+        found = min((n for n in datasets if n.count("/") == 1 and n.endswith("/" + config.uuid)), default="")
+        config = replace(config, dataset=found, pool=found.split("/", 1)[0])
+    root = datasets.get(config.dataset)
+    stored = root.user.get(identity.FLEXIBLE, "") if root is not None else ""
+    return replace(
+        config,
+        flexible_disk_size=int(stored) if _FLEXIBLE.match(stored) else None,
+        disks=tuple(
+            replace(e, uuid=_uuid(e, datasets.get(e.volume))) if _within(config, e) else e for e in config.disks
+        ),
+    )
+
+
+def _within(config: VmConfig, entry: DiskConfig) -> bool:
+    return entry.volume.startswith(config.dataset + "/")
+
+
+def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
+    """The uuid that a serial stands for: the volume's own, or the one that it was about to get; "" for another's."""
+    known = [volume.user.get("uuid", ""), identity.uuid_of(volume.guid)] if volume is not None else []
+    return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == entry.serial), "")
 
 
 class _Tree:
@@ -126,7 +161,7 @@ def attached_disk(
         "image_size": entry.image_size or image_size,
         "path": entry.path,
     }
-    if entry.uuid:
+    if entry.uuid or _SERIAL.match(entry.serial):
         known["uuid"] = entry.uuid
     return Disk(
         volume=volume,
@@ -151,11 +186,13 @@ def parked_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
 
 def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, parked: t.Tuple[Disk, ...]) -> Vm:
     root = datasets[config.dataset]
-    disks, missing, unbacked = [], [], 0
-    places = slots.positions(config.disks)
+    disks, missing, strays, unbacked = [], [], [], 0
+    places = slots.positions(config.disks, config.pci)
     for entry in config.disks:
         volume = datasets.get(entry.volume) if entry.volume else None
-        if volume is not None and volume.kind == "volume":
+        if config.bare and entry.volume and not _within(config, entry):
+            strays.append(entry.path)
+        elif volume is not None and volume.kind == "volume":
             image_size = _image_size(volume, datasets)
             slot = places[entry.path]
             disks.append(attached_disk(config, entry, slot, volume, image_size, **tree.of(volume.name)))
@@ -182,6 +219,7 @@ def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, p
         other_used=other_used,
         unbacked=unbacked,
         missing=tuple(missing),
+        strays=tuple(strays),
     )
 
 
@@ -201,7 +239,11 @@ def link(
                 disk = parked_disk(volume, _image_size(volume, by_name), **tree.of(volume.name))
                 parked.setdefault(disk.vm, []).append(disk)
     vms, others, unlinked = [], [], []
+    users: t.Dict[str, t.List[VmConfig]] = {}
     for config in configs:
+        config = completed(config, by_name)
+        for name in config.uses:
+            users.setdefault(name, []).append(config)
         if config.brand != brand:
             others.append(config)
         elif config.dataset not in by_name:
@@ -210,7 +252,7 @@ def link(
             vms.append(_link_vm(config, by_name, tree, tuple(parked.get(config.uuid, ()))))
     everywhere = tuple(disk for disks in parked.values() for disk in disks)
     duplicates = _duplicates(vms, everywhere)
-    return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), duplicates)
+    return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), duplicates, users)
 
 
 def _duplicates(vms: t.Iterable[Vm], parked: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:

@@ -1,12 +1,11 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
 """PCI slots of disks: syntax, what is reserved, who gets which, collisions.
 
-The rules are vmadm's for bhyve: disks sit on device 4 of bus 0, one function each; devices that the hypervisor needs
-itself are reserved on bus 0.
+What a VM has to offer, its driver says (Pci). SMARTOS is vmadm's rule for bhyve: disks sit on device 4 of bus 0, one
+function each; devices that the hypervisor needs itself are reserved on bus 0.
 """
 
 from __future__ import annotations
@@ -15,13 +14,22 @@ import re
 import typing as t
 
 from ..model.errors import FlexdiskError
-from ..model.vm import DiskConfig
+from ..model.vm import DiskConfig, Pci
 
 FUNCTIONS = 8
 _CDROM_DEVICE = 3
 _DISK_DEVICE = 4
 _LEGACY_DATA_DEVICE = 5
-_RESERVED = {0: "the host bridge", 6: "network interfaces", 30: "the frame buffer", 31: "the LPC bridge"}
+
+
+def _functions(device: int) -> t.Tuple[str, ...]:
+    return tuple("0:%d:%d" % (device, function) for function in range(FUNCTIONS))
+
+
+SMARTOS = Pci(
+    candidates=_functions(_DISK_DEVICE),
+    taken={"0:0": "the host bridge", "0:6": "network interfaces", "0:30": "the frame buffer", "0:31": "the LPC bridge"},
+)
 _SLOT = re.compile(r"(?:(?:([0-9]{1,3}):)?([0-9]{1,2}):([0-9])|([0-9]{1,2}))")
 
 
@@ -68,36 +76,47 @@ def valid(text: str) -> str:
         return ""
 
 
-def reserved_reason(slot: Slot) -> t.Optional[str]:
-    """Why no disk may have the slot, or None. Only bus 0 has reserved devices."""
-    if slot.bus or slot.device not in _RESERVED:
-        return None
-    return "PCI device %d is reserved for %s" % (slot.device, _RESERVED[slot.device])
+def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
+    """Why no disk may have the slot, or None."""
+    device = "%d" % slot.device if not slot.bus else "%d:%d" % slot[:2]
+    who = pci.taken.get("%d:%d" % slot[:2])
+    if who is not None:
+        return "PCI device %s is reserved for %s" % (device, who)
+    if slot.function >= pci.functions:
+        return "PCI devices of this hypervisor have %d function" % pci.functions
+    if pci.strict and slot.bus and render_slot(slot._replace(function=0)) not in pci.candidates:
+        return "the VM has no PCI device %s for disks" % device
+    return None
 
 
-def allocate(taken: t.Collection[Slot], *, device: int = _DISK_DEVICE, functions: int = FUNCTIONS) -> Slot:
-    """The slot with the lowest free function of a device of bus 0.
+def alone(slot: Slot, taken: t.Iterable[Slot]) -> bool:
+    """Whether nothing else has a function of its device."""
+    return all(other[:2] != slot[:2] or other == slot for other in taken)
 
-    Raises FlexdiskError C(InvalidArgument) when all are taken.
+
+def allocate(taken: t.Collection[Slot], candidates: t.Iterable[str], *, whole: bool = False) -> Slot:
+    """The first candidate that is free; with whole=True its device must be free of other disks, too.
+
+    Raises FlexdiskError C(InvalidArgument) when there is none.
     """
-    for function in range(functions):
-        if Slot(0, device, function) not in taken:
-            return Slot(0, device, function)
-    raise FlexdiskError(
-        "InvalidArgument", "no slot left on PCI device %d: all %d are taken; give pci_slot" % (device, functions)
-    )
+    for slot in map(parse_slot, candidates):
+        if slot not in taken and (not whole or alone(slot, taken)):
+            return slot
+    raise FlexdiskError("InvalidArgument", "no PCI slot left for disks: all are taken; give pci_slot")
 
 
-def positions(disks: t.Sequence[DiskConfig]) -> t.Dict[str, str]:
+def positions(disks: t.Sequence[DiskConfig], pci: Pci) -> t.Dict[str, str]:
     """The slot of each configured disk by its path, where bhyve will put it if it has none: the boot disk first, on
     device 4, CD-ROMs on device 3, the rest on device 5, each at the lowest free function; "" if there is none left.
     """
     found = {disk.path: valid(disk.pci_slot) for disk in disks}
+    if pci.strict:
+        return found
     taken = {parse_slot(text) for text in found.values() if text}
     for disk in sorted((d for d in disks if not found[d.path]), key=lambda d: not d.boot):
         device = _CDROM_DEVICE if disk.media == "cdrom" else _DISK_DEVICE if disk.boot else _LEGACY_DATA_DEVICE
         try:
-            slot = allocate(taken, device=device)
+            slot = allocate(taken, _functions(device))
         except FlexdiskError:
             continue
         taken.add(slot)

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
-# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
@@ -12,7 +11,7 @@ import typing as t
 
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
-from ..rules.identity import NAMES, PREFIX
+from ..rules.identity import FLEXIBLE, NAMES, PREFIX
 from ..rules.intent import INDEX
 from ..rules.reservation import PoolGeometry, Vdev, automatic_reservation
 
@@ -36,7 +35,7 @@ _NUMBERS = (
     "userrefs",
 )
 _TEXTS = ("origin", "compression", "encryptionroot")
-PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in NAMES), PREFIX + INDEX)
+PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX)))
 _OWN_SOURCES = ("local", "received")
 
 

@@ -1,0 +1,221 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a libvirt domain's XML says of a VM and its disks. Takes text and runs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import typing as t
+
+from ..model.errors import FlexdiskError
+from ..model.vm import DiskConfig, Pci, VmConfig
+from ..rules.identity import is_pool, is_uuid
+from ..rules.slots import Slot, render_slot
+from .xml_text import Element, Text
+
+BRAND = "libvirt"
+ZVOL = "/dev/zvol/"
+PORT = "pcie-root-port"
+# Numbers of root ports that a stopped VM can get.
+_COMING_PORTS = 16
+_HOST_BRIDGE, _GRAPHICS = "the host bridge", "the primary graphics card"
+_RESERVED_PC = {"0:0": _HOST_BRIDGE, "0:1": "the ISA bridge", "0:2": _GRAPHICS}
+_RESERVED_Q35 = {"0:0": _HOST_BRIDGE, "0:1": _GRAPHICS, "0:31": "the LPC bridge"}
+_RESERVED_BHYVE = {"0:0": _HOST_BRIDGE, "0:1": "the LPC bridge"}
+_VOLUME = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*(/[A-Za-z0-9_.:-][A-Za-z0-9_.: -]*)+")
+
+
+def volume_of(path: str) -> str:
+    """The dataset whose device a path is, "" for any other path."""
+    return path[len(ZVOL) :] if path.startswith(ZVOL) and _VOLUME.fullmatch(path[len(ZVOL) :]) else ""
+
+
+def path_of(disk: Element) -> str:
+    return disk.get("source", "dev") or disk.get("source", "file")
+
+
+def managed(domain: Element, disk: Element) -> bool:
+    """A plain disk on a volume. bhyve's driver knows such a disk as a file."""
+    kind = "file" if is_bhyve(domain) else "block"
+    right = disk.attributes.get("type") == kind and disk.attributes.get("device", "disk") == "disk"
+    return right and bool(volume_of(path_of(disk)))
+
+
+def is_bhyve(domain: Element) -> bool:
+    return domain.attributes.get("type") == "bhyve"
+
+
+def devices(domain: Element) -> t.List[Element]:
+    return [device for part in domain.all("devices") for device in part.children]
+
+
+def disks(domain: Element) -> t.List[Element]:
+    return [device for device in devices(domain) if device.name == "disk"]
+
+
+def find(domain: Element, path: str) -> t.Optional[Element]:
+    """The managed disk with this path."""
+    return next((d for d in disks(domain) if path_of(d) == path and managed(domain, d)), None)
+
+
+def slot_of(device: Element) -> t.Optional[Slot]:
+    """The PCI address of a device. One without domain 0 is none that we could name."""
+    address = next(iter(device.all("address")), None)
+    if address is None or address.attributes.get("type") != "pci":
+        return None
+    numbers = [int(address.attributes.get(key, "0"), 0) for key in ("domain", "bus", "slot", "function")]
+    return None if numbers[0] else Slot(*numbers[1:])
+
+
+def ports(domain: Element) -> t.Dict[int, Element]:
+    """Root ports by the number of the bus behind them."""
+    return {
+        int(c.attributes.get("index", "0")): c for c in controllers(domain) if c.attributes.get("model", "") == PORT
+    }
+
+
+def controllers(domain: Element) -> t.List[Element]:
+    return [d for d in devices(domain) if d.name == "controller" and d.attributes.get("type") == "pci"]
+
+
+def digest(xml: str) -> str:
+    return hashlib.sha256(xml.encode()).hexdigest()
+
+
+def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool) -> VmConfig:
+    """One VM. xml is its configuration, live what runs now ("" if nothing does).
+
+    Raises FlexdiskError UnexpectedOutput for a domain of another shape.
+    """
+    try:
+        domain = Text(xml).root
+        running = Text(live).root if live else None
+        return _vm(domain, running, digest(xml), state, autostart, persistent)
+    except (IndexError, RecursionError, ValueError) as exc:
+        raise FlexdiskError("UnexpectedOutput", "libvirt describes a domain in an unknown way: %r" % exc) from exc
+
+
+def _vm(
+    domain: Element, running: t.Optional[Element], digested: str, state: str, autostart: bool, persistent: bool
+) -> VmConfig:
+    uuid = domain.get("uuid").lower()
+    if not is_uuid(uuid):
+        raise ValueError("uuid %r" % uuid)
+    entries = tuple(_entries(domain))
+    volumes = sorted((e.volume for e in entries if e.volume), key=lambda v: "/%s/" % uuid not in v)
+    pool = volumes[0].split("/", 1)[0] if volumes else ""
+    if pool and not is_pool(pool):
+        raise ValueError("pool %r" % pool)
+    scsi = any(
+        d.name == "controller" and d.attributes.get("type") == "scsi" and d.attributes.get("model") == "virtio-scsi"
+        for d in devices(domain)
+    )
+    return VmConfig(
+        uuid=uuid,
+        alias=domain.get("name"),
+        brand=BRAND,
+        state=state,
+        autoboot=autostart,
+        pool=pool,
+        dataset="%s/%s" % (pool, uuid) if pool else "",
+        flexible_disk_size=None,
+        disks=entries,
+        pci=_pci(domain, running),
+        bare=True,
+        models=("virtio", "scsi") if scsi else ("virtio",),
+        first_boots=not any(order_of(d) for d in devices(domain)),
+        frozen=_frozen(domain, running, persistent),
+        uses=_uses(domain) | (_uses(running) if running is not None else frozenset()),
+        digest=digested,
+    )
+
+
+def order_of(device: Element) -> int:
+    return int(device.get("boot", "order") or 0)
+
+
+def boot_disk(domain: Element) -> t.Optional[Element]:
+    """The first in the boot order; the first of all where nothing is said of an order."""
+    rows = [d for d in disks(domain) if d.attributes.get("device", "disk") in ("disk", "lun")]
+    if any(order_of(d) for d in devices(domain)):
+        rows = sorted((d for d in rows if order_of(d)), key=order_of)
+    return rows[0] if rows else None
+
+
+def _entries(domain: Element) -> t.Iterator[DiskConfig]:
+    boot = boot_disk(domain)
+    for disk in disks(domain):
+        media = disk.attributes.get("device", "disk")
+        if not managed(domain, disk):
+            yield DiskConfig(path=path_of(disk) or "none", media=media, boot=disk is boot)
+            continue
+        slot = slot_of(disk)
+        yield DiskConfig(
+            path=path_of(disk),
+            volume=volume_of(path_of(disk)),
+            boot=disk is boot,
+            model=disk.get("target", "bus"),
+            pci_slot=render_slot(slot) if slot else "",
+            serial=disk.get("serial"),
+        )
+
+
+def _uses(domain: Element) -> t.FrozenSet[str]:
+    """Volumes that it names anywhere, below a mirror or as a CD-ROM say."""
+    paths = {
+        v for e in domain.walk() if e.name == "source" for v in (e.attributes.get("dev"), e.attributes.get("file"))
+    }
+    return frozenset(volume_of(path) for path in paths if path and volume_of(path))
+
+
+def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> str:
+    if not persistent:
+        return "the domain is transient: it has no configuration that could be changed"
+    if running is not None:
+        more = sorted({path_of(d) for d in disks(running)} - {path_of(d) for d in disks(domain)} - {""})
+        if more:
+            return "the running domain has disks that its configuration has not: %s" % ", ".join(more)
+    return ""
+
+
+def _who(device: Element) -> str:
+    name = device.attributes.get("type", "") if device.name == "controller" else device.get("target", "dev")
+    words = (device.name, device.get("mac", "address") or name, device.attributes.get("index", ""))
+    return " ".join(word for word in words if word)
+
+
+def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
+    both = [domain] if running is None else [domain, running]
+    taken = {}
+    for one in both:
+        for device in devices(one):
+            slot = slot_of(device)
+            if slot is not None and not (device.name == "disk" and managed(one, device)):
+                taken["%d:%d" % slot[:2]] = _who(device)
+    if is_bhyve(domain):
+        candidates = ["0:%d:0" % device for device in range(2, 31)]
+        return _offer(candidates, [], {**_RESERVED_BHYVE, **taken}, 1)
+    roots = {c.attributes.get("model", ""): c for c in controllers(domain)}
+    machine = domain.get("os/type", "machine")
+    if "pcie-root" in roots or "q35" in machine:
+        there = [sorted(ports(one)) for one in both]
+        last = max([int(c.attributes.get("index", "0")) for one in both for c in controllers(one)] or [0])
+        coming = range(last + 1, min(last + _COMING_PORTS, 255) + 1)
+        candidates = ["%d:0:0" % bus for bus in (*there[0], *coming)]
+        fixed = {bus for bus, port in ports(domain).items() if port.get("target", "hotplug") == "off"}
+        hot = ["%d:0:0" % bus for bus in there[0] if bus in there[-1] and bus not in fixed]
+        return _offer(candidates, hot, {**_RESERVED_Q35, **taken}, 8)
+    if "pci-root" not in roots and "pc" not in machine:
+        return Pci(strict=True, taken=taken)
+    candidates = ["0:%d:0" % device for device in range(3, 32)]
+    root = roots.get("pci-root")
+    fixed_root = root is not None and root.get("target", "hotplug") == "off"
+    return _offer(candidates, [] if fixed_root else candidates, {**_RESERVED_PC, **taken}, 8)
+
+
+def _offer(candidates: t.Iterable[str], hot: t.Iterable[str], taken: t.Mapping[str, str], functions: int) -> Pci:
+    free = tuple(slot for slot in candidates if slot.rsplit(":", 1)[0] not in taken)
+    return Pci(free, frozenset(hot) & frozenset(free), taken, functions, True)

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Changes of a libvirt domain's XML: text in, text out, and nothing but what is asked for is another."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.errors import FlexdiskError
+from ..rules.identity import serial_of
+from ..rules.slots import Slot, parse_slot
+from . import domain as facts
+from .xml_text import Element, Text, render
+
+# Root ports that stay free when a stopped VM gets a disk, for disks that it gets while it runs.
+SPARE_PORTS = 4
+_PREFIX = {"virtio": "vd", "scsi": "sd"}
+_Entry = t.Mapping[str, t.Any]
+
+
+def device(xml: str, disk: _Entry, live: str = "") -> str:
+    """The element of a disk that the domain shall get: path, uuid, pci_slot, model, boot."""
+    domain = Text(xml).root
+    taken = [d for text in (xml, live) if text for d in facts.disks(Text(text).root)]
+    block = not facts.is_bhyve(domain)
+    parts = [
+        "<disk type='%s' device='disk'>" % ("block" if block else "file"),
+        "  <driver name='qemu' type='raw' cache='none' discard='unmap'/>" if block else "",
+        "  " + render("source", **{"dev" if block else "file": disk["path"]}),
+        "  " + render("target", dev=_target(disk["model"], taken), bus=disk["model"]),
+        "  <serial>%s</serial>" % serial_of(disk["uuid"]),
+        "  " + render("boot", order=str(_free_order(domain))) if disk["boot"] and not _by_os(domain) else "",
+        "  " + _address(disk["pci_slot"]) if disk["pci_slot"] else "",
+        "</disk>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def added(xml: str, disk: _Entry) -> str:
+    text = Text(xml)
+    there = facts.disks(text.root)
+    text.append(_devices(text), device(xml, disk), there[-1] if there else None)
+    return whole(str(text))
+
+
+def removed(xml: str, path: str) -> str:
+    text = Text(xml)
+    text.remove(_found(text, path))
+    return whole(str(text))
+
+
+def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
+    """Of the disks with these paths uuid, pci_slot, model and boot as far as given; all at once, so that they can swap.
+    volume gives another path.
+    """
+    text = Text(xml)
+    taken = facts.disks(text.root)
+    for booting in [entry["path"] for entry in entries if entry.get("boot")]:
+        _boot(text, _found(text, booting))
+    for entry in entries:
+        disk = _found(text, entry["path"])
+        if "uuid" in entry:
+            _put(text, disk, "serial", "<serial>%s</serial>" % serial_of(entry["uuid"]))
+        if "model" in entry:
+            _put(text, disk, "target", render("target", dev=_target(entry["model"], taken), bus=entry["model"]))
+        if "pci_slot" in entry or "model" in entry:
+            _put(text, disk, "address", _address(entry["pci_slot"]) if entry.get("pci_slot") else "")
+        if "volume" in entry:
+            _move(text, disk, facts.ZVOL + entry["volume"])
+    return whole(str(text))
+
+
+def whole(xml: str) -> str:
+    """With the root ports that its disks need, some of them spare, and devices of several functions marked as such."""
+    text = Text(xml)
+    domain = text.root
+    places = [(disk, facts.slot_of(disk)) for disk in facts.disks(domain) if facts.managed(domain, disk)]
+    slots = [slot for _disk, slot in places if slot is not None]
+    for disk, slot in places:
+        if slot is not None and slot.function == 0 and sum(s[:2] == slot[:2] for s in slots) > 1:
+            address = disk.all("address")[0]
+            if address.attributes.get("multifunction") != "on":
+                text.replace(address, render("address", **{**address.attributes, "multifunction": "on"}))
+    _ports(text, slots)
+    return str(text)
+
+
+def _ports(text: Text, slots: t.Sequence[Slot]) -> None:
+    """Only where a disk needs a port that is not there: the ports up to it and SPARE_PORTS more."""
+    controllers = facts.controllers(text.root)
+    last = max([int(c.attributes.get("index", "0")) for c in controllers] or [0])
+    needed = max([slot.bus for slot in slots] or [0])
+    if needed > last:
+        for bus in range(last + 1, min(needed + SPARE_PORTS, 255) + 1):
+            port = render("controller", type="pci", index=str(bus), model=facts.PORT)
+            text.append(_devices(text), port, controllers[-1] if controllers else None)
+
+
+def _devices(text: Text) -> Element:
+    return text.root.all("devices")[0]
+
+
+def _found(text: Text, path: str) -> Element:
+    disk = facts.find(text.root, path)
+    if disk is None:
+        raise FlexdiskError("Changed", "the domain has no disk %s any more" % path)
+    return disk
+
+
+def _put(text: Text, parent: Element, name: str, new: str) -> None:
+    """One child in the place of another of its name, or as the last; "" takes it away."""
+    old = next(iter(parent.all(name)), None)
+    if old is not None and new:
+        text.replace(old, new)
+    elif old is not None:
+        text.remove(old)
+    elif new:
+        text.append(parent, new)
+
+
+def _move(text: Text, disk: Element, path: str) -> None:
+    source = disk.all("source")[0]
+    key = "dev" if "dev" in source.attributes else "file"
+    if source.children:
+        raise FlexdiskError("NotSupported", "the source of %s has options that would be lost" % facts.path_of(disk))
+    text.replace(source, render("source", **{**source.attributes, key: path}))
+
+
+def _address(slot_text: str) -> str:
+    slot = parse_slot(slot_text)
+    return "<address type='pci' domain='0x0000' bus='0x%02x' slot='0x%02x' function='0x%x'/>" % slot
+
+
+def _by_os(domain: Element) -> bool:
+    return any(part.all("boot") for part in domain.all("os"))
+
+
+def _free_order(domain: Element) -> int:
+    orders = {facts.order_of(one) for one in facts.devices(domain)}
+    return next(number for number in range(1, len(orders) + 2) if number not in orders)
+
+
+def _boot(text: Text, disk: Element) -> None:
+    """The disk in the place of the one that boots now; devices that are no disks keep theirs."""
+    others = [b.attributes.get("dev", "") for part in text.root.all("os") for b in part.all("boot")]
+    if set(others) - {"hd"}:
+        raise FlexdiskError(
+            "NotSupported", "the domain boots from %s by type; give its devices an order" % ", ".join(others)
+        )
+    for part in text.root.all("os"):
+        for boot in part.all("boot"):
+            text.remove(boot)
+    before = facts.boot_disk(text.root)
+    mine = facts.order_of(disk)
+    order = facts.order_of(before) if before is not None else 0
+    _put(text, disk, "boot", render("boot", order=str(order or _free_order(text.root))))
+    if order and before is not None:
+        _put(text, before, "boot", render("boot", order=str(mine)) if mine else "")
+
+
+def _target(model: str, taken: t.Iterable[Element]) -> str:
+    """A name for the disk that comes after the first one, which may be booted from for being it."""
+    prefix = _PREFIX.get(model, "vd")
+    names = {disk.get("target", "dev") for disk in taken}
+    free = [number for number in range(702) if _name(prefix, number) not in names]
+    first = next((number for number in range(702) if _name(prefix, number) in names), -1)
+    return _name(prefix, next((number for number in free if number > first), free[0]))
+
+
+def _name(prefix: str, number: int) -> str:
+    letters = ""
+    while number >= 0:
+        letters = chr(ord("a") + number % 26) + letters
+        number = number // 26 - 1
+    return prefix + letters

@@ -1,0 +1,184 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""libvirt: QEMU/KVM on Linux, and bhyve on FreeBSD, whose driver in libvirt changes nothing while a VM runs.
+
+The configuration is changed by defining it anew, a running domain by hot-plug; sizes and quotas are the engine's.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..model.capabilities import Capabilities
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB
+from ..model.vm import DiskConfig, VmConfig
+from ..rules.identity import serial_of
+from . import domain, domain_edit
+from .libvirt_connection import Domains, Status
+from .xml_text import Text
+
+PATIENCE = 60
+_ALWAYS = (
+    "normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard", "park"
+)  # fmt: skip
+_HOT = ("grow", "attach", "create", "detach", "destroy")
+
+
+class Libvirt:
+    """The driver. Each change is made of the configuration as it was last read, or refused."""
+
+    def __init__(self, domains: Domains, uri: str, pause: t.Callable[[float], None] = time.sleep) -> None:
+        self._domains = domains
+        self._pause = pause
+        self._seen: t.Dict[str, str] = {}
+        bhyve = uri.startswith("bhyve")
+        self.capabilities = Capabilities(
+            name="libvirt",
+            brand=domain.BRAND,
+            live=frozenset(_ALWAYS if bhyve else _ALWAYS + _HOT),
+            models=("virtio", "scsi"),
+            snapshot_prefix="",
+            whole_quota=MIB,
+            device_prefix=domain.ZVOL,
+            functions_per_slot=1,
+            slotless=frozenset(["scsi", "sata", "ide", "usb", "sd", "fdc"]),
+            platform="freebsd" if bhyve else "linux",
+            keeps_storage=False,
+            removal_destroys=False,
+            moves_autoboot=False,
+        )
+
+    def vms(self) -> t.List[VmConfig]:
+        return [self._read(status) for status in self._domains.all()]
+
+    def vm(self, vm: str) -> VmConfig:
+        return self._read(self._domains.status(vm))
+
+    def _read(self, status: Status) -> VmConfig:
+        xml = self._domains.xml(status.uuid, not status.persistent)
+        up = status.persistent and status.state != "stopped"
+        live = self._domains.xml(status.uuid, True) if up else ""
+        config = domain.parse_vm(xml, live, status.state, status.autostart, status.persistent)
+        self._seen[config.uuid] = config.digest
+        return config
+
+    def _fresh(self, vm: str) -> str:
+        """The configuration, if it still is what the last read found."""
+        xml = self._domains.xml(vm, False)
+        if self._seen.get(vm) != domain.digest(xml):
+            raise FlexdiskError("Changed", "somebody has changed the domain's configuration since it was read")
+        return xml
+
+    def _live(self, vm: str) -> str:
+        """What runs now, "" if nothing does."""
+        return self._domains.xml(vm, True) if self._domains.status(vm).state == "running" else ""
+
+    def _define(self, vm: str, xml: str) -> None:
+        self._domains.define(xml)
+        self.vm(vm)
+
+    def _prove(self, vm: str, disk_path: str, what: str, **wanted: t.Any) -> None:
+        """The disk is as wanted in the configuration, and where the domain runs there, too."""
+        for live in (False, True) if self._live(vm) else (False,):
+            xml = self._domains.xml(vm, live)
+            seen = domain.parse_vm(xml, "", "", False, True)
+            disk = next((d for d in seen.disks if d.path == disk_path), DiskConfig(""))
+            if any(getattr(disk, key) != value for key, value in wanted.items()):
+                where = "running domain" if live else "configuration"
+                raise FlexdiskError(
+                    "NotApplied", "libvirt did not complain, but in the %s %s is not so" % (where, what)
+                )
+
+    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        """Tells a running guest of the size that the volume has."""
+        live = self._live(vm)
+        disk = domain.find(Text(live).root, path) if live else None
+        if disk is not None:
+            if shrink:
+                raise FlexdiskError("VmNotStopped", "%s cannot shrink while the VM runs" % path)
+            self._domains.block_resize(vm, disk.get("target", "dev"), size * MIB)
+
+    def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        self._define(vm, domain_edit.edited(self._fresh(vm), entries))
+        for entry in entries:
+            wanted = {key: entry[key] for key in ("boot", "model", "pci_slot") if key in entry}
+            if "uuid" in entry:
+                wanted["serial"] = serial_of(entry["uuid"])
+            path = domain.ZVOL + entry["volume"] if "volume" in entry else entry["path"]
+            self._prove(vm, path, "%s of %s" % (", ".join(entry), path), path=path, **wanted)
+
+    def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
+        path, xml = disk["path"], self._fresh(vm)
+        self._wait(lambda: self._domains.device(path), "NoDevice", "%s does not appear on the host" % path)
+        live = self._live(vm)
+        if live:
+            self._domains.attach(vm, domain_edit.device(xml, disk, live))
+            self.vm(vm)
+        else:
+            self._define(vm, domain_edit.added(xml, disk))
+        wanted = {key: disk[key] for key in ("path", "model", "pci_slot") if disk[key]}
+        self._prove(vm, path, "disk %s" % path, serial=serial_of(disk["uuid"]), **wanted)
+
+    def forget_disk(self, vm: str, path: str) -> None:
+        """The guest first: if it does not let go, the configuration has the disk still."""
+        xml, live = self._fresh(vm), self._live(vm)
+        running = Text(live) if live else None
+        disk = domain.find(running.root, path) if running else None
+        if running is not None and disk is not None:
+            self._domains.detach(vm, running.of(disk))
+            self._wait(
+                lambda: domain.find(Text(self._domains.xml(vm, True)).root, path) is None,
+                "GuestHoldsDisk",
+                "the guest does not let go of %s; it has it still" % path,
+            )
+        self._define(vm, domain_edit.removed(xml, path))
+        self._prove(vm, path, "the absence of %s" % path, path="")
+
+    def _wait(self, done: t.Callable[[], bool], code: str, message: str, patience: int = PATIENCE) -> None:
+        for _second in range(patience):
+            if done():
+                return
+            self._pause(1)
+        if not done():
+            raise FlexdiskError(code, "%s after %d s" % (message, patience))
+
+    def stop(self, vm: str, timeout: int, force: bool) -> None:
+        def down() -> bool:
+            return self._domains.status(vm).state == "stopped"
+
+        self._domains.shutdown(vm)
+        try:
+            self._wait(down, "VmNotStopped", "", timeout)
+        except FlexdiskError as exc:
+            if exc.code != "VmNotStopped":
+                raise
+            if not force:
+                raise FlexdiskError(
+                    "VmNotStopped",
+                    "the guest did not shut down within stop_timeout=%d s and was left running; "
+                    "allow_force_stop permits to halt it" % timeout,
+                ) from exc
+            self._domains.destroy(vm)
+        self.vm(vm)
+
+    def start(self, vm: str) -> None:
+        self._domains.create(vm)
+        state = self.vm(vm).state
+        if state != "running":
+            raise FlexdiskError("VmNotStarted", "after its start the VM is %s" % state)
+
+    def set_autoboot(self, vm: str, autoboot: bool) -> None:
+        self._domains.set_autostart(vm, autoboot)
+
+    def set_flexible(self, vm: str, size: int) -> None:
+        """ZFS keeps it."""
+
+    def set_quota(self, vm: str, quota: int) -> None:
+        """ZFS keeps it."""
+
+    def set_compression(self, vm: str, path: str, compression: str) -> None:
+        """ZFS keeps it."""

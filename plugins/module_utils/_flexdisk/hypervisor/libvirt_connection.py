@@ -1,0 +1,154 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The few calls to libvirt that the driver makes. A domain's XML may hold passwords and is in no message."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+
+from ..model.errors import FlexdiskError
+
+DEFAULT_URI = "qemu:///system"
+_STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stopped", 6: "stopped", 7: "suspended"}
+_NO_DOMAIN = 42
+_CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted", 45: "NotPermitted"}
+
+
+class Status(t.NamedTuple):
+    """state is C(running), C(stopped) or a word for anything between."""
+
+    uuid: str
+    state: str
+    autostart: bool
+    persistent: bool
+
+
+class Domains(t.Protocol):
+    """Domains by uuid. Whatever is not a question changes something; all raise FlexdiskError."""
+
+    def all(self) -> t.List[Status]: ...
+
+    def status(self, uuid: str) -> Status: ...
+
+    def xml(self, uuid: str, live: bool) -> str:
+        """The persistent configuration, or with live=True what runs now."""
+
+    def device(self, path: str) -> bool:
+        """Whether the host has this block device."""
+
+    def define(self, xml: str) -> None: ...
+
+    def attach(self, uuid: str, xml: str) -> None:
+        """To the running domain and its configuration."""
+
+    def detach(self, uuid: str, xml: str) -> None:
+        """Ask the guest of a running domain to let go; its configuration stays."""
+
+    def block_resize(self, uuid: str, target: str, size: int) -> None:
+        """size is bytes."""
+
+    def shutdown(self, uuid: str) -> None: ...
+
+    def create(self, uuid: str) -> None: ...
+
+    def destroy(self, uuid: str) -> None: ...
+
+    def set_autostart(self, uuid: str, autostart: bool) -> None: ...
+
+
+class Connection:
+    """Domains of one libvirt daemon."""
+
+    def __init__(self, uri: str = DEFAULT_URI) -> None:
+        try:
+            import libvirt  # type: ignore[import-not-found,unused-ignore]
+        except ImportError as exc:
+            raise FlexdiskError(
+                "CommandNotFound", "the Python module libvirt is needed (Debian: python3-libvirt): %s" % exc
+            ) from exc
+        self._library = libvirt
+        libvirt.registerErrorHandler(lambda ignored, error: None, None)
+        try:
+            self._connection = libvirt.open(uri)
+        except libvirt.libvirtError as exc:
+            raise FlexdiskError("HypervisorUnreachable", "libvirt at %s: %s" % (uri, exc)) from exc
+
+    @contextlib.contextmanager
+    def _call(self, what: str) -> t.Iterator[None]:
+        try:
+            yield
+        except self._library.libvirtError as exc:
+            code = _CODES.get(exc.get_error_code(), "LibvirtFailed")
+            raise FlexdiskError(code, "libvirt, %s: %s" % (what, exc.get_error_message())) from exc
+
+    @contextlib.contextmanager
+    def _domain(self, uuid: str, what: str) -> t.Iterator[t.Any]:
+        with self._call("%s of %s" % (what, uuid)):
+            yield self._connection.lookupByUUIDString(uuid)
+
+    def all(self) -> t.List[Status]:
+        with self._call("list"):
+            found = []
+            for domain in self._connection.listAllDomains():
+                try:
+                    found.append(_status(domain))
+                except self._library.libvirtError as exc:
+                    # A transient one may have ended meanwhile.
+                    if exc.get_error_code() != _NO_DOMAIN:
+                        raise
+            return found
+
+    def status(self, uuid: str) -> Status:
+        with self._domain(uuid, "state") as domain:
+            return _status(domain)
+
+    def xml(self, uuid: str, live: bool) -> str:
+        inactive = 0 if live else self._library.VIR_DOMAIN_XML_INACTIVE
+        with self._domain(uuid, "description") as domain:
+            return str(domain.XMLDesc(self._library.VIR_DOMAIN_XML_SECURE | inactive))
+
+    def device(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def define(self, xml: str) -> None:
+        with self._call("definition"):
+            self._connection.defineXML(xml)
+
+    def attach(self, uuid: str, xml: str) -> None:
+        flags = self._library.VIR_DOMAIN_AFFECT_LIVE | self._library.VIR_DOMAIN_AFFECT_CONFIG
+        with self._domain(uuid, "attachment") as domain:
+            domain.attachDeviceFlags(xml, flags)
+
+    def detach(self, uuid: str, xml: str) -> None:
+        with self._domain(uuid, "detachment") as domain:
+            domain.detachDeviceFlags(xml, self._library.VIR_DOMAIN_AFFECT_LIVE)
+
+    def block_resize(self, uuid: str, target: str, size: int) -> None:
+        with self._domain(uuid, "resize") as domain:
+            domain.blockResize(target, size, self._library.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+    def shutdown(self, uuid: str) -> None:
+        with self._domain(uuid, "shutdown") as domain:
+            domain.shutdown()
+
+    def create(self, uuid: str) -> None:
+        with self._domain(uuid, "start") as domain:
+            domain.create()
+
+    def destroy(self, uuid: str) -> None:
+        with self._domain(uuid, "halt") as domain:
+            domain.destroy()
+
+    def set_autostart(self, uuid: str, autostart: bool) -> None:
+        with self._domain(uuid, "autostart") as domain:
+            domain.setAutostart(int(autostart))
+
+
+def _status(domain: t.Any) -> Status:
+    persistent = bool(domain.isPersistent())
+    autostart = persistent and bool(domain.autostart())
+    return Status(domain.UUIDString(), _STATES.get(domain.state()[0], "unknown"), autostart, persistent)

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""XML as text with a tree laid over it, so that a change replaces the bytes of single elements and no others."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
+
+from ..model.errors import FlexdiskError
+
+
+class Element:
+    """An element with its place in the text, in bytes: C(start) to C(end); C(inner_end) is where its end tag begins,
+    -1 if it has none.
+    """
+
+    def __init__(self, name: str, attributes: t.Mapping[str, str], start: int) -> None:
+        self.name = name
+        self.attributes = attributes
+        self.children: t.List[Element] = []
+        self.text = ""
+        self.start, self.inner_end, self.end = start, -1, -1
+
+    def all(self, name: str) -> t.List[Element]:
+        return [child for child in self.children if child.name == name]
+
+    def get(self, path: str, attribute: str = "") -> str:
+        """The attribute, or else the text, of the first element at a path of names; "" if there is none."""
+        here: t.Optional[Element] = self
+        for name in path.split("/"):
+            here = next(iter(here.all(name)), None) if here is not None else None
+        if here is None:
+            return ""
+        return here.attributes.get(attribute, "") if attribute else here.text.strip()
+
+    def walk(self) -> t.Iterator[Element]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+class Text:
+    """A parsed document and the changes to make in it."""
+
+    def __init__(self, text: str) -> None:
+        """Raises FlexdiskError UnexpectedOutput for what is no XML, or has a document type (and so perhaps entities
+        that grow without end).
+        """
+        self._data = text.encode()
+        self._edits: t.List[t.Tuple[int, int, bytes]] = []
+        self.root = _parse(self._data)
+
+    def of(self, element: Element) -> str:
+        return self._data[element.start : element.end].decode()
+
+    def replace(self, element: Element, text: str) -> None:
+        self._edits.append((element.start, element.end, text.encode()))
+
+    def remove(self, element: Element) -> None:
+        """Also the white space before it."""
+        start = len(self._data[: element.start].rstrip())
+        self._edits.append((start, element.end, b""))
+
+    def append(self, parent: Element, text: str, after: t.Optional[Element] = None) -> None:
+        """text becomes the last child, or the one after a given child, on a line of its own."""
+        place = after.end if after is not None else len(self._data[: parent.inner_end].rstrip())
+        line = self._data[: parent.start].rsplit(b"\n", 1)[-1]
+        indent = b"\n" + b" " * (len(line) - len(line.lstrip()) + 2)
+        self._edits.append((place, place, indent + text.encode().replace(b"\n", indent)))
+
+    def __str__(self) -> str:
+        data = self._data
+        for start, end, text in sorted(self._edits, key=lambda edit: edit[:2], reverse=True):
+            data = data[:start] + text + data[end:]
+        return data.decode()
+
+
+def render(name: str, **attributes: str) -> str:
+    """An empty element."""
+    return "<%s%s/>" % (name, "".join(" %s=%s" % (key, quoteattr(value)) for key, value in attributes.items()))
+
+
+def _parse(data: bytes) -> Element:
+    root = Element("", {}, 0)
+    stack = [root]
+    parser = expat.ParserCreate("utf-8")
+
+    def start(name: str, attributes: t.Dict[str, str]) -> None:
+        stack.append(Element(name, attributes, parser.CurrentByteIndex))
+
+    def end(name: str) -> None:
+        element, place = stack.pop(), parser.CurrentByteIndex
+        empty = not element.children and not element.text and data[place - 2 : place] == b"/>"
+        element.inner_end = -1 if empty else place
+        element.end = place if empty else data.index(b">", place) + 1
+        stack[-1].children.append(element)
+
+    def text(more: str) -> None:
+        stack[-1].text += more
+
+    def doctype(*ignored: t.Any) -> None:
+        raise FlexdiskError("UnexpectedOutput", "the XML has a document type, which libvirt never writes")
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = text, doctype
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as exc:
+        raise FlexdiskError("UnexpectedOutput", "no XML: %s" % exc) from exc
+    return root.children[0]

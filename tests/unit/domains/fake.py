@@ -1,0 +1,240 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A few domains as libvirt keeps them: texts of a configuration and of what runs, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_connection import Status
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+CHANGES = ("define", "attach", "detach", "block_resize", "shutdown", "create", "destroy", "set_autostart")
+
+
+def failed(message: str) -> FlexdiskError:
+    return FlexdiskError("LibvirtFailed", message)
+
+
+class FakeDomains:
+    """The thin layer below the driver. volsize says how large a device is, None where there is none."""
+
+    def __init__(self, volsize: Callable[[str], int | None]) -> None:
+        self._volsize = volsize
+        self.configs: dict[str, ET.Element] = {}
+        self.lives: dict[str, ET.Element] = {}
+        self.autostarts: dict[str, bool] = {}
+        self.states: dict[str, str] = {}
+        self.guest_sizes: dict[tuple[str, str], int] = {}
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.hook: Callable[[str, tuple[Any, ...], str], None] | None = None
+        self.held: set[str] = set()
+        self.deaf: set[str] = set()
+        self._leaving: list[tuple[str, str]] = []
+
+    # -- what tests do
+
+    def add(self, text: str, transient: bool = False) -> str:
+        root = self._normal(ET.fromstring(text))
+        uuid = root.findtext("uuid", "")
+        self.autostarts[uuid] = False
+        if transient:
+            self.lives[uuid] = root
+        else:
+            self.configs[uuid] = root
+        return uuid
+
+    def boot(self, uuid: str) -> None:
+        """As its operator starts it."""
+        self.lives[uuid] = copy.deepcopy(self.configs[uuid])
+        self.guest_sizes.update({(uuid, p): self._volsize(p) or 0 for p in self.paths(uuid, True)})
+
+    def halt(self, uuid: str) -> None:
+        del self.lives[uuid]
+
+    def paths(self, uuid: str, live: bool = False) -> list[str]:
+        root = (self.lives if live else self.configs)[uuid]
+        return [s.get("dev", s.get("file", "")) for s in root.findall("devices/disk/source")]
+
+    def addresses(self, uuid: str, live: bool = False) -> dict[str, tuple[int, int, int]]:
+        """Serial to bus, device and function."""
+        root = (self.lives if live else self.configs)[uuid]
+        return {
+            d.findtext("serial", ""): place(d) for d in root.findall("devices/disk") if d.find("address") is not None
+        }
+
+    # -- the protocol
+
+    def _called(self, name: str, *arguments: Any) -> Callable[[], None]:
+        self.calls.append((name, arguments))
+        if self.hook:
+            self.hook(name, arguments, "before")
+        return lambda: self.hook(name, arguments, "after") if self.hook else None
+
+    def all(self) -> list[Status]:
+        return [self.status(uuid) for uuid in sorted({*self.configs, *self.lives})]
+
+    def status(self, uuid: str) -> Status:
+        if uuid not in self.configs and uuid not in self.lives:
+            raise FlexdiskError("ResourceNotFound", "Domain not found: %s" % uuid)
+        state = self.states.get(uuid, "running") if uuid in self.lives else "stopped"
+        return Status(uuid, state, self.autostarts[uuid], uuid in self.configs)
+
+    def xml(self, uuid: str, live: bool) -> str:
+        if live:
+            self._release(uuid)
+        return ET.tostring((self.lives if live else self.configs)[uuid], encoding="unicode")
+
+    def device(self, path: str) -> bool:
+        return self._volsize(path) is not None
+
+    def define(self, xml: str) -> None:
+        root = self._normal(ET.fromstring(xml))
+        after = self._called("define", root.findtext("uuid", ""))
+        self.configs[root.findtext("uuid", "")] = root
+        after()
+
+    def attach(self, uuid: str, xml: str) -> None:
+        after = self._called("attach", uuid, xml)
+        disk = ET.fromstring(xml)
+        if uuid not in self.lives:
+            raise failed("domain is not running")
+        path = disk.find("source").get("dev", "")
+        if not self.device(path):
+            raise failed("Could not open '%s': No such file or directory" % path)
+        if disk.find("address") is not None:
+            self._hot(self.lives[uuid], disk)
+        roots = [copy.deepcopy(root) for root in (self.configs[uuid], self.lives[uuid])]
+        for root in roots:
+            root.find("devices").append(copy.deepcopy(disk))
+        self.configs[uuid], self.lives[uuid] = (self._normal(root) for root in roots)
+        self.guest_sizes[uuid, path] = self._volsize(path) or 0
+        after()
+
+    def detach(self, uuid: str, xml: str) -> None:
+        after = self._called("detach", uuid, xml)
+        path = ET.fromstring(xml).find("source").get("dev", "")
+        if path not in self.held:
+            self._leaving.append((uuid, path))
+        after()
+
+    def _release(self, uuid: str) -> None:
+        """The guest lets go a little later, of everything that shares the slot."""
+        for leaving in [one for one in self._leaving if one[0] == uuid]:
+            self._leaving.remove(leaving)
+            devices = self.lives[uuid].find("devices")
+            gone = [d for d in devices.findall("disk") if d.find("source").get("dev") == leaving[1]]
+            slots = {place(d)[:2] for d in gone if d.find("address").get("type") == "pci"}
+            for disk in devices.findall("disk"):
+                if disk in gone or (disk.find("address").get("type") == "pci" and place(disk)[:2] in slots):
+                    devices.remove(disk)
+
+    def block_resize(self, uuid: str, target: str, size: int) -> None:
+        after = self._called("block_resize", uuid, target, size)
+        disk = next(d for d in self.lives[uuid].findall("devices/disk") if d.find("target").get("dev") == target)
+        path = disk.find("source").get("dev", "")
+        if size > (self._volsize(path) or 0):
+            raise failed("Cannot grow device files")
+        assert size >= self.guest_sizes[uuid, path], "the guest would see its disk shrink"
+        self.guest_sizes[uuid, path] = size
+        after()
+
+    def shutdown(self, uuid: str) -> None:
+        after = self._called("shutdown", uuid)
+        if uuid not in self.deaf:
+            self.halt(uuid)
+        after()
+
+    def create(self, uuid: str) -> None:
+        after = self._called("create", uuid)
+        lacking = [p for p in self.paths(uuid) if p.startswith("/dev/zvol/") and not self.device(p)]
+        if lacking:
+            raise failed("Could not open %s" % lacking)
+        self.boot(uuid)
+        after()
+
+    def destroy(self, uuid: str) -> None:
+        after = self._called("destroy", uuid)
+        self.halt(uuid)
+        after()
+
+    def set_autostart(self, uuid: str, autostart: bool) -> None:
+        after = self._called("set_autostart", uuid, autostart)
+        self.autostarts[uuid] = autostart
+        after()
+
+    # -- what libvirt makes of a definition
+
+    def _normal(self, root: ET.Element) -> ET.Element:
+        """Disks in libvirt's order, addresses for all, and refused what QEMU would not start."""
+        devices = root.find("devices")
+        disks = ordered(devices.findall("disk"))
+        if len({target(d) for d in disks}) < len(disks):
+            raise failed("target '%s' duplicated" % [target(d) for d in disks])
+        orders = [b.get("order") for b in devices.findall("*/boot")]
+        if len(set(orders)) < len(orders) or (orders and root.findall("os/boot")):
+            raise failed("boot orders %s" % orders)
+        for disk in disks:
+            devices.remove(disk)
+            devices.append(disk)
+        for disk in disks:
+            if disk.find("address") is None:
+                self._place(root, disk)
+        places = [place(d) for d in devices if d.find("address") is not None and d.find("address").get("type") == "pci"]
+        if len(set(places)) < len(places):
+            raise failed("Attempted double use of PCI Address %s" % sorted(places))
+        buses = {0} | {int(c.get("index", "0")) for c in devices.findall("controller[@type='pci']")}
+        if {bus for bus, _device, _function in places} - buses:
+            raise failed("Invalid PCI address: no controller for its bus")
+        for disk in devices.findall("disk"):
+            shared = [p for p in places if p[:2] == place(disk)[:2]] if pci(disk) else []
+            if len(shared) > 1 and place(disk)[2] == 0 and disk.find("address").get("multifunction") != "on":
+                raise failed("PCI slot is in use by several functions without multifunction")
+        return root
+
+    def _place(self, root: ET.Element, disk: ET.Element) -> None:
+        if disk.find("target").get("bus") != "virtio":
+            ET.SubElement(disk, "address", type="drive", controller="0", bus="0", target="0", unit=target(disk))
+            return
+        taken = {place(d)[:2] for d in root.find("devices") if d.find("address") is not None and pci(d)}
+        ports = [int(c.get("index", "0")) for c in root.findall("devices/controller[@model='pcie-root-port']")]
+        free = [(p, 0) for p in ports] if ports else [(0, d) for d in range(3, 32)]
+        bus, device = next(p for p in free if p not in taken)
+        ET.SubElement(disk, "address", type="pci", domain="0x0000", bus=hex(bus), slot=hex(device), function="0x0")
+
+    def _hot(self, live: ET.Element, disk: ET.Element) -> None:
+        if not pci(disk):
+            return
+        bus, _device, function = place(disk)
+        ports = {int(c.get("index", "0")) for c in live.findall("devices/controller[@model='pcie-root-port']")}
+        if function or (ports and bus not in ports):
+            raise failed("Bus does not support hotplugging")
+
+
+def ordered(disks: list[ET.Element]) -> list[ET.Element]:
+    """As libvirt inserts them: those of one bus in the order of their targets, a bus where its first disk is."""
+    done: list[ET.Element] = []
+    for disk in disks:
+        same = [n for n, other in enumerate(done) if other.find("target").get("bus") == disk.find("target").get("bus")]
+        later = [n for n in same if (len(target(done[n])), target(done[n])) > (len(target(disk)), target(disk))]
+        done.insert(later[0] if later else same[-1] + 1 if same else len(done), disk)
+    return done
+
+
+def target(disk: ET.Element) -> str:
+    return disk.find("target").get("dev", "")
+
+
+def pci(device: ET.Element) -> bool:
+    return device.find("address").get("type") == "pci"
+
+
+def place(device: ET.Element) -> tuple[int, int, int]:
+    address = device.find("address")
+    bus, slot, function = (int(address.get(key, "0"), 0) for key in ("bus", "slot", "function"))
+    return bus, slot, function

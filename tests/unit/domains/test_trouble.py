@@ -1,0 +1,425 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is refused on libvirt, what goes wrong there, and what hot-plug can and cannot do."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import libvirt_connection
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
+
+from .conftest import DISK, OTHER, SCSI, VM, domain
+
+ROOT = {"name": "root"}
+Q35 = {"machine": "pc-q35-7.2"}
+
+
+def spec(*disks, **more):
+    return {"vm": "web01", "disks": [ROOT, *disks], **more}
+
+
+def codes(outcome):
+    return [problem.code for problem in outcome.problems]
+
+
+def up(linux, *sizes, **more):
+    linux.adopted(*sizes, **more)
+    linux.domains.boot(VM)
+
+
+# -- the guest
+
+
+def test_a_guest_that_holds_its_disk(linux):
+    up(linux, 32)
+    path = linux.disks()["a"].path
+    linux.domains.held.add(path)
+    before = (linux.domains.xml(VM, False), linux.domains.xml(VM, True))
+    done = linux.converge(spec(unlisted="detach"))
+    assert done.failure["error_code"] == "GuestHoldsDisk"
+    assert path in done.failure["message"]
+    assert (linux.domains.xml(VM, False), linux.domains.xml(VM, True)) == before
+    assert linux.disks()["a"].path == path
+    linux.domains.held.clear()
+    linux.four_steps(spec(unlisted="detach"))
+
+
+def test_the_middle_one_of_three(linux):
+    up(linux, 32, 16, 8, **Q35)
+    before = linux.domains.addresses(VM, True)
+    gone = serial_of(linux.disks()["b"].uuid)
+    linux.four_steps(spec({"name": "a"}, {"name": "c"}, unlisted="detach"))
+    del before[gone]
+    assert linux.domains.addresses(VM, True) == before
+    linux.domains.halt(VM)
+    linux.domains.boot(VM)
+    assert linux.domains.addresses(VM, True) == before
+
+
+def test_disks_of_one_slot_go_together_and_so_only_cold(linux):
+    linux.adopted(32, 16)
+    slots = [{"name": "a", "pci_slot": "0:9:0"}, {"name": "b", "pci_slot": "0:9:1"}]
+    linux.four_steps(spec(*slots))
+    linux.domains.boot(VM)
+    refused = linux.converge(spec(slots[0], unlisted="detach"))
+    assert codes(refused) == ["VmNotStopped"]
+    assert "share a PCI slot" in refused.problems[0].message
+    linux.four_steps(spec(slots[0], unlisted="detach"), allow_restart=True)
+
+
+def test_another_function_only_cold(linux):
+    up(linux, 32)
+    wish = spec({"name": "a"}, {"name": "b", "size": 16, "pci_slot": "0:%d:1" % 5})
+    assert codes(linux.converge(wish)) == ["VmNotStopped"]
+
+
+def test_a_slot_asked_for_while_it_runs(linux):
+    up(linux, 32, **Q35)
+    linux.four_steps(spec({"name": "a"}, {"name": "b", "size": 16, "pci_slot": "6:0:0"}))
+    assert linux.disks()["b"].pci_slot == "6:0:0"
+
+
+def test_no_free_root_port(linux):
+    up(linux, 32, machine="pc-q35-7.2", ports=3)
+    wish = spec({"name": "a"}, {"name": "b", "size": 16})
+    refused = linux.converge(wish)
+    assert codes(refused) == ["VmNotStopped"]
+    assert "4:0:0 is no slot for hot-plug, and none is free" in refused.problems[0].message
+    linux.four_steps(wish, allow_restart=True)
+    linux.four_steps(spec({"name": "a"}, {"name": "b"}, {"name": "c", "size": 16}))
+    assert linux.disks()["c"].pci_slot == "5:0:0"
+
+
+@pytest.mark.parametrize(
+    ("machine", "slot", "words"),
+    [
+        ({}, "0:3:0", "PCI device 3 is reserved for interface 52:54:00:aa:bb:cc"),
+        ({}, "0:1:0", "PCI device 1 is reserved for the ISA bridge"),
+        ({}, "1:1:0", "no PCI device 1:1 for disks"),
+        (Q35, "1:0:0", "PCI device 1:0 is reserved for interface 52:54:00:aa:bb:cc"),
+        (Q35, "99:0:0", "no PCI device 99:0 for disks"),
+        (Q35, "3:0:0", "belongs to /dev/zvol/tank/%s/disk1" % VM),
+    ],
+)
+def test_slots_that_are_refused(linux, machine, slot, words):
+    linux.adopted(32, **machine)
+    refused = linux.converge(spec({"name": "a"}, {"name": "b", "size": 16, "pci_slot": slot}))
+    assert codes(refused) == ["InvalidArgument"]
+    assert words in refused.problems[0].message
+
+
+# -- domains that are left alone
+
+
+def test_transient(linux):
+    linux.create((64,))
+    linux.domains.lives[VM] = linux.domains.configs.pop(VM)
+    refused = linux.converge(spec())
+    assert codes(refused) == ["NotSupported"]
+    assert "transient" in refused.problems[0].message
+
+
+@pytest.mark.parametrize("state", ["paused", "suspended", "unknown", "shutting down"])
+def test_neither_running_nor_stopped(linux, state):
+    up(linux, 32)
+    linux.domains.states[VM] = state
+    refused = linux.converge(spec({"name": "a", "size": 48}))
+    assert codes(refused) == ["VmInTransition"]
+    assert not linux.converge(spec({"name": "a"})).problems
+
+
+def test_a_disk_that_only_runs(linux):
+    up(linux, 32)
+    linux.run("zfs", "create", "-V", "16M", "tank/loose")
+    live = linux.domains.lives[VM]
+    linux.domains.lives[VM] = type(live)("x")
+    text = domain([f"tank/{VM}/disk0", f"tank/{VM}/disk1", "tank/loose"])
+    linux.domains.lives[VM] = linux.domains._normal(
+        __import__("xml.etree.ElementTree").etree.ElementTree.fromstring(text)
+    )
+    refused = linux.converge(spec({"name": "a", "size": 48}))
+    assert codes(refused) == ["NotSupported"]
+    assert "/dev/zvol/tank/loose" in refused.problems[0].message
+
+
+def test_two_writers(linux):
+    linux.adopted(32)
+    linux.domains.add(domain([f"tank/{VM}/disk1"], uuid=OTHER, name="web02"))
+    refused = linux.converge(spec({"name": "a", "size": 48}))
+    assert codes(refused) == ["InUse"]
+    assert "web02" in refused.problems[0].message
+
+
+def test_a_parked_disk_that_another_domain_has_open(linux):
+    linux.adopted(32)
+    linux.four_steps(spec(unlisted="detach"))
+    volume = linux.vm().parked[0].volume.name
+    linux.domains.add(domain([volume], uuid=OTHER, name="web02"))
+    assert codes(linux.converge(spec({"name": "a"}))) == ["InUse"]
+
+
+def test_other_disks_are_counted_and_left_alone(linux):
+    linux.adopted(32)
+    more = (
+        "<disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk>"
+        "<disk type='network' device='disk'><source protocol='nbd' name='x'/><target dev='sdb' bus='sata'/></disk>"
+    )
+    linux.domains.add(linux.domains.xml(VM, False).replace("</devices>", more + "</devices>"))
+    assert linux.vm().unbacked == 2
+    linux.four_steps(spec({"name": "b", "size": 16}, unlisted="destroy"))
+    assert linux.vm().unbacked == 2
+
+
+# -- identity
+
+
+def with_serial(linux, serial, number=1):
+    text = linux.domains.xml(VM, False)
+    old = serial_of(linux.vm().disks[number].uuid)
+    linux.domains.add(text.replace(old, serial))
+
+
+def test_a_serial_that_is_anothers_refuses_what_destroys(linux):
+    linux.adopted(32)
+    with_serial(linux, "0123456789abcdef0123")
+    uuid = linux.vm().disks[1].volume.user["uuid"]
+    for wish in (
+        spec({"name": "a", "state": "absent"}),
+        spec({"name": "a", "size": 16, "dangerous_allow_shrink": True}),
+        spec(unlisted="detach"),
+    ):
+        refused = linux.converge(wish)
+        assert "IdentityMismatch" in codes(refused)
+    assert linux.converge(spec({"name": "a", "description": "x"})).failure is None
+    assert linux.vm().disks[1].volume.user["uuid"] == uuid, "never the other way"
+
+
+@pytest.mark.parametrize("serial", ["WD-1234", ""])
+def test_no_serial_of_ours_gets_it_when_stopped(linux, serial):
+    linux.adopted(32)
+    with_serial(linux, serial)
+    linux.domains.boot(VM)
+    assert not linux.converge(spec({"name": "a"})).changed
+    linux.domains.halt(VM)
+    done = linux.four_steps(spec({"name": "a"}))
+    assert [s["step"] for s in done.vms[0]["steps"]] == ["edit"]
+    assert linux.vm().config.disks[1].serial == serial_of(linux.disks()["a"].uuid)
+
+
+# -- changes meanwhile
+
+
+def test_a_configuration_that_others_change_meanwhile(linux):
+    linux.adopted(32)
+
+    def hook(name, arguments, when):
+        if name == "zfs" and when == "before":
+            linux.hook = None
+            linux.domains.add(linux.domains.xml(VM, False).replace("65536", "131072"))
+
+    linux.hook = hook
+    done = linux.converge(spec({"name": "a"}, {"name": "b", "size": 16}))
+    assert done.failure["error_code"] == "Changed"
+    assert "131072" in linux.domains.xml(VM, False)
+    linux.four_steps(spec({"name": "a"}, {"name": "b", "size": 16}))
+    assert "131072" in linux.domains.xml(VM, False)
+
+
+def test_nothing_says_the_password(linux):
+    linux.create((64,))
+    done = linux.four_steps(spec(flexible_disk_size="1GiB"))
+    linux.domains.hook = lambda name, arguments, when: (_ for _ in ()).throw(FlexdiskError("LibvirtFailed", "no"))
+    failed = linux.converge(spec({"name": "a", "size": 16}))
+    assert failed.failure is not None
+    assert "secret" not in repr(done) + repr(failed)
+    assert "secret" in linux.domains.xml(VM, False)
+
+
+# -- power
+
+
+def test_a_guest_that_does_not_shut_down(linux):
+    up(linux, 32)
+    linux.domains.deaf.add(VM)
+    wish = spec({"name": "a", "size": 16, "dangerous_allow_shrink": True})
+    done = linux.converge(wish, allow_restart=True, stop_timeout=3)
+    assert done.failure["error_code"] == "VmNotStopped"
+    assert "stop_timeout=3" in done.failure["message"]
+    assert linux.domains.status(VM).state == "running"
+    assert not [call for call in linux.domains.calls if call[0] == "destroy"]
+    linux.four_steps(wish, allow_restart=True, stop_timeout=3, allow_force_stop=True)
+    assert [call for call in linux.domains.calls if call[0] == "destroy"]
+
+
+@pytest.mark.parametrize("autostart", [True, False])
+def test_autostart_is_not_touched(linux, autostart):
+    up(linux, 32)
+    linux.domains.autostarts[VM] = autostart
+    linux.domains.calls.clear()
+    linux.four_steps(spec({"name": "a", "size": 16, "dangerous_allow_shrink": True}), allow_restart=True)
+    assert linux.domains.autostarts[VM] == autostart
+    assert "set_autostart" not in [name for name, _arguments in linux.domains.calls]
+
+
+def test_a_grow_that_the_guest_was_not_told_of(linux):
+    """A failure there leaves the intent, so that the next run tells it."""
+    up(linux, 32)
+
+    def hook(name, arguments, when):
+        if name == "block_resize":
+            raise FlexdiskError("LibvirtFailed", "no")
+
+    linux.domains.hook = hook
+    failed = linux.converge(spec({"name": "a", "size": 48}))
+    assert failed.failure["step"].startswith("~ a")
+    linux.domains.hook = None
+    assert linux.converge(spec({"name": "a", "size": 48})).failure is None
+    linux.assert_whole()
+    assert not linux.converge(spec({"name": "a", "size": 48})).changed
+
+
+# -- models
+
+
+def test_scsi(linux):
+    up(linux, 32, more=SCSI)
+    linux.four_steps(spec({"name": "a"}, {"name": "b", "size": 16, "model": "scsi"}))
+    assert linux.disks()["b"].pci_slot == ""
+    linux.four_steps(spec({"name": "a"}, {"name": "b", "size": 24}))
+    linux.four_steps(spec({"name": "a", "model": "scsi"}, {"name": "b", "model": "virtio"}), allow_restart=True)
+    found = {name: (d.model, bool(d.pci_slot)) for name, d in linux.disks().items()}
+    assert found == {"root": ("virtio", True), "a": ("scsi", False), "b": ("virtio", True)}
+    linux.four_steps(spec({"name": "b"}, unlisted="detach"))
+
+
+def test_scsi_where_there_is_no_controller(linux):
+    linux.adopted(32)
+    refused = linux.converge(spec({"name": "a"}, {"name": "b", "size": 16, "model": "scsi"}))
+    assert codes(refused) == ["InvalidArgument"]
+    refused = linux.converge(spec({"name": "a"}, {"name": "b", "size": 16, "model": "nvme"}))
+    assert codes(refused) == ["InvalidArgument"]
+
+
+def test_a_scsi_disk_has_no_slot_to_ask_for(linux):
+    linux.adopted(32, more=SCSI)
+    refused = linux.converge(spec({"name": "a"}, {"name": "b", "size": 16, "model": "scsi", "pci_slot": "0:9:0"}))
+    assert "model scsi has no pci_slot" in refused.problems[0].message
+
+
+# -- the boot disk
+
+
+def test_another_boot_disk(linux):
+    linux.adopted(32)
+    linux.four_steps({"vm": VM, "disks": [{"name": "root", "boot": False}, {"name": "a", "boot": True}]})
+    assert [d.boot for d in linux.vm().disks] == [False, True]
+    linux.domains.create(VM)
+
+
+def test_the_boot_disk_stays(linux):
+    up(linux, 32)
+    refused = linux.converge({"vm": VM, "disks": [{"name": "a"}, {"name": "root", "state": "absent"}]})
+    assert "the boot disk cannot be removed" in [p.message for p in refused.problems]
+
+
+# -- from one VM to another
+
+
+def test_a_preserved_disk_goes_from_one_running_vm_to_another(linux):
+    up(linux, 32)
+    linux.create((64,), uuid=OTHER, name="web02", **Q35)
+    linux.domains.boot(OTHER)
+    disk = linux.disks()["a"]
+    linux.run("guest", "write", disk.volume.name, "0", "8", "5")
+    digest = linux.run("guest", "hash", disk.volume.name)
+    linux.four_steps(spec(unlisted="detach"))
+    linux.four_steps({"vm": "web02", "flexible_disk_size": "1GiB", "disks": [ROOT, {"name": "a", "uuid": disk.uuid}]})
+    arrived = linux.disks(OTHER)["a"]
+    assert linux.run("guest", "hash", arrived.volume.name) == digest
+    assert serial_of(disk.uuid) in linux.domains.addresses(OTHER, True)
+
+
+# -- bhyve: everything cold, one function
+
+
+def bhyve(linux):
+    linux.uri = "bhyve:///system"
+    linux.run("zfs", "create", f"tank/{VM}")
+    linux.run("zfs", "create", "-V", "64M", f"tank/{VM}/disk0")
+    disk = (DISK % (f"tank/{VM}/disk0", "a")).replace("type='block'", "type='file'").replace("dev='/dev", "file='/dev")
+    text = domain([]).replace("type='kvm'", "type='bhyve'").replace("<driver name='qemu' type='raw'/>", "")
+    linux.domains.add(text.replace("<graphics", disk + "<graphics"))
+
+
+def test_bhyve_is_changed_only_stopped(linux):
+    bhyve(linux)
+    linux.four_steps(spec({"name": "a", "size": 16}, flexible_disk_size="1GiB"))
+    linux.domains.boot(VM)
+    for wish in (
+        spec({"name": "a", "size": 24}),
+        spec({"name": "a"}, {"name": "b", "size": 8}),
+        spec(unlisted="detach"),
+    ):
+        assert codes(linux.converge(wish)) == ["VmNotStopped"]
+        linux.four_steps(wish, allow_restart=True)
+    assert not [n for n, _a in linux.domains.calls if n in ("attach", "detach", "block_resize")]
+    refused = linux.converge(spec({"name": "b", "size": 8, "pci_slot": "0:9:1"}))
+    assert "1 function" in refused.problems[0].message
+
+
+# -- the library
+
+
+class Trouble(Exception):
+    def __init__(self, code=1):
+        super().__init__("trouble")
+        self.code = code
+
+    def get_error_code(self):
+        return self.code
+
+    def get_error_message(self):
+        return "trouble"
+
+
+def library(**more):
+    return types.SimpleNamespace(libvirtError=Trouble, registerErrorHandler=lambda *ignored: None, **more)
+
+
+def connection(monkeypatch, **more):
+    monkeypatch.setitem(sys.modules, "libvirt", library(**more))
+    return libvirt_connection.Connection()
+
+
+def test_without_the_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "libvirt", None)
+    with pytest.raises(FlexdiskError, match="python3-libvirt") as caught:
+        libvirt_connection.Connection()
+    assert caught.value.code == "CommandNotFound"
+
+
+def test_without_the_daemon(monkeypatch):
+    def refuse(uri):
+        raise Trouble
+
+    with pytest.raises(FlexdiskError, match="qemu:///system") as caught:
+        connection(monkeypatch, open=refuse)
+    assert caught.value.code == "HypervisorUnreachable"
+
+
+@pytest.mark.parametrize(("number", "code"), [(42, "ResourceNotFound"), (88, "NotPermitted"), (1, "LibvirtFailed")])
+def test_errors_of_the_library(monkeypatch, number, code):
+    def lookup(uuid):
+        raise Trouble(number)
+
+    made = connection(monkeypatch, open=lambda uri: types.SimpleNamespace(lookupByUUIDString=lookup))
+    with pytest.raises(FlexdiskError, match="trouble") as caught:
+        made.status(VM)
+    assert caught.value.code == code
