@@ -102,6 +102,7 @@ def test_a_yaml_1_1_sexagesimal_slot_is_refused(host):
 
 @pytest.mark.parametrize("choice", ["auto", "vmadm"])
 def test_no_vmadm(host, monkeypatch, choice):
+    monkeypatch.setattr(door, "_SOCKETS", ())
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(door, "SYSTEM_PATH", "/nonexistent")
     for module, args in (("vm_disks", {"vms": [{"vm": "x"}]}), ("vm_info", {}), ("zfs_quota", {})):
