@@ -96,6 +96,8 @@ def _warnings(vm: Vm, spec: VmSpec, intent: t.Any) -> t.Iterator[str]:
         yield "%s: the volume of %s does not exist" % (spec.vm, path)
     for path in vm.strays:
         yield "%s: %s lies outside %s and is left alone; adopt=true moves it in" % (spec.vm, path, vm.root.name)
+    for path in vm.config.unplugged:
+        yield "%s: the running VM does not have %s; it will after its next start" % (spec.vm, path)
     for orphan in vm.orphans:
         if not any(g.disk is orphan for g in [*intent.targets, *intent.leavers]):
             yield "%s: %s is a volume that the VM does not know" % (spec.vm, orphan.volume.name)
