@@ -104,21 +104,21 @@ class FakeDomains:
         disk = ET.fromstring(xml)
         if uuid not in self.lives:
             raise failed("domain is not running")
-        path = disk.find("source").get("dev", "")
+        path = child(disk, "source").get("dev", "")
         if not self.device(path):
             raise failed("Could not open '%s': No such file or directory" % path)
         if disk.find("address") is not None:
             self._hot(self.lives[uuid], disk)
         roots = [copy.deepcopy(root) for root in (self.configs[uuid], self.lives[uuid])]
         for root in roots:
-            root.find("devices").append(copy.deepcopy(disk))
+            child(root, "devices").append(copy.deepcopy(disk))
         self.configs[uuid], self.lives[uuid] = (self._normal(root) for root in roots)
         self.guest_sizes[uuid, path] = self._volsize(path) or 0
         after()
 
     def detach(self, uuid: str, xml: str) -> None:
         after = self._called("detach", uuid, xml)
-        path = ET.fromstring(xml).find("source").get("dev", "")
+        path = child(ET.fromstring(xml), "source").get("dev", "")
         if path not in self.held:
             self._leaving.append((uuid, path))
         after()
@@ -127,17 +127,17 @@ class FakeDomains:
         """The guest lets go a little later, of everything that shares the slot."""
         for leaving in [one for one in self._leaving if one[0] == uuid]:
             self._leaving.remove(leaving)
-            devices = self.lives[uuid].find("devices")
-            gone = [d for d in devices.findall("disk") if d.find("source").get("dev") == leaving[1]]
-            slots = {place(d)[:2] for d in gone if d.find("address").get("type") == "pci"}
+            devices = child(self.lives[uuid], "devices")
+            gone = [d for d in devices.findall("disk") if child(d, "source").get("dev") == leaving[1]]
+            slots = {place(d)[:2] for d in gone if child(d, "address").get("type") == "pci"}
             for disk in devices.findall("disk"):
-                if disk in gone or (disk.find("address").get("type") == "pci" and place(disk)[:2] in slots):
+                if disk in gone or (child(disk, "address").get("type") == "pci" and place(disk)[:2] in slots):
                     devices.remove(disk)
 
     def block_resize(self, uuid: str, target: str, size: int) -> None:
         after = self._called("block_resize", uuid, target, size)
-        disk = next(d for d in self.lives[uuid].findall("devices/disk") if d.find("target").get("dev") == target)
-        path = disk.find("source").get("dev", "")
+        disk = next(d for d in self.lives[uuid].findall("devices/disk") if child(d, "target").get("dev") == target)
+        path = child(disk, "source").get("dev", "")
         if size > (self._volsize(path) or 0):
             raise failed("Cannot grow device files")
         assert size >= self.guest_sizes[uuid, path], "the guest would see its disk shrink"
@@ -172,7 +172,7 @@ class FakeDomains:
 
     def _normal(self, root: ET.Element) -> ET.Element:
         """Disks in libvirt's order, addresses for all, and refused what QEMU would not start."""
-        devices = root.find("devices")
+        devices = child(root, "devices")
         disks = ordered(devices.findall("disk"))
         if len({target(d) for d in disks}) < len(disks):
             raise failed("target '%s' duplicated" % [target(d) for d in disks])
@@ -185,7 +185,9 @@ class FakeDomains:
         for disk in disks:
             if disk.find("address") is None:
                 self._place(root, disk)
-        places = [place(d) for d in devices if d.find("address") is not None and d.find("address").get("type") == "pci"]
+        places = [
+            place(d) for d in devices if d.find("address") is not None and child(d, "address").get("type") == "pci"
+        ]
         if len(set(places)) < len(places):
             raise failed("Attempted double use of PCI Address %s" % sorted(places))
         buses = {0} | {int(c.get("index", "0")) for c in devices.findall("controller[@type='pci']")}
@@ -193,15 +195,15 @@ class FakeDomains:
             raise failed("Invalid PCI address: no controller for its bus")
         for disk in devices.findall("disk"):
             shared = [p for p in places if p[:2] == place(disk)[:2]] if pci(disk) else []
-            if len(shared) > 1 and place(disk)[2] == 0 and disk.find("address").get("multifunction") != "on":
+            if len(shared) > 1 and place(disk)[2] == 0 and child(disk, "address").get("multifunction") != "on":
                 raise failed("PCI slot is in use by several functions without multifunction")
         return root
 
     def _place(self, root: ET.Element, disk: ET.Element) -> None:
-        if disk.find("target").get("bus") != "virtio":
+        if child(disk, "target").get("bus") != "virtio":
             ET.SubElement(disk, "address", type="drive", controller="0", bus="0", target="0", unit=target(disk))
             return
-        taken = {place(d)[:2] for d in root.find("devices") if d.find("address") is not None and pci(d)}
+        taken = {place(d)[:2] for d in child(root, "devices") if d.find("address") is not None and pci(d)}
         ports = [int(c.get("index", "0")) for c in root.findall("devices/controller[@model='pcie-root-port']")]
         free = [(p, 0) for p in ports] if ports else [(0, d) for d in range(3, 32)]
         bus, device = next(p for p in free if p not in taken)
@@ -220,21 +222,29 @@ def ordered(disks: list[ET.Element]) -> list[ET.Element]:
     """As libvirt inserts them: those of one bus in the order of their targets, a bus where its first disk is."""
     done: list[ET.Element] = []
     for disk in disks:
-        same = [n for n, other in enumerate(done) if other.find("target").get("bus") == disk.find("target").get("bus")]
+        same = [
+            n for n, other in enumerate(done) if child(other, "target").get("bus") == child(disk, "target").get("bus")
+        ]
         later = [n for n in same if (len(target(done[n])), target(done[n])) > (len(target(disk)), target(disk))]
         done.insert(later[0] if later else same[-1] + 1 if same else len(done), disk)
     return done
 
 
+def child(element: ET.Element, name: str) -> ET.Element:
+    found = element.find(name)
+    assert found is not None, name
+    return found
+
+
 def target(disk: ET.Element) -> str:
-    return disk.find("target").get("dev", "")
+    return child(disk, "target").get("dev", "")
 
 
 def pci(device: ET.Element) -> bool:
-    return device.find("address").get("type") == "pci"
+    return child(device, "address").get("type") == "pci"
 
 
 def place(device: ET.Element) -> tuple[int, int, int]:
-    address = device.find("address")
+    address = child(device, "address")
     bus, slot, function = (int(address.get(key, "0"), 0) for key in ("bus", "slot", "function"))
     return bus, slot, function

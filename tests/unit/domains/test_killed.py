@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from .conftest import VM, LinuxHost, domain
@@ -78,7 +80,7 @@ SCENARIOS = {
 }
 
 
-def run(linux: LinuxHost, wish: dict, policy: dict, stop_at: int = -1) -> int:
+def run(linux: LinuxHost, wish: dict[str, Any], policy: dict[str, Any], stop_at: int = -1) -> int:
     """How many points it passes; killed at one of them."""
     count = 0
 
@@ -98,7 +100,7 @@ def run(linux: LinuxHost, wish: dict, policy: dict, stop_at: int = -1) -> int:
     return count
 
 
-def picture(linux: LinuxHost) -> dict:
+def picture(linux: LinuxHost) -> dict[str, Any]:
     """What is to be the same however often it was interrupted."""
     vm = linux.vm()
     return {

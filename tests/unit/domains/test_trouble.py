@@ -11,9 +11,12 @@ import types
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.quota import recalculate
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import libvirt_connection
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import DISK, OTHER, SCSI, VM, domain
 
@@ -423,3 +426,42 @@ def test_errors_of_the_library(monkeypatch, number, code):
     with pytest.raises(FlexdiskError, match="trouble") as caught:
         made.status(VM)
     assert caught.value.code == code
+
+
+# -- odds and ends
+
+
+def test_a_guest_that_lets_go_too_late(linux):
+    up(linux, 32)
+    path = linux.disks()["a"].path
+    linux.domains.held.add(path)
+    assert linux.converge(spec(unlisted="detach")).failure["error_code"] == "GuestHoldsDisk"
+    live = linux.domains.lives[VM].find("devices")
+    live.remove(next(d for d in live.findall("disk") if d.find("source").get("dev") == path))
+    kept = linux.converge(spec({"name": "a"}))
+    assert any("after its next start" in warning and path in warning for warning in kept.warnings)
+    linux.four_steps(spec(unlisted="detach"))
+
+
+def test_the_quota_of_a_vm_that_was_never_declared_is_left_alone(linux):
+    linux.create((64,))
+    outcome, skipped = recalculate(Zfs(linux.runner), linux.driver(), None, None, False, False)
+    assert (outcome.changed, outcome.problems) == (False, [])
+    assert [one["reason"] for one in skipped] == ["no quota yet; vm_disks gives it one"]
+
+
+def test_drift_is_repaired(linux):
+    up(linux, 32)
+    linux.run("zfs", "set", "quota=5G", f"tank/{VM}")
+    outcome, _skipped = recalculate(Zfs(linux.runner), linux.driver(), None, None, False, False)
+    assert outcome.changed
+    linux.assert_whole()
+
+
+def test_vm_info(linux):
+    linux.adopted(32)
+    linux.domains.add(domain(["tank/vms/x"], uuid=OTHER, name="web02"))
+    found = info(Zfs(linux.runner), linux.driver(), None, None, True)
+    assert [vm["alias"] for vm in found.vms] == ["web01"]
+    assert [one["reason"] for one in found.skipped] == ["no dataset tank/%s" % OTHER]
+    assert found.vms[0]["allocatable"] == 1024 - 64 - 32

@@ -364,7 +364,7 @@ CASES = [
     Case(
         "ninth disk without a slot",
         INVALID,
-        ("device 4", "8", "pci_slot"),
+        ("all 8", "0:4:0 to 0:4:7", "pci_slot"),
         [{"name": "new", "size": 64}],
         node=eight_disks,
         vm_keys={"unlisted": "keep"},

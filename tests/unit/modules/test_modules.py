@@ -53,7 +53,7 @@ def test_four_steps(host):
 def test_what_is_returned_is_documented(host):
     host("vm_disks", vms=[spec(*DISKS[1:])])
     done = host("vm_disks", vms=[spec({"name": "new", "size": "remaining"}, unlisted="detach")])
-    documented = yaml.safe_load(import_module(PLUGINS + "vm_disks").RETURN)
+    documented = documentation("vm_disks", "RETURN")
     assert set(done) - {"changed", "invocation", "diff", "warnings"} <= set(documented)
     assert set(done["vms"][0]) <= set(documented["vms"]["contains"])
     assert done["guard"].startswith("cli")
@@ -102,6 +102,7 @@ def test_a_yaml_1_1_sexagesimal_slot_is_refused(host):
 
 @pytest.mark.parametrize("choice", ["auto", "vmadm"])
 def test_no_vmadm(host, monkeypatch, choice):
+    monkeypatch.setattr(door, "_SOCKETS", ())
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(door, "SYSTEM_PATH", "/nonexistent")
     for module, args in (("vm_disks", {"vms": [{"vm": "x"}]}), ("vm_info", {}), ("zfs_quota", {})):
@@ -163,7 +164,7 @@ def test_quota(host):
     assert predicted["vms"] == done["vms"]
     assert done["vms"][0]["cause"] == "half-applied set"
     assert not host("zfs_quota", vms=["web01"], reclaim=True)["changed"]
-    documented = yaml.safe_load(import_module(PLUGINS + "zfs_quota").RETURN)
+    documented = documentation("zfs_quota", "RETURN")
     assert set(done["vms"][0]) == set(documented["vms"]["contains"])
 
 
@@ -212,13 +213,13 @@ def test_what_is_planned_is_read_under_the_lock(host, other):
 # -- documentation
 
 
-def options(module):
+def documentation(module, part):
     """From the module itself, or from the file beside it where the texts are too long to be sent to every host."""
     source = import_module(PLUGINS + module)
     beside = Path(source.__file__).with_suffix(".yml")
     if beside.exists():
-        return yaml.safe_load(beside.read_text())["DOCUMENTATION"]["options"]
-    return yaml.safe_load(source.DOCUMENTATION)["options"]
+        return yaml.safe_load(beside.read_text())[part]
+    return yaml.safe_load(getattr(source, part))
 
 
 def argument_spec(module):
@@ -245,7 +246,7 @@ def compare(documented, specified, where=""):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_options_are_as_documented(module):
-    documented, specified = options(module), argument_spec(module)
+    documented, specified = documentation(module, "DOCUMENTATION")["options"], argument_spec(module)
     fragment = import_module(
         "ansible_collections.flexdisk.hypervisor.plugins.doc_fragments._flexdisk"
     ).ModuleDocFragment

@@ -101,7 +101,7 @@ def test_ninth_disk_has_no_slot():
     with pytest.raises(FlexdiskError) as caught:
         allocate(taken, SMARTOS.candidates)
     assert caught.value.code == "InvalidArgument"
-    assert caught.value.message == "no PCI slot left for disks: all are taken; give pci_slot"
+    assert caught.value.message == "no PCI slot left for disks: all 8 from 0:4:0 to 0:4:7 are taken; give pci_slot"
 
 
 @given(st.sets(SLOTS))

@@ -40,6 +40,10 @@ def recalculate(
     vms, outcome.problems = chosen(host, names)
     outcome.warnings = recovery.warnings(host, ())
     left_out = skipped(host) if names is None else []
+    for vm in [v for v in vms if v.config.bare and not v.flexible and not v.root.refquota]:
+        vms.remove(vm)
+        reason = "no quota yet; vm_disks gives it one"
+        left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})
     plans = [_plan(vm, host, reclaim, outcome) for vm in vms]
     ordered, lacking = admit(host, plans)
     outcome.problems += lacking

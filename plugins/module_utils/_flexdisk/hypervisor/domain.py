@@ -128,6 +128,7 @@ def _vm(
         models=("virtio", "scsi") if scsi else ("virtio",),
         first_boots=not any(order_of(d) for d in devices(domain)),
         frozen=_frozen(domain, running, persistent),
+        unplugged=_unplugged(domain, running),
         uses=_uses(domain) | (_uses(running) if running is not None else frozenset()),
         digest=digested,
     )
@@ -179,6 +180,13 @@ def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> 
         if more:
             return "the running domain has disks that its configuration has not: %s" % ", ".join(more)
     return ""
+
+
+def _unplugged(domain: Element, running: t.Optional[Element]) -> t.Tuple[str, ...]:
+    """A guest may let go of a disk when nobody waits for it any more."""
+    there = {path_of(d) for d in disks(running)} if running is not None else set()
+    paths = (path_of(d) for d in disks(domain) if managed(domain, d))
+    return tuple(p for p in paths if p not in there) if running is not None else ()
 
 
 def _who(device: Element) -> str:

@@ -53,7 +53,8 @@ class VmConfig:
 
     bare: the hypervisor keeps neither flexible_disk_size nor uuids of disks, ZFS alone does. models are those that this
     VM can have, if not all; first_boots: without a boot order the first disk is it; frozen says why it cannot be
-    changed, uses names the volumes that it has open or configured in any way; digest changes with the configuration.
+    changed, unplugged names the disks that the running VM lacks, uses the volumes that it has open or configured in any
+    way; digest changes with the configuration.
     """
 
     uuid: str
@@ -74,6 +75,7 @@ class VmConfig:
     models: t.Tuple[str, ...] = ()
     first_boots: bool = False
     frozen: str = ""
+    unplugged: t.Tuple[str, ...] = ()
     uses: t.FrozenSet[str] = frozenset()
     digest: str = ""
 

@@ -103,6 +103,8 @@ def _warnings(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
         yield "%s: the volume of %s does not exist" % (spec.vm, path)
     for path in vm.strays:
         yield "%s: %s lies outside %s and is left alone; adopt=true moves it in" % (spec.vm, path, vm.root.name)
+    for path in vm.config.unplugged:
+        yield "%s: the running VM does not have %s; it will after its next start" % (spec.vm, path)
     claimed = [target.disk for target in intent.targets] + [leaver.disk for leaver in intent.leavers]
     for orphan in vm.orphans:
         if not any(disk is orphan for disk in claimed):

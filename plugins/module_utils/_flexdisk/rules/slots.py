@@ -94,7 +94,7 @@ def alone(slot: Slot, taken: t.Iterable[Slot]) -> bool:
     return all(other[:2] != slot[:2] or other == slot for other in taken)
 
 
-def allocate(taken: t.Collection[Slot], candidates: t.Iterable[str], *, whole: bool = False) -> Slot:
+def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: bool = False) -> Slot:
     """The first candidate that is free; with whole=True its device must be free of other disks, too.
 
     Raises FlexdiskError C(InvalidArgument) when there is none.
@@ -102,7 +102,8 @@ def allocate(taken: t.Collection[Slot], candidates: t.Iterable[str], *, whole: b
     for slot in map(parse_slot, candidates):
         if slot not in taken and (not whole or alone(slot, taken)):
             return slot
-    raise FlexdiskError("InvalidArgument", "no PCI slot left for disks: all are taken; give pci_slot")
+    what = "all %d from %s to %s are taken" % (len(candidates), candidates[0], candidates[-1]) if candidates else "none"
+    raise FlexdiskError("InvalidArgument", "no PCI slot left for disks: %s; give pci_slot" % what)
 
 
 def positions(disks: t.Sequence[DiskConfig], pci: Pci) -> t.Dict[str, str]:
