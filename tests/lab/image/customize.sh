@@ -42,39 +42,11 @@ Gateway=10.0.2.2
 LinkLocalAddressing=no
 IPv6AcceptRA=no
 UNIT
-cat > /etc/systemd/network/guests.netdev <<'UNIT'
-[NetDev]
-Name=guests
-Kind=bridge
-UNIT
-cat > /etc/systemd/network/guests.network <<'UNIT'
-[Match]
-Name=guests
-[Network]
-Address=192.168.76.1/24
-ConfigureWithoutCarrier=yes
-LinkLocalAddressing=no
-IPv6AcceptRA=no
-UNIT
 systemctl set-default multi-user.target
 systemctl enable systemd-networkd
 systemctl disable systemd-networkd-wait-online
 systemctl mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
     fstrim.timer systemd-timesyncd.service getty.target
-
-# libvirt: starts when it is asked for and then stays; neither guests nor networks are started or saved by themselves.
-systemctl disable libvirtd.service libvirt-guests.service
-systemctl enable libvirtd.socket libvirtd-ro.socket virtlogd.socket virtlockd.socket
-echo 'LIBVIRTD_ARGS=' > /etc/default/libvirtd
-rm -f /etc/libvirt/qemu/networks/autostart/*
-
-# What guests have on their disks is none of the hypervisor's business.
-cat > /etc/lvm/lvmlocal.conf <<'CONF'
-devices {
-    global_filter = [ "r|^/dev/zd|", "r|^/dev/zvol/|", "a|.*|" ]
-}
-CONF
-systemctl mask lvm2-monitor.service lvm2-lvmpolld.socket blk-availability.service
 
 # The run's public key comes on the kernel command line, so that the image holds no secret of any run.
 cat > /usr/local/sbin/lab-authorized-key <<'SCRIPT'
