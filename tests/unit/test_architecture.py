@@ -24,7 +24,7 @@ MAY_IMPORT = {
 }
 PURE = ("model", "rules", "plan")
 WORLDLY = {"os", "subprocess", "shutil", "socket", "pathlib", "tempfile", "fcntl", "time", "random", "ansible"}
-OPTIONAL_ON_TARGETS = {"libzfs_core"}
+OPTIONAL_ON_TARGETS = {"libvirt", "libzfs_core"}
 
 FILES = sorted(HOUSE.rglob("*.py"))
 

@@ -129,7 +129,7 @@ def test_transient(linux):
     assert "transient" in refused.problems[0].message
 
 
-@pytest.mark.parametrize("state", ["paused", "suspended", "unknown", "shutting down"])
+@pytest.mark.parametrize("state", ["paused", "suspended", "unknown", "crashed", "shutting down"])
 def test_neither_running_nor_stopped(linux, state):
     up(linux, 32)
     linux.domains.states[VM] = state
@@ -286,6 +286,24 @@ def test_a_grow_that_the_guest_was_not_told_of(linux):
     assert linux.converge(spec({"name": "a", "size": 48})).failure is None
     linux.assert_whole()
     assert not linux.converge(spec({"name": "a", "size": 48})).changed
+
+
+def test_a_guest_never_sees_a_disk_of_no_whole_mib_shrink(linux):
+    """What an interrupted run may have left untold is told anew, but not rounded down."""
+    up(linux, 32)
+    linux.run("zfs", "set", "volsize=%d" % ((32 << 20) + 16384), f"tank/{VM}/disk1")
+    linux.domains.guest_sizes[VM, f"/dev/zvol/tank/{VM}/disk1"] = (32 << 20) + 16384
+
+    def hook(name, arguments, when):
+        if name == "block_resize":
+            raise FlexdiskError("LibvirtFailed", "no")
+
+    linux.domains.hook = hook
+    assert linux.converge(spec({"name": "a"}, quota="2MiB")).failure is None
+    assert linux.converge({"vm": VM, "unlisted": "keep", "disks": [{"name": "root", "size": 80}]}).failure is not None
+    linux.domains.hook = None
+    assert linux.converge({"vm": VM, "unlisted": "keep", "disks": [{"name": "root", "size": 80}]}).failure is None
+    assert linux.domains.guest_sizes[VM, f"/dev/zvol/tank/{VM}/disk0"] == 80 << 20
 
 
 # -- models

@@ -260,3 +260,14 @@ def test_words():
         "",
     ]
     assert planned.steps[-1].kind == "copy"
+
+
+def test_adoption_is_not_for_vmadm():
+    """Its configuration names volumes elsewhere only where somebody has put them there on purpose."""
+    one = host({})
+    vm = one.vms[0]
+    stray = DiskConfig("/dev/zvol/rdsk/zones/other", "zones/other")
+    vm = replace(vm, config=replace(vm.config, disks=(*vm.config.disks, stray)))
+    spec = parse_vm_spec({"vm": "vm1", "adopt": True})[0]
+    plan = planner.plan_vm(one, vm, spec, Policy(), CAPABILITIES)
+    assert (plan.problems, plan.steps) == ((), ())

@@ -186,7 +186,7 @@ class Applier:
         not told of its disks' sizes is seen nowhere.
         """
         if not self._capabilities.keeps_storage and vm.config.state == "running":
-            for disk in vm.disks:
+            for disk in (d for d in vm.disks if d.size % MIB == 0):
                 self._hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
 
     def adopt(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:

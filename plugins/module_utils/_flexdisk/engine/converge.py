@@ -17,7 +17,7 @@ from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.planner import admit, find_vm, plan_vm, share
 from ..plan.steps import VmPlan
-from ..rules.declaration import parse_vm_spec
+from ..rules.declaration import parse_vm_spec, slot_problems
 from ..rules.linking import Host, container
 from ..zfs.commands import Zfs
 from ..zfs.guard import load_libzfs_core
@@ -98,6 +98,7 @@ def _declarations(
             problems.append(Problem("InvalidArgument", "listed twice, also as %s" % seen[found.config.uuid], spec.vm))
         elif found is not None:
             seen[found.config.uuid] = spec.vm
+            problems += slot_problems(spec, found.config)
         if problems:
             outcome.problems += problems
         else:

@@ -13,7 +13,7 @@ import typing as t
 from ..model.errors import FlexdiskError
 
 DEFAULT_URI = "qemu:///system"
-_STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stopped", 6: "stopped", 7: "suspended"}
+_STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stopped", 6: "crashed", 7: "suspended"}
 _NO_DOMAIN = 42
 _CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted", 45: "NotPermitted"}
 

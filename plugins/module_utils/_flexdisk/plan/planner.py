@@ -55,7 +55,7 @@ def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capa
     """Steps for one VM, or every problem of its declaration."""
     found = Collector(spec.vm)
     geometry = host.geometry[vm.config.pool]
-    before, first = vm, adopt(host, vm, capabilities.device_prefix, found) if spec.adopt else None
+    before, first = vm, adopt(host, vm, capabilities.device_prefix, found) if spec.adopt and vm.config.bare else None
     if found.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
     if first is not None:

@@ -225,9 +225,6 @@ def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None
             waiting.append(target)
             continue
         slot = slots.parse_slot(target.slot)
-        obstacle = slots.obstacle(slot, pci)
-        if obstacle and not (pci.strict and had is not None and had.pci_slot == target.slot):
-            found.add("InvalidArgument", 'pci_slot "%s": %s' % (target.slot, obstacle), target.label)
         owner = taken.get(slot)
         if owner is not None and owner != _key(target):
             found.add("InvalidArgument", 'pci_slot "%s" belongs to %s' % (target.slot, owner), target.label)

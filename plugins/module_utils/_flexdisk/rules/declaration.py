@@ -11,6 +11,7 @@ import typing as t
 from ..model.desired import DiskSpec, VmSpec
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import REMAINING, parse_quota, parse_size, parse_size_or_remaining
+from ..model.vm import VmConfig
 from . import identity, slots
 
 COMPRESSIONS = ("on", "off", "lz4", "lzjb", "zle", "gzip", *tuple("gzip-%d" % n for n in range(1, 10)))
@@ -54,6 +55,18 @@ def parse_vm_spec(raw: _Raw) -> t.Tuple[VmSpec, t.List[Problem]]:
         _check_list(found, specs)
     unlisted = raw.get("unlisted") or "refuse"
     return VmSpec(vm, flexible, quota, unlisted, bool(raw.get("adopt")), specs), found.problems
+
+
+def slot_problems(spec: VmSpec, config: VmConfig) -> t.List[Problem]:
+    """Slots that no disk of this VM can have. Where a disk is already, libvirt has put it."""
+    found = Collector(spec.vm)
+    there = {disk.pci_slot for disk in config.disks} if config.pci.strict else set()
+    for disk in spec.disks or ():
+        if disk.pci_slot and disk.pci_slot not in there:
+            reason = slots.obstacle(slots.parse_slot(disk.pci_slot), config.pci)
+            if reason:
+                found.add("InvalidArgument", 'pci_slot "%s": %s' % (disk.pci_slot, reason), disk.label)
+    return found.problems
 
 
 def _disk_spec(found: Collector, number: int, raw: _Raw) -> DiskSpec:
