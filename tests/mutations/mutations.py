@@ -76,13 +76,13 @@ MUTATIONS = (
     Mutation(
         "snapshots of the VM not renamed on detach",
         "plan/verbs.py",
-        "if short.startswith(snapshot_prefix):",
+        "if snapshot_prefix and short.startswith(snapshot_prefix):",
         "if False:",
     ),
     Mutation(
         "slot forgotten on re-attach",
         "plan/targets.py",
-        "    if remembered:\n",
+        "    if remembered and (not pci.strict or remembered in pci.candidates):\n",
         "    if False:\n",
     ),
     Mutation(
@@ -101,7 +101,7 @@ MUTATIONS = (
     Mutation(
         "one slot of another bus for every new disk",
         "plan/targets.py",
-        "return slots.allocate(set(taken), device=capabilities.disk_device, functions=capabilities.functions_per_slot)",
+        "return slots.allocate(set(taken), candidates, whole=capabilities.functions_per_slot == 1)",
         'return slots.parse_slot("1:0:1")',
     ),
     Mutation(
@@ -162,7 +162,7 @@ MUTATIONS = (
     Mutation(
         "VM not started again",
         "plan/ordering.py",
-        '    wrapped.add(Step("start", "start"))\n',
+        '    wrapped.add(recovery.start(capabilities))\n',
         "",
     ),
     Mutation(
