@@ -74,7 +74,7 @@ def _play(pattern: str, timeout: int) -> t.Dict[str, t.Any]:
 
 
 def _command(sources: t.Sequence[str], playbook: Path) -> t.List[str]:
-    command = [sys.executable, "-m", "ansible", "playbook", str(playbook)]
+    command = [sys.executable, "-m", "ansible.cli.playbook", str(playbook)]
     for source in sources:
         command += ["--inventory", source]
     for path in context.CLIARGS.get("vault_password_files") or ():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -64,22 +65,24 @@ def drop_pool(pool: str) -> None:
 
 
 def device(dataset: str, flags: int) -> int:
-    """The opened device of a volume. Links of volumes that are gone or renamed may linger: it must say its name."""
-    path = "/dev/zvol/" + dataset
+    """The opened device of a volume. udev's links linger or get lost when volumes are renamed: the device says who it
+    is.
+    """
     deadline = time.monotonic() + 60
-    while True:
-        try:
-            handle = os.open(path, flags)
-            name = fcntl.ioctl(handle, BLKZNAME, bytes(256)).split(b"\0")[0].decode()
-            if name == dataset:
+    while time.monotonic() < deadline:
+        for path in glob.glob("/dev/zd*"):
+            if "p" in path:  # a partition
+                continue
+            try:
+                handle = os.open(path, flags)
+            except FileNotFoundError:
+                continue
+            if fcntl.ioctl(handle, BLKZNAME, bytes(256)).split(b"\0")[0].decode() == dataset:
                 return handle
             os.close(handle)
-        except FileNotFoundError:
-            name = "nothing"
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{path} is {name}")
         call("udevadm", "settle")
         time.sleep(0.05)
+    raise RuntimeError(f"no device is {dataset}")
 
 
 def guest(argv: list[str]) -> tuple[int, str]:

@@ -196,7 +196,7 @@ def test_ports_for_a_disk_and_spare_ones():
 
 def test_functions_of_one_slot():
     one = domain_edit.added(PCIE, {**DISK, "pci_slot": "4:0:0"})
-    assert "multifunction" not in one.split("interface")[-1] + one[one.index(PATH) :]
+    assert "multifunction" not in one.rsplit("interface", maxsplit=1)[-1] + one[one.index(PATH) :]
     two = domain_edit.added(one, {**DISK, "path": PATH + "b", "pci_slot": "4:0:3"})
     assert [disk.pci_slot for disk in read(two).disks] == ["4:0:0", "4:0:3"]
     assert ET.fromstring(two).find("devices/disk/address").get("multifunction") == "on"

@@ -238,7 +238,11 @@ def test_a_configuration_that_others_change_meanwhile(linux):
 def test_nothing_says_the_password(linux):
     linux.create((64,))
     done = linux.four_steps(spec(flexible_disk_size="1GiB"))
-    linux.domains.hook = lambda name, arguments, when: (_ for _ in ()).throw(FlexdiskError("LibvirtFailed", "no"))
+
+    def fail(name, arguments, when):
+        raise FlexdiskError("LibvirtFailed", "no")
+
+    linux.domains.hook = fail
     failed = linux.converge(spec({"name": "a", "size": 16}))
     assert failed.failure is not None
     assert "secret" not in repr(done) + repr(failed)

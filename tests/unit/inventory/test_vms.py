@@ -279,7 +279,7 @@ def started(monkeypatch):
     seen = {"rc": 0, "write": {"hv01": ok()}}
 
     def run(command, env, stdout, **more):
-        seen.update(command=command, env=env, play=json.loads(Path(command[4]).read_text())[0], more=more)
+        seen.update(command=command, env=env, play=json.loads(Path(command[3]).read_text())[0], more=more)
         stdout.write(b"a line\nERROR! no such \xff file\n")
         if seen["write"] is not None:
             Path(env["FLEXDISK_RESULTS_PATH"]).write_text(json.dumps(seen["write"]))
@@ -295,7 +295,7 @@ def test_what_is_started(started, monkeypatch):
     monkeypatch.setenv("ANSIBLE_CALLBACKS_ENABLED", "mail")
     monkeypatch.setenv("SOMETHING", "else")
     assert _vm_info.read(["/a/hosts.yml", "hv09,"], "all:!hv02", 30) == {"hv01": ok()}
-    assert started["command"][:4] == [sys.executable, "-m", "ansible", "playbook"]
+    assert started["command"][:3] == [sys.executable, "-m", "ansible.cli.playbook"]
     assert started["command"][5:] == ["--inventory", "/a/hosts.yml", "--inventory", "hv09,"]
     assert (started["play"]["hosts"], started["play"]["tasks"][0]["timeout"]) == ("all:!hv02", 30)
     env = started["env"]
