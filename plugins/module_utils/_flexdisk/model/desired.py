@@ -48,8 +48,8 @@ class VmSpec:
     flexible_disk_size: t.Optional[int] = None
     quota: t.Optional[int] = None
     unlisted: str = "refuse"
-    adopt: bool = False
     disks: t.Optional[t.Tuple[DiskSpec, ...]] = None
+    adopt: bool = False
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def parse_vm_spec(raw: _Raw) -> t.Tuple[VmSpec, t.List[Problem]]:
     if specs is not None:
         _check_list(found, specs)
     unlisted = raw.get("unlisted") or "refuse"
-    return VmSpec(vm, flexible, quota, unlisted, bool(raw.get("adopt")), specs), found.problems
+    return VmSpec(vm, flexible, quota, unlisted, specs, bool(raw.get("adopt"))), found.problems
 
 
 def slot_problems(spec: VmSpec, config: VmConfig) -> t.List[Problem]:
