@@ -74,12 +74,13 @@ def device(dataset: str, flags: int) -> int:
             if "p" in path:  # a partition
                 continue
             try:
-                handle = os.open(path, flags)
+                handle = os.open(path, os.O_RDONLY)
             except FileNotFoundError:
                 continue
-            if fcntl.ioctl(handle, BLKZNAME, bytes(256)).split(b"\0")[0].decode() == dataset:
-                return handle
+            name = fcntl.ioctl(handle, BLKZNAME, bytes(256)).split(b"\0")[0].decode()
             os.close(handle)
+            if name == dataset:
+                return os.open(path, flags)
         call("udevadm", "settle")
         time.sleep(0.05)
     raise RuntimeError(f"no device is {dataset}")

@@ -296,7 +296,7 @@ def test_what_is_started(started, monkeypatch):
     monkeypatch.setenv("SOMETHING", "else")
     assert _vm_info.read(["/a/hosts.yml", "hv09,"], "all:!hv02", 30) == {"hv01": ok()}
     assert started["command"][:3] == [sys.executable, "-m", "ansible.cli.playbook"]
-    assert started["command"][5:] == ["--inventory", "/a/hosts.yml", "--inventory", "hv09,"]
+    assert started["command"][4:] == ["--inventory", "/a/hosts.yml", "--inventory", "hv09,"]
     assert (started["play"]["hosts"], started["play"]["tasks"][0]["timeout"]) == ("all:!hv02", 30)
     env = started["env"]
     assert env["ANSIBLE_STDOUT_CALLBACK"] == env["ANSIBLE_CALLBACKS_ENABLED"] == "flexdisk.hypervisor.results"
@@ -310,7 +310,7 @@ def test_vault_passwords_come_along_but_for_prompts(started, monkeypatch):
     told = {"vault_password_files": ("/p",), "vault_ids": ("dev@/q", "prod@prompt"), "become": True, "subset": "web01"}
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(told))
     _vm_info.read(["h,"], "all", 30)
-    assert started["command"][7:] == ["--vault-password-file", "/p", "--vault-id", "dev@/q"]
+    assert started["command"][6:] == ["--vault-password-file", "/p", "--vault-id", "dev@/q"]
 
 
 @pytest.mark.parametrize("rc", [2, 4])
