@@ -301,6 +301,7 @@ def test_what_is_started(started, monkeypatch):
     env = started["env"]
     assert env["ANSIBLE_STDOUT_CALLBACK"] == env["ANSIBLE_CALLBACKS_ENABLED"] == "flexdisk.hypervisor.results"
     assert (env["SOMETHING"], env[_vm_info.INSIDE]) == ("else", "true")
+    assert env["ANSIBLE_HOST_PATTERN_MISMATCH"] == "ignore"
     assert not Path(env["FLEXDISK_RESULTS_PATH"]).parent.exists()
     assert started["more"]["stdin"] == _vm_info.subprocess.DEVNULL
     assert _vm_info.INSIDE not in os.environ
