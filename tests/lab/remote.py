@@ -36,7 +36,8 @@ if systemctl -q is-active libvirtd; then
     rm -f /var/log/libvirt/qemu/*
 fi
 rm -rf /var/lib/simnode
-if zpool list {POOL} >/dev/null 2>&1; then udevadm settle; zpool destroy -f {POOL}; fi
+udevadm settle
+for pool in $(zpool list -H -o name); do zpool destroy -f $pool; done
 {CREATE_POOL}
 if [ -e {NODE_TARGET}/simnode/real.py ]; then {INSTALL_NODE}; fi
 """
