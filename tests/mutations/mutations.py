@@ -162,7 +162,7 @@ MUTATIONS = (
     Mutation(
         "VM not started again",
         "plan/ordering.py",
-        '    wrapped.add(recovery.start(capabilities))\n',
+        "    wrapped.add(recovery.start(capabilities))\n",
         "",
     ),
     Mutation(
