@@ -87,7 +87,7 @@ def _command(sources: t.Sequence[str], playbook: Path) -> t.List[str]:
 
 def _environment(results: Path) -> t.Dict[str, str]:
     """Ours, but no callback of the user's runs, and a source that cannot be parsed is an error."""
-    collections = Path(__file__).absolute().parents[5]
+    collections = os.path.abspath(os.path.join(__file__, *[os.pardir] * 6))
     return {
         **os.environ,
         INSIDE: "true",
@@ -96,7 +96,7 @@ def _environment(results: Path) -> t.Dict[str, str]:
         "ANSIBLE_CALLBACKS_ENABLED": CALLBACK,
         "ANSIBLE_CALLBACK_PLUGINS": str(results.parent),
         "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join(
-            [str(collections), *constants.config.get_config_value("COLLECTIONS_PATHS")]
+            [collections, *constants.config.get_config_value("COLLECTIONS_PATHS")]
         ),
         "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",  # the caller has an error of its own for it
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
