@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ POOL = "difftest"
 IMAGE_MIB = 2048
 SLOP = 128 * MIB
 KEY_FILE = "/var/tmp/differential.key"
-PATTERN_BYTES = 32
+PATTERN_BYTES = 1 << 17
 
 USER = ("test:a", "test:b", "test:c")
 EXACT = (
@@ -125,7 +126,7 @@ def run(node: Node, argv: Sequence[str]) -> Seen:
 
 def pattern(seed: str, index: int) -> bytes:
     """What a guest writes into the MiB of that index, over and over."""
-    return hashlib.sha256(f"{seed}:{index}".encode()).digest()
+    return random.Random(f"{seed}:{index}").randbytes(PATTERN_BYTES)
 
 
 def contents_of(node: Node) -> Contents:

@@ -60,9 +60,13 @@ def compare(seeds: Iterable[int], usable: int, runners: Sequence[Runner], *, unt
                 tally.add(verdict)
                 print(f"seed {seed}: {len(verdict.judged)} compared, {_state(verdict)}", flush=True)
 
-    with ThreadPoolExecutor(len(runners)) as lanes:
-        for _nothing in lanes.map(lane, runners):
-            pass
+    try:
+        with ThreadPoolExecutor(len(runners)) as lanes:
+            for _nothing in lanes.map(lane, runners):
+                pass
+    except BaseException:
+        print(tally.report(), flush=True)
+        raise
     return tally
 
 
