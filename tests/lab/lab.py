@@ -65,6 +65,7 @@ def up(_arguments: argparse.Namespace) -> int:
                 remote.wait_for_ssh()
             with step("making the pool"):
                 remote.create_pool()
+                remote.push_zipcache()
         except BaseException:
             boot.stop()
             raise

@@ -21,6 +21,12 @@ from recipe import LabError
 ROOT = Path(__file__).resolve().parents[2]
 NODE_SOURCE = ROOT / "extensions" / "simulated_node"
 NODE_TARGET = "/opt/simnode"
+ZIPCACHE = Path(__file__).with_name("zipcache.py")
+INSTALL_ZIPCACHE = """
+cd "$(python3 -c 'import site; print(site.getsitepackages()[0])')"
+cat > flexdisk_zipcache.py
+echo import flexdisk_zipcache > flexdisk_zipcache.pth
+"""
 POOL = "zones"
 POOL_DEVICE = "/dev/disk/by-id/virtio-pool"
 CONNECT_SECONDS = 300.0
@@ -118,10 +124,15 @@ def has_node() -> bool:
 def push_node() -> None:
     """Copy the simulated node's package into the lab and install its vmadm over the real zfs."""
     replace = f"rm -rf {NODE_TARGET}; mkdir -p {NODE_TARGET}; tar -xC {NODE_TARGET}"
-    script(f"{replace}; {INSTALL_NODE}", stdin=_archive(NODE_SOURCE))
+    script(f"{replace}; {INSTALL_NODE}", stdin=archive(NODE_SOURCE))
 
 
-def _archive(folder: Path) -> bytes:
+def push_zipcache() -> None:
+    """Let the lab's Python remember what it compiled of Ansible's archives."""
+    script(INSTALL_ZIPCACHE, stdin=ZIPCACHE.read_bytes())
+
+
+def archive(folder: Path) -> bytes:
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = "root"

@@ -171,13 +171,21 @@ def _bias(pool: Any, sign: int) -> None:
 
 
 def _near_quota(node: Node, argv: Sequence[str]) -> bool:
-    """Whether a quota or refquota lies near the use that it must not go below."""
+    """Whether a quota or refquota lies near the use that it must not go below.
+
+    Use is that after the other properties of the command: a refreservation may come before the quota.
+    """
     if tuple(argv[:2]) != ("zfs", "set"):
         return False
+    limits = [word for word in argv[2:-1] if word.partition("=")[0] in ("quota", "refquota")]
+    others = [word for word in argv[2:-1] if word not in limits]
+    if others and limits:
+        node = model.copy_of(node)
+        node.run(["zfs", "set", *others, argv[-1]])
     found = node.pools.pools[POOL].datasets.get(argv[-1])
-    for word in argv[2:-1]:
+    for word in limits:
         name, _equals, value = word.partition("=")
-        if found is not None and name in ("quota", "refquota") and value.isdigit():
+        if found is not None and value.isdigit():
             use = found.used if name == "quota" else found.referenced
             if abs(int(value) - use) <= tolerance(use):
                 return True

@@ -37,4 +37,5 @@ def scratch(lab: Lab, request: pytest.FixtureRequest) -> Iterator[str]:
     name = f"{lab.pool}/test-{request.node.name.replace('[', '-').replace(']', '')}"
     lab.zfs("create", name)
     yield name
-    lab.run(["sh", "-c", f"udevadm settle && zfs destroy -R {name}"])
+    gone = f"udevadm settle; zfs destroy -R {name}"  # a device that was renamed last is looked into yet once more
+    lab.run(["sh", "-c", f"{gone} || {{ sleep 2; {gone}; }}"])

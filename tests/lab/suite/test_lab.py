@@ -108,3 +108,16 @@ def test_reset_leaves_an_empty_pool_with_its_properties(lab: Lab) -> None:
 def test_vmadm_knows_no_vm_after_reset(lab: Lab) -> None:
     lab.reset()
     assert json.loads(lab.run(["vmadm", "lookup", "-j"]).stdout) == []
+
+
+def test_a_changed_module_in_an_archive_is_compiled_anew(lab: Lab) -> None:
+    task = """
+import sys, zipfile
+with zipfile.ZipFile("/tmp/archive.zip", "w") as archive:
+    archive.writestr("sent.py", f"words = {sys.argv[1]!r}")
+sys.path.insert(0, "/tmp/archive.zip")
+import sent, zipimport
+print(sent.words, zipimport._compile_source.__module__)
+"""
+    said = [lab.run(["python3", "-c", task, words]).stdout for words in ("first", "first", "other")]
+    assert said == [f"{words} flexdisk_zipcache\n" for words in ("first", "first", "other")]

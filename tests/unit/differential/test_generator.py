@@ -112,6 +112,8 @@ def node():
         (f"zfs set quota={96 * MIB} {POOL}/a", False),
         (f"zfs set quota={120 * MIB} {POOL}/a", False),
         (f"zfs set reservation={200 * MIB} {POOL}/a", False),
+        (f"zfs set refreservation=40M quota={(142 + 1) * MIB} {POOL}/a", True),
+        (f"zfs set refreservation=40M quota=160M {POOL}/a", False),
         (f"zfs set test:a=b {POOL}/a", False),
     ],
 )

@@ -16,6 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import libvirt_connection
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import devices
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import DISK, OTHER, SCSI, VM, domain
@@ -420,13 +421,13 @@ def library(**more):
 
 def connection(monkeypatch, **more):
     monkeypatch.setitem(sys.modules, "libvirt", library(**more))
-    return libvirt_connection.Connection()
+    return libvirt_connection.Connection("qemu:///system", devices.called)
 
 
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "libvirt", None)
     with pytest.raises(FlexdiskError, match="python3-libvirt") as caught:
-        libvirt_connection.Connection()
+        libvirt_connection.Connection("qemu:///system", devices.called)
     assert caught.value.code == "CommandNotFound"
 
 

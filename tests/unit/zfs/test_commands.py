@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
@@ -20,13 +23,14 @@ class Recorded:
         self.answers = list(answers) or [Answer(0, "", "")]
         self.calls: list[list[str]] = []
         self.waits: list[float] = []
+        self.names: Iterator[str] = iter(())
 
     def __call__(self, argv, stdin="", timeout=300):
         self.calls.append(list(argv))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def zfs(self) -> Zfs:
-        return Zfs(self, self.waits.append)
+        return Zfs(self, self.waits.append, lambda volume: next(self.names, ""))
 
 
 BUSY = Answer(1, "", "cannot destroy 'zones/d': dataset is busy\n")
@@ -200,3 +204,18 @@ def test_what_is_there():
     assert not Recorded(Answer(1, "", "cannot open 'zones/d': dataset does not exist")).zfs().exists("zones/d")
     with pytest.raises(ZfsError):
         Recorded(Answer(1, "", "permission denied")).zfs().exists("zones/d")
+
+
+def test_a_rename_waits_until_no_device_has_the_old_name():
+    recorded = Recorded()
+    recorded.names = iter(["zones/a", "zones/a", "zones/b"])
+    recorded.zfs().rename("zones/a", "zones/b")
+    assert recorded.calls == [["zfs", "rename", "zones/a", "zones/b"]]
+    assert recorded.waits == list(BACK_OFF[:2])
+
+
+def test_a_device_that_keeps_its_old_name_is_an_error():
+    recorded = Recorded()
+    recorded.names = itertools.repeat("zones/a")
+    with pytest.raises(ZfsError, match=r"zones/a is zones/b now, and its device still has the old name after 56 s"):
+        recorded.zfs().rename("zones/a", "zones/b")

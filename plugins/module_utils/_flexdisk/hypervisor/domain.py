@@ -10,6 +10,7 @@ import hashlib
 import re
 import typing as t
 
+from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..model.vm import DiskConfig, Pci, VmConfig
 from ..rules.identity import is_pool, is_uuid
@@ -17,7 +18,6 @@ from ..rules.slots import Slot, render_slot
 from .xml_text import Element, Text
 
 BRAND = "libvirt"
-ZVOL = "/dev/zvol/"
 PORT = "pcie-root-port"
 # Numbers of root ports that a stopped VM can get.
 _COMING_PORTS = 16

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..rules.identity import serial_of
 from ..rules.slots import Slot, parse_slot
@@ -68,7 +69,7 @@ def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
         if "pci_slot" in entry or "model" in entry:
             _put(text, disk, "address", _address(entry["pci_slot"]) if entry.get("pci_slot") else "")
         if "volume" in entry:
-            _move(text, disk, facts.ZVOL + entry["volume"])
+            _move(text, disk, ZVOL + entry["volume"])
     return whole(str(text))
 
 

@@ -13,6 +13,7 @@ import time
 import typing as t
 
 from ..model.capabilities import Capabilities
+from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
@@ -43,7 +44,7 @@ class Libvirt:
             models=("virtio", "scsi"),
             snapshot_prefix="",
             whole_quota=MIB,
-            device_prefix=domain.ZVOL,
+            device_prefix=ZVOL,
             functions_per_slot=1,
             slotless=frozenset(["scsi", "sata", "ide", "usb", "sd", "fdc"]),
             platform="freebsd" if bhyve else "linux",
@@ -108,7 +109,7 @@ class Libvirt:
             wanted = {key: entry[key] for key in ("boot", "model", "pci_slot") if key in entry}
             if "uuid" in entry:
                 wanted["serial"] = serial_of(entry["uuid"])
-            path = domain.ZVOL + entry["volume"] if "volume" in entry else entry["path"]
+            path = ZVOL + entry["volume"] if "volume" in entry else entry["path"]
             self._prove(vm, path, "%s of %s" % (", ".join(entry), path), path=path, **wanted)
 
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:

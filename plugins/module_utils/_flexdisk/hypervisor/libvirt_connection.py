@@ -7,12 +7,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import typing as t
 
 from ..model.errors import FlexdiskError
+from .domain import volume_of
 
-DEFAULT_URI = "qemu:///system"
 _STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stopped", 6: "crashed", 7: "suspended"}
 _NO_DOMAIN = 42
 _CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted", 45: "NotPermitted"}
@@ -38,7 +37,7 @@ class Domains(t.Protocol):
         """The persistent configuration, or with live=True what runs now."""
 
     def device(self, path: str) -> bool:
-        """Whether the host has this block device."""
+        """Whether the host has this block device, and it is that of the volume whose name the path has."""
 
     def define(self, xml: str) -> None: ...
 
@@ -63,7 +62,9 @@ class Domains(t.Protocol):
 class Connection:
     """Domains of one libvirt daemon."""
 
-    def __init__(self, uri: str = DEFAULT_URI) -> None:
+    def __init__(self, uri: str, called: t.Callable[[str], str]) -> None:
+        """called tells which volume's device is found under the name of a volume."""
+        self._called = called
         try:
             import libvirt  # type: ignore[import-not-found,unused-ignore]
         except ImportError as exc:
@@ -112,7 +113,8 @@ class Connection:
             return str(domain.XMLDesc(self._library.VIR_DOMAIN_XML_SECURE | inactive))
 
     def device(self, path: str) -> bool:
-        return os.path.exists(path)
+        volume = volume_of(path)
+        return self._called(volume) == volume
 
     def define(self, xml: str) -> None:
         with self._call("definition"):

@@ -9,6 +9,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+# Where FreeBSD and Linux have the devices of volumes.
+ZVOL = "/dev/zvol/"
+
 
 @dataclass(frozen=True)
 class Dataset:

@@ -14,17 +14,24 @@ from ..model.command import Runner
 from ..model.dataset import Dataset
 from ..rules.identity import PREFIX
 from ..rules.reservation import PoolGeometry
-from . import errors, read
+from . import devices, errors, read
 
 BACK_OFF = (0.2, 0.4, 0.8, 1.6, 3.2)
+DEVICES_LAG = (*BACK_OFF, *[5.0] * 10)
 
 
 class Zfs:
     """Storage of one host. Every method raises ZfsError with the command and what it said."""
 
-    def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        pause: t.Callable[[float], None] = time.sleep,
+        called: t.Callable[[str], str] = devices.called,
+    ) -> None:
         self._runner = runner
         self._pause = pause
+        self._called = called
 
     def _run(self, *argv: str) -> str:
         answer = self._runner(argv)
@@ -136,7 +143,16 @@ class Zfs:
         self._run("zfs", "create", "-o", "mountpoint=none", "-o", "canmount=off", name)
 
     def rename(self, old: str, new: str) -> None:
+        """Ends when no device has the old name any more: what gets that name next must not be taken for this one."""
         self._patiently("zfs", "rename", old, new)
+        for seconds in DEVICES_LAG:
+            if self._called(old) != old:
+                return
+            self._pause(seconds)
+        raise errors.ZfsError(
+            "DeviceLags",
+            "%s is %s now, and its device still has the old name after %d s" % (old, new, sum(DEVICES_LAG)),
+        )
 
     def snapshot(self, name: str) -> None:
         self._run("zfs", "snapshot", name)

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Block devices of volumes. On Linux they get their new names in a queue, a moment after C(zfs rename) has ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+
+from ..model.dataset import ZVOL
+
+_BLKZNAME = 0x8100127D  # include/sys/fs/zfs.h of OpenZFS: _IOR(0x12, 125, char[ZFS_MAX_DATASET_NAME_LEN])
+_NAME_BYTES = 256
+
+
+def called(volume: str) -> str:
+    """The volume whose device is found under this one's name, as the kernel has it now; "" where there is none.
+
+    On Linux udev's links follow later still than the kernel. On FreeBSD the names are the devices themselves.
+    """
+    path = ZVOL + volume
+    try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISBLK(mode):
+            return volume if stat.S_ISCHR(mode) else ""
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            answer = fcntl.ioctl(handle, _BLKZNAME, bytes(_NAME_BYTES))
+        finally:
+            os.close(handle)
+    except OSError:
+        return ""
+    return answer.split(b"\0")[0].decode("utf-8", "replace")
