@@ -46,7 +46,7 @@ def declare(*disks: Entry, vm: str = "web01", **more: Any) -> dict[str, Any]:
 
 def disk_uuid(vm: str, index: int) -> str:
     """The uuid of the disk of that number in a VM made here."""
-    return f"{vm[:8]}-0000-4000-9000-{index:012d}"
+    return f"{vm[:6]}{index:02d}-0000-4000-9000-{vm[-12:]}"  # serial numbers are made of its first 20 digits
 
 
 def image(backend: Backend) -> None:

@@ -24,6 +24,7 @@ from tests.faults import shim
 from tests.faults.shim import Fault
 
 FOLDER = "/opt/flexdisk-faults"
+DOMAINS = remote.ROOT / "tests" / "integration" / "targets" / "setup_node" / "files" / "domains.py"
 PYTHON = f"{FOLDER}/python"
 INTERPRETER = f'#!/bin/sh\nPATH={FOLDER}:$PATH exec /usr/bin/python3 "$@"\n'
 MODULE = "flexdisk.hypervisor.vm_disks"
@@ -112,6 +113,25 @@ class LabBackend:
                 with suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
         return {"killed": True}
+
+
+class DomainsBackend(LabBackend):
+    """The same with VMs of libvirt: each disk is a PCI device of its own, and snapshots are ZFS's alone."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(lab)
+        self._write(DOMAINS.name, DOMAINS.read_text(encoding="utf-8"))
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        if argv[:2] == ("vmadm", "create-snapshot"):
+            argv = ("zfs", "snapshot", "-r", f"{self._lab.pool}/{argv[2]}@{argv[3]}")
+        elif argv[0] == "vmadm":
+            argv = ("python3", f"{FOLDER}/{DOMAINS.name}", *argv[1:])
+        return super().run(*argv, stdin=stdin)
+
+    def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
+        devices = re.sub(r'"0:4:(\d)"', lambda found: f'"0:{4 + int(found[1])}:0"', json.dumps(arguments))
+        return super().task({**json.loads(devices), "hypervisor": "libvirt"}, check=check, fault=fault)
 
 
 def parse(stdout: str) -> dict[str, Any]:

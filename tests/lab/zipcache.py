@@ -7,6 +7,8 @@
 In emulation that is most of a task's time. Imports only what the interpreter has loaded by then.
 """
 
+from __future__ import annotations
+
 import _imp
 import marshal
 import os
@@ -17,7 +19,7 @@ KEY = 0
 compile_source = zipimport._compile_source  # type: ignore[attr-defined]
 
 
-def cached(path, source):  # type: ignore[no-untyped-def]
+def cached(path: str, source: bytes) -> object:
     """The code of a module in an archive, by the digest of its source."""
     place = f"{FOLDER}/{_imp.source_hash(KEY, source).hex()}-{len(source)}"
     try:

@@ -14,9 +14,11 @@ import functools
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
-from faults_backend import LabBackend, parse
+import recipe
+from faults_backend import DomainsBackend, LabBackend, parse
 from harness import Lab
 
 from tests.faults import driver
@@ -41,15 +43,16 @@ FULL = [
     "recreate-preserved",
     "two-vms",
 ]
+DOMAINS = ["grow-snapshots", "shrink", "add", "clone", "remove", "detach-snapshots", "attach-grown", "detach-running"]
 SEED = int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_000_000))
 # These always come first: who is killed, and where.
 DEADLY = ["kill-after", "controller", "outlived", "kill-before"]
 
 
 @functools.cache
-def undisturbed(lab: Lab, name: str) -> Baseline:
+def undisturbed(kind: Callable[[Lab], LabBackend], lab: Lab, name: str) -> Baseline:
     """The scenario without a fault on the lab."""
-    backend = LabBackend(lab)
+    backend = kind(lab)
     SCENARIOS[name].prepare(backend)
     return driver.undisturbed(SCENARIOS[name], backend)
 
@@ -63,14 +66,16 @@ def sample(baseline: Baseline, count: int, *deadly: str) -> list[Point]:
     return chosen + dice.sample(others, count - len(chosen))
 
 
-def interrupt(lab: Lab, name: str, count: int, capsys: pytest.CaptureFixture[str], *deadly: str) -> None:
+def interrupt(
+    kind: Callable[[Lab], LabBackend], lab: Lab, name: str, count: int, capsys: pytest.CaptureFixture[str], *deadly: str
+) -> None:
     """A sample of one scenario's points; fails with all complaints."""
-    baseline = undisturbed(lab, name)
+    baseline = undisturbed(kind, lab, name)
     assert baseline.complaints == []
     failed = {}
     points = sample(baseline, count, *deadly)
     for point in points:
-        backend = LabBackend(lab)
+        backend = kind(lab)
         SCENARIOS[name].prepare(backend)
         complaints = driver.judge(point, baseline, backend)
         with capsys.disabled():
@@ -85,22 +90,31 @@ def test_a_sample(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     name = random.Random(SEED).choice(SHARE)
     with capsys.disabled():
         print(f"\nfaults: seed {SEED}, scenario {name}", flush=True)
-    interrupt(lab, name, SHARE_POINTS, capsys, "kill-after", "controller", "outlived")
+    interrupt(LabBackend, lab, name, SHARE_POINTS, capsys, "kill-after", "controller", "outlived")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", FULL)
 def test_in_full(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     number = FULL.index(name)
-    interrupt(lab, name, FULL_POINTS, capsys, DEADLY[number % 4], DEADLY[(number + 1) % 4])
+    interrupt(LabBackend, lab, name, FULL_POINTS, capsys, DEADLY[number % 4], DEADLY[(number + 1) % 4])
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not recipe.GUESTS, reason="a lab with guests is built by FLEXDISK_LAB_GUESTS=1")
+@pytest.mark.parametrize("name", DOMAINS)
+def test_domains_in_full(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    number = DOMAINS.index(name)
+    interrupt(DomainsBackend, lab, name, FULL_POINTS, capsys, DEADLY[number % 4], DEADLY[(number + 1) % 4])
 
 
 def test_the_full_counts() -> None:
     kinds = Counter(DEADLY[(number + step) % 4] for number in range(len(FULL)) for step in (0, 1))
     assert len(FULL) * FULL_POINTS >= 40
+    assert len(DOMAINS) * FULL_POINTS >= 30
     assert all(kinds[kind] >= 5 for kind in DEADLY)
     assert all(KINDS[kind].in_lab for kind in DEADLY)
-    assert set(SHARE + FULL) <= set(SCENARIOS)
+    assert set(SHARE + FULL + DOMAINS) <= set(SCENARIOS)
 
 
 def test_what_ansible_prints() -> None:

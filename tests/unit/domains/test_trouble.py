@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 
@@ -14,6 +15,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.quota import recalculate
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import libvirt_connection
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt import Libvirt
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import devices
@@ -264,6 +266,16 @@ def test_a_guest_that_does_not_shut_down(linux):
     assert not [call for call in linux.domains.calls if call[0] == "destroy"]
     linux.four_steps(wish, allow_restart=True, stop_timeout=3, allow_force_stop=True)
     assert [call for call in linux.domains.calls if call[0] == "destroy"]
+
+
+def test_a_guest_that_still_boots_is_asked_again(linux):
+    up(linux, 32)
+    linux.domains.deaf.add(VM)
+    seconds = itertools.count(1)
+    driver = Libvirt(linux.domains, linux.uri, lambda _s: linux.domains.deaf.clear() if next(seconds) == 20 else None)
+    driver.stop(VM, 60, False)
+    asked = [call for call in linux.domains.calls if call[0] == "shutdown"]
+    assert (len(asked), next(seconds)) == (3, 32)
 
 
 @pytest.mark.parametrize("autostart", [True, False])

@@ -23,6 +23,7 @@ from .libvirt_connection import Domains, Status
 from .xml_text import Text
 
 PATIENCE = 60
+ASK_AGAIN = 15
 _ALWAYS = (
     "normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard", "park"
 )  # fmt: skip
@@ -139,32 +140,41 @@ class Libvirt:
         self._define(vm, domain_edit.removed(xml, path))
         self._prove(vm, path, "the absence of %s" % path, path="")
 
-    def _wait(self, done: t.Callable[[], bool], code: str, message: str, patience: int = PATIENCE) -> None:
-        for _second in range(patience):
+    def _wait(self, done: t.Callable[[], bool], code: str, message: str) -> None:
+        for _second in range(PATIENCE):
             if done():
                 return
             self._pause(1)
         if not done():
-            raise FlexdiskError(code, "%s after %d s" % (message, patience))
+            raise FlexdiskError(code, "%s after %d s" % (message, PATIENCE))
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
-        def down() -> bool:
-            return self._domains.status(vm).state == "stopped"
-
-        self._domains.shutdown(vm)
-        try:
-            self._wait(down, "VmNotStopped", "", timeout)
-        except FlexdiskError as exc:
-            if exc.code != "VmNotStopped":
-                raise
+        """Asks again and again: a guest that still boots does not hear it."""
+        for second in range(max(timeout, 1)):
+            if second % ASK_AGAIN == 0:
+                self._ask_to_stop(vm)
+            self._pause(1)
+            if self._is_down(vm):
+                break
+        else:
             if not force:
                 raise FlexdiskError(
                     "VmNotStopped",
                     "the guest did not shut down within stop_timeout=%d s and was left running; "
                     "allow_force_stop permits to halt it" % timeout,
-                ) from exc
+                )
             self._domains.destroy(vm)
         self.vm(vm)
+
+    def _is_down(self, vm: str) -> bool:
+        return self._domains.status(vm).state == "stopped"
+
+    def _ask_to_stop(self, vm: str) -> None:
+        try:
+            self._domains.shutdown(vm)
+        except FlexdiskError:
+            if not self._is_down(vm):
+                raise
 
     def start(self, vm: str) -> None:
         self._domains.create(vm)
