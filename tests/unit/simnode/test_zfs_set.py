@@ -197,6 +197,14 @@ def test_inherit(zfs):
     zfs.ok(f"inherit x:never-set {DISK}")
 
 
+def test_a_recursive_inherit_takes_the_snapshots_too(zfs):
+    zfs.ok(f"snapshot -o x:y=own {DISK}@s")
+    zfs.ok(f"inherit x:y {DISK}")
+    assert zfs.get(f"{DISK}@s", "x:y") == "own"
+    zfs.ok(f"inherit -r x:y {DISK}")
+    assert zfs.get(f"{DISK}@s", "x:y") == "-"
+
+
 def test_inherit_refusals(zfs):
     assert zfs.bad(f"inherit quota {VM}") == (
         "'quota' property cannot be inherited\nuse 'zfs set quota=none' to clear\n"

@@ -112,11 +112,12 @@ def inherit(session: Session, argv: List[str]) -> int:
     received = "-S" in flags
     if not is_user(name):
         name = _inheritable(name, received)
-    selection = Selection("fvs", False, 1 << 30 if "-r" in flags else None)
+    deep = "-r" in flags
+    selection = Selection("fvs", deep, 1 << 30 if deep else None)
     items, status = selection.pick(session, names)
     for item in items:
         if not is_user(name) and kind_of(item) not in native(name).types:
-            if "-r" not in flags:
+            if not deep:
                 status |= session.fail(
                     f"cannot inherit {name} for '{name_of(item)}'", "property doesn't apply to datasets of this type"
                 )
