@@ -30,8 +30,8 @@ class Backend(Protocol):
     def calls(self) -> list[list[str]]:
         """The commands of the last task."""
 
-    def digest(self, name: str, length: int) -> str:
-        """A digest of the first bytes of a volume or of a volume's snapshot."""
+    def digests(self, lengths: Mapping[str, int]) -> dict[str, str]:
+        """Digests of the first bytes of volumes and of volumes' snapshots."""
 
     def litter(self) -> Sequence[str]:
         """What tasks have left on the host outside ZFS and the VMs."""

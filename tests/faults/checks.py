@@ -30,23 +30,24 @@ class Content:
 def ledger(backend: Backend, before: World, after: World) -> list[Content]:
     """What an undisturbed run keeps of all data, taken before it: read from `backend` in the state `before`."""
     kept = {props["guid"]: after.size(name) for name, props in after.datasets.items()}
-    found = []
-    for name, props in before.datasets.items():
-        length = min(before.size(name), kept.get(props["guid"], 0))
-        if length:
-            found.append(Content(props["guid"], name, length, backend.digest(name, length)))
-    return found
+    lengths = {name: min(before.size(name), kept.get(props["guid"], 0)) for name, props in before.datasets.items()}
+    digests = backend.digests({name: length for name, length in lengths.items() if length})
+    return [Content(before.datasets[name]["guid"], name, lengths[name], digest) for name, digest in digests.items()]
 
 
 def lost_data(backend: Backend, contents: Iterable[Content], now: World) -> list[str]:
     """Every byte that was to be kept is there, wherever its dataset lies."""
+    contents = list(contents)
     places = {props["guid"]: name for name, props in now.datasets.items()}
+    kept = {content.guid: content.length for content in contents}
+    whole = {place: kept[guid] for guid, place in places.items() if 0 < kept.get(guid, 0) <= now.size(place)}
+    digests = backend.digests(whole)
     complaints = []
     for content in contents:
         place = places.get(content.guid)
         if place is None:
             complaints.append(f"data lost: {content.name} is gone")
-        elif now.size(place) < content.length or backend.digest(place, content.length) != content.digest:
+        elif digests.get(place) != content.digest:
             complaints.append(f"data lost: {content.name}, now {place}, has other contents")
     return complaints
 

@@ -61,8 +61,9 @@ class NodeBackend:
         status, _out, err = COMMANDS[command](self.node, list(argv))
         assert status == 0, f"{command} {argv}: {err}"
 
-    def digest(self, name: str, length: int) -> str:
-        return extents.digest(self.node.pools.find(name).extents, 0, length)
+    def digests(self, lengths: Mapping[str, int]) -> dict[str, str]:
+        find = self.node.pools.find
+        return {name: extents.digest(find(name).extents, 0, length) for name, length in lengths.items()}
 
     def litter(self) -> Sequence[str]:
         return ()

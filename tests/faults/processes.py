@@ -86,8 +86,8 @@ class ProcessBackend:
     def admin(self, command: str, *argv: str) -> None:
         self._plain.admin(command, *argv)
 
-    def digest(self, name: str, length: int) -> str:
-        return self._plain.digest(name, length)
+    def digests(self, lengths: Mapping[str, int]) -> dict[str, str]:
+        return self._plain.digests(lengths)
 
     def litter(self) -> Sequence[str]:
         """Locks that are still held."""

@@ -58,7 +58,7 @@ def read(backend: Backend, *, contents: bool = True) -> World:
     vms = {vm["uuid"]: _vm(vm) for vm in json.loads(backend.run("vmadm", "lookup", "-j"))}
     world = World(datasets, vms)
     if contents:
-        world.contents = {name: backend.digest(name, size) for name in datasets if (size := world.size(name))}
+        world.contents = backend.digests({name: size for name in datasets if (size := world.size(name))})
     return world
 
 

@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import remote
 from harness import Lab
 
 from tests.faults import shim
+from tests.faults.backend import Backend
 from tests.faults.shim import Fault
 
 FOLDER = "/opt/flexdisk-faults"
@@ -28,11 +29,39 @@ DOMAINS = remote.ROOT / "tests" / "integration" / "targets" / "setup_node" / "fi
 PYTHON = f"{FOLDER}/python"
 INTERPRETER = f'#!/bin/sh\nPATH={FOLDER}:$PATH exec /usr/bin/python3 "$@"\n'
 MODULE = "flexdisk.hypervisor.vm_disks"
-DEVICE_SECONDS = 30
 KILL_SECONDS = 120.0
 PATIENCE = 600  # a task whose controller was killed goes on
 RESULT = re.compile(r"^lab01 \| (\S+) => (\{.*)", re.MULTILINE | re.DOTALL)
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+# Of a device that is mostly empty, what is not.
+DIGESTS = """
+import hashlib, json, os, sys, time
+MIB = 1 << 20
+EMPTY = bytes(MIB)
+
+def digest(name, length):
+    deadline = time.monotonic() + 30
+    while not os.path.exists("/dev/zvol/" + name) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    found = hashlib.sha256()
+    with open("/dev/zvol/" + name, "rb", buffering=0) as device:
+        for start in range(0, length, MIB):
+            wanted = min(MIB, length - start)
+            block = device.read(wanted)
+            if block != EMPTY[:wanted]:
+                found.update(b"%d %d " % (start, len(block)) + block)
+    return found.hexdigest()
+
+print(json.dumps({name: digest(name, length) for name, length in json.load(sys.stdin).items()}))
+"""
+KEPT = "/var/lib/simnode.kept"
+KEEP = f"udevadm settle; zpool checkpoint {remote.POOL}; rm -rf {KEPT}; cp -a /var/lib/simnode {KEPT}"
+REWIND = f"""
+for try in 1 2 3 4 5 6; do udevadm settle; if zpool export {remote.POOL}; then break; fi; sleep $try; done
+zpool import --rewind-to-checkpoint -d {remote.POOL_DEVICE} {remote.POOL}
+zpool checkpoint {remote.POOL}
+rm -rf /var/lib/simnode; cp -a {KEPT} /var/lib/simnode
+"""
 # One line for each lock that somebody holds.
 LOCKS = """
 import fcntl, glob
@@ -46,10 +75,20 @@ for path in glob.glob("/var/run/flexdisk/*.lock"):
 
 
 class LabBackend:
-    """A Backend on the lab, empty at first."""
+    """A Backend on the lab: a state that is made once and can be had again."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, prepare: Callable[[Backend], object]) -> None:
         self._lab = lab
+        self._begin()
+        prepare(self)
+        remote.script(KEEP)
+
+    def again(self) -> None:
+        """The state as it was made."""
+        remote.script(REWIND)
+
+    def _begin(self) -> None:
+        lab = self._lab
         lab.reset()
         lab.run(["mkdir", "-p", FOLDER])
         self._write("shim.py", Path(shim.__file__).read_text(encoding="utf-8"))
@@ -66,18 +105,17 @@ class LabBackend:
     def admin(self, command: str, *argv: str) -> None:
         self._lab.run(["env", f"PYTHONPATH={remote.NODE_TARGET}", "python3", "-m", "simnode.real", command, *argv])
 
-    def digest(self, name: str, length: int) -> str:
-        """SHA-256 of what the device shows. A snapshot has one only while it is visible."""
-        volume, at, _short = name.partition("@")
-        if at:
+    def digests(self, lengths: Mapping[str, int]) -> dict[str, str]:
+        """SHA-256 of what the devices show. A snapshot has one only while it is visible."""
+        shown = sorted({name.partition("@")[0] for name in lengths if "@" in name})
+        for volume in shown:
             self._lab.zfs("set", "snapdev=visible", volume)
-        device = f"/dev/zvol/{name}"
-        wait = f"udevadm settle; for try in $(seq {DEVICE_SECONDS}); do test -b {device} && break; sleep 1; done"
-        read = f"head -c {length} {device} | sha256sum"
         try:
-            return self._lab.run(["sh", "-euc", f"{wait}; {read}"]).stdout.split()[0]
+            self.run("udevadm", "settle")
+            found: dict[str, str] = json.loads(self.run("python3", "-c", DIGESTS, stdin=json.dumps(lengths)))
+            return found
         finally:
-            if at:
+            for volume in shown:
                 self._lab.run(["sh", "-euc", f"udevadm settle; zfs inherit snapdev {volume}; udevadm settle"])
 
     def litter(self) -> Sequence[str]:
@@ -118,9 +156,15 @@ class LabBackend:
 class DomainsBackend(LabBackend):
     """The same with VMs of libvirt: each disk is a PCI device of its own, and snapshots are ZFS's alone."""
 
-    def __init__(self, lab: Lab) -> None:
-        super().__init__(lab)
+    def __init__(self, lab: Lab, prepare: Callable[[Backend], object]) -> None:
+        self._lab = lab
+        self._prepare = prepare
+        self.again()
+
+    def again(self) -> None:
+        self._begin()
         self._write(DOMAINS.name, DOMAINS.read_text(encoding="utf-8"))
+        self._prepare(self)
 
     def run(self, *argv: str, stdin: str = "") -> str:
         if argv[:2] == ("vmadm", "create-snapshot"):

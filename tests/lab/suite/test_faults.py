@@ -10,11 +10,9 @@ run. FLEXDISK_SEED fixes the sample.
 
 from __future__ import annotations
 
-import functools
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 import recipe
@@ -49,14 +47,6 @@ SEED = int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_
 DEADLY = ["kill-after", "controller", "outlived", "kill-before"]
 
 
-@functools.cache
-def undisturbed(kind: Callable[[Lab], LabBackend], lab: Lab, name: str) -> Baseline:
-    """The scenario without a fault on the lab."""
-    backend = kind(lab)
-    SCENARIOS[name].prepare(backend)
-    return driver.undisturbed(SCENARIOS[name], backend)
-
-
 def sample(baseline: Baseline, count: int, *deadly: str) -> list[Point]:
     """So many points of a scenario: one of each deadly kind, the rest of any kind."""
     dice = random.Random(f"{baseline.scenario.name}:{SEED}")
@@ -67,16 +57,16 @@ def sample(baseline: Baseline, count: int, *deadly: str) -> list[Point]:
 
 
 def interrupt(
-    kind: Callable[[Lab], LabBackend], lab: Lab, name: str, count: int, capsys: pytest.CaptureFixture[str], *deadly: str
+    kind: type[LabBackend], lab: Lab, name: str, count: int, capsys: pytest.CaptureFixture[str], *deadly: str
 ) -> None:
     """A sample of one scenario's points; fails with all complaints."""
-    baseline = undisturbed(kind, lab, name)
+    backend = kind(lab, SCENARIOS[name].prepare)
+    baseline = driver.undisturbed(SCENARIOS[name], backend)
     assert baseline.complaints == []
     failed = {}
     points = sample(baseline, count, *deadly)
     for point in points:
-        backend = kind(lab)
-        SCENARIOS[name].prepare(backend)
+        backend.again()
         complaints = driver.judge(point, baseline, backend)
         with capsys.disabled():
             print(f"\nfaults: {point}: {len(complaints)} complaints", flush=True)

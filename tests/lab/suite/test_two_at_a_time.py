@@ -92,12 +92,11 @@ def state(lab: Lab, backend: LabBackend) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def raced(lab: Lab) -> dict[str, Any]:
     """A VM that has been both, so that it goes to and fro; by wish the state that it ends in when it runs alone."""
-    backend = LabBackend(lab)
     payload = {
         "uuid": VM, "alias": "raced", "brand": "bhyve", "autoboot": False, "flexible_disk_size": 1024,
         "disks": [{"size": 128, "boot": True, "model": "virtio"}],
     }  # fmt: skip
-    lab.run(["vmadm", "create"], stdin=json.dumps(payload))
+    backend = LabBackend(lab, lambda host: host.run("vmadm", "create", stdin=json.dumps(payload)))
     states = {}
     for wish in ["wide", "narrow"] * 2:
         lab.playbook(playbook(lab, wish, PATIENT))
