@@ -206,8 +206,15 @@ class Guest:
 
     def wait_for(self, expected: Sequence[Seen], seconds: float = CHANGE_SECONDS) -> None:
         """Return when the guest's latest list is this one."""
-        wanted = sorted(expected)
-        self._listing(lambda found: bool(found) and sorted(found[-1]) == wanted, seconds)
+        self.wait_until(lambda now: sorted(now) == sorted(expected), seconds)
+
+    def wait_until(self, good: Callable[[list[Seen]], bool], seconds: float = CHANGE_SECONDS) -> None:
+        """Return when the guest's latest list is as wanted."""
+        self._listing(lambda found: bool(found) and good(found[-1]), seconds)
+
+    def device_of(self, serial: str) -> str:
+        """Where the guest has the disk with this serial number."""
+        return next(f"/dev/{one.device}" for one in listings(self.transcript())[-1] if one.serial == serial)
 
     def ask(self, command: str, seconds: float = CHANGE_SECONDS) -> str:
         """Run a shell command in the guest through its console; AssertionError when it fails."""

@@ -124,6 +124,8 @@ def foretell(node: Node, argv: Sequence[str]) -> Step:
     near |= (
         command.kind == "destroy -r" and seen.error == "Busy" and "@" not in argv[-1] and _with_datasets(node, argv[-1])
     )
+    # ZFS destroys a clone whose properties failed, unless its device is still being made: then it stays.
+    near |= command.kind == "clone" and seen.rc != 0 and argv[-1] in seen.state and not _there(before, argv[-1])
     return Step(command, seen, near, command.argv[0] == "guest" and seen.rc != 0)
 
 
@@ -133,6 +135,10 @@ def foretell(node: Node, argv: Sequence[str]) -> Step:
 def tolerance(value: float) -> float:
     """How far a space figure may be off: 1 MiB and 1 %."""
     return MIB + abs(value) / 100
+
+
+def _there(node: Node | None, name: str) -> bool:
+    return node is None or name in node.pools.pools[POOL].datasets
 
 
 def _with_datasets(node: Node, name: str) -> bool:

@@ -78,7 +78,7 @@ class Step:
     """A command of a sequence with what the simulator foretells.
 
     `close`: a space decision of this command lies within the tolerance of the figures it rests on, or it fails half-way
-    through children in an order that ZFS leaves open. `last`: its
+    through children in an order that ZFS leaves open, or leaves something behind or not as it happens. `last`: its
     consequences are not foretold, so that nothing may follow (a write that runs out of space).
     """
 

@@ -121,6 +121,13 @@ def test_close_calls(node, line, expected):
     assert foretell(node, line.split()).close is expected
 
 
+@pytest.mark.parametrize(("reservation", "expected"), [("900M", True), ("20M", False)])
+def test_whether_a_clone_whose_properties_failed_stays_is_open(node, reservation, expected):
+    node.run(["zfs", "snapshot", f"{POOL}/a/disk0@s"])
+    step = foretell(node, ["zfs", "clone", "-o", f"refreservation={reservation}", f"{POOL}/a/disk0@s", f"{POOL}/a/c"])
+    assert (step.foretold.rc != 0, step.close) == (expected, expected)
+
+
 def test_a_write_without_room_ends_a_sequence(node):
     for line in (f"zfs set quota=120M {POOL}/a", f"zfs create -s -V 64M {POOL}/a/thin"):
         assert node.run(line.split())[0] == 0

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Running VMs of libvirt: what the modules did is what their guests see, before and after a cold boot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import guests
+import pytest
+import recipe
+from guests import Disk, Guest, Seen
+from harness import Lab
+
+pytestmark = pytest.mark.skipif(not recipe.GUESTS, reason="a lab with guests is built by FLEXDISK_LAB_GUESTS=1")
+
+MIB = 1 << 20
+SIZE = 64
+PORTS = (3, 4, 5)
+NAMES = ("root", "data", "logs")
+Make = Callable[[int], Guest]
+
+
+class Host:
+    """The lab as the modules see it."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+
+    def converge(self, vm: str, *disks: dict[str, Any], changed: bool = True, **more: Any) -> dict[str, Any]:
+        """Check mode and vm_disks, which do the same; the VM afterwards. More is of the VM."""
+        words = {"hypervisor": "libvirt", "vms": [{"vm": vm, "disks": list(disks), **more}]}
+        found = []
+        for options in (["--check"], []):
+            done = self.lab.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps(words), *options)
+            result = json.loads(done.stdout.partition("=>")[2])
+            assert result["changed"] is changed, result
+            found.append([step["words"] for step in result["vms"][0]["steps"]])
+        assert found[0] == found[1]
+        after: dict[str, Any] = result["vms"][0]
+        return after
+
+    def quiet(self, vm: str, *disks: dict[str, Any], **more: Any) -> None:
+        """Nothing is left to do."""
+        self.converge(vm, *disks, changed=False, **more)
+
+
+@pytest.fixture
+def host(lab: Lab) -> Host:
+    lab.reset()
+    return Host(lab)
+
+
+@pytest.fixture
+def make(lab: Lab, host: Host) -> Iterator[Make]:
+    """Makes stopped VMs with the disks root, data and logs, each behind a root port of its own."""
+    made = []
+
+    def one(number: int) -> Guest:
+        guest = Guest(lab, f"guest{number}", "q35", number)
+        made.append(guest)
+        guest.remove()
+        root = f"{lab.pool}/{guests.uuid(number)}"
+        lab.zfs("create", "-o", "mountpoint=none", "-o", "volmode=dev", root)
+        disks = [Disk(f"{root}/disk{at}", port, f"unknown-{at}") for at, port in enumerate(PORTS)]
+        for disk in disks:
+            lab.zfs("create", "-V", f"{SIZE}M", disk.dataset)
+        lab.run(["udevadm", "settle"])
+        guest.define(disks)
+        slots = [{"name": name, "pci_slot": f"{port}:0:0"} for name, port in zip(NAMES, PORTS, strict=True)]
+        host.converge(guest.name, *slots, flexible_disk_size="1GiB")
+        return guest
+
+    yield one
+    for guest in made:
+        guest.remove()
+
+
+def seen(vm: dict[str, Any]) -> dict[str, tuple[str, int, str]]:
+    """The disks as their guest should see them, by name: address, bytes, serial number."""
+    found = {}
+    for disk in vm["disks"]:
+        bus, device, function = map(int, disk["pci_slot"].split(":"))
+        serial = disk["uuid"].replace("-", "")[:20]
+        found[disk["name"]] = (f"0000:{bus:02x}:{device:02x}.{function}", disk["size"] * MIB, serial)
+    return found
+
+
+def without_device(listing: list[Seen]) -> list[tuple[str, int, str]]:
+    return sorted((one.address, one.size, one.serial) for one in listing)
+
+
+def test_a_guest_sees_what_was_declared(host: Host, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    guest = make(1)
+    root, data, logs, new = ({"name": name} for name in (*NAMES, "new"))
+    assert len(guest.start()) == 3
+
+    vm = host.converge("guest1", root, {**data, "size": 96}, logs)
+    guest.wait_until(lambda now: without_device(now) == sorted(seen(vm).values()))
+    assert seen(vm)["data"][:2] == ("0000:04:00.0", 96 * MIB)
+
+    vm = host.converge("guest1", root, data, logs, {**new, "size": 32, "pci_slot": "7:0:0"})
+    guest.wait_until(lambda now: without_device(now) == sorted(seen(vm).values()))
+    assert seen(vm)["new"][:2] == ("0000:07:00.0", 32 * MIB)
+
+    before = seen(vm)
+    vm = host.converge("guest1", root, logs, new, unlisted="detach")
+    guest.wait_until(lambda now: without_device(now) == sorted(seen(vm).values()))
+    assert seen(vm) == {name: disk for name, disk in before.items() if name != "data"}
+    host.quiet("guest1", root, logs, new, unlisted="detach")
+
+    guest.shut_down()
+    assert without_device(guest.start()) == sorted(seen(vm).values())
+    host.quiet("guest1", root, logs, new, unlisted="detach")
+    with capsys.disabled():
+        print(f"\nconsole of {guest.name}, {len(guests.listings(guest.transcript()))} lists:\n{guest.transcript()}")
+
+
+def test_data_goes_from_one_running_vm_to_another(host: Host, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    giver, taker = make(1), make(2)
+    root, data, logs = ({"name": name} for name in NAMES)
+    vm = host.converge("guest1", root, {**data, "preserve": True}, logs)
+    uuid = next(disk["uuid"] for disk in vm["disks"] if disk["name"] == "data")
+    digests = []
+    for guest in (giver, taker):
+        guest.start()
+    device = giver.device_of(seen(vm)["data"][2])
+    giver.ask(f"dd if=/dev/urandom of={device} bs=1M count=8 2> /dev/null && sync")
+    digests.append(giver.ask(f"sha256sum < {device}").split()[0])
+
+    host.converge("guest1", root, logs, unlisted="destroy")
+    vm = host.converge("guest2", root, data, logs, {"uuid": uuid, "name": "theirs"})
+    serial = seen(vm)["theirs"][2]
+    taker.wait_until(lambda now: serial in [one.serial for one in now])
+    digests.append(taker.ask(f"sha256sum < {taker.device_of(serial)}").split()[0])
+    with capsys.disabled():
+        print(f"\nin {giver.name}, then in {taker.name}: {digests}")
+    assert digests[0] == digests[1]
+
+
+def test_a_playbook_reaches_a_guest_by_the_inventory(lab: Lab, make: Make) -> None:
+    guest = make(1)
+    shown = guest.start()
+    folder = lab.workdir / "vms"
+    folder.mkdir()
+    # The inventory ends with the variables of the group.
+    hypervisors = lab.inventory.read_text(encoding="utf-8") + "flexible_disks_hypervisor=libvirt\n"
+    (folder / "hosts.ini").write_text(hypervisors, encoding="utf-8")
+    source = {
+        "plugin": "flexdisk.hypervisor.vms",
+        "inventory": ["hosts.ini"],
+        "compose": {"ansible_host": f"'{guests.address(1)}'"},
+    }
+    (folder / "flexdisk_vms.yml").write_text(json.dumps(source), encoding="utf-8")
+    play = {
+        "hosts": "hypervisor_lab01:&state_running",
+        "gather_facts": False,
+        "vars": guests.ssh_variables(),
+        "tasks": [
+            {"ansible.builtin.raw": "disks", "register": "told"},
+            {"ansible.builtin.debug": {"var": "told.stdout"}},
+        ],
+    }
+    book = lab.workdir / "reach.json"
+    book.write_text(json.dumps([play]), encoding="utf-8")
+    done = lab.playbook(book, "-i", str(folder))
+    assert f"ok: [{guest.name}]" in done.stdout
+    assert all(f"DISK {one.address} {one.size} {one.serial}" in done.stdout for one in shown), done.stdout
