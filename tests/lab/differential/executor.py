@@ -76,7 +76,7 @@ def device(dataset: str, flags: int) -> int:
                 continue
             try:
                 handle = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
+            except OSError:  # it goes away just now
                 continue
             name = fcntl.ioctl(handle, BLKZNAME, bytes(256)).split(b"\0")[0].decode()
             os.close(handle)

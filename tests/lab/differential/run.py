@@ -87,6 +87,7 @@ def main() -> int:
     """Exit status 1 when something differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--seeds", type=int, nargs="+", help="these, one after the other")
     parser.add_argument("--sequences", type=int, default=5)
     parser.add_argument("--full", action="store_true", help="until every command and error has been seen often enough")
     parser.add_argument("--replay", type=Path)
@@ -100,7 +101,7 @@ def main() -> int:
         tally.add(judge(script, in_lab()(script)))
     else:
         count = MOST_SEQUENCES if arguments.full else arguments.sequences
-        seeds = range(arguments.seed, arguments.seed + count)
+        seeds = arguments.seeds or range(arguments.seed, arguments.seed + count)
         tally = compare(seeds, usable, [in_lab(lane) for lane in range(LANES)], until_full=arguments.full)
     print(tally.report())
     for verdict in tally.failures:

@@ -39,7 +39,7 @@ class Host:
             done = self.lab.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps(words), *options)
             result = json.loads(done.stdout.partition("=>")[2])
             assert result["changed"] is changed, result
-            found.append([step["words"] for step in result["vms"][0]["steps"]])
+            found.append([step["text"] for step in result["vms"][0]["steps"]])
         assert found[0] == found[1]
         after: dict[str, Any] = result["vms"][0]
         return after
