@@ -136,7 +136,8 @@ def shown(domain: libvirt.virDomain) -> dict[str, Any]:
     stored = zfs("get", "-Hpo", "value", "-s", "local", "flexdisk:flexible_disk_size", f"{POOL}/{uuid}")
     flexible = {"flexible_disk_size": int(stored)} if stored else {}
     state = STATES.get(domain.state()[0], "other")
-    return {"uuid": uuid, "alias": domain.name(), "state": state, "disks": disks, **flexible}
+    place = {"zfs_filesystem": f"{POOL}/{uuid}"}
+    return {"uuid": uuid, "alias": domain.name(), "state": state, "disks": disks, **place, **flexible}
 
 
 def described(text: str) -> list[dict[str, Any]]:
