@@ -41,7 +41,8 @@ def lost_data(backend: Backend, contents: Iterable[Content], now: World) -> list
     places = {props["guid"]: name for name, props in now.datasets.items()}
     kept = {content.guid: content.length for content in contents}
     whole = {place: kept[guid] for guid, place in places.items() if 0 < kept.get(guid, 0) <= now.size(place)}
-    digests = backend.digests(whole)
+    known = {place: now.contents[place] for place, length in whole.items() if length == now.size(place)}
+    digests = known | backend.digests({place: length for place, length in whole.items() if place not in known})
     complaints = []
     for content in contents:
         place = places.get(content.guid)

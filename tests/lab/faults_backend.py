@@ -33,23 +33,24 @@ KILL_SECONDS = 120.0
 PATIENCE = 600  # a task whose controller was killed goes on
 RESULT = re.compile(r"^lab01 \| (\S+) => (\{.*)", re.MULTILINE | re.DOTALL)
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-# Of a device that is mostly empty, what is not.
+# Of a device that is mostly empty, what is not; past the host's cache.
 DIGESTS = """
-import hashlib, json, os, sys, time
-MIB = 1 << 20
-EMPTY = bytes(MIB)
+import hashlib, json, mmap, os, sys, time
+BLOCK = 4 << 20
+EMPTY = bytes(BLOCK)
+buffer = mmap.mmap(-1, BLOCK)
 
 def digest(name, length):
-    deadline = time.monotonic() + 30
-    while not os.path.exists("/dev/zvol/" + name) and time.monotonic() < deadline:
+    path, deadline = "/dev/zvol/" + name, time.monotonic() + 30
+    while not os.path.exists(path) and time.monotonic() < deadline:
         time.sleep(0.1)
     found = hashlib.sha256()
-    with open("/dev/zvol/" + name, "rb", buffering=0) as device:
-        for start in range(0, length, MIB):
-            wanted = min(MIB, length - start)
-            block = device.read(wanted)
-            if block != EMPTY[:wanted]:
-                found.update(b"%d %d " % (start, len(block)) + block)
+    device = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    for start in range(0, length, BLOCK):
+        count = min(os.preadv(device, [buffer], start), length - start)
+        if buffer[:count] != EMPTY[:min(BLOCK, length - start)]:
+            found.update(b"%d %d " % (start, count) + buffer[:count])
+    os.close(device)
     return found.hexdigest()
 
 print(json.dumps({name: digest(name, length) for name, length in json.load(sys.stdin).items()}))
@@ -58,7 +59,7 @@ KEPT = "/var/lib/simnode.kept"
 KEEP = f"udevadm settle; zpool checkpoint {remote.POOL}; rm -rf {KEPT}; cp -a /var/lib/simnode {KEPT}"
 REWIND = f"""
 for try in 1 2 3 4 5 6; do udevadm settle; if zpool export {remote.POOL}; then break; fi; sleep $try; done
-zpool import --rewind-to-checkpoint -d {remote.POOL_DEVICE} {remote.POOL}
+zpool import --rewind-to-checkpoint -d /dev/disk/by-id {remote.POOL}
 zpool checkpoint {remote.POOL}
 rm -rf /var/lib/simnode; cp -a {KEPT} /var/lib/simnode
 """
