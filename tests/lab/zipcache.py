@@ -19,14 +19,21 @@ KEY = 0
 compile_source = zipimport._compile_source  # type: ignore[attr-defined]
 
 
-def cached(path: str, source: bytes) -> object:
-    """The code of a module in an archive, by the digest of its source."""
-    place = f"{FOLDER}/{_imp.source_hash(KEY, source).hex()}-{len(source)}"
+def remembered(place: str) -> object:
+    """The code that is kept in this file; None when there is none."""
     try:
         with open(place, "rb") as stream:
             return marshal.load(stream)
     except (OSError, EOFError, ValueError):
-        code = compile_source(path, source)
+        return None
+
+
+def cached(path: str, source: bytes) -> object:
+    """The code of a module in an archive, by the digest of its source."""
+    place = f"{FOLDER}/{_imp.source_hash(KEY, source).hex()}-{len(source)}"
+    if (code := remembered(place)) is not None:
+        return code
+    code = compile_source(path, source)
     try:
         os.makedirs(FOLDER, exist_ok=True)
         with open(f"{place}.{os.getpid()}", "wb") as stream:
