@@ -436,6 +436,21 @@ def connection(monkeypatch, **more):
     return libvirt_connection.Connection("qemu:///system", devices.called)
 
 
+@pytest.mark.parametrize(
+    ("path", "called", "expected"),
+    [
+        ("/dev/zvol/tank/a/disk0", "tank/a/disk0", True),
+        ("/dev/zvol/tank/a/disk0", "tank/flexdisk/b", False),
+        ("/dev/zvol/tank/a/disk0", "", False),
+        ("/dev/sda", "", False),
+    ],
+)
+def test_a_device_counts_only_under_its_own_name(monkeypatch, path, called, expected):
+    monkeypatch.setitem(sys.modules, "libvirt", library(open=lambda uri: None))
+    found = libvirt_connection.Connection("qemu:///system", lambda volume: called)
+    assert found.device(path) is expected
+
+
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "libvirt", None)
     with pytest.raises(FlexdiskError, match="python3-libvirt") as caught:

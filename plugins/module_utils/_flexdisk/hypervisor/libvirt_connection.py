@@ -114,7 +114,7 @@ class Connection:
 
     def device(self, path: str) -> bool:
         volume = volume_of(path)
-        return self._called(volume) == volume
+        return bool(volume) and self._called(volume) == volume
 
     def define(self, xml: str) -> None:
         with self._call("definition"):
