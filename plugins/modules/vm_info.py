@@ -35,9 +35,8 @@ options:
     elements: str
   space:
     description:
-      - Also report figures that need the accounting of snapshots, RV(vms[].free_space), RV(vms[].allocatable) and
-        C(pinned)
-        and C(snapshots) of every disk.
+      - Also report figures that need the accounting of snapshots, RV(vms[].free_space), RV(vms[].allocatable),
+        RV(vms[].snapshots), and C(pinned) and C(snapshots) of every disk.
     type: bool
     default: false
 seealso:
@@ -92,6 +91,11 @@ vms:
     allocatable:
       description: MiB that disks can really still get.
       type: int
+      returned: with O(space=true)
+    snapshots:
+      description: Snapshots of the whole VM, as RV(flexdisk.hypervisor.vm_snapshot#module:vms[].snapshots) has them.
+      type: list
+      elements: dict
       returned: with O(space=true)
     intent:
       description:

@@ -76,7 +76,7 @@ MUTATIONS = (
     Mutation(
         "snapshots of the VM not renamed on detach",
         "plan/verbs.py",
-        "if snapshot_prefix and short.startswith(snapshot_prefix):",
+        "if short.startswith(snapshots.PREFIX):",
         "if False:",
     ),
     Mutation(

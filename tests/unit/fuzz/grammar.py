@@ -41,6 +41,8 @@ GRAMMAR = tuple(
         rf"zdb\n -C\n {DATASET}",
         r"vmadm\n lookup\n -j",
         rf"vmadm\n (?:get|update|start)\n {UUID}",
+        rf"vmadm\n (?:create|delete|rollback)-snapshot\n {UUID}\n [A-Za-z0-9_.:%][A-Za-z0-9_.:%-]{{0,63}}",
+        rf"zfs\n destroy\n {DATASET}@vmsnap-[A-Za-z0-9_.:%-]+",
         rf"vmadm\n stop\n {UUID}\n -t\n [1-9]\d*",
         rf"imgadm\n get\n {UUID}",
     )

@@ -81,6 +81,20 @@ ARGUMENTS = {
     "vm_info": st.fixed_dictionaries(
         {}, optional={**COMMON, "vms": mostly(st.lists(TEXTS, max_size=3), ANY), "space": st.booleans()}
     ),
+    "vm_snapshot": st.fixed_dictionaries(
+        {"name": mostly(st.sampled_from(["one", "two"]), TEXTS)},
+        optional={
+            **COMMON,
+            "vms": mostly(st.just(["web01"]), ANY),
+            "state": mostly(st.sampled_from(["present", "absent", "rolled_back"]), TEXTS),
+            "keep": mostly(st.dictionaries(st.sampled_from(["last", "daily", "weekly"]), st.integers(-1, 9)), ANY),
+            "newer": mostly(st.lists(TEXTS, max_size=2), ANY),
+            "destroy_newer": st.booleans(),
+            "flexible_disk_size": mostly(st.sampled_from([20480, "30GiB"]), ANY),
+            "allow_restart": st.booleans(),
+            "stop_timeout": mostly(st.integers(-1, 200), NUMBERS),
+        },
+    ),
     "zfs_quota": st.fixed_dictionaries(
         {}, optional={**COMMON, "vms": mostly(st.lists(TEXTS, max_size=3), ANY), "reclaim": st.booleans()}
     ),
@@ -91,14 +105,14 @@ def run(module: str, sim: Watched, capsys: Any, monkeypatch: Any, args: dict[str
     """The module's result; it must end as modules end.
 
     ansible-core itself breaks on some numbers for an option of type int (too many digits, a list that looks like a
-    decimal), before our code begins; that counts as its refusal.
+    decimal), and on a list of nothing for a dict with suboptions, before our code begins; that counts as its refusal.
     """
     monkeypatch.setattr(door, "open_host", lambda params, runner: (Zfs(sim.runner), Vmadm(sim.runner)))
     capsys.readouterr()
     try:
         with patch_module_args(args), pytest.raises(SystemExit):
             import_module(PLUGINS + module).main()
-    except (OverflowError, ValueError) as exc:
+    except (OverflowError, TypeError, ValueError) as exc:
         if "/ansible/module_utils/" not in traceback.extract_tb(exc.__traceback__)[-1].filename:
             raise
         return {"failed": True, "msg": "not accepted by ansible-core"}

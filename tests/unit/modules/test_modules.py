@@ -23,7 +23,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from .conftest import PLUGINS, VM
 
 DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": "64"}]
-MODULES = ("vm_disks", "vm_info", "zfs_quota")
+MODULES = ("vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
+NEEDED = {"vm_disks": {"vms": [{"vm": "web01"}]}, "vm_snapshot": {"vms": ["web01"], "name": "one"}}
 
 
 def spec(*disks, **more):
@@ -105,15 +106,15 @@ def test_no_vmadm(host, monkeypatch, choice):
     monkeypatch.setattr(door, "_SOCKETS", ())
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(door, "SYSTEM_PATH", "/nonexistent")
-    for module, args in (("vm_disks", {"vms": [{"vm": "x"}]}), ("vm_info", {}), ("zfs_quota", {})):
-        failed = host(module, hypervisor=choice, **args)
+    for module in MODULES:
+        failed = host(module, hypervisor=choice, **NEEDED.get(module, {}))
         assert failed["error_code"] == "CommandNotFound"
         assert "vmadm" in failed["msg"]
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_no_such_pool(host, module):
-    failed = host(module, pool="tank", **({"vms": [{"vm": "web01"}]} if module == "vm_disks" else {}))
+    failed = host(module, pool="tank", **NEEDED.get(module, {}))
     assert failed["error_code"] == "ResourceNotFound"
     assert "no such pool: tank" in failed["msg"]
 
@@ -128,7 +129,7 @@ def not_root(host, program, text):
 @pytest.mark.parametrize("module", MODULES)
 def test_not_root(host, module):
     not_root(host, "vmadm", "FATAL: cannot run because: not root")
-    failed = host(module, **({"vms": [{"vm": "web01"}]} if module == "vm_disks" else {}))
+    failed = host(module, **NEEDED.get(module, {}))
     assert failed["error_code"] == "NotPermitted"
     assert "become" in failed["msg"]
 
@@ -168,6 +169,23 @@ def test_quota(host):
     assert set(done["vms"][0]) == set(documented["vms"]["contains"])
 
 
+def test_snapshot(host):
+    before = host.state()
+    predicted = host("vm_snapshot", check=True, vm="web01", name="one")
+    assert host.state() == before
+    done = host("vm_snapshot", vm="web01", name="one")
+    assert (done["changed"], done["diff"]) == (predicted["changed"], predicted["diff"])
+    assert [s["name"] for s in done["vms"][0]["snapshots"]] == ["one"]
+    documented = documentation("vm_snapshot", "RETURN")["vms"]["contains"]
+    assert set(done["vms"][0]) == set(documented)
+    assert set(done["vms"][0]["snapshots"][0]) == set(documented["snapshots"]["contains"])
+    assert not host("vm_snapshot", name="one")["changed"]
+    assert host("vm_info", space=True)["vms"][0]["snapshots"] == done["vms"][0]["snapshots"]
+    assert host("vm_snapshot", vm="web01", name="a b")["error_code"] == "InvalidArgument"
+    kept = host("vm_snapshot", vm="web01", name="two", keep={"last": 1})
+    assert [s["name"] for s in kept["vms"][0]["snapshots"]] == ["two"]
+
+
 # -- one at a time
 
 
@@ -190,11 +208,11 @@ def other(host):
     thread.join()
 
 
-@pytest.mark.parametrize("module", ["vm_disks", "zfs_quota"])
+@pytest.mark.parametrize("module", ["vm_disks", "vm_snapshot", "zfs_quota"])
 def test_while_another_task_runs(host, other, module, monkeypatch):
     warned = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: warned.append(text))
-    args = {"vms": [spec(*DISKS[1:])]} if module == "vm_disks" else {}
+    args = NEEDED.get(module, {})
     failed = host(module, lock_timeout=0, **args)
     assert failed["error_code"] == "Locked"
     assert "vm_disks of db01 (pid " in failed["msg"]

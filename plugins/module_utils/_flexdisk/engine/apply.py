@@ -64,6 +64,7 @@ class Applier:
     ) -> None:
         self._zfs = zfs
         self._hypervisor = hypervisor
+        self._storage = hypervisor.storage
         self._capabilities = hypervisor.capabilities
         self._policy = policy
         self._containers = containers
@@ -86,8 +87,11 @@ class Applier:
                 self._note(plan, number)
                 _VERBS[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
+                if step.kind == "rollback":
+                    # Disks of different times: the VM stays down, and the intent says so.
+                    raise StepFailed(exc, number, False) from exc
                 restarted = self._restart(plan) if down else None
-                told = self._capabilities.keeps_storage or step.kind != "grow"
+                told = self._storage is not None or step.kind != "grow"
                 if told and (restarted or not _stops(plan, number)):
                     self._give_up(plan)
                 raise StepFailed(exc, number, restarted) from exc
@@ -185,7 +189,7 @@ class Applier:
         """The steps after this one do it; our own intent has taken the place of the found one. Only a guest that was
         not told of its disks' sizes is seen nowhere.
         """
-        if not self._capabilities.keeps_storage and vm.config.state == "running":
+        if self._storage is None and vm.config.state == "running":
             for disk in (d for d in vm.disks if d.size % MIB == 0):
                 self._hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
 
@@ -225,15 +229,15 @@ class Applier:
             self._zfs.set(volume, refreservation="auto")
 
     def flexible(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self._capabilities.keeps_storage:
-            self._hypervisor.set_flexible(vm.config.uuid, step.args["stored"])
+        if self._storage is not None:
+            self._storage.set_flexible(vm.config.uuid, step.args["stored"])
         else:
             self._zfs.set_facts(after.root.name, {identity.FLEXIBLE: str(step.args["stored"])})
             self._rebase(vm, after)
 
     def quota(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self._capabilities.keeps_storage:
-            self._hypervisor.set_quota(vm.config.uuid, step.args["quota"])
+        if self._storage is not None:
+            self._storage.set_quota(vm.config.uuid, step.args["quota"])
         else:
             self._rebase(vm, after)
 
@@ -262,6 +266,29 @@ class Applier:
     def autoboot(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         self._hypervisor.set_autoboot(vm.config.uuid, step.args["autoboot"])
 
+    # -- snapshots of the VM
+
+    def snapshot(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        if self._storage is not None:
+            self._storage.create_snapshot(vm.config.uuid, step.args["name"])
+        else:
+            self._zfs.snapshot("%s@%s" % (vm.root.name, step.args["full_name"]), recursive=True)
+
+    def delete_snapshot(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        args = step.args
+        if self._storage is not None and args["whole"]:
+            self._storage.delete_snapshot(vm.config.uuid, args["name"])
+        else:
+            for part in args["parts"]:
+                self._zfs.destroy(part)
+
+    def rollback(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        if self._storage is not None:
+            self._storage.roll_back(vm.config.uuid, step.args["name"])
+        else:
+            for part in step.args["parts"]:
+                self._zfs.rollback(part)
+
     # -- disks that stay
 
     def _read(self, name: str, guid: int = 0) -> Dataset:
@@ -276,7 +303,7 @@ class Applier:
     def resize(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
         self._read(args["volume"], args["guid"])
-        if not self._capabilities.keeps_storage:
+        if self._storage is None:
             if after.root.quota > vm.root.quota:
                 self._settle(after)
             self._zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
@@ -290,11 +317,7 @@ class Applier:
         if off:
             self._zfs.set(now.name, refreservation="auto")
         # The hypervisor moves quota and reservation by what the overhead changes, from wherever they are.
-        if (
-            off
-            or not self._capabilities.keeps_storage
-            or (vm.flexible and vm.root.quota != expected_quota(vm, geometry))
-        ):
+        if off or self._storage is None or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
             self._settle(after)
         self._zfs.set_facts(now.name, _stamp(now.user))
 
@@ -303,8 +326,8 @@ class Applier:
         self._hypervisor.edit_disks(vm.config.uuid, entries)
 
     def compression(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self._capabilities.keeps_storage:
-            self._hypervisor.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
+        if self._storage is not None:
+            self._storage.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
         else:
             self._zfs.set(step.args["volume"], compression=step.args["value"])
 
@@ -477,4 +500,7 @@ _VERBS: t.Dict[str, _Verb] = {
     "destroy_parked": Applier.destroy_parked,
     "attach": Applier.attach,
     "create": Applier.create,
+    "snapshot": Applier.snapshot,
+    "delete_snapshot": Applier.delete_snapshot,
+    "rollback": Applier.rollback,
 }

@@ -68,6 +68,7 @@ def info(
             report.vm_result(vm, True, figures),
             intent=found.get((vm.config.pool, vm.config.uuid)),
             tags=dict(vm.config.tags),
+            **({"snapshots": report.snapshots_result(vm, True)} if figures else {}),
         )
         for vm in vms
     ]

@@ -13,6 +13,7 @@ from ..model.vm import Disk, Vm
 from ..plan import recovery
 from ..plan.steps import VmPlan
 from ..rules import space
+from ..rules.snapshots import freed, snapshots_of
 
 VOLATILE = ("ctime", "mtime", "serial_no")
 _Dict = t.Dict[str, t.Any]
@@ -72,6 +73,18 @@ def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
         result["free_space"] = space.free_space_mib(vm)
         result["allocatable"] = None if room is None else room // MIB
     return result
+
+
+def snapshots_result(vm: Vm, figures: bool) -> t.List[_Dict]:
+    """The VM's snapshots, the oldest first: bytes that deleting it frees, seconds since 1970."""
+    found = []
+    for snapshot in snapshots_of(vm):
+        disks = [disk.label for disk in vm.disks + vm.orphans if snapshot.of(disk.volume.name) is not None]
+        entry: _Dict = {"name": snapshot.name, "disks": disks}
+        if figures:
+            entry.update(created=snapshot.creation, frees=freed(vm, snapshot))
+        found.append(entry)
+    return found
 
 
 def _by_name(disks: t.Iterable[Disk]) -> t.List[Disk]:

@@ -25,13 +25,16 @@ from .xml_text import Text
 PATIENCE = 60
 ASK_AGAIN = 15
 _ALWAYS = (
-    "normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard", "park"
+    "normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard", "park",
+    "snapshot", "delete_snapshot",
 )  # fmt: skip
 _HOT = ("grow", "attach", "create", "detach", "destroy")
 
 
 class Libvirt:
     """The driver. Each change is made of the configuration as it was last read, or refused."""
+
+    storage = None
 
     def __init__(self, domains: Domains, uri: str, pause: t.Callable[[float], None] = time.sleep) -> None:
         self._domains = domains
@@ -43,7 +46,6 @@ class Libvirt:
             brand=domain.BRAND,
             live=frozenset(_ALWAYS if bhyve else _ALWAYS + _HOT),
             models=("virtio", "scsi"),
-            snapshot_prefix="",
             whole_quota=MIB,
             device_prefix=ZVOL,
             functions_per_slot=1,
@@ -184,12 +186,3 @@ class Libvirt:
 
     def set_autoboot(self, vm: str, autoboot: bool) -> None:
         self._domains.set_autostart(vm, autoboot)
-
-    def set_flexible(self, vm: str, size: int) -> None:
-        """ZFS keeps it."""
-
-    def set_quota(self, vm: str, quota: int) -> None:
-        """ZFS keeps it."""
-
-    def set_compression(self, vm: str, path: str, compression: str) -> None:
-        """ZFS keeps it."""

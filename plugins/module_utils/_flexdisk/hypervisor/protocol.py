@@ -12,10 +12,31 @@ from ..model.capabilities import Capabilities
 from ..model.vm import VmConfig
 
 
+class Storage(t.Protocol):
+    """What a hypervisor does that keeps sizes, quotas and snapshots of its VMs itself; else the engine does it."""
+
+    def set_flexible(self, vm: str, size: int) -> None:
+        """The stored flexible_disk_size."""
+
+    def set_quota(self, vm: str, quota: int) -> None:
+        """quota is bytes, a multiple of capabilities.whole_quota."""
+
+    def set_compression(self, vm: str, path: str, compression: str) -> None: ...
+
+    def create_snapshot(self, vm: str, name: str) -> None:
+        """Of the VM's dataset and everything below it, at one moment."""
+
+    def delete_snapshot(self, vm: str, name: str) -> None: ...
+
+    def roll_back(self, vm: str, name: str) -> None:
+        """Every dataset of the VM that has the snapshot, with newer snapshots destroyed. The VM runs afterwards."""
+
+
 class Hypervisor(t.Protocol):
     """One driver. Sizes are MiB; every method raises FlexdiskError and leaves the VM as it was found or as asked."""
 
     capabilities: Capabilities
+    storage: t.Optional[Storage]
 
     def vms(self) -> t.List[VmConfig]:
         """All VMs, other brands too, in one process."""
@@ -26,16 +47,8 @@ class Hypervisor(t.Protocol):
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """shrink is the user's own permission for a smaller size."""
 
-    def set_flexible(self, vm: str, size: int) -> None:
-        """The stored flexible_disk_size."""
-
-    def set_quota(self, vm: str, quota: int) -> None:
-        """quota is bytes, a multiple of capabilities.whole_quota."""
-
     def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
         """Attributes of attached disks (path, and of uuid, pci_slot, model, boot what changes), all at once."""
-
-    def set_compression(self, vm: str, path: str, compression: str) -> None: ...
 
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
         """Configure a volume that is there as a disk: path, size, uuid, pci_slot, model, boot, image."""

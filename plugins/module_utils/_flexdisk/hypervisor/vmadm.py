@@ -23,6 +23,10 @@ from . import vmadm_read
 
 PATIENCE = 600
 GIB = 1024 * MIB
+_LIVE = frozenset((
+    "normalise", "law", "flexible", "quota", "compression", "identity", "park", "destroy_parked", "unguard",
+    "snapshot", "delete_snapshot",
+))  # fmt: skip
 
 
 class Vmadm:
@@ -31,11 +35,8 @@ class Vmadm:
     capabilities = Capabilities(
         name="vmadm",
         brand="bhyve",
-        live=frozenset(
-            ["normalise", "law", "flexible", "quota", "compression", "identity", "park", "destroy_parked", "unguard"]
-        ),
+        live=_LIVE,
         models=("virtio", "ahci", "nvme"),
-        snapshot_prefix="vmsnap-",
         whole_quota=GIB,
         device_prefix=vmadm_read.ZVOL,
         functions_per_slot=8,
@@ -44,6 +45,7 @@ class Vmadm:
     def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
         self._runner = runner
         self._pause = pause
+        self.storage = self
 
     def _vmadm(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> Answer:
         return self._runner(("vmadm", *argv), stdin=stdin, timeout=timeout)
@@ -105,6 +107,15 @@ class Vmadm:
     def set_compression(self, vm: str, path: str, compression: str) -> None:
         entry = {"path": path, "compression": compression}
         self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, "disk %s" % path)
+
+    def create_snapshot(self, vm: str, name: str) -> None:
+        self._checked("create-snapshot", vm, name)
+
+    def delete_snapshot(self, vm: str, name: str) -> None:
+        self._checked("delete-snapshot", vm, name)
+
+    def roll_back(self, vm: str, name: str) -> None:
+        self._checked("rollback-snapshot", vm, name)
 
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
         entry = dict(disk, nocreate=True, media="disk")

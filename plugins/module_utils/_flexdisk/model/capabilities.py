@@ -15,21 +15,19 @@ class Capabilities:
     """What the planner must know of a hypervisor.
 
     live names the step kinds that work while a VM runs: C(grow), for hot-plug C(attach), C(create), C(detach) and
-    C(destroy). slotless are models without a PCI slot of their own; snapshot_prefix marks the hypervisor's own
-    snapshots, if it makes any; whole_quota is the unit in bytes of a VM's quota; device_prefix makes a volume's name
-    the path of its disk; functions_per_slot is 1 where a running guest gives up a PCI device only as a whole; platform
-    chooses the default block size.
+    C(destroy). slotless are models without a PCI slot of their own; whole_quota is the unit in bytes of a VM's quota;
+    device_prefix makes a volume's name the path of its disk; functions_per_slot is 1 where a running guest gives up a
+    PCI device only as a whole; platform chooses the default block size.
 
-    keeps_storage: it sizes volumes and sets quotas itself, else the engine does. removal_destroys: it destroys a volume
-    that it is told to forget, so that this must have been moved away before. moves_autoboot: a stop turns autoboot
-    off, a start on.
+    keeps_storage: it sizes volumes, sets quotas and takes snapshots itself, else the engine does. removal_destroys: it
+    destroys a volume that it is told to forget, so that this must have been moved away before. moves_autoboot: a stop
+    turns autoboot off, a start on.
     """
 
     name: str
     brand: str
     live: t.FrozenSet[str]
     models: t.Tuple[str, ...]
-    snapshot_prefix: str
     whole_quota: int
     device_prefix: str
     functions_per_slot: int

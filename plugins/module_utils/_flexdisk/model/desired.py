@@ -63,3 +63,26 @@ class Policy:
     continue_on_refusal: bool = False
     reclaim: bool = False
     space: bool = True
+
+
+@dataclass(frozen=True)
+class Keep:
+    """A retention rule: so many of the newest, of days and of weeks."""
+
+    last: int = 0
+    daily: int = 0
+    weekly: int = 0
+
+
+@dataclass(frozen=True)
+class SnapshotSpec:
+    """What a task wants of the snapshots of its VMs. state is present, absent or rolled_back.
+
+    newer are names of snapshots that a rollback may destroy, None: all; flexible_disk_size is MiB without hidden disks.
+    """
+
+    state: str
+    name: str = ""
+    keep: t.Optional[Keep] = None
+    newer: t.Optional[t.Tuple[str, ...]] = ()
+    flexible_disk_size: t.Optional[int] = None

@@ -145,7 +145,7 @@ class IntentRecord(t.NamedTuple):
     """What a run wrote down before it changed a VM: its plan's id, host and time (UTC), and the VM as it was.
 
     stops: the run was about to stop the VM, or had done so; only then state and autoboot are to be restored.
-    steps and moves (guid, from, to) are for people.
+    rollback names the snapshot that all disks are going back to; steps and moves (guid, from, to) are for people.
     """
 
     plan: str
@@ -156,6 +156,12 @@ class IntentRecord(t.NamedTuple):
     stops: bool
     steps: t.Tuple[str, ...] = ()
     moves: t.Tuple[t.Tuple[int, str, str], ...] = ()
+    rollback: str = ""
+
+    @property
+    def powers(self) -> bool:
+        """The run stops the VM, or starts it as the rollback of a hypervisor does."""
+        return self.stops or bool(self.rollback)
 
 
 @dataclass(frozen=True)
@@ -163,10 +169,10 @@ class Vm:
     """A VM with everything ZFS knows of it.
 
     disks are the attached volumes in the order of their indexes, hidden ones too; orphans are volumes below the VM's
-    dataset that its configuration does not know; other_used is the space of other children (file systems);
-    unbacked counts CD-ROMs and files; missing names the paths whose volume does not exist, strays those
-    whose volume lies elsewhere and is left alone; interrupted is the intent
-    of a run of this host that did not come to its end.
+    dataset that its configuration does not know; snapshots are those of that dataset alone; other_used is the space of
+    other children (file systems); unbacked counts CD-ROMs and files; missing names the paths whose volume does not
+    exist, strays those whose volume lies elsewhere and is left alone; interrupted is the intent of a run of this host
+    that did not come to its end.
     """
 
     config: VmConfig
@@ -174,6 +180,7 @@ class Vm:
     disks: t.Tuple[Disk, ...] = ()
     orphans: t.Tuple[Disk, ...] = ()
     parked: t.Tuple[Disk, ...] = ()
+    snapshots: t.Tuple[Dataset, ...] = ()
     other_used: int = 0
     unbacked: int = 0
     missing: t.Tuple[str, ...] = ()
@@ -190,7 +197,7 @@ class Vm:
     def autoboot_before(self) -> bool:
         """autoboot as it was before we stopped the VM for the first time; every stop turns it off."""
         left = self.interrupted
-        return left.autoboot if left is not None and left.stops else self.config.autoboot
+        return left.autoboot if left is not None and left.powers else self.config.autoboot
 
     @property
     def label(self) -> str:

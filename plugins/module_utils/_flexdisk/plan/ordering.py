@@ -51,14 +51,8 @@ def order(
     if needs_stop or config.state == "stopped":
         first = _overdue(intent, bool(needs_stop))
         work = _work(intent, geometry, capabilities, policy, first) if first else work
-    if (work.steps or vm.interrupted) and (config.transition or config.state not in ("running", "stopped")):
-        towards = " (to become %s)" % config.transition if config.transition else ""
-        found.add(
-            "VmInTransition",
-            "the VM is %s%s; only running or stopped VMs are changed" % (config.state, towards),
-        )
-    if (work.steps or vm.interrupted) and config.frozen:
-        found.add("NotSupported", "%s; nothing of it can be changed" % config.frozen)
+    if work.steps or vm.interrupted:
+        check_ready(vm, found)
     if not needs_stop or config.state != "running":
         return _resumed(vm, work, geometry, capabilities)
     if not policy.allow_restart:
@@ -69,6 +63,19 @@ def order(
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
+
+
+def check_ready(vm: Vm, found: Collector) -> None:
+    """Problems of a VM that is in no state to be changed."""
+    config = vm.config
+    if config.transition or config.state not in ("running", "stopped"):
+        towards = " (to become %s)" % config.transition if config.transition else ""
+        found.add(
+            "VmInTransition",
+            "the VM is %s%s; only running or stopped VMs are changed" % (config.state, towards),
+        )
+    if config.frozen:
+        found.add("NotSupported", "%s; nothing of it can be changed" % config.frozen)
 
 
 def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:
@@ -93,12 +100,16 @@ def _overdue(intent: Intent, changing: bool) -> t.List[Step]:
     return [*steps, bare] if bare is not None else steps
 
 
+def stop(capabilities: Capabilities) -> Step:
+    return Step("stop", "stop", args={"autoboot": False} if capabilities.moves_autoboot else {})
+
+
 def _wrapped(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:
     wrapped = Sequence(vm, geometry)
     calm = [s for s in work.steps if s.kind in ("normalise", "law")]
     for step in calm:
         wrapped.add(step)
-    wrapped.add(Step("stop", "stop", args={"autoboot": False} if capabilities.moves_autoboot else {}))
+    wrapped.add(stop(capabilities))
     for step in work.steps:
         if step not in calm:
             wrapped.add(step)
@@ -162,7 +173,7 @@ def _departures(seq: Sequence, intent: Intent, capabilities: Capabilities) -> No
         seq.add(verbs.unname(leaver.disk))
     for leaver in (v for v in intent.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
-        step = verbs.detach(seq.vm, leaver, capabilities.snapshot_prefix, _settles_later(intent))
+        step = verbs.detach(seq.vm, leaver, _settles_later(intent))
         seq.add(whole(step, leaver.disk))
     for leaver in (v for v in intent.leavers if v.destroy and v.disk.path):
         seq.add(whole(verbs.destroy(leaver), leaver.disk))

@@ -22,6 +22,7 @@ from ..rules.reservation import PoolGeometry
 from . import ordering, predict
 from .adoption import adopt, homeless
 from .checks import check
+from .recovery import unfinished
 from .steps import VmPlan
 from .targets import Intent, resolve
 
@@ -56,6 +57,8 @@ def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capa
     found = Collector(spec.vm)
     geometry = host.geometry[vm.config.pool]
     before, first = vm, adopt(host, vm, capabilities.device_prefix, found) if spec.adopt and vm.config.bare else None
+    if vm.interrupted is not None and vm.interrupted.rollback:
+        found.add("InUse", unfinished(vm.interrupted))
     if found.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
     if first is not None:

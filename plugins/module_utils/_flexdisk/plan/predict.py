@@ -12,11 +12,13 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Disk, DiskConfig, Vm
-from ..rules import identity
+from ..rules import identity, snapshots
 from ..rules.linking import image_of, index_of
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from ..rules.space import expected_quota, settled_quota
 from .steps import Step
+
+NEWEST = 1 << 63  # the createtxg of what does not have one yet
 
 
 def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
@@ -271,6 +273,42 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _in(vm, disk, args, geometry)
 
 
+def _snapshot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    def taken(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
+        charge = snapshots.charge(dataset)
+        name = "%s@%s" % (dataset.name, args["full_name"])
+        new = replace(dataset, name=name, kind="snapshot", used=0, createtxg=NEWEST, creation=args["creation"])
+        reserved = dataset.usedbyrefreservation + charge
+        return replace(dataset, used=dataset.used + charge, usedbyrefreservation=reserved, written=0), (*before, new)
+
+    return snapshots.each_dataset(vm, taken)
+
+
+def _delete_snapshot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return snapshots.without(vm, args["parts"])
+
+
+def _rollback(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    def back(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
+        part = next((s for s in before if s.name in args["parts"]), None)
+        if part is None:
+            return dataset, before
+        left = tuple(s for s in before if s.createtxg <= part.createtxg)
+        held = snapshots.held(left)
+        then = replace(
+            dataset,
+            volsize=part.volsize,
+            used=held + dataset.refreservation if dataset.kind == "volume" else dataset.used,
+            usedbydataset=held,
+            usedbysnapshots=0,
+            usedbyrefreservation=dataset.refreservation,
+            written=0,
+        )
+        return then, left
+
+    return _config(snapshots.each_dataset(vm, back), **args["config"])
+
+
 _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "recover": _recover,
     "adopt": _adopt,
@@ -295,4 +333,7 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "destroy_parked": _destroy_parked,
     "attach": _attach,
     "create": _create,
+    "snapshot": _snapshot,
+    "delete_snapshot": _delete_snapshot,
+    "rollback": _rollback,
 }

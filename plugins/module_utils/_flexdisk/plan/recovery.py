@@ -60,6 +60,16 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
 
 
+def unfinished(record: IntentRecord) -> str:
+    """What an interrupted run of this host has left, and what ends it."""
+    if record.rollback:
+        return (
+            "a rollback to snapshot %s was interrupted at %s, so its disks may be of different times; "
+            "vm_snapshot with state=rolled_back and this name ends it" % (record.rollback, record.since)
+        )
+    return "a run was interrupted at %s; vm_disks finishes it when the VM is listed" % record.since
+
+
 def record_result(record: t.Optional[IntentRecord]) -> t.Dict[str, t.Any]:
     """An intent for the user."""
     if record is None:
@@ -81,7 +91,7 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
         elif vm.interrupted is None:
             words = "a run on host %s was interrupted at %s; only that host finishes it" % (record.host, record.since)
         else:
-            words = "a run was interrupted at %s; vm_disks finishes it when the VM is listed" % record.since
+            words = unfinished(record)
         name = PREFIX + property_of(uuid)
         found.append("%s: %s (zfs inherit %s %s forgets it)" % (vm.label, words, name, container(pool)))
     return found

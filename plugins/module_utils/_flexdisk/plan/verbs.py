@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.sizes import MIB, render_bytes, render_change, render_mib
 from ..model.vm import Disk, Vm
-from ..rules import identity, slots
+from ..rules import identity, slots, snapshots
 from ..rules.change import fact_changes
 from ..rules.linking import container, index_of
 from .steps import Step
@@ -132,11 +132,11 @@ def place(disk: Disk) -> str:
     return "%s/%s" % (container(disk.volume.pool), disk.uuid or identity.uuid_of(disk.volume.guid))
 
 
-def _leaving(disk: Disk, snapshot_prefix: str, vm: Vm, nameless: bool) -> t.Dict[str, t.Any]:
+def _leaving(disk: Disk, vm: Vm, nameless: bool) -> t.Dict[str, t.Any]:
     renames = []
     for snapshot in disk.snapshots:
         short = snapshot.name.split("@", 1)[1]
-        if snapshot_prefix and short.startswith(snapshot_prefix):
+        if short.startswith(snapshots.PREFIX):
             new = "%s%s-%d-%s" % (PARKED_PREFIX, vm.config.uuid[:8], snapshot.createtxg, short)
             renames.append((short, new))
     facts = facts_of(disk, boot=False, remaining="", **({"name": ""} if nameless else {}))
@@ -159,7 +159,7 @@ def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
     return renamed.get(short, short)
 
 
-def detach(vm: Vm, leaver: Leaver, snapshot_prefix: str, lean: bool) -> Step:
+def detach(vm: Vm, leaver: Leaver, lean: bool) -> Step:
     """lean: a later step sets the VM's reservation anyway, so that the pool need not give the disk's space twice.
 
     A volume that the VM does not have attached is parked in the same way, whether the VM runs or not.
@@ -171,7 +171,7 @@ def detach(vm: Vm, leaver: Leaver, snapshot_prefix: str, lean: bool) -> Step:
         "" if disk.path else " (not attached)",
         " without its name (uuid %s)" % disk.uuid if leaver.nameless else "",
     )
-    args = _leaving(disk, snapshot_prefix, vm, leaver.nameless)
+    args = _leaving(disk, vm, leaver.nameless)
     return Step("detach" if disk.path else "park", text, disk.label, args={**args, "lean": lean})
 
 

@@ -12,6 +12,7 @@ import typing as t
 
 from ..model.vm import IntentRecord
 from . import identity
+from .snapshots import is_name
 
 INDEX = "intents"
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
@@ -62,6 +63,8 @@ def _valid(record: IntentRecord) -> bool:
         and record.state in ("running", "stopped")
         and isinstance(record.autoboot, bool)
         and isinstance(record.stops, bool)
+        and isinstance(record.rollback, str)
+        and (not record.rollback or is_name(record.rollback))
         and all(_TEXT.match(step) for step in record.steps)
         and all(
             isinstance(guid, int) and not isinstance(guid, bool) and _DATASET.match(source) and _DATASET.match(target)

@@ -216,6 +216,7 @@ def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, p
         disks=tuple(sorted(disks, key=lambda d: (d.index, d.volume.name))),
         orphans=tuple(orphans),
         parked=parked,
+        snapshots=tree.of(root.name)["snapshots"],
         other_used=other_used,
         unbacked=unbacked,
         missing=tuple(missing),

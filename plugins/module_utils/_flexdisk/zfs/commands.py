@@ -154,8 +154,13 @@ class Zfs:
             "%s is %s now, and its device still has the old name after %d s" % (old, new, sum(DEVICES_LAG)),
         )
 
-    def snapshot(self, name: str) -> None:
-        self._run("zfs", "snapshot", name)
+    def snapshot(self, name: str, recursive: bool = False) -> None:
+        """recursive: of everything below too, all at one moment."""
+        self._run("zfs", "snapshot", *(["-r"] if recursive else []), name)
+
+    def rollback(self, snapshot: str) -> None:
+        """Destroys newer snapshots."""
+        self._patiently("zfs", "rollback", "-r", snapshot)
 
     def destroy(self, name: str, snapshots: bool = False) -> None:
         """Without snapshots=True ZFS itself refuses a volume that has any."""

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The whole run of vm_snapshot: validate, observe, plan, admit, apply, read again."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..hypervisor.protocol import Hypervisor
+from ..model.desired import Keep, Policy, SnapshotSpec
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB, parse_size
+from ..model.vm import Vm
+from ..plan import recovery
+from ..plan.planner import admit
+from ..plan.snapshots import plan_snapshot
+from ..plan.steps import VmPlan
+from ..rules import snapshots, space
+from ..zfs.commands import Zfs
+from . import report
+from .converge import Outcome, apply_plans, look_again, told
+from .info import chosen
+from .intent import Intents
+from .observe import observe
+
+_Dict = t.Dict[str, t.Any]
+
+
+def parse_spec(params: t.Mapping[str, t.Any]) -> SnapshotSpec:
+    """The module's arguments. Raises FlexdiskError InvalidArgument."""
+    state, name, keep = params["state"], params["name"] or "", params["keep"]
+    if name:
+        snapshots.check_name(name)
+    elif state != "absent" or keep is None:
+        raise FlexdiskError("InvalidArgument", "state=%s needs the name of a snapshot" % state)
+    if state == "rolled_back" and not params["vms"]:
+        raise FlexdiskError("InvalidArgument", "state=rolled_back needs vms, the VMs that go back")
+    if keep is not None and state == "rolled_back":
+        raise FlexdiskError("InvalidArgument", "keep goes with state=present and state=absent")
+    rule = None
+    if keep is not None:
+        rule = Keep(**{key: count or 0 for key, count in keep.items()})
+        if min(rule.last, rule.daily, rule.weekly) < 0 or not any((rule.last, rule.daily, rule.weekly)):
+            raise FlexdiskError("InvalidArgument", "keep needs at least one number above 0, and none below: %s" % keep)
+    flexible = params["flexible_disk_size"]
+    if flexible is not None:
+        flexible = parse_size(flexible, what="flexible_disk_size")
+    newer = None if params["destroy_newer"] else tuple(params["newer"] or ())
+    if state != "rolled_back" and (newer is None or newer or flexible is not None):
+        raise FlexdiskError(
+            "InvalidArgument", "newer, destroy_newer and flexible_disk_size go with state=rolled_back alone"
+        )
+    return SnapshotSpec(state, name, rule, newer, flexible)
+
+
+def run(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    names: t.Optional[t.Sequence[str]],
+    spec: SnapshotSpec,
+    policy: Policy,
+    pool: t.Optional[str],
+    check_mode: bool,
+    now: int,
+) -> Outcome:
+    """Makes the snapshots of the named VMs, or of all, so, or predicts it. now is the time in seconds since 1970."""
+    outcome = Outcome()
+    host = observe(zfs, hypervisor, pool)
+    vms, outcome.problems = chosen(host, names)
+    plans = [plan_snapshot(vm, spec, policy, hypervisor.capabilities, host.geometry[vm.config.pool], now) for vm in vms]
+    outcome.problems += [problem for plan in plans for problem in plan.problems]
+    ordered, lacking = admit(host, plans)
+    outcome.problems += lacking
+    outcome.warnings = recovery.warnings(host, [vm.config.uuid for vm in vms])
+    if outcome.problems:
+        return outcome
+    outcome.changed = any(plan.changed for plan in plans)
+    outcome.diff = report.diff_text(plans)
+    outcome.warnings += [warning for plan in plans for warning in plan.warnings]
+    after: t.Optional[t.Dict[str, Vm]] = {plan.vm: plan.after for plan in plans}
+    if outcome.changed and not check_mode:
+        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Intents(zfs, host))
+        after = look_again(zfs, hypervisor, pool, plans, outcome)
+    for plan in plans if after is not None else ():
+        vm = after.get(plan.vm)
+        if vm is not None:
+            outcome.vms.append(_result(plan, vm, check_mode))
+            _prove(plan, vm, outcome)
+    return outcome
+
+
+def _prove(plan: VmPlan, vm: Vm, outcome: Outcome) -> None:
+    if outcome.failure is not None or not plan.steps:
+        return
+    wrong = report.differences(plan.after, vm)
+    wanted, found = _names(plan.after), _names(vm)
+    if wanted != found:
+        wrong.append("snapshots: planned %r, found %r" % (wanted, found))
+    if wrong:
+        error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
+        outcome.failure = told(plan, error, "read again")
+
+
+def _names(vm: Vm) -> t.List[t.Tuple[str, int]]:
+    return [(snapshot.name, len(snapshot.parts)) for snapshot in snapshots.snapshots_of(vm)]
+
+
+def _result(plan: VmPlan, after: Vm, check_mode: bool) -> _Dict:
+    """What only ZFS and the clock know of a change is absent in check mode."""
+    known = not (check_mode and plan.changed)
+    result: _Dict = {
+        "uuid": plan.vm,
+        "alias": after.config.alias,
+        "state": after.config.state,
+        "changed": plan.changed,
+        "steps": report.steps_result(plan),
+        "recovered": recovery.recovered(plan),
+        "flexible_disk_size": after.declared_flexible,
+        "disks": {disk.label: disk.size_mib for disk in after.disks},
+        "quota": {"before": plan.before.root.quota, "after": after.root.quota},
+        "snapshots": report.snapshots_result(after, known),
+    }
+    if known:
+        room = space.allocatable(after)
+        result["allocatable"] = None if room is None else room // MIB
+    return result

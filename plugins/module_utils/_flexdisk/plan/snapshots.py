@@ -1,0 +1,267 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Plans for snapshots of whole VMs: take, delete, go back."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.capabilities import Capabilities
+from ..model.dataset import Dataset
+from ..model.desired import Keep, Policy, SnapshotSpec
+from ..model.sizes import MIB, render_apart, render_bytes, render_change
+from ..model.vm import Vm
+from ..rules import snapshots, space
+from ..rules.declaration import Collector
+from ..rules.reservation import PoolGeometry
+from ..rules.snapshots import VmSnapshot
+from . import ordering, predict, recovery
+from .ordering import Sequence
+from .steps import Step, VmPlan
+
+
+def plan_snapshot(
+    vm: Vm, spec: SnapshotSpec, policy: Policy, capabilities: Capabilities, geometry: PoolGeometry, now: int
+) -> VmPlan:
+    """Steps for one VM, or every problem. now is the time in seconds since 1970."""
+    found = Collector(vm.config.alias or vm.config.uuid)
+    seq = Sequence(vm, geometry)
+    if vm.interrupted is not None and not _resumes(vm, spec):
+        found.add("InUse", recovery.unfinished(vm.interrupted))
+    elif spec.state == "present":
+        _take(seq, spec.name, now, found)
+    elif spec.state == "absent" and spec.name:
+        _delete(seq, snapshots.find(vm, spec.name), found)
+    elif spec.state == "rolled_back":
+        seq = _roll_back(vm, spec, policy, capabilities, geometry, found)
+    if spec.keep is not None and not found.problems:
+        _prune(seq, spec.keep, found)
+    if seq.steps:
+        ordering.check_ready(vm, found)
+    if found.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), tuple(_warnings(vm, spec)))
+
+
+def _resumes(vm: Vm, spec: SnapshotSpec) -> bool:
+    left = vm.interrupted
+    return left is not None and spec.state == "rolled_back" and left.rollback == spec.name
+
+
+def _disks(vm: Vm, snapshot: VmSnapshot) -> t.List[str]:
+    return [disk.label for disk in vm.disks + vm.orphans if snapshot.of(disk.volume.name) is not None]
+
+
+def _warnings(vm: Vm, spec: SnapshotSpec) -> t.Iterator[str]:
+    """Disks that a rollback leaves as they are."""
+    snapshot = snapshots.find(vm, spec.name)
+    if spec.state == "rolled_back" and snapshot is not None:
+        for disk in vm.disks + vm.orphans:
+            if snapshot.of(disk.volume.name) is None:
+                yield "%s: disk %s is not in snapshot %s and stays as it is" % (vm.label, disk.label, spec.name)
+
+
+# -- take
+
+
+def _take(seq: Sequence, name: str, now: int, found: Collector) -> None:
+    vm, there = seq.vm, snapshots.find(seq.vm, name)
+    if there is not None and snapshots.whole(vm, there):
+        return
+    if there is not None:
+        found.add("Ambiguous", "%s is left of a deleted snapshot; state=absent removes it" % there.parts[0].name)
+        return
+    charge = sum(map(snapshots.charge, (vm.root, *vm.volumes)))
+    text = "+ snapshot %s of %d disks, holds %s at once" % (name, len(vm.volumes), render_bytes(charge))
+    step = Step("snapshot", text, args={"name": name, "full_name": snapshots.PREFIX + name, "creation": now})
+    after = predict.apply(vm, step, seq.geometry)
+    short = _shortfall(vm, after)
+    if short > 0:
+        found.add("InsufficientSpace", _short_text(vm, after, name, charge, short))
+    seq.add(step)
+
+
+def _shortfall(vm: Vm, after: Vm) -> int:
+    """Bytes that are missing for the snapshot, in the flexible disk space or in an inflexible VM's quota."""
+    room = space.allocatable(after)
+    if room is not None:
+        return -room
+    held = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes)) + _of_root(vm, after)
+    return held - vm.root.quota
+
+
+def _of_root(vm: Vm, after: Vm) -> int:
+    return after.root.usedbyrefreservation - vm.root.usedbyrefreservation
+
+
+def _short_text(vm: Vm, after: Vm, name: str, charge: int, short: int) -> str:
+    words = "snapshot %s would hold %s at once, for which %s is missing (%d bytes)" % (
+        name,
+        *render_apart(charge, short),
+        short,
+    )
+    if vm.flexible:
+        smallest = space.smallest_flexible_mib(after) - vm.hidden_mib
+        words += "; it fits from flexible_disk_size %d MiB on" % smallest
+    else:
+        words += "; a VM without flexible disk space has no room for what its disks have written"
+    relief = ["snapshot %s %s" % (s.name, render_bytes(snapshots.freed(vm, s))) for s in snapshots.snapshots_of(vm)]
+    relief += ["disk %s %s" % (d.label, render_bytes(d.size + d.volume.pinned)) for d in vm.disks if not d.boot]
+    return words + ("; these would free: %s" % ", ".join(relief) if relief and vm.flexible else "")
+
+
+# -- delete
+
+
+def _deletion(vm: Vm, snapshot: VmSnapshot) -> Step:
+    text = "- snapshot %s DESTROYED" % snapshot.name
+    args = {
+        "name": snapshot.name,
+        # The VM's dataset last: by that one an interrupted deletion is found again.
+        "parts": tuple(part.name for part in reversed(snapshot.parts)),
+        "whole": snapshots.whole(vm, snapshot),
+    }
+    return Step("delete_snapshot", text, "", True, args)
+
+
+def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], found: Collector) -> None:
+    if snapshot is None:
+        return
+    _unowned(snapshot, found)
+    _used(snapshot.parts, found)
+    seq.add(_deletion(seq.vm, snapshot))
+
+
+def _unowned(snapshot: VmSnapshot, found: Collector) -> None:
+    names = snapshots.strangers(snapshot)
+    if names:
+        found.add(
+            "Ambiguous",
+            "%s has the name of snapshot %s and was not taken with it; rename it" % (", ".join(names), snapshot.name),
+        )
+
+
+def _used(parts: t.Iterable[Dataset], found: Collector) -> None:
+    for part in parts:
+        if part.clones:
+            found.add("InUse", "%s has clones: %s" % (part.name, ", ".join(part.clones)))
+        if part.userrefs:
+            found.add("InUse", "%s has %d holds (zfs holds %s)" % (part.name, part.userrefs, part.name))
+
+
+def _prune(seq: Sequence, keep: Keep, found: Collector) -> None:
+    every = [s for s in snapshots.snapshots_of(seq.vm) if snapshots.whole(seq.vm, s)]
+    stay = snapshots.kept(every, keep.last, keep.daily, keep.weekly)
+    for snapshot in every:
+        if snapshot.name not in stay:
+            _delete(seq, snapshot, found)
+
+
+# -- go back
+
+
+def _roll_back(
+    vm: Vm, spec: SnapshotSpec, policy: Policy, capabilities: Capabilities, geometry: PoolGeometry, found: Collector
+) -> Sequence:
+    seq = Sequence(vm, geometry)
+    snapshot = snapshots.find(vm, spec.name)
+    if snapshot is None or not snapshots.whole(vm, snapshot):
+        have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.whole(vm, s)) or "none"
+        found.add("ResourceNotFound", "no snapshot %s; there are: %s" % (spec.name, have))
+        return seq
+    if vm.interrupted is None and not snapshots.changed_since(vm, snapshot):
+        seq.add(_raised(vm, spec, capabilities, found))
+        return seq
+    _refuse_losses(vm, snapshot, spec, found)
+    state = vm.config.state
+    if vm.interrupted is not None:
+        state = vm.interrupted.state
+        seq.add(recovery.recover(vm))
+    if vm.config.state == "running":
+        # An interrupted rollback itself may have started a VM that was stopped.
+        if state == "running" and not policy.allow_restart:
+            found.add("VmNotStopped", "the VM is running and must be stopped for a rollback; allow_restart permits it")
+        seq.add(ordering.stop(capabilities))
+    seq.add(_raised(vm, spec, capabilities, found))
+    seq.add(_rollback(vm, snapshot, capabilities))
+    for step in ordering.repairs(seq.vm, geometry, False):
+        seq.add(step)
+    _refuse_excess(seq.vm, found)
+    if state == "stopped" and seq.vm.config.state == "running":
+        seq.add(ordering.stop(capabilities))
+    elif state == "running" and seq.vm.config.state == "stopped":
+        seq.add(recovery.start(capabilities))
+    for step in recovery.power(vm, seq.vm, capabilities):
+        seq.add(step)
+    return seq
+
+
+def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotSpec, found: Collector) -> None:
+    _unowned(snapshot, found)
+    for disk in vm.disks + vm.orphans:
+        if disk.guarded:
+            found.add("InUse", "%s has the guard of an interrupted run; vm_disks lifts it" % disk.volume.name)
+    newer = snapshots.newer(vm, snapshot)
+    _used(newer, found)
+    names = sorted({part.name.partition("@")[2] for part in newer})
+    given_up = {word for name in spec.newer or () for word in (name, snapshots.PREFIX + name)}
+    lost = [] if spec.newer is None else [name for name in names if name not in given_up]
+    if lost:
+        found.add(
+            "InvalidArgument",
+            "a rollback to %s destroys newer snapshots: %s; name them in newer, or destroy_newer=true gives all up"
+            % (snapshot.name, ", ".join(name[len(snapshots.PREFIX) :] if _ours(name) else name for name in lost)),
+        )
+
+
+def _ours(name: str) -> bool:
+    return name.startswith(snapshots.PREFIX)
+
+
+def _raised(vm: Vm, spec: SnapshotSpec, capabilities: Capabilities, found: Collector) -> t.Optional[Step]:
+    if spec.flexible_disk_size is None:
+        return None
+    now, wanted = vm.declared_flexible, spec.flexible_disk_size
+    if now is None or wanted < now:
+        has = "none" if now is None else "%d MiB" % now
+        found.add("InvalidArgument", "flexible_disk_size %d MiB: a rollback only raises it, from %s" % (wanted, has))
+        return None
+    if wanted == now:
+        return None
+    return Step(
+        "flexible",
+        "flexible_disk_size %s" % render_change(now * MIB, wanted * MIB),
+        args={"stored": wanted + vm.hidden_mib, "thick": capabilities.keeps_storage},
+    )
+
+
+def _rollback(vm: Vm, snapshot: VmSnapshot, capabilities: Capabilities) -> Step:
+    sizes = []
+    for disk in vm.disks + vm.orphans:
+        part = snapshot.of(disk.volume.name)
+        if part is not None and part.volsize != disk.size:
+            sizes.append("%s %s" % (disk.label, render_change(disk.size, part.volsize)))
+    newer = sorted({part.name.partition("@")[2] for part in snapshots.newer(vm, snapshot)})
+    text = "~ rolled back to %s of %s: %s%s%s" % (
+        snapshot.name,
+        snapshot.moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        ", ".join(_disks(vm, snapshot)),
+        " (%s)" % ", ".join(sizes) if sizes else "",
+        "; newer snapshots DESTROYED: %s" % ", ".join(newer) if newer else "",
+    )
+    starts = {"state": "running", "autoboot": True} if capabilities.keeps_storage else {}
+    args = {"name": snapshot.name, "parts": tuple(part.name for part in snapshot.parts), "config": starts}
+    return Step("rollback", text, "", True, args)
+
+
+def _refuse_excess(after: Vm, found: Collector) -> None:
+    room = space.allocatable(after)
+    if room is not None and room < 0:
+        found.add(
+            "InsufficientSpace",
+            "rolled back, its disks and snapshots need %s more than flexible_disk_size; it fits from %d MiB on, which "
+            "flexible_disk_size in this task gives it"
+            % (render_bytes(-room), space.smallest_flexible_mib(after) - after.hidden_mib),
+        )

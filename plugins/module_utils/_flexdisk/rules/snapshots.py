@@ -1,0 +1,184 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Snapshots of whole VMs: which there are, what they hold, which of them a retention rule keeps."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from ..model.dataset import Dataset
+from ..model.errors import FlexdiskError
+from ..model.vm import Disk, Vm
+from .space import committed
+
+PREFIX = "vmsnap-"  # vmadm's own
+_Snapshots = t.Tuple[Dataset, ...]
+_NAME = re.compile(r"\A[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]{0,63}\Z")
+
+
+@dataclass(frozen=True)
+class VmSnapshot:
+    """The snapshots of one name on a VM's dataset and its volumes, the dataset's first if it has one."""
+
+    name: str
+    parts: t.Tuple[Dataset, ...]
+
+    @property
+    def createtxg(self) -> int:
+        return self.parts[0].createtxg
+
+    @property
+    def creation(self) -> int:
+        """Seconds since 1970."""
+        return self.parts[0].creation
+
+    @property
+    def moment(self) -> datetime:
+        """UTC."""
+        return datetime.fromtimestamp(self.creation, timezone.utc)
+
+    def of(self, dataset: str) -> t.Optional[Dataset]:
+        return next((part for part in self.parts if part.parent == dataset), None)
+
+
+def is_name(name: str) -> bool:
+    """Whether vmadm takes it, and takes it for a name."""
+    return bool(_NAME.match(name))
+
+
+def check_name(name: str) -> str:
+    """The name if a snapshot can have it, else FlexdiskError InvalidArgument."""
+    if not is_name(name):
+        raise FlexdiskError(
+            "InvalidArgument", "snapshot name %r: it has 1 to 64 letters, digits and -_.:%%, no dash first" % name
+        )
+    return name
+
+
+def snapshots_of(vm: Vm) -> t.List[VmSnapshot]:
+    """The VM's snapshots, the oldest first; those that others made under names of their own are none."""
+    found: t.Dict[str, t.List[Dataset]] = {}
+    for part in [*vm.snapshots, *(s for disk in vm.disks + vm.orphans for s in disk.snapshots)]:
+        name = part.name.partition("@")[2]
+        if name.startswith(PREFIX):
+            found.setdefault(name[len(PREFIX) :], []).append(part)
+    return sorted((VmSnapshot(n, tuple(parts)) for n, parts in found.items()), key=lambda s: (s.createtxg, s.name))
+
+
+def find(vm: Vm, name: str) -> t.Optional[VmSnapshot]:
+    return next((s for s in snapshots_of(vm) if s.name == name), None)
+
+
+def whole(vm: Vm, snapshot: VmSnapshot) -> bool:
+    """False for what an interrupted deletion has left of one: the VM's dataset goes last."""
+    return snapshot.of(vm.root.name) is not None
+
+
+def strangers(snapshot: VmSnapshot) -> t.List[str]:
+    """Parts that were not taken with the others: a disk's own past in another VM, which a rollback would bring back."""
+    return [part.name for part in snapshot.parts if part.createtxg != snapshot.createtxg]
+
+
+def newer(vm: Vm, snapshot: VmSnapshot) -> t.List[Dataset]:
+    """Every snapshot that a rollback to this one destroys, whoever made it."""
+    kept = {part.name for part in snapshot.parts}
+    parents = {part.parent for part in snapshot.parts}
+    every = [*vm.snapshots, *(s for disk in vm.disks + vm.orphans for s in disk.snapshots)]
+    return [s for s in every if s.parent in parents and s.createtxg >= snapshot.createtxg and s.name not in kept]
+
+
+def charge(dataset: Dataset) -> int:
+    """Bytes that a snapshot of it takes at once: what was written since the last one must still be writable in full.
+
+    Source: dsl_dataset_snapshot_reserve_space of OpenZFS, min(unique, refreservation).
+    """
+    return min(dataset.written, dataset.refreservation)
+
+
+def shared(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) -> int:
+    """Bytes that only this snapshot and its dataset hold, as far as the reservation takes them in: they are written
+    since the last snapshot when this one goes. None but the last has any.
+    """
+    if max(snapshots, key=lambda s: s.createtxg) is not snapshot:
+        return 0
+    return min(snapshot.written - snapshot.used, max(0, dataset.refreservation - dataset.written))
+
+
+def frees(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) -> int:
+    """Bytes that the dataset gives back when this one of its snapshots goes."""
+    return snapshot.used + shared(dataset, snapshots, snapshot)
+
+
+def held(snapshots: t.Iterable[Dataset]) -> int:
+    """Bytes of a dataset that these snapshots hold, if there are none before the first of them and its data is gone.
+
+    Each block is written before exactly one of them first.
+    """
+    return sum(snapshot.written for snapshot in snapshots)
+
+
+def without(vm: Vm, parts: t.Collection[str]) -> Vm:
+    """The VM when these snapshots are gone, of each dataset one."""
+
+    def freed_of(dataset: Dataset, before: _Snapshots) -> t.Tuple[Dataset, _Snapshots]:
+        part = next((s for s in before if s.name in parts), None)
+        if part is None:
+            return dataset, before
+        again = shared(dataset, before, part)
+        left = replace(
+            dataset,
+            used=dataset.used - frees(dataset, before, part),
+            usedbysnapshots=dataset.usedbysnapshots - part.used,
+            usedbyrefreservation=dataset.usedbyrefreservation - again,
+            written=dataset.written + again,
+        )
+        return left, tuple(s for s in before if s is not part)
+
+    return each_dataset(vm, freed_of)
+
+
+def each_dataset(vm: Vm, change: t.Callable[[Dataset, _Snapshots], t.Tuple[Dataset, _Snapshots]]) -> Vm:
+    """The VM with its dataset and each of its volumes changed together with their snapshots."""
+
+    def each(disks: t.Iterable[Disk]) -> t.Iterator[Disk]:
+        for disk in disks:
+            volume, left = change(disk.volume, disk.snapshots)
+            yield replace(disk, volume=volume, snapshots=left)
+
+    root, left = change(vm.root, vm.snapshots)
+    return replace(vm, root=root, snapshots=left, disks=tuple(each(vm.disks)), orphans=tuple(each(vm.orphans)))
+
+
+def freed(vm: Vm, snapshot: VmSnapshot) -> int:
+    """Bytes that deleting the snapshot gives back to the VM's disks."""
+    return committed(vm) - committed(without(vm, {part.name for part in snapshot.parts}))
+
+
+def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:
+    """Whether a disk is not as the snapshot has it. The VM's file system does not count: hypervisors write there."""
+    if newer(vm, snapshot):
+        return True
+    for disk in vm.disks + vm.orphans:
+        part = snapshot.of(disk.volume.name)
+        if part is not None and (disk.volume.written or disk.volume.volsize != part.volsize):
+            return True
+    return False
+
+
+def kept(snapshots: t.Sequence[VmSnapshot], last: int, daily: int, weekly: int) -> t.Set[str]:
+    """Names that a retention rule keeps: the newest ones, and the newest of each of so many days and ISO weeks (UTC)
+    that have any. The newest of all is always kept.
+    """
+    ordered = sorted(snapshots, key=lambda s: (s.creation, s.createtxg), reverse=True)
+    names = {s.name for s in ordered[: max(last, 1)]}
+    for form, count in (("%Y-%m-%d", daily), ("%G-%V", weekly)):
+        periods: t.Dict[str, str] = {}
+        for snapshot in ordered:
+            periods.setdefault(snapshot.moment.strftime(form), snapshot.name)
+        names |= set(list(periods.values())[:count])
+    return names

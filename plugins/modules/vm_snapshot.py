@@ -1,0 +1,269 @@
+#!/usr/bin/python
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Take, delete and go back to snapshots of VMs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vm_snapshot
+short_description: Take and delete snapshots of VMs, and go back to them
+version_added: 0.2.0
+author:
+  - flexdisk.hypervisor contributors (@flexdisk)
+description:
+  - A snapshot holds a VM's own file system and all its disks at one moment. On SmartOS C(vmadm) takes it, and lists it.
+  - A snapshot takes space of the VM's flexible disk space at once, since all that its disks have written must still be
+    writable in full. The task is refused with the figures when that is missing, and says what would free how much.
+  - After a rollback sizes are what they were, and quota and reservation what the quota law says.
+extends_documentation_fragment:
+  - flexdisk.hypervisor._flexdisk
+  - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.lock
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The prediction equals the real run but for RV(vms[].allocatable), RV(vms[].snapshots[].created) and
+        RV(vms[].snapshots[].frees), which only ZFS and the clock know, and which check mode leaves out where something
+        is to be changed.
+  diff_mode:
+    support: full
+    details:
+      - The diff is the plan in words, one block for each VM that changes.
+  idempotent:
+    support: partial
+    details:
+      - A rollback does nothing when no disk has been written to or resized since the snapshot, and no newer one is
+        there. A VM that runs writes to its disks.
+options:
+  vms:
+    description:
+      - The VMs, by UUID, by alias or by a unique prefix of the UUID of at least four characters.
+      - Without it all VMs of the host, but O(state=rolled_back) needs it.
+    type: list
+    elements: str
+    aliases: [vm]
+  name:
+    description:
+      - Name of the snapshot, 1 to 64 letters, digits and C(-_.:%), without a dash at the beginning.
+      - Required but for O(state=absent) with O(keep). ZFS has it with the prefix C(vmsnap-).
+    type: str
+  state:
+    description:
+      - With V(present) the snapshot is taken if it is not there.
+      - With V(absent) it is destroyed if it is there, and with O(keep) what the rule does not keep.
+      - With V(rolled_back) all disks of the VM that are in the snapshot become what they were. What has been written
+        since is lost.
+    type: str
+    choices: [present, absent, rolled_back]
+    default: present
+  keep:
+    description:
+      - Destroy the VM's snapshots but for those that the rule keeps. The newest is always kept.
+      - Days and weeks are those of UTC that have a snapshot; a week begins on Monday. Snapshots that were not taken by
+        this module or by C(vmadm) do not count.
+    type: dict
+    suboptions:
+      last:
+        description:
+          - So many of the newest.
+        type: int
+      daily:
+        description:
+          - The newest of each of so many days.
+        type: int
+      weekly:
+        description:
+          - The newest of each of so many weeks.
+        type: int
+  newer:
+    description:
+      - Names of snapshots newer than O(name) that O(state=rolled_back) may destroy. ZFS goes back to the newest
+        snapshot only.
+    type: list
+    elements: str
+  destroy_newer:
+    description:
+      - Permit O(state=rolled_back) to destroy all newer snapshots.
+    type: bool
+    default: false
+  flexible_disk_size:
+    description:
+      - With O(state=rolled_back), the flexible disk size to raise the VM to first, as a number of MiB or with a unit.
+        Needed where the disks were larger.
+    type: raw
+  allow_restart:
+    description:
+      - Permit that running VMs are shut down for O(state=rolled_back) and started again.
+    type: bool
+    default: false
+  stop_timeout:
+    description:
+      - Seconds to wait for a guest to shut down.
+    type: int
+    default: 180
+  allow_force_stop:
+    description:
+      - Permit to halt a guest that has not shut down within O(stop_timeout).
+    type: bool
+    default: false
+seealso:
+  - module: flexdisk.hypervisor.vm_disks
+"""
+
+EXAMPLES = r"""
+- name: Snapshot of a VM before an upgrade
+  flexdisk.hypervisor.vm_snapshot:
+    vm: web01
+    name: before-upgrade
+
+- name: Back to it, as it went wrong
+  flexdisk.hypervisor.vm_snapshot:
+    vm: web01
+    name: before-upgrade
+    state: rolled_back
+    allow_restart: true
+
+- name: A snapshot each night, those of a week and one a week for a month
+  flexdisk.hypervisor.vm_snapshot:
+    vms: [web01, db01]
+    name: "{{ now(utc=true, fmt='%Y-%m-%d') }}"
+    keep:
+      daily: 7
+      weekly: 4
+"""
+
+RETURN = r"""
+vms:
+  description: The VMs.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    uuid:
+      description: UUID of the VM.
+      type: str
+      returned: always
+    alias:
+      description: Alias of the VM.
+      type: str
+      returned: always
+    state:
+      description: State of the VM.
+      type: str
+      returned: always
+    changed:
+      description: Whether this VM was changed.
+      type: bool
+      returned: always
+    steps:
+      description: What was done.
+      type: list
+      elements: dict
+      returned: always
+    recovered:
+      description: What was found of an interrupted rollback.
+      type: list
+      elements: dict
+      returned: always
+    flexible_disk_size:
+      description: MiB, null on a VM without flexible disk space.
+      type: int
+      returned: always
+    disks:
+      description: Sizes in MiB by the disks' names.
+      type: dict
+      returned: always
+    quota:
+      description: C(before) and C(after) in bytes.
+      type: dict
+      returned: always
+    allocatable:
+      description: MiB that disks and snapshots can still get, null on a VM without flexible disk space.
+      type: int
+      returned: when known
+    snapshots:
+      description: The VM's snapshots, the oldest first.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        name:
+          description: Its name.
+          type: str
+          returned: always
+        disks:
+          description: Names of the disks that are in it.
+          type: list
+          elements: str
+          returned: always
+        created:
+          description: Seconds since 1970.
+          type: int
+          returned: when known
+        frees:
+          description: Bytes that deleting this one alone gives back to the VM's disks.
+          type: int
+          returned: when known
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._flexdisk.engine import door, snapshots
+from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.model.desired import Policy
+from ..module_utils._flexdisk.model.errors import FlexdiskError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "vms": {"type": "list", "elements": "str", "aliases": ["vm"]},
+            "name": {"type": "str"},
+            "state": {"type": "str", "default": "present", "choices": ["present", "absent", "rolled_back"]},
+            "keep": {"type": "dict", "options": {key: {"type": "int"} for key in ("last", "daily", "weekly")}},
+            "newer": {"type": "list", "elements": "str"},
+            "destroy_newer": {"type": "bool", "default": False},
+            "flexible_disk_size": {"type": "raw"},
+            "allow_restart": {"type": "bool", "default": False},
+            "stop_timeout": {"type": "int", "default": 180},
+            "allow_force_stop": {"type": "bool", "default": False},
+            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
+            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+            "pool": {"type": "str"},
+            "lock_timeout": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    policy = Policy(
+        allow_restart=params["allow_restart"],
+        stop_timeout=params["stop_timeout"],
+        allow_force_stop=params["allow_force_stop"],
+    )
+    runner = SubprocessRunner()
+    task = "vm_snapshot of %s" % ", ".join(params["vms"] or ["all VMs"])
+    try:
+        spec = snapshots.parse_spec(params)
+        zfs, hypervisor = door.open_host(params, runner)
+        with door.turn(runner, params, task, module.check_mode) as others:
+            outcome = snapshots.run(
+                zfs, hypervisor, params["vms"], spec, policy, params["pool"], module.check_mode, int(time.time())
+            )
+    except FlexdiskError as exc:
+        module.fail_json(**door.error(exc))
+    for warning in others + outcome.warnings:
+        module.warn(warning)
+    failed = door.ending(outcome)
+    if failed is not None:
+        module.fail_json(**failed)
+    module.exit_json(**door.result(outcome))
+
+
+if __name__ == "__main__":
+    main()

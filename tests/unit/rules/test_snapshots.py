@@ -1,0 +1,89 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which snapshots a retention rule keeps, what is one of ours, what one holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import snapshots
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import VmSnapshot
+
+MIB = 1 << 20
+
+
+def taken(*moments: str) -> list[VmSnapshot]:
+    found = []
+    for number, moment in enumerate(moments):
+        seconds = int(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp())
+        part = Dataset(f"zones/vm@vmsnap-{moment}", "snapshot", createtxg=number + 1, creation=seconds)
+        found.append(VmSnapshot(moment, (part,)))
+    return found
+
+
+NIGHTS = taken(
+    "2026-01-26 01:00",  # a Monday
+    "2026-02-01 01:00",
+    "2026-02-02 01:00",
+    "2026-02-07 01:00",
+    "2026-02-08 01:00",
+    "2026-02-08 12:00",
+    "2026-02-10 23:59",
+    "2026-02-11 00:00",
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ((2, 0, 0), {"2026-02-10 23:59", "2026-02-11 00:00"}),
+        ((0, 3, 0), {"2026-02-11 00:00", "2026-02-10 23:59", "2026-02-08 12:00"}),
+        ((0, 0, 2), {"2026-02-11 00:00", "2026-02-08 12:00"}),
+        ((0, 0, 9), {"2026-02-11 00:00", "2026-02-08 12:00", "2026-02-01 01:00"}),
+        ((1, 1, 1), {"2026-02-11 00:00"}),
+        ((0, 0, 0), {"2026-02-11 00:00"}),
+    ],
+)
+def test_what_a_rule_keeps(rule, expected):
+    assert snapshots.kept(NIGHTS, *rule) == expected
+    assert snapshots.kept(NIGHTS[::-1], *rule) == expected
+
+
+NUMBERS = st.integers(0, 12)
+
+
+@given(st.lists(st.integers(1_700_000_000, 1_710_000_000), max_size=30), NUMBERS, NUMBERS, NUMBERS)
+def test_a_rule_keeps_the_newest_and_never_more_than_it_says(moments, last, daily, weekly):
+    every = [
+        VmSnapshot(f"s{n}", (Dataset(f"zones/vm@vmsnap-s{n}", "snapshot", createtxg=n + 1, creation=moment),))
+        for n, moment in enumerate(sorted(moments))
+    ]
+    kept = snapshots.kept(every, last, daily, weekly)
+    assert len(kept) <= max(1, last) + daily + weekly
+    assert {s.name for s in every[-max(1, last) :]} <= kept
+    again = [s for s in every if s.name in kept]
+    assert snapshots.kept(again, last, daily, weekly) == kept
+
+
+def test_what_one_takes_and_gives_back():
+    thick = Dataset("p/v", "volume", volsize=64 * MIB, refreservation=66 * MIB, written=40 * MIB)
+    assert snapshots.charge(thick) == 40 * MIB
+    assert snapshots.charge(Dataset("p/v", "volume", volsize=64 * MIB, written=40 * MIB)) == 0
+    first = Dataset("p/v@a", "snapshot", createtxg=1, used=3 * MIB, written=30 * MIB)
+    last = Dataset("p/v@b", "snapshot", createtxg=2, used=1 * MIB, written=8 * MIB)
+    assert snapshots.frees(thick, (first, last), first) == 3 * MIB
+    assert snapshots.frees(thick, (first, last), last) == 8 * MIB
+    assert snapshots.held((first, last)) == 38 * MIB
+
+
+@pytest.mark.parametrize("name", ["a", "1", "x" * 64, "a.b-c_d:e%f"])
+def test_names(name):
+    assert snapshots.check_name(name) == name
+    assert snapshots.is_name(name)
