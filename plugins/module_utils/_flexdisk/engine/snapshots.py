@@ -79,15 +79,14 @@ def run(
     outcome.changed = any(plan.changed for plan in plans)
     outcome.diff = report.diff_text(plans)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
-    after: t.Optional[t.Dict[str, Vm]] = {plan.vm: plan.after for plan in plans}
+    after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
         apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Intents(zfs, host))
         after = look_again(zfs, hypervisor, pool, plans, outcome)
-    for plan in plans if after is not None else ():
-        vm = after.get(plan.vm)
-        if vm is not None:
-            outcome.vms.append(_result(plan, vm, check_mode))
-            _prove(plan, vm, outcome)
+    there = after or {}
+    for plan in (p for p in plans if p.vm in there):
+        outcome.vms.append(_result(plan, there[plan.vm], check_mode))
+        _prove(plan, there[plan.vm], outcome)
     return outcome
 
 

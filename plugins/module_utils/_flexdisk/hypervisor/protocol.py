@@ -36,7 +36,9 @@ class Hypervisor(t.Protocol):
     """One driver. Sizes are MiB; every method raises FlexdiskError and leaves the VM as it was found or as asked."""
 
     capabilities: Capabilities
-    storage: t.Optional[Storage]
+
+    @property
+    def storage(self) -> t.Optional[Storage]: ...
 
     def vms(self) -> t.List[VmConfig]:
         """All VMs, other brands too, in one process."""

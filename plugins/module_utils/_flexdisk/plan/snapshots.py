@@ -97,11 +97,8 @@ def _of_root(vm: Vm, after: Vm) -> int:
 
 
 def _short_text(vm: Vm, after: Vm, name: str, charge: int, short: int) -> str:
-    words = "snapshot %s would hold %s at once, for which %s is missing (%d bytes)" % (
-        name,
-        *render_apart(charge, short),
-        short,
-    )
+    needs, lacks = render_apart(charge, short)
+    words = "snapshot %s would hold %s at once, for which %s is missing (%d bytes)" % (name, needs, lacks, short)
     if vm.flexible:
         smallest = space.smallest_flexible_mib(after) - vm.hidden_mib
         words += "; it fits from flexible_disk_size %d MiB on" % smallest
