@@ -24,10 +24,6 @@ COMPONENTS = ("main", "contrib")
 PACKAGES = (
     "linux-image-cloud-amd64", "linux-headers-cloud-amd64", "zfs-dkms", "zfsutils-linux", "python3-pyzfs",
     "systemd-sysv", "udev", "kmod", "iproute2", "pciutils", "procps", "openssh-server", "python3", "rsync", "sudo",
-)  # fmt: skip
-GUESTS = os.environ.get("FLEXDISK_LAB_GUESTS") == "1"
-"""Whether the lab is one that has libvirtd and a guest to run."""
-GUEST_PACKAGES = (
     "libvirt-daemon-system", "qemu-system-x86", "python3-libvirt", "lvm2", "busybox-static", "dropbear-bin", "lz4",
 )  # fmt: skip
 EXCLUDED_PATHS = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*", "/usr/share/info/*")
@@ -79,17 +75,11 @@ def cache_dir() -> Path:
     return Path(base).absolute() / "flexdisk-lab"
 
 
-def _packages() -> tuple[str, ...]:
-    return PACKAGES + GUEST_PACKAGES if GUESTS else PACKAGES
-
-
 def recipe_hash() -> str:
     """Changes when anything that decides the image's contents changes (mirrors do not)."""
-    scripts = [IMAGE / "customize.sh"]
-    if GUESTS:
-        scripts += [IMAGE / "guests.sh", *sorted((IMAGE / "guest").iterdir())]
+    scripts = [IMAGE / "customize.sh", IMAGE / "guests.sh", *sorted((IMAGE / "guest").iterdir())]
     texts = (path.read_text(encoding="utf-8") for path in scripts)
-    parts = (RELEASE, *COMPONENTS, *_packages(), *EXCLUDED_PATHS, ROOT_SIZE, *texts)
+    parts = (RELEASE, *COMPONENTS, *PACKAGES, *EXCLUDED_PATHS, ROOT_SIZE, *texts)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -146,24 +136,18 @@ def build(target: Path) -> None:
     scratch.rename(target)
 
 
-def _guest_hooks() -> tuple[str, ...]:
-    return (
-        f'--customize-hook=chroot "$1" sh -eu < "{IMAGE / "guests.sh"}"',
-        f'--customize-hook=copy-in "{IMAGE / "guest"}" /var/lib',
-        '--customize-hook=chroot "$1" sh -eu /var/lib/guest/pack.sh',
-    )
-
-
 def _mmdebstrap(root: Path) -> list[str]:
     # In namespaces of its own: an interrupted build leaves no process, and no mount in the folder to be removed.
     return [
         "unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child", "--",
         "mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory",
-        f"--include={','.join(_packages())}",
+        f"--include={','.join(PACKAGES)}",
         *(f"--aptopt={option}" for option in aptconfig.acquire_options()),
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDED_PATHS),
         f'--customize-hook=chroot "$1" sh -eu < "{IMAGE / "customize.sh"}"',
-        *(_guest_hooks() if GUESTS else ()),
+        f'--customize-hook=chroot "$1" sh -eu < "{IMAGE / "guests.sh"}"',
+        f'--customize-hook=copy-in "{IMAGE / "guest"}" /var/lib',
+        '--customize-hook=chroot "$1" sh -eu /var/lib/guest/pack.sh',
         RELEASE, str(root), *aptconfig.source_lines(RELEASE, COMPONENTS),
     ]  # fmt: skip
 

@@ -12,11 +12,8 @@ from typing import Any
 
 import guests
 import pytest
-import recipe
 from guests import Disk, Guest, Seen
 from harness import Lab
-
-pytestmark = pytest.mark.skipif(not recipe.GUESTS, reason="a lab with guests is built by FLEXDISK_LAB_GUESTS=1")
 
 MIB = 1 << 20
 SIZE = 64

@@ -15,7 +15,6 @@ import random
 from collections import Counter
 
 import pytest
-import recipe
 from faults_backend import DomainsBackend, LabBackend, parse
 from harness import Lab
 
@@ -91,7 +90,6 @@ def test_in_full(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not recipe.GUESTS, reason="a lab with guests is built by FLEXDISK_LAB_GUESTS=1")
 @pytest.mark.parametrize("name", DOMAINS)
 def test_domains_in_full(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     number = DOMAINS.index(name)

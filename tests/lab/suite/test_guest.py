@@ -13,11 +13,8 @@ from pathlib import Path
 
 import guests
 import pytest
-import recipe
 from guests import Disk, Guest, Seen
 from harness import Lab
-
-needs_guests = pytest.mark.skipif(not recipe.GUESTS, reason="a lab with guests is built by FLEXDISK_LAB_GUESTS=1")
 
 MIB = 1 << 20
 ALL_DEVICES = 'devices { global_filter = [ "a|.*|" ] }'
@@ -43,7 +40,6 @@ def volume(lab: Lab, scratch: str, slot: int, size: int) -> Disk:
     return disk
 
 
-@needs_guests
 @pytest.mark.parametrize("guest", ["q35", pytest.param("pc", marks=pytest.mark.full)], indirect=True)
 def test_a_guest_sees_its_disks_come_grow_and_go(lab: Lab, scratch: str, guest: Guest) -> None:
     one, two, three = (volume(lab, scratch, slot, 64 * MIB) for slot in (3, 5, 4))
@@ -67,7 +63,6 @@ def test_a_guest_sees_its_disks_come_grow_and_go(lab: Lab, scratch: str, guest: 
     assert guest.start() == [first, second]
 
 
-@needs_guests
 def test_a_guest_is_worked_in_over_console_and_ssh(lab: Lab, scratch: str, guest: Guest, tmp_path: Path) -> None:
     disk = volume(lab, scratch, 3, 16 * MIB)
     guest.define([disk])
@@ -87,14 +82,12 @@ def test_a_guest_is_worked_in_over_console_and_ssh(lab: Lab, scratch: str, guest
     assert f"DISK {seen[0].address} {16 * MIB} {disk.serial} vda" in done.stdout, done
 
 
-@needs_guests
 def test_reset_leaves_no_domain(lab: Lab) -> None:
     Guest(lab, "left").define([])
     lab.reset()
     assert lab.run(["virsh", "list", "--all", "--name"]).stdout.split() == []
 
 
-@needs_guests
 def test_partitions_in_a_volume_stay_unknown_to_the_hypervisor(lab: Lab, scratch: str) -> None:
     for mode, parts in (("full", 1), ("dev", 0)):
         device = f"/dev/zvol/{scratch}/{mode}"
@@ -107,7 +100,6 @@ def test_partitions_in_a_volume_stay_unknown_to_the_hypervisor(lab: Lab, scratch
         assert found == ["disk"] + ["part"] * parts
 
 
-@needs_guests
 def test_lvm_in_a_volume_stays_unknown_to_the_hypervisor(lab: Lab, scratch: str) -> None:
     device = f"/dev/zvol/{scratch}/disk0"
     lab.zfs("create", "-o", "volmode=dev", "-V", "16M", f"{scratch}/disk0")

@@ -7,10 +7,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from harness import Lab
+import remote
+from harness import PLAYBOOK_SECONDS, Lab
 
 PLAYBOOK = Path(__file__).resolve().parents[2] / "integration" / "lab.yml"
 SHARE = ["two_to_four"]
@@ -46,6 +50,22 @@ def test_vm_disks(lab: Lab, name: str) -> None:
 @pytest.mark.parametrize("name", REST)
 def test_vm_disks_in_full(lab: Lab, name: str) -> None:
     run(lab, "vm_disks", "-e", f"flexdisk_tests={name}")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", SHARE + REST)
+def test_vm_disks_of_libvirt(lab: Lab, name: str) -> None:
+    run(lab, "vm_disks", "-e", f"flexdisk_tests={name}", "-e", "flexdisk_hypervisor=libvirt")
+
+
+@pytest.mark.full
+def test_molecule(lab: Lab) -> None:
+    done = subprocess.run(
+        [sys.executable, remote.ROOT / "tests" / "tools" / "run_molecule.py", "libvirt"],
+        env={**os.environ, "FLEXDISK_LAB_INVENTORY": str(lab.inventory)},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PLAYBOOK_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_scenario_of_vm_disks_is_run() -> None:

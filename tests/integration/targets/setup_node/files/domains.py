@@ -97,6 +97,7 @@ def create(connection: libvirt.virConnect, payload: dict[str, Any]) -> None:
     total = quota + reserved + (spare if flexible else 0)
     stored = [f"flexdisk:flexible_disk_size={flexible}"] if flexible else []
     zfs("set", f"quota={total}", f"reservation={total}", f"refquota={quota}", *stored, root)
+    zfs("set", f"refreservation={quota - MIB}", root)
     subprocess.run(["udevadm", "settle"], check=True)
     text = DOMAIN.format(alias=alias, uuid=uuid, guest=GUEST, consoles=CONSOLES, disks="\n".join(disks))
     domain = connection.defineXML(text)
