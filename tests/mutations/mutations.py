@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 STATEFUL = "tests/unit/stateful/test_stateful.py"
+SNAPSHOTS = "tests/unit/engine/test_snapshots.py"
 
 
 class Mutation(NamedTuple):
@@ -211,5 +212,40 @@ MUTATIONS = (
         '"description": encode_text(description),',
         '"description": description,',
         "tests/unit/fuzz",
+    ),
+    Mutation(
+        "snapshot without the room for it",
+        "plan/snapshots.py",
+        "    if short > 0:\n",
+        "    if False:\n",
+        SNAPSHOTS,
+    ),
+    Mutation(
+        "snapshot: newer ones destroyed unasked",
+        "plan/snapshots.py",
+        "lost = [] if spec.newer is None else",
+        "lost = [] if True else",
+        SNAPSHOTS,
+    ),
+    Mutation(
+        "snapshot: another VM's past brought back",
+        "rules/snapshots.py",
+        "if part.createtxg != snapshot.createtxg",
+        "if False",
+        SNAPSHOTS,
+    ),
+    Mutation(
+        "snapshot: no law after a rollback",
+        "plan/snapshots.py",
+        "for step in ordering.repairs(seq.vm, geometry, False):",
+        "for step in ():",
+        SNAPSHOTS,
+    ),
+    Mutation(
+        "snapshot: half rolled back and started",
+        "engine/apply.py",
+        '                if step.kind == "rollback":\n',
+        "                if False:\n",
+        SNAPSHOTS,
     ),
 )

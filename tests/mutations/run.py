@@ -7,7 +7,7 @@
 Usage: run.py [words of a mutation's name ...]    (without: all)
 
 A bug that the stateful test does not find in its share of sequences is given to the tests of the engine. Exit 1 if a
-bug survives, or if an invariant of the stateful test has found none. FLEXDISK_SEED (1) and FLEXDISK_200UENCES (200)
+bug survives, or if an invariant of the stateful test has found none. FLEXDISK_SEED (1) and FLEXDISK_SEQUENCES (200)
 decide about the random tests.
 """
 

@@ -24,7 +24,7 @@ from tests.faults.kinds import KINDS
 from tests.faults.scenarios import SCENARIOS
 
 SHARE = ["grow", "shrink", "add", "detach", "restart"]
-SHARE_POINTS = 6
+SHARE_POINTS = 3
 FULL_POINTS = 4
 FULL = [
     "grow-snapshots",
@@ -74,7 +74,6 @@ def interrupt(
     assert failed == {}, f"FLEXDISK_SEED={SEED}"
 
 
-@pytest.mark.full
 def test_a_sample(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     name = random.Random(SEED).choice(SHARE)
     with capsys.disabled():

@@ -40,7 +40,8 @@ def volume(lab: Lab, scratch: str, slot: int, size: int) -> Disk:
     return disk
 
 
-@pytest.mark.parametrize("guest", ["q35", pytest.param("pc", marks=pytest.mark.full)], indirect=True)
+@pytest.mark.full
+@pytest.mark.parametrize("guest", ["q35", "pc"], indirect=True)
 def test_a_guest_sees_its_disks_come_grow_and_go(lab: Lab, scratch: str, guest: Guest) -> None:
     one, two, three = (volume(lab, scratch, slot, 64 * MIB) for slot in (3, 5, 4))
     guest.define([one, two])
@@ -63,6 +64,7 @@ def test_a_guest_sees_its_disks_come_grow_and_go(lab: Lab, scratch: str, guest: 
     assert guest.start() == [first, second]
 
 
+@pytest.mark.full
 def test_a_guest_is_worked_in_over_console_and_ssh(lab: Lab, scratch: str, guest: Guest, tmp_path: Path) -> None:
     disk = volume(lab, scratch, 3, 16 * MIB)
     guest.define([disk])
