@@ -147,6 +147,12 @@ def test_what_is_said_to_be_freed_makes_room_for_the_next():
     four_steps(sim, name="two")
 
 
+def test_a_drifted_quota_is_put_right_first(sim):
+    sim.run("zfs", "set", "quota=60G", "reservation=60G", ROOT)
+    done = four_steps(sim, name="one")
+    assert [s["step"] for s in done.vms[0]["steps"]] == ["law", "snapshot"]
+
+
 def test_an_inflexible_vm_has_no_room():
     sim = Simulated()
     sim.adopted(flexible=None)

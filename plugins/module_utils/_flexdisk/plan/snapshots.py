@@ -73,6 +73,9 @@ def _take(seq: Sequence, name: str, now: int, found: Collector) -> None:
     if there is not None:
         found.add("Ambiguous", "%s is left of a deleted snapshot; state=absent removes it" % there.parts[0].name)
         return
+    for step in ordering.repairs(vm, seq.geometry, False):
+        seq.add(step)
+    vm = seq.vm
     charge = sum(map(snapshots.charge, (vm.root, *vm.volumes)))
     text = "+ snapshot %s of %d disks, holds %s at once" % (name, len(vm.volumes), render_bytes(charge))
     step = Step("snapshot", text, args={"name": name, "full_name": snapshots.PREFIX + name, "creation": now})
