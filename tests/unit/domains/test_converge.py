@@ -126,3 +126,19 @@ def test_a_vm_without_disks(linux):
     )
     assert kinds(done)[0] == "adopt"
     assert linux.disks()["root"].boot
+
+
+def test_a_function_that_was_asked_for_is_remembered(linux):
+    """Only this VM asked for it, so another one that takes the disk gives it a device of its own."""
+    linux.adopted(32)
+    data = {"name": "data", "size": 16}
+    linux.four_steps({"vm": VM, "disks": [{"name": "root"}, {"name": "a"}, {**data, "pci_slot": "0:4:5"}]})
+    linux.four_steps({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}, {"name": "a"}]})
+    linux.four_steps({"vm": VM, "disks": [{"name": "root"}, {"name": "a"}, data]})
+    assert linux.disks()["data"].pci_slot == "0:4:5"
+    uuid = linux.disks()["data"].uuid
+    linux.four_steps({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}, {"name": "a"}]})
+    linux.create(uuid=OTHER, name="web02")
+    entry = {"vm": OTHER, "unlisted": "keep", "flexible_disk_size": "1GiB", "disks": [{"uuid": uuid, "name": "data"}]}
+    linux.converge(entry)
+    assert linux.disks(OTHER)["data"].pci_slot.endswith(":0")

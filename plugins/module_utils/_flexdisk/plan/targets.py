@@ -230,20 +230,27 @@ def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None
             found.add("InvalidArgument", 'pci_slot "%s" belongs to %s' % (target.slot, owner), target.label)
         taken[slot] = _key(target)
     for target in waiting:
-        remembered = target.disk.pci_slot if target.disk is not None else ""
         try:
-            slot = _arrival_slot(remembered, taken, pci, capabilities)
+            slot = _arrival_slot(_remembered(target.disk, intent.vm), taken, pci, capabilities)
             target.slot = slots.render_slot(slot)
             taken[slot] = _key(target)
         except FlexdiskError as exc:
             found.add(exc.code, exc.message, target.label)
 
 
+def _remembered(disk: t.Optional[Disk], vm: Vm) -> str:
+    """The slot that a disk had. One among other devices, as another VM's slots may be, was asked for only there."""
+    if disk is None:
+        return ""
+    pci = vm.config.pci
+    return disk.pci_slot if not pci.strict or disk.vm == vm.config.uuid or disk.pci_slot in pci.candidates else ""
+
+
 def _arrival_slot(
     remembered: str, taken: t.Mapping[slots.Slot, str], pci: Pci, capabilities: Capabilities
 ) -> slots.Slot:
     """The slot a parked disk had, if it is free, else the first free one, where there is hot-plug one for it."""
-    if remembered and (not pci.strict or remembered in pci.candidates):
+    if remembered:
         slot = slots.parse_slot(remembered)
         if slot not in taken and not slots.obstacle(slot, pci):
             return slot
