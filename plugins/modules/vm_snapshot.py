@@ -36,8 +36,9 @@ attributes:
   idempotent:
     support: partial
     details:
-      - A rollback does nothing when no disk has been written to or resized since the snapshot, and no newer one is
-        there. A VM that runs writes to its disks.
+      - A rollback does nothing when nothing at all has been written to a disk since the snapshot, none was resized and
+        no newer snapshot is there. Guests write, and ZFS itself writes a block into a volume that it takes back, so a
+        second run mostly goes back once more.
 options:
   vms:
     description:
