@@ -19,7 +19,7 @@ from harness import Lab
 SERVER = f"env PYTHONPATH={remote.NODE_TARGET} python3 -m simnode.real serve"
 SHARE = "za3 or zc4 or ze3 or zj5 or r14_feasible"
 LEAST = {SHARE: 5, "": 110}
-SECONDS = 3000
+SECONDS = 5400
 
 
 def run(lab: Lab, selection: str, capsys: pytest.CaptureFixture[str]) -> None:
