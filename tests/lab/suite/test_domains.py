@@ -15,6 +15,8 @@ import pytest
 from guests import Disk, Guest, Seen
 from harness import Lab
 
+pytestmark = pytest.mark.full
+
 MIB = 1 << 20
 SIZE = 64
 PORTS = (3, 4, 5)
@@ -117,7 +119,6 @@ def test_a_guest_sees_what_was_declared(host: Host, make: Make, capsys: pytest.C
         print(f"\nconsole of {guest.name}, {len(guests.listings(guest.transcript()))} lists:\n{guest.transcript()}")
 
 
-@pytest.mark.full
 def test_data_goes_from_one_running_vm_to_another(host: Host, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     giver, taker = make(1), make(2)
     root, data, logs = ({"name": name} for name in NAMES)
@@ -140,7 +141,6 @@ def test_data_goes_from_one_running_vm_to_another(host: Host, make: Make, capsys
     assert digests[0] == digests[1]
 
 
-@pytest.mark.full
 def test_a_playbook_reaches_a_guest_by_the_inventory(lab: Lab, make: Make) -> None:
     guest = make(1)
     shown = guest.start()
