@@ -76,6 +76,18 @@ class Killed(BaseException):
     """The module is gone."""
 
 
+def fuse(number, word):
+    """A hook that kills the module before or after its change with this number."""
+
+    def hook(_program, _argv, when):
+        nonlocal number
+        number -= when == word
+        if when == word and number == 0:
+            raise Killed
+
+    return hook
+
+
 @pytest.mark.parametrize("word", ["before", "after"])
 def test_killed_between_two_disks_the_vm_stays_down_until_all_are_back(word):
     number = 0
@@ -88,15 +100,7 @@ def test_killed_between_two_disks_the_vm_stays_down_until_all_are_back(word):
         was = [digest(linux, f"disk{n}") for n in range(3)]
         for disk in range(3):
             write(linux, f"disk{disk}", 50 + disk)
-        left = [number]
-
-        def hook(_program, _argv, when, left=left):
-            if when == word:
-                left[0] -= 1
-                if left[0] == 0:
-                    raise Killed
-
-        linux.hook = hook
+        linux.hook = fuse(number, word)
         try:
             go(linux, BACK, restart=True)
             break
