@@ -7,16 +7,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import guests
 import pytest
+import remote
 from guests import Disk, Guest, Seen
 from harness import Lab
 
 MIB = 1 << 20
+PAGE = remote.ROOT / "docs" / "libvirt.md"
 ALL_DEVICES = 'devices { global_filter = [ "a|.*|" ] }'
 # A table with one partition of 2048 sectors, from sector 2048 on.
 PARTITION = bytes([0, 0, 0, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") * 2
@@ -103,6 +106,10 @@ def test_partitions_in_a_volume_stay_unknown_to_the_hypervisor(lab: Lab, scratch
 
 
 def test_lvm_in_a_volume_stays_unknown_to_the_hypervisor(lab: Lab, scratch: str) -> None:
+    """With the filter of docs/libvirt.md. One that accepts the rest finds volumes under /dev/disk/by-diskseq."""
+    told = re.search(r"^ *(devices { global_filter = .* })$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert told
+    lab.run(["dd", "status=none", "of=/etc/lvm/lvmlocal.conf"], stdin=f"{told[1]}\n")
     device = f"/dev/zvol/{scratch}/disk0"
     lab.zfs("create", "-o", "volmode=dev", "-V", "16M", f"{scratch}/disk0")
     lab.run(["sh", "-euc", f"udevadm settle; test -b {device}"])
