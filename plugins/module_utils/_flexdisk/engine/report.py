@@ -13,7 +13,7 @@ from ..model.vm import Disk, Vm
 from ..plan import recovery
 from ..plan.steps import VmPlan
 from ..rules import space
-from ..rules.snapshots import freed, snapshots_of
+from ..rules.snapshots import disks_in, freed, snapshots_of
 
 VOLATILE = ("ctime", "mtime", "serial_no")
 _Dict = t.Dict[str, t.Any]
@@ -79,8 +79,7 @@ def snapshots_result(vm: Vm, figures: bool) -> t.List[_Dict]:
     """The VM's snapshots, the oldest first: bytes that deleting it frees, seconds since 1970."""
     found = []
     for snapshot in snapshots_of(vm):
-        disks = [disk.label for disk in vm.disks + vm.orphans if snapshot.of(disk.volume.name) is not None]
-        entry: _Dict = {"name": snapshot.name, "disks": disks}
+        entry: _Dict = {"name": snapshot.name, "disks": disks_in(vm, snapshot)}
         if figures:
             entry.update(created=snapshot.creation, frees=freed(vm, snapshot))
         found.append(entry)

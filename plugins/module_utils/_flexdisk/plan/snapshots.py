@@ -50,10 +50,6 @@ def _resumes(vm: Vm, spec: SnapshotSpec) -> bool:
     return left is not None and spec.state == "rolled_back" and left.rollback == spec.name
 
 
-def _disks(vm: Vm, snapshot: VmSnapshot) -> t.List[str]:
-    return [disk.label for disk in vm.disks + vm.orphans if snapshot.of(disk.volume.name) is not None]
-
-
 def _warnings(vm: Vm, spec: SnapshotSpec) -> t.Iterator[str]:
     """Disks that a rollback leaves as they are."""
     snapshot = snapshots.find(vm, spec.name)
@@ -247,7 +243,7 @@ def _rollback(vm: Vm, snapshot: VmSnapshot, capabilities: Capabilities) -> Step:
     text = "~ rolled back to %s of %s: %s%s%s" % (
         snapshot.name,
         snapshot.moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        ", ".join(_disks(vm, snapshot)),
+        ", ".join(snapshots.disks_in(vm, snapshot)),
         " (%s)" % ", ".join(sizes) if sizes else "",
         "; newer snapshots DESTROYED: %s" % ", ".join(newer) if newer else "",
     )

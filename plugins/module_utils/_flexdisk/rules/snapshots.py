@@ -63,11 +63,22 @@ def check_name(name: str) -> str:
 def snapshots_of(vm: Vm) -> t.List[VmSnapshot]:
     """The VM's snapshots, the oldest first; those that others made under names of their own are none."""
     found: t.Dict[str, t.List[Dataset]] = {}
-    for part in [*vm.snapshots, *(s for disk in vm.disks + vm.orphans for s in disk.snapshots)]:
+    for part in _every(vm):
         name = part.name.partition("@")[2]
         if name.startswith(PREFIX):
             found.setdefault(name[len(PREFIX) :], []).append(part)
     return sorted((VmSnapshot(n, tuple(parts)) for n, parts in found.items()), key=lambda s: (s.createtxg, s.name))
+
+
+def _every(vm: Vm) -> t.Iterator[Dataset]:
+    yield from vm.snapshots
+    for disk in vm.disks + vm.orphans:
+        yield from disk.snapshots
+
+
+def disks_in(vm: Vm, snapshot: VmSnapshot) -> t.List[str]:
+    """Labels of the VM's disks that are in the snapshot."""
+    return [disk.label for disk in vm.disks + vm.orphans if snapshot.of(disk.volume.name) is not None]
 
 
 def find(vm: Vm, name: str) -> t.Optional[VmSnapshot]:
@@ -88,8 +99,7 @@ def newer(vm: Vm, snapshot: VmSnapshot) -> t.List[Dataset]:
     """Every snapshot that a rollback to this one destroys, whoever made it."""
     kept = {part.name for part in snapshot.parts}
     parents = {part.parent for part in snapshot.parts}
-    every = [*vm.snapshots, *(s for disk in vm.disks + vm.orphans for s in disk.snapshots)]
-    return [s for s in every if s.parent in parents and s.createtxg >= snapshot.createtxg and s.name not in kept]
+    return [s for s in _every(vm) if s.parent in parents and s.createtxg >= snapshot.createtxg and s.name not in kept]
 
 
 def charge(dataset: Dataset) -> int:
