@@ -38,9 +38,15 @@ def guest(lab: Lab, scratch: str, request: pytest.FixtureRequest) -> Iterator[Gu
 def volume(lab: Lab, scratch: str, slot: int, size: int) -> Disk:
     """A new volume of so many bytes."""
     disk = Disk(f"{scratch}/disk{slot}", slot, f"serial-{slot:013}")
-    lab.zfs("create", "-o", "volmode=dev", "-V", str(size), disk.dataset)
-    lab.run(["udevadm", "settle"])
+    make_volume(lab, disk.dataset, str(size))
     return disk
+
+
+def make_volume(lab: Lab, dataset: str, size: str, mode: str = "dev") -> None:
+    """A volume that inherits its `volmode`: one of its own is set after the device is there, and lost if that is open."""
+    lab.zfs("set", f"volmode={mode}", dataset.rpartition("/")[0])
+    lab.zfs("create", "-V", size, dataset)
+    lab.run(["sh", "-euc", f"udevadm settle; test -b /dev/zvol/{dataset}"])
 
 
 @pytest.mark.full
@@ -96,9 +102,8 @@ def test_reset_leaves_no_domain(lab: Lab) -> None:
 def test_partitions_in_a_volume_stay_unknown_to_the_hypervisor(lab: Lab, scratch: str) -> None:
     for mode, parts in (("full", 1), ("dev", 0)):
         device = f"/dev/zvol/{scratch}/{mode}"
-        lab.zfs("create", "-o", f"volmode={mode}", "-V", "16M", f"{scratch}/{mode}")
+        make_volume(lab, f"{scratch}/{mode}", "16M", mode)
         write = f"import os; os.write(os.open({device!r}, os.O_WRONLY), {PARTITION_TABLE!r})"
-        lab.run(["sh", "-euc", f"udevadm settle; test -b {device}"])
         lab.python(write)
         lab.run(["blockdev", "--rereadpt", device], check=False)  # "Invalid argument" where there cannot be any
         found = lab.run(["lsblk", "-n", "-o", "TYPE", device]).stdout.split()
@@ -111,8 +116,7 @@ def test_lvm_in_a_volume_stays_unknown_to_the_hypervisor(lab: Lab, scratch: str)
     assert told
     lab.run(["dd", "status=none", "of=/etc/lvm/lvmlocal.conf"], stdin=f"{told[1]}\n")
     device = f"/dev/zvol/{scratch}/disk0"
-    lab.zfs("create", "-o", "volmode=dev", "-V", "16M", f"{scratch}/disk0")
-    lab.run(["sh", "-euc", f"udevadm settle; test -b {device}"])
+    make_volume(lab, f"{scratch}/disk0", "16M")
     lab.run(["pvcreate", "-q", "--config", ALL_DEVICES, device])
     assert lab.run(["pvs", "--noheadings", "-o", "pv_name"]).stdout.split() == []
     assert len(lab.run(["pvs", "--noheadings", "-o", "pv_name", "--config", ALL_DEVICES]).stdout.split()) == 1
