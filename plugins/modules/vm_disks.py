@@ -10,29 +10,11 @@ from __future__ import annotations
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, policy
 from ..module_utils._flexdisk.engine.converge import converge
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
-from ..module_utils._flexdisk.model.desired import Policy
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
-DISK = {
-    "name": {"type": "str"},
-    "uuid": {"type": "str"},
-    "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
-    "size": {"type": "raw"},
-    "boot": {"type": "bool"},
-    "image": {"type": "str"},
-    "pci_slot": {"type": "str"},
-    "model": {"type": "str"},
-    "block_size": {"type": "int"},
-    "compression": {"type": "str"},
-    "preserve": {"type": "bool"},
-    "description": {"type": "str"},
-    "tags": {"type": "dict"},
-    "dangerous_allow_shrink": {"type": "bool", "default": False},
-    "destroy_snapshots": {"type": "bool", "default": False},
-    "recreate": {"type": "bool", "default": False},
-}
 VM = {
     "vm": {"type": "str", "required": True},
     "flexible_disk_size": {"type": "raw"},
@@ -47,32 +29,22 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "vms": {"type": "list", "elements": "dict", "required": True, "options": VM},
-            "allow_restart": {"type": "bool", "default": False},
-            "stop_timeout": {"type": "int", "default": 180},
-            "allow_force_stop": {"type": "bool", "default": False},
+            **POWER,
             "matching": {"type": "str", "default": "name", "choices": ["name", "order"]},
             "on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]},
-            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
-            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
-            "pool": {"type": "str"},
-            "lock_timeout": {"type": "int", "default": 60},
+            **HOST,
+            **LOCK,
         },
         supports_check_mode=True,
     )
     params = module.params
-    policy = Policy(
-        allow_restart=params["allow_restart"],
-        stop_timeout=params["stop_timeout"],
-        allow_force_stop=params["allow_force_stop"],
-        matching=params["matching"],
-        continue_on_refusal=params["on_refusal"] == "continue",
-    )
+    permitted = policy(params, matching=params["matching"], continue_on_refusal=params["on_refusal"] == "continue")
     runner = SubprocessRunner()
     task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:
         zfs, hypervisor = door.open_host(params, runner)
         with door.turn(runner, params, task, module.check_mode) as others:
-            outcome = converge(zfs, hypervisor, params["vms"], policy, params["pool"], module.check_mode)
+            outcome = converge(zfs, hypervisor, params["vms"], permitted, params["pool"], module.check_mode)
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))
     for warning in others + outcome.warnings:

@@ -136,6 +136,7 @@ skipped_vms:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door, lock
+from ..module_utils._flexdisk.engine.arguments import HOST
 from ..module_utils._flexdisk.engine.info import info
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
@@ -146,9 +147,7 @@ def main() -> None:
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
             "space": {"type": "bool", "default": False},
-            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
-            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
-            "pool": {"type": "str"},
+            **HOST,
         },
         supports_check_mode=True,
     )

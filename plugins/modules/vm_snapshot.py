@@ -216,8 +216,8 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door, snapshots
+from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, POWER, policy
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
-from ..module_utils._flexdisk.model.desired import Policy
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 
@@ -231,22 +231,13 @@ def main() -> None:
             "newer": {"type": "list", "elements": "str"},
             "destroy_newer": {"type": "bool", "default": False},
             "flexible_disk_size": {"type": "raw"},
-            "allow_restart": {"type": "bool", "default": False},
-            "stop_timeout": {"type": "int", "default": 180},
-            "allow_force_stop": {"type": "bool", "default": False},
-            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
-            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
-            "pool": {"type": "str"},
-            "lock_timeout": {"type": "int", "default": 60},
+            **POWER,
+            **HOST,
+            **LOCK,
         },
         supports_check_mode=True,
     )
     params = module.params
-    policy = Policy(
-        allow_restart=params["allow_restart"],
-        stop_timeout=params["stop_timeout"],
-        allow_force_stop=params["allow_force_stop"],
-    )
     runner = SubprocessRunner()
     task = "vm_snapshot of %s" % ", ".join(params["vms"] or ["all VMs"])
     try:
@@ -254,7 +245,7 @@ def main() -> None:
         zfs, hypervisor = door.open_host(params, runner)
         with door.turn(runner, params, task, module.check_mode) as others:
             outcome = snapshots.run(
-                zfs, hypervisor, params["vms"], spec, policy, params["pool"], module.check_mode, int(time.time())
+                zfs, hypervisor, params["vms"], spec, policy(params), params["pool"], module.check_mode, int(time.time())
             )
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))

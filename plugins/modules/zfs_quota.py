@@ -117,6 +117,7 @@ skipped_vms:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.quota import recalculate
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
@@ -127,10 +128,8 @@ def main() -> None:
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
             "reclaim": {"type": "bool", "default": False},
-            "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
-            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
-            "pool": {"type": "str"},
-            "lock_timeout": {"type": "int", "default": 60},
+            **HOST,
+            **LOCK,
         },
         supports_check_mode=True,
     )

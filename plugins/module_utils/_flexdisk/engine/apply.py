@@ -91,7 +91,7 @@ class Applier:
                     # Disks of different times: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, False) from exc
                 restarted = self._restart(plan) if down else None
-                told = self._storage is not None or step.kind != "grow"
+                told = step.kind != "create_vm" and (self._storage is not None or step.kind != "grow")
                 if told and (restarted or not _stops(plan, number)):
                     self._give_up(plan)
                 raise StepFailed(exc, number, restarted) from exc
@@ -158,6 +158,9 @@ class Applier:
 
     def _confirm_unchanged(self, plan: VmPlan) -> None:
         """Our lock keeps only our own tasks out."""
+        if not plan.before.there:
+            self._confirm_absent(plan)
+            return
         try:
             root = plan.before.root
             datasets = self._zfs.datasets(root.name, snapshots=False) if root.kind else []
@@ -177,13 +180,22 @@ class Applier:
         known = {(v.volsize, v.volblocksize) for v in plan.before.volumes}
         for volsize, block in sorted({(v.volsize, v.volblocksize) for v in plan.after.volumes} - known):
             ours = automatic_reservation(volsize, block, geometry)
-            theirs = self._zfs.forecast_reservation(plan.before.root.name, volsize, block)
+            parent = plan.before.root.name if plan.before.root.kind else plan.before.root.pool
+            theirs = self._zfs.forecast_reservation(parent, volsize, block)
             if not is_automatic(theirs, volsize, block, geometry):
                 raise FlexdiskError(
                     "ForecastMismatch",
                     "for %d bytes in blocks of %d ZFS would reserve %d, the forecast is %d; nothing was changed"
                     % (volsize, block, theirs, ours),
                 )
+
+    def _confirm_absent(self, plan: VmPlan) -> None:
+        """What is about to be made is not there, but for what is cleared first."""
+        root, cleared = plan.before.root.name, any(step.kind == "clear" for step in plan.steps)
+        if any(config.uuid == plan.vm for config in self._hypervisor.vms()):
+            raise FlexdiskError("Changed", "changed since it was read: there is a VM %s now" % plan.vm)
+        if not cleared and self._zfs.exists(root):
+            raise FlexdiskError("Changed", "changed since it was read: there is a %s now" % root)
 
     def recover(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         """The steps after this one do it; our own intent has taken the place of the found one. Only a guest that was
@@ -207,6 +219,78 @@ class Applier:
             self._hypervisor.edit_disks(vm.config.uuid, moved)
         for _entry, disk in step.args["disks"]:
             self._zfs.set_facts(disk.volume.name, {"from": ""})
+
+    # -- whole VMs
+
+    def create_vm(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        args = step.args
+        if self._storage is None:
+            self._make_storage(after, args)
+        self._hypervisor.create_vm(args["new"], [_entry(disk) for disk in args["disks"]], args["indestructible"])
+        if self._storage is not None:
+            if any(args["facts"].values()):
+                self._zfs.set_facts(after.root.name, {k: v for k, v in args["facts"].items() if v})
+            for disk in args["disks"]:
+                self._zfs.set_facts(disk["volume"], {**disk["facts"], **_stamp({})})
+
+    def _make_storage(self, after: Vm, args: t.Mapping[str, t.Any]) -> None:
+        """The configuration comes last: a VM that is there has all its disks."""
+        root = after.root
+        figures = ("quota", "reservation", "refquota", "refreservation")
+        options = {key: str(getattr(root, key)) for key in figures if getattr(root, key)}
+        self._zfs.create_filesystem(root.name, {"mountpoint": "none", "canmount": "off", **options}, args["facts"])
+        for disk in args["disks"]:
+            self._make_volume(disk, {**disk["facts"], **_stamp({})})
+
+    def _make_volume(self, args: t.Mapping[str, t.Any], facts: t.Mapping[str, str]) -> None:
+        options = {"compression": args["own_compression"]} if args["own_compression"] else {}
+        if args["origin"]:
+            self._zfs.clone(args["origin"], args["volume"], options, facts)
+            self._zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
+        else:
+            options["volblocksize"] = str(args["block_size"])
+            self._zfs.create_volume(args["volume"], args["size"] * MIB, options, facts)
+
+    def clear(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        """Exactly what was read, and no VM has come to it since."""
+        left = step.args["left"]
+        there = {d.name for d in self._zfs.datasets(step.args["root"], snapshots=False)}
+        if there != set(left):
+            raise FlexdiskError("Changed", "changed since it was read: below %s there is another set" % left[0])
+        self._zfs.destroy(step.args["root"], True)
+
+    def delete_vm(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        volumes = dict(step.args["volumes"])
+        if vm.root.kind:
+            self._only_these(vm, volumes)
+        if self._storage is None:
+            for name, guid in volumes.items():
+                self._read(name, guid)
+                self._zfs.destroy(name, True)
+            if vm.root.kind:
+                self._zfs.destroy(vm.root.name, True)
+        self._hypervisor.delete_vm(vm.config.uuid)
+        if vm.root.kind and self._zfs.exists(vm.root.name):
+            raise FlexdiskError("NotApplied", "the VM is deleted, and %s is there still" % vm.root.name)
+
+    def _only_these(self, vm: Vm, volumes: t.Mapping[str, int]) -> None:
+        """Whatever is below the VM's dataset goes with it: the last look before that."""
+        below = {d.name: d.guid for d in self._zfs.datasets(vm.root.name, snapshots=False) if d.name != vm.root.name}
+        if below != volumes:
+            wrong = sorted({name for name, _guid in {*below.items()} ^ {*volumes.items()}})
+            raise FlexdiskError("Changed", "changed since it was read: %s; the VM is not deleted" % ", ".join(wrong))
+
+    def properties(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        changes = dict(step.args["changes"])
+        protected, package = changes.pop("indestructible", None), changes.pop("package", None)
+        if changes:
+            self._hypervisor.set_machine(vm.config.uuid, changes)
+        if protected is not None and self._storage is not None:
+            self._storage.set_indestructible(vm.config.uuid, protected)
+        elif protected is not None:
+            self._zfs.set_facts(vm.root.name, {"indestructible": "true" if protected else ""})
+        if package is not None:
+            self._zfs.set_facts(vm.root.name, {"package": package})
 
     # -- the VM's dataset
 
@@ -426,15 +510,8 @@ class Applier:
     def create(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
         identity = str(uuid.uuid4())
-        facts = {**args["facts"], **_stamp({}), "uuid": identity}
-        options = {"compression": args["own_compression"]} if args["own_compression"] else {}
         self._zfs.set(vm.root.name, quota=after.root.quota)
-        if args["origin"]:
-            self._zfs.clone(args["origin"], args["volume"], options, facts)
-            self._zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
-        else:
-            options["volblocksize"] = str(args["block_size"])
-            self._zfs.create_volume(args["volume"], args["size"] * MIB, options, facts)
+        self._make_volume(args, {**args["facts"], **_stamp({}), "uuid": identity})
         self._configure(vm, after, {**args["config"], "uuid": identity}, args["origin"], args["image_size"])
 
     def _configure(self, vm: Vm, after: Vm, config: t.Mapping[str, t.Any], origin: str, image_size: int) -> None:
@@ -443,6 +520,12 @@ class Applier:
             config = dict(config, image_uuid=image, image_size=image_size)
         self._hypervisor.attach_disk(vm.config.uuid, config)
         self._settle(after)
+
+
+def _entry(disk: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """A new VM's disk for the driver; what has an image has its block size, too."""
+    made = {"image_uuid": image_of(disk["origin"])} if disk["origin"] else {"block_size": disk["block_size"]}
+    return {**disk["config"], **made, "compression": disk["own_compression"]}
 
 
 def _fitted(volume: Dataset, size: int, geometry: PoolGeometry) -> t.Tuple[_Properties, _Properties]:
@@ -503,4 +586,8 @@ _VERBS: t.Dict[str, _Verb] = {
     "snapshot": Applier.snapshot,
     "delete_snapshot": Applier.delete_snapshot,
     "rollback": Applier.rollback,
+    "create_vm": Applier.create_vm,
+    "clear": Applier.clear,
+    "delete_vm": Applier.delete_vm,
+    "properties": Applier.properties,
 }

@@ -14,6 +14,7 @@ from ..model.errors import Problem
 from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.planner import find_vm
+from ..plan.vms import machine
 from ..rules.linking import Host, unlinked_reason
 from ..zfs.commands import Zfs
 from . import report
@@ -65,9 +66,11 @@ def info(
     found = {key: recovery.record_result(record) for key, record in host.intents.items()}
     result.vms = [
         dict(
-            report.vm_result(vm, True, figures),
+            _with_sizes(report.vm_result(vm, True, figures), vm, figures),
             intent=found.get((vm.config.pool, vm.config.uuid)),
             tags=dict(vm.config.tags),
+            disk_template=report.disk_template(vm),
+            **machine(vm),
             **({"snapshots": report.snapshots_result(vm, True)} if figures else {}),
         )
         for vm in vms
@@ -80,4 +83,11 @@ def info(
         dict(report.disk_result(disk, "parked", True, figures), vm=disk.vm)
         for disk in sorted(everywhere, key=lambda d: (d.vm, d.name, d.volume.name))
     ]
+    return result
+
+
+def _with_sizes(result: t.Dict[str, t.Any], vm: Vm, figures: bool) -> t.Dict[str, t.Any]:
+    """snapshot_size of each disk, in MiB, as RFD 154 has it: what ZFS charges to snapshots alone so far."""
+    for disk, entry in zip(vm.disks, result["disks"]) if figures else ():
+        entry["snapshot_size"] = disk.volume.usedbysnapshots // MIB
     return result

@@ -64,12 +64,13 @@ class Intents:
             plan=self._plan,
             host=host_name(),
             since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            state=left.state if left is not None and left.powers else vm.config.state,
+            state=left.state if left is not None and left.powers else vm.config.state if vm.there else "stopped",
             autoboot=vm.autoboot_before,
             stops=stops,
             steps=tuple(step.text or step.kind for step in plan.steps if step.kind != "copy"),
             moves=tuple(_moves(plan)),
             rollback=next((step.args["name"] for step in plan.steps if step.kind == "rollback"), ""),
+            creates=vm.config.alias if not vm.there else "",
         )
         self._there[pool].add(plan.vm)
         facts = {intent.property_of(plan.vm): intent.encode(record), intent.INDEX: self._listed(pool)}

@@ -17,18 +17,21 @@ from ..zfs.errors import ZfsError
 from .intent import with_intents
 
 
-def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snapshots: bool = True) -> Host:
+def observe(
+    zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snapshots: bool = True, more: str = ""
+) -> Host:
     """What is now. pool restricts the VMs to those of one pool; without it every pool that has VMs is read, and on a
-    host without VMs every pool with parked disks.
+    host without VMs every pool with parked disks. more is a pool that is read besides.
 
     snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures.
     """
     if pool is not None:
         check_pool(pool)
+    asked = {pool for pool in (pool, more and check_pool(more)) if pool}
     configs = hypervisor.vms()
     if pool is not None:
         configs = [c for c in configs if c.pool == pool or (c.bare and not c.pool)]
-    pools = sorted({c.pool for c in configs if c.pool} | ({pool} if pool else set()))
+    pools = sorted({c.pool for c in configs if c.pool} | asked)
     if pool is None and any(c.bare and not c.pool for c in configs):
         # Where it lies only its dataset tells.
         pools = []
@@ -41,6 +44,6 @@ def observe(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snap
     if not pools:
         uuids = {c.uuid for c in configs}
         ours = (d.pool for d in datasets if d.name == container(d.pool) or d.name[len(d.pool) + 1 :] in uuids)
-        pools = sorted({*ours, *(c.pool for c in configs if c.pool)})
+        pools = sorted({*ours, *asked, *(c.pool for c in configs if c.pool)})
     brand = hypervisor.capabilities.brand
     return with_intents(zfs, link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand))

@@ -75,6 +75,12 @@ def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
     return result
 
 
+def disk_template(vm: Vm) -> str:
+    """C(thick) or C(sparse) where all disks of the VM are, C(mixed), or C(diskless)."""
+    kinds = {"thick" if disk.volume.refreservation else "sparse" for disk in vm.disks if not disk.hidden}
+    return kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "diskless"
+
+
 def snapshots_result(vm: Vm, figures: bool) -> t.List[_Dict]:
     """The VM's snapshots, the oldest first: bytes that deleting it frees, seconds since 1970."""
     found = []

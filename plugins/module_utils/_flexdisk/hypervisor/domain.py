@@ -12,6 +12,7 @@ import typing as t
 
 from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
+from ..model.sizes import MIB
 from ..model.vm import DiskConfig, Pci, VmConfig
 from ..rules.identity import is_pool, is_uuid
 from ..rules.slots import Slot, render_slot
@@ -21,6 +22,8 @@ BRAND = "libvirt"
 PORT = "pcie-root-port"
 # Numbers of root ports that a stopped VM can get.
 _COMING_PORTS = 16
+_NAMES = (("b", "bytes"), ("k", "KiB"), ("M", "MiB"), ("G", "GiB"), ("T", "TiB"))
+_UNITS = {unit: 1024**power for power, names in enumerate(_NAMES) for unit in names}
 _HOST_BRIDGE, _GRAPHICS = "the host bridge", "the primary graphics card"
 _RESERVED_PC = {"0:0": _HOST_BRIDGE, "0:1": "the ISA bridge", "0:2": _GRAPHICS}
 _RESERVED_Q35 = {"0:0": _HOST_BRIDGE, "0:1": _GRAPHICS, "0:31": "the LPC bridge"}
@@ -94,7 +97,7 @@ def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool)
         domain = Text(xml).root
         running = Text(live).root if live else None
         return _vm(domain, running, digest(xml), state, autostart, persistent)
-    except (IndexError, RecursionError, ValueError) as exc:
+    except (IndexError, KeyError, RecursionError, ValueError) as exc:
         raise FlexdiskError("UnexpectedOutput", "libvirt describes a domain in an unknown way: %r" % exc) from exc
 
 
@@ -131,7 +134,15 @@ def _vm(
         unplugged=_unplugged(domain, running),
         uses=_uses(domain) | (_uses(running) if running is not None else frozenset()),
         digest=digested,
+        memory=_memory(domain),
+        vcpus=int(domain.get("vcpu") or 1),
     )
+
+
+def _memory(domain: Element) -> int:
+    """MiB; libvirt writes KiB."""
+    size = int(domain.get("memory") or 0) * _UNITS[domain.get("memory", "unit") or "KiB"]
+    return size // MIB
 
 
 def order_of(device: Element) -> int:

@@ -73,6 +73,21 @@ def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
     return whole(str(text))
 
 
+def resized(xml: str, changes: t.Mapping[str, int]) -> str:
+    """memory in MiB and vcpus, as far as given."""
+    text = Text(xml)
+    words = {"vcpu": str(changes["vcpus"])} if "vcpus" in changes else {}
+    if "memory" in changes:
+        words.update({"memory": str(changes["memory"]), "currentMemory": str(changes["memory"])})
+    for name, value in words.items():
+        for old in text.root.all(name):
+            kept = {key: word for key, word in old.attributes.items() if key not in ("unit", "current")}
+            unit = {} if name == "vcpu" else {"unit": "MiB"}
+            start = render(name, **kept, **unit)[: -len("/>")]
+            text.replace(old, "%s>%s</%s>" % (start, value, name))
+    return str(text)
+
+
 def whole(xml: str) -> str:
     """With the root ports that its disks need, some of them spare, and devices of several functions marked as such."""
     text = Text(xml)

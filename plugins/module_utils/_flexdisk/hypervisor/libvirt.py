@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import time
 import typing as t
+from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import ZVOL
+from ..model.desired import NewVm
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.identity import serial_of
-from . import domain, domain_edit
+from . import domain, domain_edit, domain_new
 from .libvirt_connection import Domains, Status
 from .xml_text import Text
 
@@ -26,7 +28,7 @@ PATIENCE = 60
 ASK_AGAIN = 15
 _ALWAYS = (
     "normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard", "park",
-    "snapshot", "delete_snapshot",
+    "snapshot", "delete_snapshot", "properties",
 )  # fmt: skip
 _HOT = ("grow", "attach", "create", "detach", "destroy")
 
@@ -54,6 +56,7 @@ class Libvirt:
             keeps_storage=False,
             removal_destroys=False,
             moves_autoboot=False,
+            usual_quota=MIB,
         )
 
     def vms(self) -> t.List[VmConfig]:
@@ -186,3 +189,44 @@ class Libvirt:
 
     def set_autoboot(self, vm: str, autoboot: bool) -> None:
         self._domains.set_autostart(vm, autoboot)
+
+    # -- whole VMs
+
+    def draft(self, new: NewVm) -> VmConfig:
+        if new.options or new.metadata:
+            raise FlexdiskError("InvalidArgument", "options and customer_metadata are for vmadm; libvirt has template")
+        config = domain.parse_vm(domain_new.rendered(new), "", "stopped", False, True)
+        if config.disks:
+            raise FlexdiskError("InvalidArgument", "template: disks are declared in disks, not there")
+        return replace(
+            config,
+            pool=new.pool,
+            dataset="%s/%s" % (new.pool, new.uuid),
+            flexible_disk_size=new.flexible_disk_size,
+        )
+
+    def hidden_disks(self, image: str) -> t.List[t.Tuple[int, int]]:
+        return []
+
+    def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
+        xml = domain_new.rendered(new)
+        for disk in disks:
+            path = disk["path"]
+            self._wait(lambda: self._domains.device(path), "NoDevice", "%s does not appear on the host" % path)
+            xml = domain_edit.added(xml, disk)
+        self._define(new.uuid, xml)
+        for disk in disks:
+            self._prove(new.uuid, disk["path"], "disk %s" % disk["path"], serial=serial_of(disk["uuid"]))
+
+    def delete_vm(self, vm: str) -> None:
+        self._domains.undefine(vm)
+        if any(status.uuid == vm for status in self._domains.all()):
+            raise FlexdiskError("NotApplied", "the domain is undefined and there still: does it run?")
+
+    def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
+        self._define(vm, domain_edit.resized(self._fresh(vm), changes))
+        seen = self.vm(vm)
+        if any(getattr(seen, key) != value for key, value in changes.items()):
+            raise FlexdiskError(
+                "NotApplied", "libvirt did not complain, but memory is %d MiB, vcpus %d" % (seen.memory, seen.vcpus)
+            )

@@ -58,6 +58,9 @@ class Domains(t.Protocol):
 
     def set_autostart(self, uuid: str, autostart: bool) -> None: ...
 
+    def undefine(self, uuid: str) -> None:
+        """Forget a domain that does not run, with all that libvirt keeps of it."""
+
 
 class Connection:
     """Domains of one libvirt daemon."""
@@ -148,6 +151,13 @@ class Connection:
     def set_autostart(self, uuid: str, autostart: bool) -> None:
         with self._domain(uuid, "autostart") as domain:
             domain.setAutostart(int(autostart))
+
+    def undefine(self, uuid: str) -> None:
+        library = self._library
+        flags = library.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | library.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+        flags |= library.VIR_DOMAIN_UNDEFINE_NVRAM | library.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+        with self._domain(uuid, "deletion") as domain:
+            domain.undefineFlags(flags)
 
 
 def _status(domain: t.Any) -> Status:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.capabilities import Capabilities
+from ..model.desired import NewVm
 from ..model.vm import VmConfig
 
 
@@ -27,6 +28,8 @@ class Storage(t.Protocol):
         """Of the VM's dataset and everything below it, at one moment."""
 
     def delete_snapshot(self, vm: str, name: str) -> None: ...
+
+    def set_indestructible(self, vm: str, protected: bool) -> None: ...
 
     def roll_back(self, vm: str, name: str) -> None:
         """Every dataset of the VM that has the snapshot, with newer snapshots destroyed. The VM runs afterwards."""
@@ -64,3 +67,21 @@ class Hypervisor(t.Protocol):
     def start(self, vm: str) -> None: ...
 
     def set_autoboot(self, vm: str, autoboot: bool) -> None: ...
+
+    def draft(self, new: NewVm) -> VmConfig:
+        """The configuration that a new VM will have, without its disks. Nothing is changed."""
+
+    def hidden_disks(self, image: str) -> t.List[t.Tuple[int, int]]:
+        """MiB and block size of what the platform adds to a VM that boots from an image."""
+
+    def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
+        """A stopped VM that does not boot by itself, with all its disks or not at all. disks are as for attach_disk, and
+        for a hypervisor with storage, which makes their volumes, with block_size and compression where they are asked
+        for.
+        """
+
+    def delete_vm(self, vm: str) -> None:
+        """A stopped VM; with storage everything below its dataset, too."""
+
+    def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
+        """memory (MiB) and vcpus, as far as given; a running VM has them after its next start."""

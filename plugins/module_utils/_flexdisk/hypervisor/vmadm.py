@@ -16,16 +16,24 @@ import typing as t
 
 from ..model.capabilities import Capabilities
 from ..model.command import Answer, Runner
+from ..model.desired import NewVm
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
+from ..rules.slots import SMARTOS
 from . import vmadm_read
 
 PATIENCE = 600
 GIB = 1024 * MIB
+NOCLOUD = (16, 512)  # MiB and bytes of what cloud-init's data is on
+DATASOURCE = "org.smartos:cloudinit_datasource"
+_OURS = frozenset((
+    "uuid", "alias", "brand", "zpool", "ram", "vcpus", "quota", "autoboot", "disks", "add_disks", "flexible_disk_size",
+    "indestructible_zoneroot", "customer_metadata",
+))  # fmt: skip
 _LIVE = frozenset((
     "normalise", "law", "flexible", "quota", "compression", "identity", "park", "destroy_parked", "unguard",
-    "snapshot", "delete_snapshot",
+    "snapshot", "delete_snapshot", "properties",
 ))  # fmt: skip
 
 
@@ -40,6 +48,8 @@ class Vmadm:
         whole_quota=GIB,
         device_prefix=vmadm_read.ZVOL,
         functions_per_slot=8,
+        usual_quota=10 * GIB,
+        default_pool="zones",
     )
 
     def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
@@ -171,6 +181,92 @@ class Vmadm:
 
     def set_autoboot(self, vm: str, autoboot: bool) -> None:
         self._update(vm, {"autoboot": autoboot}, lambda seen: seen.autoboot == autoboot, "autoboot %s" % autoboot)
+
+
+    # -- whole VMs
+
+    def draft(self, new: NewVm) -> VmConfig:
+        ours = sorted({*new.options} & _OURS)
+        if ours:
+            raise FlexdiskError("InvalidArgument", "options %s: the module's own business" % ", ".join(ours))
+        if new.template:
+            raise FlexdiskError("InvalidArgument", "template is for libvirt; vmadm takes options")
+        return VmConfig(
+            uuid=new.uuid,
+            alias=new.alias,
+            brand=self.capabilities.brand,
+            state="stopped",
+            autoboot=False,
+            pool=new.pool,
+            dataset="%s/%s" % (new.pool, new.uuid),
+            flexible_disk_size=new.flexible_disk_size,
+            pci=SMARTOS,
+            memory=new.memory,
+            vcpus=new.vcpus,
+        )
+
+    def hidden_disks(self, image: str) -> t.List[t.Tuple[int, int]]:
+        argv = ("imgadm", "get", image)
+        manifest = vmadm_read.parse_manifest(self._checked_of(argv))
+        return [NOCLOUD] if manifest.get("tags", {}).get(DATASOURCE) == "nocloud" else []
+
+    def _checked_of(self, argv: t.Tuple[str, ...]) -> str:
+        answer = self._runner(argv)
+        if answer.rc != 0:
+            raise vmadm_read.classify(argv, answer.rc, answer.stderr)
+        return answer.stdout
+
+    def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
+        payload: t.Dict[str, t.Any] = {
+            **new.options,
+            "uuid": new.uuid,
+            "alias": new.alias,
+            "brand": self.capabilities.brand,
+            "zpool": new.pool,
+            "ram": new.memory,
+            "vcpus": new.vcpus,
+            "quota": new.quota // GIB,
+            "autoboot": False,
+            "disks": [_new_disk(disk) for disk in disks],
+        }
+        if new.flexible_disk_size is not None:
+            payload["flexible_disk_size"] = new.flexible_disk_size
+        if new.metadata:
+            payload["customer_metadata"] = dict(new.metadata)
+        if protected:
+            payload["indestructible_zoneroot"] = True
+        self._checked("create", stdin=json.dumps(payload))
+        state = self.vm(new.uuid).state
+        if state != "stopped":
+            raise FlexdiskError("NotApplied", "after vmadm create the VM is %s" % state)
+
+    def delete_vm(self, vm: str) -> None:
+        self._checked("delete", vm)
+        if any(config.uuid == vm for config in self.vms()):
+            raise FlexdiskError("NotApplied", "after vmadm delete the VM is there still")
+
+    def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
+        words = {"memory": "ram", "vcpus": "vcpus"}
+        self._update(
+            vm,
+            {words[key]: value for key, value in changes.items()},
+            lambda seen: all(getattr(seen, key) == value for key, value in changes.items()),
+            ", ".join("%s %d" % change for change in sorted(changes.items())),
+        )
+
+    def set_indestructible(self, vm: str, protected: bool) -> None:
+        self._update(
+            vm,
+            {"indestructible_zoneroot": protected},
+            lambda seen: seen.indestructible == protected,
+            "indestructible_zoneroot %s" % protected,
+        )
+
+
+def _new_disk(disk: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """As vmadm makes it; its path is vmadm's choice, which takes the lowest free number in turn."""
+    keys = ("size", "model", "boot", "pci_slot", "uuid", "image_uuid", "block_size", "compression")
+    return dict({key: disk[key] for key in keys if disk.get(key) not in (None, "")}, media="disk")
 
 
 def _disk(vm: VmConfig, path: str) -> t.Optional[DiskConfig]:

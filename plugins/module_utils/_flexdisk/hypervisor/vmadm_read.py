@@ -52,6 +52,15 @@ def parse_json(stdout: str) -> t.Any:
         return None
 
 
+def parse_manifest(stdout: str) -> t.Dict[str, t.Any]:
+    """An image's manifest from C(imgadm get)."""
+    found = parse_json(stdout)
+    manifest = found.get("manifest") if isinstance(found, dict) else None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("tags", {}), dict):
+        raise FlexdiskError("UnexpectedOutput", "imgadm get did not print the JSON of an image")
+    return manifest
+
+
 def parse_lookup(stdout: str) -> t.List[VmConfig]:
     """VMs from C(vmadm lookup -j). One that is described in an unknown way is no reason not to serve the others: it has
     no dataset, so that nothing can be done to it.
@@ -106,6 +115,8 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
         transition=_text(row, "transition_to"),
         tags=_tags(row.get("tags")),
         pci=SMARTOS,
+        memory=int(row.get("ram") or 0),
+        vcpus=int(row.get("vcpus") or 0),
     )
 
 

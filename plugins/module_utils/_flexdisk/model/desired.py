@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,64 @@ class VmSpec:
     unlisted: str = "refuse"
     disks: t.Optional[t.Tuple[DiskSpec, ...]] = None
     adopt: bool = False
+
+
+@dataclass(frozen=True)
+class Package:
+    """A named size class, of RFD 154: disk is the MiB that a VM's disks may use together; without flexible_disk they
+    are an image and one disk of that size. disks are the entries of a new VM's disks, None: the usual ones.
+    """
+
+    name: str
+    disk: int
+    flexible_disk: bool = False
+    memory: t.Optional[int] = None
+    vcpus: t.Optional[int] = None
+    disks: t.Optional[t.Sequence[t.Mapping[str, t.Any]]] = None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a task wants of one VM. state is present, running, stopped or absent; memory is MiB, quota bytes.
+
+    disks are entries as they were declared; options, metadata and template are the hypervisor's business and only for a
+    new VM.
+    """
+
+    name: str
+    uuid: str = ""
+    state: str = "present"
+    package: t.Optional[Package] = None
+    flexible_disk_size: t.Optional[int] = None
+    memory: t.Optional[int] = None
+    vcpus: t.Optional[int] = None
+    quota: t.Optional[int] = None
+    image: str = ""
+    disks: t.Optional[t.Sequence[t.Mapping[str, t.Any]]] = None
+    unlisted: str = "refuse"
+    autoboot: t.Optional[bool] = None
+    indestructible: t.Optional[bool] = None
+    destroy_disks: bool = False
+    destroy_snapshots: bool = False
+    options: t.Mapping[str, t.Any] = field(default_factory=dict)
+    metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
+    template: str = ""
+
+
+@dataclass(frozen=True)
+class NewVm:
+    """A VM to be made, all decided: memory is MiB, quota bytes, flexible_disk_size MiB without hidden disks."""
+
+    uuid: str
+    alias: str
+    pool: str
+    memory: int
+    vcpus: int
+    quota: int
+    flexible_disk_size: t.Optional[int] = None
+    options: t.Mapping[str, t.Any] = field(default_factory=dict)
+    metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
+    template: str = ""
 
 
 @dataclass(frozen=True)

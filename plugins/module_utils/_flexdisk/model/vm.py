@@ -13,6 +13,9 @@ from .dataset import Dataset
 from .sizes import MIB
 
 
+ABSENT = "absent"
+
+
 @dataclass(frozen=True)
 class Pci:
     """Where a VM's disks can be. Slots are C(BUS:DEVICE:FUNCTION), devices C(BUS:DEVICE).
@@ -54,7 +57,7 @@ class VmConfig:
     bare: the hypervisor keeps neither flexible_disk_size nor uuids of disks, ZFS alone does. models are those that this
     VM can have, if not all; first_boots: without a boot order the first disk is it; frozen says why it cannot be
     changed, unplugged names the disks that the running VM lacks, uses the volumes that it has open or configured in any
-    way; digest changes with the configuration.
+    way; digest changes with the configuration. memory is MiB. A VM that is not there has the state ABSENT.
     """
 
     uuid: str
@@ -78,6 +81,8 @@ class VmConfig:
     unplugged: t.Tuple[str, ...] = ()
     uses: t.FrozenSet[str] = frozenset()
     digest: str = ""
+    memory: int = 0
+    vcpus: int = 0
 
     @property
     def label(self) -> str:
@@ -145,7 +150,8 @@ class IntentRecord(t.NamedTuple):
     """What a run wrote down before it changed a VM: its plan's id, host and time (UTC), and the VM as it was.
 
     stops: the run was about to stop the VM, or had done so; only then state and autoboot are to be restored.
-    rollback names the snapshot that all disks are going back to; steps and moves (guid, from, to) are for people.
+    rollback names the snapshot that all disks are going back to, creates the VM that was being made; steps and moves
+    (guid, from, to) are for people.
     """
 
     plan: str
@@ -157,6 +163,7 @@ class IntentRecord(t.NamedTuple):
     steps: t.Tuple[str, ...] = ()
     moves: t.Tuple[t.Tuple[int, str, str], ...] = ()
     rollback: str = ""
+    creates: str = ""
 
     @property
     def powers(self) -> bool:
@@ -201,7 +208,17 @@ class Vm:
 
     @property
     def label(self) -> str:
-        return self.config.label
+        return self.config.label if self.there else self.config.alias
+
+    @property
+    def there(self) -> bool:
+        """False for a VM that is to be made, or has been deleted."""
+        return self.config.state != ABSENT
+
+    @property
+    def package(self) -> str:
+        """The name of the package that the VM was given last, "" for none."""
+        return self.root.user.get("package", "")
 
     @property
     def volumes(self) -> t.Tuple[Dataset, ...]:

@@ -25,7 +25,8 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     for target in intent.targets:
         _target(intent, target, capabilities, found)
     for leaver in intent.leavers:
-        _leaver(intent, leaver, found)
+        _leaver(leaver, found)
+        _protected(intent.vm, leaver.disk, "removed", found)
     _moves(intent, host, found)
     _writers(intent, host, found)
     _names(intent, found)
@@ -33,6 +34,14 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     _inflexible(intent, found)
     _space(intent, host, found)
     _quota(intent, capabilities, found)
+
+
+def check_departures(intent: Intent, host: Host, found: Collector) -> None:
+    """What forbids that a VM is deleted, its disks destroyed or parked, the boot disk too."""
+    for leaver in intent.leavers:
+        _gone(leaver, found)
+    _moves(intent, host, found)
+    _writers(intent, host, found)
 
 
 def _target(intent: Intent, target: Target, capabilities: Capabilities, found: Collector) -> None:
@@ -60,6 +69,7 @@ def _target(intent: Intent, target: Target, capabilities: Capabilities, found: C
             target.label,
         )
     _ownership(disk, "shrink", found)
+    _protected(intent.vm, disk, "made smaller", found)
 
 
 def _ownership(disk: Disk, what: str, found: Collector) -> None:
@@ -72,10 +82,21 @@ def _ownership(disk: Disk, what: str, found: Collector) -> None:
         )
 
 
-def _leaver(intent: Intent, leaver: Leaver, found: Collector) -> None:
+def _protected(vm: Vm, disk: Disk, what: str, found: Collector) -> None:
+    """RFD 154 left open whether a VM's deletion protection is also that of its disks. Here it is."""
+    if vm.config.indestructible and not disk.parked:
+        found.add("Indestructible", "the VM is protected, so no disk of it is %s" % what, disk.label)
+
+
+def _leaver(leaver: Leaver, found: Collector) -> None:
     disk = leaver.disk
     if disk.boot and disk.path:
         found.add("InvalidArgument", "the boot disk cannot be removed", disk.label)
+    _gone(leaver, found)
+
+
+def _gone(leaver: Leaver, found: Collector) -> None:
+    disk = leaver.disk
     _ownership(disk, "destroy" if leaver.destroy else "detach", found)
     if not leaver.destroy:
         return
@@ -174,7 +195,7 @@ def _inflexible(intent: Intent, found: Collector) -> None:
         verb = ""
         if target.spec.remaining:
             verb = "size=remaining"
-        elif not target.stays:
+        elif not target.stays and not (intent.new and target.disk is None):
             verb = "adding a disk"
         elif target.disk is not None and target.bytes > target.disk.size:
             verb = "growing a disk"
@@ -231,18 +252,24 @@ def _demand(target: Target) -> str:
 
 
 def _quota(intent: Intent, capabilities: Capabilities, found: Collector) -> None:
-    root, unit = intent.vm.root, capabilities.whole_quota
+    root = intent.vm.root
     if intent.quota == root.refquota:
         return
-    if intent.quota % unit or intent.quota < unit:
-        found.add(
-            "InvalidArgument",
-            "quota %s: %s takes whole multiples of %s"
-            % (render_apart(intent.quota, unit)[0], capabilities.name, render_bytes(unit)),
-        )
+    check_quota_unit(intent.quota, capabilities, found)
     held = root.usedbydataset
     if intent.quota < held:
         found.add(
             "InUse",
             "quota %s is below the %s that %s holds" % (*render_apart(intent.quota, held), root.name),
+        )
+
+
+def check_quota_unit(quota: int, capabilities: Capabilities, found: Collector) -> None:
+    """quota is bytes."""
+    unit = capabilities.whole_quota
+    if quota % unit or quota < unit:
+        found.add(
+            "InvalidArgument",
+            "quota %s: %s takes whole multiples of %s"
+            % (render_apart(quota, unit)[0], capabilities.name, render_bytes(unit)),
         )

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import Disk, DiskConfig, Vm
+from ..model.vm import ABSENT, Disk, DiskConfig, Vm
 from ..rules import identity, snapshots
 from ..rules.linking import image_of, index_of
 from ..rules.reservation import PoolGeometry, automatic_reservation
@@ -269,8 +269,55 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
         origin=args["origin"],
     )
     volume = resized(blank, args["size"] * MIB, geometry)
-    disk = Disk(volume=volume, vm=vm.config.uuid, index=0, image_size=args["image_size"])
+    own = args["config"]["uuid"]
+    disk = Disk(volume=volume, vm=vm.config.uuid, index=0, uuid=own, image_size=args["image_size"])
     return _in(vm, disk, args, geometry)
+
+
+def _hidden(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    """A disk of the platform, with the room that it needs."""
+    blank = Dataset(args["volume"], "volume", volblocksize=args["block_size"], compression=vm.root.compression)
+    volume = resized(blank, args["size"] * MIB, geometry)
+    entry = DiskConfig(args["path"], args["volume"], model=args["model"], pci_slot=args["slot"])
+    disk = Disk(
+        volume=volume,
+        vm=vm.config.uuid,
+        index=index_of(args["volume"]),
+        path=args["path"],
+        model=args["model"],
+        pci_slot=args["slot"],
+        hidden=True,
+    )
+    config = vm.config
+    stored = config.flexible_disk_size
+    config = replace(
+        config,
+        disks=(*config.disks, entry),
+        hidden_paths=config.hidden_paths | {args["path"]},
+        flexible_disk_size=None if stored is None else stored + args["size"],
+    )
+    return _lawful(replace(vm, config=config, disks=_sorted((*vm.disks, disk))), geometry)
+
+
+def _clear(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return vm
+
+
+def _create_vm(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return t.cast(Vm, args["vm"])
+
+
+def _delete_vm(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    config = replace(vm.config, state=ABSENT, disks=(), flexible_disk_size=None, autoboot=False, indestructible=False)
+    return Vm(config, Dataset(vm.root.name, ""), parked=vm.parked)
+
+
+def _properties(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    changes = dict(args["changes"])
+    package = changes.pop("package", None)
+    if package is not None:
+        vm = _root(vm, user={**vm.root.user, "package": package})
+    return _config(vm, **changes)
 
 
 def _snapshot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
@@ -336,4 +383,9 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "snapshot": _snapshot,
     "delete_snapshot": _delete_snapshot,
     "rollback": _rollback,
+    "hidden": _hidden,
+    "clear": _clear,
+    "create_vm": _create_vm,
+    "delete_vm": _delete_vm,
+    "properties": _properties,
 }

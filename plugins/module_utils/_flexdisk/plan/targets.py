@@ -71,7 +71,7 @@ class Leaver:
 
 @dataclass
 class Intent:
-    """Everything one VM's declaration comes down to. flexible is the stored F in MiB."""
+    """Everything one VM's declaration comes down to. flexible is the stored F in MiB; new: the VM is to be made."""
 
     vm: Vm
     flexible: t.Optional[int]
@@ -79,6 +79,7 @@ class Intent:
     targets: t.List[Target]
     leavers: t.List[Leaver]
     kept: t.List[Disk]
+    new: bool = False
 
 
 def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabilities, found: Collector) -> Intent:

@@ -38,12 +38,15 @@ NAMES = (
     "serial_no",
     "ctime",
     "mtime",
+    "package",
+    "indestructible",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.
 FLEXIBLE = "flexible_disk_size"
 
 UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+VM_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _POOL = re.compile(r"\A[A-Za-z][A-Za-z0-9_.: -]{0,254}\Z")
 _INDEX = re.compile(r"\A[0-9]{1,5}\Z")
@@ -71,6 +74,11 @@ def check_pool(name: str) -> str:
 def uuid_of(guid: int) -> str:
     """The uuid of a disk that has none, from its volume's guid."""
     return str(uuid5(_NAMESPACE, "guid:%d" % guid))
+
+
+def uuid_for(*words: object) -> str:
+    """The uuid of what is to be made, the same whenever it is planned for the same."""
+    return str(uuid5(_NAMESPACE, "\t".join(map(str, words))))
 
 
 def serial_of(uuid: str) -> str:

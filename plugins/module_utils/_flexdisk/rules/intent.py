@@ -65,6 +65,8 @@ def _valid(record: IntentRecord) -> bool:
         and isinstance(record.stops, bool)
         and isinstance(record.rollback, str)
         and (not record.rollback or is_name(record.rollback))
+        and isinstance(record.creates, str)
+        and (not record.creates or bool(identity.VM_NAME.match(record.creates)))
         and all(_TEXT.match(step) for step in record.steps)
         and all(
             isinstance(guid, int) and not isinstance(guid, bool) and _DATASET.match(source) and _DATASET.match(target)

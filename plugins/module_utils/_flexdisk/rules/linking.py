@@ -89,6 +89,7 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     return replace(
         config,
         flexible_disk_size=int(stored) if _FLEXIBLE.match(stored) else None,
+        indestructible=root is not None and root.user.get("indestructible") == "true",
         disks=tuple(
             replace(e, uuid=_uuid(e, datasets.get(e.volume))) if _within(config, e) else e for e in config.disks
         ),

@@ -138,6 +138,10 @@ class Zfs:
         """A clone without a reservation; sizing it is a call of its own, since a failed clone stays behind."""
         self._run("zfs", "clone", *_options(options, facts), snapshot, name)
 
+    def create_filesystem(self, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
+        """The dataset of a VM, with its quotas and our properties from its first moment, or nothing of it."""
+        self._run("zfs", "create", *_options(options, facts), name)
+
     def create_container(self, name: str) -> None:
         """A file system that only holds parked disks."""
         self._run("zfs", "create", "-o", "mountpoint=none", "-o", "canmount=off", name)

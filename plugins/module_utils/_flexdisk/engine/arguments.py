@@ -1,0 +1,73 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Arguments that several modules share, and what they come down to."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ..model.desired import Policy
+from ..model.errors import FlexdiskError
+
+_Spec = t.Dict[str, t.Dict[str, t.Any]]
+
+HOST: _Spec = {
+    "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
+    "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+    "pool": {"type": "str"},
+}
+LOCK: _Spec = {"lock_timeout": {"type": "int", "default": 60}}
+POWER: _Spec = {
+    "allow_restart": {"type": "bool", "default": False},
+    "stop_timeout": {"type": "int", "default": 180},
+    "allow_force_stop": {"type": "bool", "default": False},
+}
+DISK: _Spec = {
+    "name": {"type": "str"},
+    "uuid": {"type": "str"},
+    "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+    "size": {"type": "raw"},
+    "boot": {"type": "bool"},
+    "image": {"type": "str"},
+    "pci_slot": {"type": "str"},
+    "model": {"type": "str"},
+    "block_size": {"type": "int"},
+    "compression": {"type": "str"},
+    "preserve": {"type": "bool"},
+    "description": {"type": "str"},
+    "tags": {"type": "dict"},
+    "dangerous_allow_shrink": {"type": "bool", "default": False},
+    "destroy_snapshots": {"type": "bool", "default": False},
+    "recreate": {"type": "bool", "default": False},
+}
+
+
+def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
+    """What the arguments POWER permit, and more that a module takes."""
+    return Policy(
+        allow_restart=params["allow_restart"],
+        stop_timeout=params["stop_timeout"],
+        allow_force_stop=params["allow_force_stop"],
+        **more,
+    )
+
+
+def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[t.Dict[str, t.Any]]:
+    """Entries whose disks are as DISK has them, all its defaults filled in. Raises FlexdiskError InvalidArgument."""
+    validator, found, wrong = ArgumentSpecValidator(DISK), [], []
+    for entry in entries:
+        disks = entry["disks"]
+        results = [validator.validate(disk) for disk in disks or ()]
+        wrong += [
+            "%s: disks[%d]: %s" % (entry["name"], n, message)
+            for n, result in enumerate(results)
+            for message in result.error_messages
+        ]
+        found.append(dict(entry, disks=disks if disks is None else [result.validated_parameters for result in results]))
+    if wrong:
+        raise FlexdiskError("InvalidArgument", "; ".join(wrong))
+    return found

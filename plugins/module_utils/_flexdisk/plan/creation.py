@@ -1,0 +1,229 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Plans for VMs that are to be made: with all their disks in one step, exact to the byte."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..model.capabilities import Capabilities
+from ..model.dataset import Dataset
+from ..model.desired import NewVm, VmSpec, Wish
+from ..model.sizes import MIB, render_mib
+from ..model.vm import ABSENT, Disk, DiskConfig, Vm, VmConfig
+from ..rules import identity, packages, slots
+from ..rules.declaration import Collector, parse_vm_spec, slot_problems
+from ..rules.linking import Host
+from ..rules.matching import match
+from ..rules.reservation import PoolGeometry
+from ..rules.space import quota_law
+from . import checks, verbs
+from .ordering import Sequence
+from .steps import Step, VmPlan
+from .targets import Intent, Target, resolve
+from .vms import power, uuid_of_new
+
+Draft = t.Callable[[NewVm], VmConfig]
+
+
+class Hidden(t.NamedTuple):
+    """A disk that the platform adds by itself: size in MiB, block size in bytes."""
+
+    size: int
+    block_size: int
+
+
+def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found: Collector) -> t.Optional[NewVm]:
+    """What the wish leaves open. Problems go to found."""
+    package = wish.package
+    memory = wish.memory or (package.memory if package is not None else None)
+    vcpus = wish.vcpus or (package.vcpus if package is not None else None)
+    if not memory:
+        found.add("MissingParameter", "a new VM needs memory, its own or its package's")
+    if not pool or pool not in host.geometry:
+        have = ", ".join(sorted(host.geometry)) or "none"
+        found.add("MissingParameter", "a new VM needs the pool where it is to be made; known here: %s" % have)
+    if found.problems or not memory:
+        return None
+    uuid = wish.uuid or _uuid(host, wish.name, pool)
+    left = host.intents.get((pool, uuid))
+    if "%s/%s" % (pool, uuid) in host.datasets and not (left is not None and left.creates == wish.name):
+        found.add("AlreadyExists", "%s/%s is there, and no VM has it" % (pool, uuid))
+    return NewVm(
+        uuid=uuid,
+        alias=wish.name,
+        pool=pool,
+        memory=memory,
+        vcpus=vcpus or 1,
+        quota=wish.quota or capabilities.usual_quota,
+        flexible_disk_size=packages.flexible_of(wish),
+        options=wish.options,
+        metadata=wish.metadata,
+        template=wish.template,
+    )
+
+
+def _uuid(host: Host, alias: str, pool: str) -> str:
+    """The same whenever a VM of this name is planned for this pool, and free: a VM that is made anew has its old one."""
+    configs = (*(vm.config for vm in host.vms), *host.other_brands, *host.unlinked)
+    taken = {config.uuid for config in configs}
+    guid = host.datasets[pool].guid
+    return next(u for u in (identity.uuid_for(guid, alias, n) for n in range(len(taken) + 1)) if u not in taken)
+
+
+def plan_creation(
+    host: Host,
+    new: NewVm,
+    wish: Wish,
+    draft: VmConfig,
+    hidden: t.Sequence[Hidden],
+    capabilities: Capabilities,
+    found: Collector,
+) -> VmPlan:
+    """All steps of a new VM. draft is its configuration without disks, hidden what the platform adds to it."""
+    geometry = host.geometry[new.pool]
+    blank = _blank(host, new, draft, geometry)
+    before = _before(blank)
+    spec = _spec(new, wish, blank, found)
+    left = tuple(sorted(n for n in host.datasets if n == blank.root.name or n.startswith(blank.root.name + "/")))
+    if found.problems:
+        return VmPlan(new.uuid, before, before, (), tuple(found.problems))
+    intent = _resolved(host, blank, spec, hidden, capabilities, found)
+    checks.check(intent, host, capabilities, found)
+    checks.check_quota_unit(new.quota, capabilities, found)
+    for target in (g for g in intent.targets if g.disk is not None and g.spec.boot):
+        found.add("InvalidArgument", "a disk that is there cannot be what a new VM boots from", target.label)
+    if found.problems:
+        return VmPlan(new.uuid, before, before, (), tuple(found.problems))
+    seq = Sequence(before, geometry)
+    if left:
+        seq.add(_clearing(left))
+    seq.add(_creation(new, wish, intent, geometry, capabilities, _taken(host, new)))
+    for target in (g for g in intent.targets if g.disk is not None):
+        seq.add(verbs.arrive(seq.vm, target, capabilities))
+    for step in power(seq.vm, wish, capabilities):
+        seq.add(step)
+    return VmPlan(new.uuid, before, seq.vm, tuple(seq.steps))
+
+
+def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> Vm:
+    above = host.datasets[new.pool]
+    base = max(0, new.quota - MIB)
+    flexible = new.flexible_disk_size
+    quota = quota_law(new.quota, None if flexible is None else flexible * MIB, (), geometry)
+    root = Dataset(
+        name="%s/%s" % (new.pool, new.uuid),
+        kind="filesystem",
+        quota=quota,
+        reservation=quota,
+        refquota=new.quota,
+        refreservation=base,
+        usedbyrefreservation=base,
+        compression=above.compression,
+        encryptionroot=above.encryptionroot,
+    )
+    return Vm(draft, root, parked=tuple(d for d in host.parked if d.vm == new.uuid))
+
+
+def _before(blank: Vm) -> Vm:
+    """Nothing of it is there."""
+    root = replace(blank.root, kind="", quota=0, reservation=0, refquota=0, refreservation=0, usedbyrefreservation=0)
+    return replace(blank, config=replace(blank.config, state=ABSENT, flexible_disk_size=None), root=root)
+
+
+def _spec(new: NewVm, wish: Wish, blank: Vm, found: Collector) -> VmSpec:
+    entries = packages.initial_disks(wish, found)
+    spec, problems = parse_vm_spec({"vm": wish.name, "disks": entries})
+    found.problems += problems
+    if any(not disk.present for disk in spec.disks or ()):
+        found.add("InvalidArgument", "state=absent says nothing of a new VM's disks")
+    if not found.problems:
+        found.problems += slot_problems(spec, blank.config)
+    return replace(spec, flexible_disk_size=new.flexible_disk_size, quota=new.quota)
+
+
+def _resolved(
+    host: Host, blank: Vm, spec: VmSpec, hidden: t.Sequence[Hidden], capabilities: Capabilities, found: Collector
+) -> Intent:
+    """Targets of the declared disks. Hidden disks come after the new ones, and where a slot is left."""
+    strangers = [disk for disk in host.parked if disk.vm != blank.config.uuid]
+    matched = match(blank, t.cast(t.Any, spec.disks), strangers, "name", Collector(spec.vm) if hidden else found)
+    if hidden:
+        first = resolve(blank, spec, matched, host, capabilities, Collector(spec.vm))
+        blank = _with_hidden(blank, hidden, first, host.geometry[blank.config.pool], capabilities)
+        matched = match(blank, t.cast(t.Any, spec.disks), strangers, "name", found)
+    intent = resolve(blank, spec, matched, host, capabilities, found)
+    return replace(intent, new=True)
+
+
+def _with_hidden(
+    blank: Vm, hidden: t.Sequence[Hidden], first: Intent, geometry: PoolGeometry, capabilities: Capabilities
+) -> Vm:
+    taken = {slots.parse_slot(target.slot) for target in first.targets if target.slot}
+    count = sum(target.disk is None for target in first.targets)
+    seq = Sequence(blank, geometry)
+    for number, one in enumerate(hidden):
+        slot = slots.allocate(taken, blank.config.pci.candidates)
+        taken.add(slot)
+        args = {
+            "volume": "%s/disk%d" % (blank.root.name, count + number),
+            "size": one.size,
+            "block_size": one.block_size,
+            "slot": slots.render_slot(slot),
+            "model": capabilities.models[0],
+            "path": "%s%s/disk%d" % (capabilities.device_prefix, blank.root.name, count + number),
+        }
+        seq.add(Step("hidden", "", args=args))
+    return seq.vm
+
+
+def _taken(host: Host, new: NewVm) -> t.Set[str]:
+    disks = (*host.parked, *(d for vm in host.vms for d in vm.disks + vm.orphans))
+    return {disk.uuid for disk in disks if disk.uuid}
+
+
+def _clearing(left: t.Tuple[str, ...]) -> Step:
+    text = "- what an interrupted creation has left, and no VM ever had: %s" % ", ".join(left)
+    return Step("clear", text, "", True, {"root": left[0], "left": left})
+
+
+def _creation(
+    new: NewVm, wish: Wish, intent: Intent, geometry: PoolGeometry, capabilities: Capabilities, taken: t.Set[str]
+) -> Step:
+    """One step for the VM and its new disks: a hypervisor that makes disks itself makes them all or none."""
+    seq = Sequence(intent.vm, geometry)
+    words, disks = [], []
+    for number, target in enumerate(intent.targets):
+        if target.disk is None:
+            step = verbs.arrive(seq.vm, target, capabilities)
+            uuid = uuid_of_new(new.uuid, number, taken)
+            args = dict(step.args, facts={**step.args["facts"], "uuid": uuid})
+            args["config"] = dict(args["config"], uuid=uuid, boot=bool(target.spec.boot))
+            seq.add(replace(step, args=args))
+            disks.append(args)
+            words.append(step.text[len("+ ") :])
+    words += ["%s of the platform" % render_mib(d.size_mib) for d in intent.vm.disks if d.hidden]
+    facts = _root_facts(new, wish, capabilities)
+    vm = replace(seq.vm, root=replace(seq.vm.root, user={k: v for k, v in facts.items() if v}))
+    vm = replace(vm, config=replace(vm.config, indestructible=bool(wish.indestructible)))
+    named = " (package %s)" % wish.package.name if wish.package is not None else ""
+    text = "+ VM %s%s, %s memory, %d vcpus: %s" % (
+        new.alias,
+        named,
+        render_mib(new.memory),
+        new.vcpus,
+        ", ".join(words) or "no disks",
+    )
+    args = {"new": new, "disks": tuple(disks), "facts": facts, "vm": vm, "indestructible": bool(wish.indestructible)}
+    return Step("create_vm", text, args=args)
+
+
+def _root_facts(new: NewVm, wish: Wish, capabilities: Capabilities) -> t.Dict[str, str]:
+    facts = {"package": wish.package.name if wish.package is not None else ""}
+    if not capabilities.keeps_storage:
+        facts["indestructible"] = "true" if wish.indestructible else ""
+        facts[identity.FLEXIBLE] = "" if new.flexible_disk_size is None else str(new.flexible_disk_size)
+    return facts

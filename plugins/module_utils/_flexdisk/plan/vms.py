@@ -1,0 +1,254 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Plans for whole VMs: changing one that is there, and deleting one."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..model.capabilities import Capabilities
+from ..model.dataset import Dataset
+from ..model.desired import Policy, VmSpec, Wish
+from ..model.sizes import MIB, render_bytes, render_mib
+from ..model.vm import Disk, Vm, VmConfig
+from ..rules import identity, packages, space
+from ..rules.declaration import Collector, parse_vm_spec, slot_problems
+from ..rules.linking import Host
+from ..rules.reservation import PoolGeometry
+from . import checks, ordering, predict, recovery, verbs
+from .ordering import Sequence
+from .planner import plan_vm
+from .steps import Step, VmPlan
+from .targets import Intent, Leaver
+
+
+def plan_change(host: Host, vm: Vm, wish: Wish, policy: Policy, capabilities: Capabilities) -> VmPlan:
+    """Steps for a VM that is there."""
+    found = Collector(wish.name)
+    geometry = host.geometry[vm.config.pool]
+    spec = _spec(vm, wish, found)
+    found.problems += slot_problems(spec, vm.config)
+    _fits(vm, wish, found)
+    if found.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    seq = Sequence(vm, geometry)
+    if wish.state == "stopped" and vm.config.state == "running":
+        seq.add(ordering.stop(capabilities))
+    seq.add(_properties(seq.vm, wish))
+    disks = plan_vm(host, seq.vm, spec, policy, capabilities)
+    if disks.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), disks.problems)
+    for step in disks.steps:
+        seq.add(step)
+    for step in power(seq.vm, wish, capabilities):
+        seq.add(step)
+    if seq.steps:
+        ordering.check_ready(vm, found)
+    if found.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    warnings = (*disks.warnings, *_pending(vm, seq))
+    return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), warnings)
+
+
+def _spec(vm: Vm, wish: Wish, found: Collector) -> VmSpec:
+    """What vm_disks would be told. The disks of a VM whose creation was interrupted are those of a new one."""
+    left = vm.interrupted
+    creating = left is not None and bool(left.creates)
+    disks = packages.initial_disks(wish, found) if creating else None
+    if not creating and wish.disks is not None:
+        disks = packages.named(wish.disks)
+    if creating:
+        uuids = {disk.uuid for disk in vm.disks}
+        for number, entry in enumerate(disks or ()):
+            made = uuid_of_new(vm.config.uuid, number, ())
+            if not entry.get("uuid") and made in uuids:
+                entry["uuid"] = made
+    spec, problems = parse_vm_spec({"vm": wish.name, "disks": disks, "unlisted": wish.unlisted})
+    found.problems += problems
+    return replace(spec, flexible_disk_size=packages.flexible_of(wish), quota=wish.quota)
+
+
+def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
+    """The uuid of a new VM's disk by its place in the list: the first that no disk has."""
+    return next(u for u in (identity.uuid_for(vm, number, turn) for turn in range(len(taken) + 1)) if u not in taken)
+
+
+def _fits(vm: Vm, wish: Wish, found: Collector) -> None:
+    """The package against what the VM has; RFD 154 asks only that sizes and snapshots are not above its disk."""
+    package = wish.package
+    if package is None:
+        return
+    if not package.flexible_disk:
+        if vm.flexible:
+            found.add(
+                "InvalidArgument",
+                "package %s has no flexible disk space; a VM that has it does not give it up" % package.name,
+            )
+        return
+    usage = rfd_usage_mib(vm)
+    need = space.smallest_flexible_mib(vm) - vm.hidden_mib
+    if wish.disks is None and need > package.disk:
+        found.add(
+            "InsufficientSpace",
+            "package %s has %s, disks and snapshots need %s; %d MiB is the smallest that fits (by RFD 154 existing disk "
+            "usage is %d MiB)" % (package.name, render_mib(package.disk), render_mib(need), need, usage),
+        )
+
+
+def rfd_usage_mib(vm: Vm) -> int:
+    """What RFD 154 compares with a package's disk: all sizes, and snapshots in whole MiB, without hidden disks."""
+    shown = [d.volume for d in vm.disks if not d.hidden]
+    return sum(-(-v.volsize // MIB) + -(-v.usedbysnapshots // MIB) for v in shown)
+
+
+def _properties(vm: Vm, wish: Wish) -> t.Optional[Step]:
+    """memory, vcpus, protection and the package's name, in one step."""
+    package = wish.package
+    wanted: t.Dict[str, t.Any] = {
+        "memory": wish.memory if wish.memory is not None else package and package.memory,
+        "vcpus": wish.vcpus if wish.vcpus is not None else package and package.vcpus,
+        "indestructible": wish.indestructible,
+        "package": package and package.name,
+    }
+    now = dict(machine(vm))
+    changes = {key: value for key, value in wanted.items() if value is not None and value != now[key]}
+    if not changes:
+        return None
+    words = ["%s %s -> %s" % (key, _word(key, now[key]), _word(key, value)) for key, value in changes.items()]
+    return Step("properties", "~ " + ", ".join(words), args={"changes": changes})
+
+
+def _word(key: str, value: t.Any) -> str:
+    if key == "memory":
+        return render_mib(value)
+    return str(value).lower() if isinstance(value, bool) else str(value) or "none"
+
+
+def machine(vm: Vm) -> t.Dict[str, t.Any]:
+    """What a VM is besides its disks; memory is MiB."""
+    config = vm.config
+    return {
+        "memory": config.memory,
+        "vcpus": config.vcpus,
+        "indestructible": config.indestructible,
+        "package": vm.package,
+    }
+
+
+def power(vm: Vm, wish: Wish, capabilities: Capabilities) -> t.Iterator[Step]:
+    """What brings a VM into the wanted state at the end."""
+    autoboot = vm.config.autoboot
+    if wish.state == "running" and vm.config.state == "stopped":
+        yield recovery.start(capabilities)
+        autoboot = autoboot or capabilities.moves_autoboot
+    if wish.autoboot is not None and wish.autoboot != autoboot:
+        word = "on" if wish.autoboot else "off"
+        yield Step("autoboot", "autoboot %s" % word, args={"autoboot": wish.autoboot})
+
+
+def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
+    changes = next((s.args["changes"] for s in seq.steps if s.kind == "properties"), {})
+    restarts = any(step.kind == "stop" for step in seq.steps)
+    late = [key for key in ("memory", "vcpus") if key in changes]
+    if late and vm.config.state == "running" and not restarts:
+        yield "%s: %s changes at its next start" % (vm.label, " and ".join(late))
+
+
+# -- delete
+
+
+def plan_deletion(host: Host, vm: Vm, wish: Wish, capabilities: Capabilities) -> VmPlan:
+    """Steps that delete the VM; its disks with preserve=true are parked first, with their snapshots."""
+    found = Collector(wish.name)
+    geometry = host.geometry[vm.config.pool]
+    if vm.interrupted is not None and vm.interrupted.rollback:
+        found.add("InUse", recovery.unfinished(vm.interrupted))
+    if vm.config.indestructible and wish.indestructible is not False:
+        found.add("Indestructible", "the VM is protected; indestructible=false in this task lifts that")
+    leavers = [Leaver(d, not d.preserve, wish.destroy_snapshots) for d in vm.disks if not d.hidden]
+    checks.check_departures(Intent(vm, None, vm.root.refquota, [], leavers, []), host, found)
+    _unknown(host, vm, found)
+    _given_up(vm, wish, found)
+    ordering.check_ready(vm, found)
+    if found.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    return _deletion(vm, wish, geometry, capabilities)
+
+
+def _unknown(host: Host, vm: Vm, found: Collector) -> None:
+    """Whatever lies below the VM's dataset is destroyed with it: nothing that nobody has named."""
+    known = {disk.volume.name for disk in vm.disks}
+    below = [d for d in host.datasets.values() if d.name.startswith(vm.root.name + "/") and d.kind != "snapshot"]
+    strange = sorted(d.name for d in below if d.name not in known)
+    if strange:
+        found.add("InUse", "%s would be destroyed with the VM and is none of its disks" % ", ".join(strange))
+
+
+def _given_up(vm: Vm, wish: Wish, found: Collector) -> None:
+    data = [d for d in vm.disks if not (d.boot or d.hidden or d.preserve)]
+    if data and not wish.destroy_disks:
+        names = ", ".join("%s (%s, uuid %s)" % (d.label, render_mib(d.size_mib), d.uuid) for d in data)
+        found.add(
+            "DataDisks",
+            "the VM has data disks that would be destroyed: %s; destroy_disks=true permits it, preserve keeps them"
+            % names,
+        )
+    own = _snapshots_of_root(vm)
+    if own and not wish.destroy_snapshots:
+        found.add(
+            "HasSnapshots",
+            "the VM has snapshots that would go with it: %s; destroy_snapshots=true permits it"
+            % ", ".join(s.name.partition("@")[2] for s in own),
+        )
+    used = [s.name for s in own if s.clones or s.userrefs]
+    if used:
+        found.add("InUse", "cannot be destroyed, they have clones or holds: %s" % ", ".join(used))
+
+
+def _snapshots_of_root(vm: Vm) -> t.List[Dataset]:
+    """Without that of vmadm's own protection, which goes when it is lifted."""
+    protection = vm.root.name + "@indestructible"
+    return [s for s in vm.snapshots if not (vm.config.indestructible and s.name == protection)]
+
+
+def _deletion(vm: Vm, wish: Wish, geometry: PoolGeometry, capabilities: Capabilities) -> VmPlan:
+    seq = Sequence(vm, geometry)
+    for step in verbs.unguard(vm.disks):
+        seq.add(step)
+    if vm.config.state == "running":
+        seq.add(ordering.stop(capabilities))
+    for step in verbs.forget(vm):
+        seq.add(step)
+    if vm.config.indestructible:
+        seq.add(Step("properties", "~ indestructible true -> false", args={"changes": {"indestructible": False}}))
+    for disk in [d for d in vm.disks if d.preserve and not d.hidden]:
+        seq.add(verbs.detach(seq.vm, Leaver(predict.unguarded(seq.volume_of(disk)), False), True))
+    seq.add(delete(seq.vm))
+    return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps))
+
+
+def delete(vm: Vm) -> Step:
+    """The last step of a VM. What it destroys is named."""
+    gone = [_described(disk) for disk in vm.disks]
+    count = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
+    gone += ["%d snapshots" % count] if count else []
+    text = "- VM %s DESTROYED%s" % (vm.config.alias or vm.config.uuid, " with " + ", ".join(gone) if gone else "")
+    parts = tuple((disk.volume.name, disk.volume.guid) for disk in vm.disks)
+    return Step("delete_vm", text, "", True, {"volumes": parts, "guid": vm.root.guid})
+
+
+def _described(disk: Disk) -> str:
+    held = " and its snapshots (%s)" % render_bytes(disk.volume.pinned) if disk.snapshots else ""
+    return "%s %s%s" % (disk.label, render_mib(disk.size_mib), held)
+
+
+def plan_remains(host: Host, config: VmConfig) -> VmPlan:
+    """A VM whose dataset has gone, as by an interrupted deletion: its configuration is all that is left to delete."""
+    pool = config.pool if config.pool in host.geometry else next(iter(host.geometry))
+    config = replace(config, pool=pool)
+    vm = Vm(config, Dataset(config.dataset or "%s/%s" % (pool, config.uuid), ""))
+    step = delete(vm)
+    return VmPlan(config.uuid, vm, predict.apply(vm, step, host.geometry[pool]), (step,))

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Packages and wishes for whole VMs: from arguments to what is wanted, and which disks a new VM gets.
+
+The table of RFD 154: the disks of the request win over those of the package, these over the usual ones, which are the
+image and, on a flexible package, what remains, else one disk of the package's size.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.desired import Package, Wish
+from ..model.errors import Problem
+from ..model.sizes import parse_quota, parse_size
+from . import identity
+from .declaration import Collector
+
+MOST_DISKS = 8
+_Raw = t.Mapping[str, t.Any]
+_Entries = t.List[t.Dict[str, t.Any]]
+
+
+def parse_packages(raw: t.Sequence[_Raw]) -> t.Tuple[t.Dict[str, Package], t.List[Problem]]:
+    """Packages by their names."""
+    found = Collector("")
+    packages: t.Dict[str, Package] = {}
+    for entry in raw:
+        name = str(entry.get("name") or "")
+        if not identity.VM_NAME.match(name):
+            found.add("InvalidArgument", "package name %r: %s" % (name, _NAME_RULE))
+        elif name in packages:
+            found.add("InvalidArgument", "two packages are called %s" % name)
+        else:
+            packages[name] = _package(name, entry, found)
+    return packages, found.problems
+
+
+_NAME_RULE = "up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
+
+
+def _package(name: str, raw: _Raw, found: Collector) -> Package:
+    disks = raw.get("disks")
+    if disks is not None and not raw.get("flexible_disk"):
+        found.add("InvalidArgument", "package %s has disks and needs flexible_disk=true for them" % name)
+    return Package(
+        name=name,
+        disk=found.attempt("", lambda: parse_size(raw.get("disk"), what="disk of package %s" % name)) or 0,
+        flexible_disk=bool(raw.get("flexible_disk")),
+        memory=_size(raw, "memory", found, "memory of package %s" % name),
+        vcpus=_vcpus(raw, found, " of package %s" % name),
+        disks=disks,
+    )
+
+
+def _size(raw: _Raw, key: str, found: Collector, what: str) -> t.Optional[int]:
+    value = raw.get(key)
+    return None if value is None else t.cast(int, found.attempt("", lambda: parse_size(value, what=what)))
+
+
+def _vcpus(raw: _Raw, found: Collector, of: str = "") -> t.Optional[int]:
+    count = raw.get("vcpus")
+    if count is not None and not 1 <= count <= 255:
+        found.add("InvalidArgument", "vcpus%s: %d is not from 1 to 255" % (of, count))
+    return count
+
+
+def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.List[Problem]]:
+    """One entry of O(vms)."""
+    name, uuid = str(raw["name"]), str(raw.get("uuid") or "").lower()
+    found = Collector(name)
+    if not identity.VM_NAME.match(name):
+        found.add("InvalidArgument", "name %r: %s" % (name, _NAME_RULE))
+    if uuid and not identity.is_uuid(uuid):
+        found.add("InvalidArgument", "uuid %r is not a uuid" % uuid)
+    if raw.get("image") and not identity.is_uuid(str(raw["image"])):
+        found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"])
+    wanted = raw.get("package")
+    package = packages.get(wanted) if wanted else None
+    if wanted and package is None:
+        have = ", ".join(sorted(packages)) or "none"
+        found.add("ResourceNotFound", "no package %s; there are: %s" % (wanted, have))
+    if package is not None and raw.get("flexible_disk_size") is not None:
+        found.add("InvalidArgument", "flexible_disk_size is the package's business; give one or the other")
+    quota = raw.get("quota")
+    wish = Wish(
+        name=name,
+        uuid=uuid,
+        state=raw["state"],
+        package=package,
+        flexible_disk_size=_size(raw, "flexible_disk_size", found, "flexible_disk_size"),
+        memory=_size(raw, "memory", found, "memory"),
+        vcpus=_vcpus(raw, found),
+        quota=None if quota is None else found.attempt("", parse_quota, quota),
+        image=str(raw.get("image") or ""),
+        template=raw.get("template") or "",
+        **{
+            key: raw.get(key)
+            for key in ("disks", "autoboot", "indestructible", "destroy_disks", "destroy_snapshots", "unlisted")
+        },
+        options=raw.get("options") or {},
+        metadata=raw.get("customer_metadata") or {},
+    )
+    return wish, found.problems
+
+
+def flexible_of(wish: Wish) -> t.Optional[int]:
+    """The flexible_disk_size that a wish comes down to, in MiB; None: none is asked for."""
+    if wish.package is not None:
+        return wish.package.disk if wish.package.flexible_disk else None
+    return wish.flexible_disk_size
+
+
+def initial_disks(wish: Wish, found: Collector) -> _Entries:
+    """The entries of a new VM's disks, each with a name, the first to boot unless another one is."""
+    package = wish.package
+    asked = wish.disks if wish.disks is not None else package.disks if package is not None else None
+    if wish.disks is not None and package is not None and not package.flexible_disk:
+        found.add("InvalidArgument", "disks needs a package with flexible_disk=true, which %s is not" % package.name)
+    if asked is None:
+        asked = [{}] if package is None else [{}, {"size": "remaining" if package.flexible_disk else package.disk}]
+    entries = named(asked)
+    if len(entries) > MOST_DISKS:
+        found.add("InvalidArgument", "%d disks: a VM is made with %d at most" % (len(entries), MOST_DISKS))
+    if entries and not any(entry.get("boot") for entry in entries):
+        entries[0]["boot"] = True
+    for entry in entries:
+        if entry.get("boot") and wish.image and not entry.get("uuid") and entry.get("image") is None:
+            entry["image"] = wish.image
+    return entries
+
+
+def named(entries: t.Sequence[_Raw]) -> _Entries:
+    """Entries without a name or uuid are called by their place in the list, from disk0 on."""
+    return [
+        dict(entry, name=entry.get("name") or ("" if entry.get("uuid") else "disk%d" % number))
+        for number, entry in enumerate(entries)
+    ]
