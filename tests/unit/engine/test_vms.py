@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vms import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
@@ -28,6 +29,9 @@ PACKAGES = [
     {"name": "mixed", "disk": 30720, "flexible_disk": True, "memory": 1024, "disks": [{}, {"size": 512}]},
     {"name": "inflexible", "disk": 4096, "memory": 1024, "vcpus": 1},
 ]
+NOCLOUD = "aaaaaaaa-0000-4000-8000-000000000002"
+OTHER = "dddddddd-0000-4000-8000-000000000009"
+NEW = {"name": "web01", "package": "flexible", "image": IMAGE, "state": "present"}
 DEFAULTS = {
     "name": "web01",
     "state": "present",
@@ -114,3 +118,289 @@ def test_disks_of_request_package_or_the_usual_ones(sim, package, disks, expecte
     assert [disk.pci_slot for disk in vm.disks] == [f"0:4:{n}" for n in range(len(expected))]
     assert [disk.boot for disk in vm.disks] == [True] + [False] * (len(expected) - 1)
     sim.assert_lawful(vm.config.uuid)
+
+
+@pytest.mark.parametrize(
+    ("code", "vm", "said"),
+    [
+        ("InvalidArgument", {"package": "inflexible", "disks": [{}, {"size": 512}]}, "needs a package with flexible"),
+        ("InvalidArgument", {"disks": [{}, *[{"size": 1}] * 8]}, "9 disks: a VM is made with 8 at most"),
+        ("InvalidArgument", {"disks": [{}, {"size": "remaining"}, {"size": "remaining"}]}, "only one disk"),
+        ("InvalidArgument", {"disks": [{"size": 5120}]}, "smaller than the image's 10 GiB"),
+        ("InvalidArgument", {"disks": [{}, {"size": 0}]}, "at least 1 MiB"),
+        ("InvalidArgument", {"disks": [{}, {"size": 5, "state": "absent"}]}, "state=absent says nothing"),
+        ("InvalidArgument", {"disks": [{}, {"size": 5, "pci_slot": "0:6:1"}]}, "reserved for network"),
+        ("InvalidArgument", {"disks": [{}, {"size": 5, "model": "scsi"}]}, "model 'scsi' is none of"),
+        ("InvalidArgument", {"quota": "512MiB"}, "takes whole multiples of 1 GiB"),
+        ("InvalidArgument", {"name": "web 01"}, "name 'web 01': up to 64 letters"),
+        ("InvalidArgument", {"uuid": "x"}, "not a uuid"),
+        ("InvalidArgument", {"image": "x"}, "image must be the uuid"),
+        ("InvalidArgument", {"vcpus": 0}, "0 is not from 1 to 255"),
+        ("InvalidArgument", {"options": {"ram": 5, "brand": "kvm"}}, "options brand, ram: the module's own business"),
+        ("InvalidArgument", {"template": "<domain/>"}, "template is for libvirt"),
+        ("InvalidArgument", {"flexible_disk_size": 5}, "the package's business"),
+        ("InsufficientSpace", {"package": "tiny", "disks": [{}, {"size": 1025}]}, "1 MiB too small"),
+        ("InsufficientSpace", {"package": "tiny", "disks": [{}, {"size": 1024}, {"size": "remaining"}]}, "leaves 0 MiB"),
+        ("MissingParameter", {"disks": [{}, {}]}, "a new disk needs a size or an image"),
+        ("MissingParameter", {"package": None, "flexible_disk_size": 20480}, "needs memory"),
+        ("ResourceNotFound", {"package": "huge"}, "no package huge; there are: boot-only, flexible"),
+        ("ResourceNotFound", {"disks": [{}, {"uuid": IMAGE}]}, "uuid"),
+        ("VmadmFailed", {"image": IMAGE.replace("1", "2")}, "ImageNotInstalled"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_before_anything(sim, code, vm, said):
+    assert said in refusal(sim, code, {"package": "flexible", "image": IMAGE, **vm})
+
+
+def test_a_package_is_checked_by_itself(sim):
+    bad = [{"name": "a", "disk": 0}, {"name": "b", "disk": 5, "disks": []}, {"name": "b", "disk": 1}, {"name": "-", "disk": 1}]
+    zfs, hypervisor = Zfs(sim.runner), Vmadm(sim.runner)
+    found = run(zfs, hypervisor, [DEFAULTS], bad, Policy(), None, True)
+    assert [p.code for p in found.problems] == ["InvalidArgument"] * 4
+    texts = "; ".join(p.message for p in found.problems)
+    for said in ("disk of package a", "package b has disks and needs", "two packages are called b", "package name '-'"):
+        assert said in texts
+
+
+def test_names_and_uuids_of_others(sim):
+    four_steps(sim, NEW)
+    zone = {"uuid": IMAGE.replace("aaaa", "dddd"), "brand": "joyent-minimal", "alias": "zone", "image_uuid": IMAGE}
+    sim.admin("image-import", IMAGE.replace("1", "3"), "0", "type=zone-dataset")
+    zone["image_uuid"] = IMAGE.replace("1", "3")
+    sim.run("vmadm", "create", stdin=json.dumps(zone))
+    refusal(sim, "BrandNotSupported", {**NEW, "name": "zone"})
+    assert "listed twice" in refusal(sim, "InvalidArgument", NEW, NEW)
+    assert "another name or uuid" in refusal(sim, "InvalidArgument", {**NEW, "uuid": zone["uuid"]} | {"name": "web02"})
+    sim.run("zfs", "create", f"zones/{OTHER}")
+    assert f"zones/{OTHER} is there" in refusal(sim, "AlreadyExists", {**NEW, "name": "new", "uuid": OTHER})
+
+
+def test_the_platforms_own_disk_gets_room_of_its_own():
+    sim = Simulated(512 << 30)
+    sim.run("vmadm", "lookup")
+    sim.admin("image-import", NOCLOUD, "10240", "nocloud=yes")
+    done = four_steps(sim, {**NEW, "image": NOCLOUD, "disks": [{}, {"size": 2048}, {"size": "remaining"}]})
+    assert [(d["size"], d["hidden"]) for d in done.vms[0]["disks"]] == [
+        (10240, False),
+        (2048, False),
+        (90112, False),
+        (16, True),
+    ]
+    assert done.vms[0]["flexible_disk_size"] == 102400
+    assert "16 MiB of the platform" in done.diff
+    sim.run("vmadm", "start", done.vms[0]["uuid"])
+
+
+def test_power_is_as_wanted(sim):
+    done = four_steps(sim, {**NEW, "state": "running"})
+    assert (done.vms[0]["state"], done.vms[0]["autoboot"]) == ("running", True)
+    assert not go(sim, {**NEW, "state": "present"}).changed
+    done = four_steps(sim, {**NEW, "state": "stopped", "autoboot": True})
+    assert (done.vms[0]["state"], done.vms[0]["autoboot"]) == ("stopped", True)
+    done = four_steps(sim, {**NEW, "state": "running", "autoboot": False})
+    assert (done.vms[0]["state"], done.vms[0]["autoboot"]) == ("running", False)
+
+
+def test_a_package_changes_all_that_it_has(sim):
+    four_steps(sim, {**NEW, "state": "running"})
+    done = four_steps(sim, {**NEW, "package": "larger"})
+    vm = done.vms[0]
+    assert (vm["memory"], vm["vcpus"], vm["flexible_disk_size"], vm["package"]) == (2048, 4, 204800, "larger")
+    assert done.warnings == [f"web01 ({vm['uuid']}): memory and vcpus changes at its next start"]
+    sim.assert_lawful(vm["uuid"])
+    said = refusal(sim, "InsufficientSpace", {**NEW, "package": "smaller"})
+    assert "disks and snapshots need 100 GiB" in said
+    assert "by RFD 154 existing disk usage is 102400 MiB" in said
+
+
+@pytest.mark.parametrize("package", ["larger", "smaller"])
+def test_package_and_disks_in_one_task_in_the_right_order(sim, package):
+    """Growing: the package first; shrinking: the disk first."""
+    four_steps(sim, {**NEW, "disks": [{"name": "root"}, {"name": "data", "size": 51200}]})
+    size = 153600 if package == "larger" else 20480
+    disks = [{"name": "root"}, {"name": "data", "size": size, "dangerous_allow_shrink": True}]
+    done = four_steps(sim, {**NEW, "package": package, "disks": disks})
+    assert sizes(done) == [10240, size]
+    sim.assert_lawful(done.vms[0]["uuid"])
+
+
+def test_space_moves_from_one_disk_to_another_in_one_task(sim):
+    names = ("root", "a", "b")
+    made = four_steps(sim, {**NEW, "disks": [{"name": "root"}, {"name": "a", "size": 61440}, {"name": "b", "size": "30720"}]})
+    uuid = made.vms[0]["uuid"]
+    for number in range(3):
+        sim.write(f"zones/{uuid}/disk{number}", 40 + number, 0, 100)
+    before = [sim.digest(f"zones/{uuid}/disk{n}", "0", "100") for n in range(3)]
+    for a, b in ((20480, 71680), (81920, 10240)):
+        wanted = [10240, a, b]
+        disks = [dict(name=n, size=s, dangerous_allow_shrink=True) for n, s in zip(names, wanted, strict=True)]
+        assert sizes(four_steps(sim, {**NEW, "disks": disks})) == wanted
+        assert [sim.digest(f"zones/{uuid}/disk{n}", "0", "100") for n in range(3)] == before
+
+
+def test_inflexible_becomes_flexible_and_never_back(sim):
+    four_steps(sim, {**NEW, "package": "inflexible"})
+    done = four_steps(sim, {**NEW, "package": "flexible"})
+    assert done.vms[0]["flexible_disk_size"] == 102400
+    assert "does not give it up" in refusal(sim, "InvalidArgument", {**NEW, "package": "inflexible"})
+
+
+def test_protection_is_also_that_of_the_disks(sim):
+    vm = {**NEW, "disks": [{"name": "root"}, {"name": "a", "size": 2048}], "indestructible": True}
+    done = four_steps(sim, vm)
+    assert done.vms[0]["indestructible"] is True
+    uuid = done.vms[0]["uuid"]
+    smaller = {**vm, "disks": [{"name": "root"}, {"name": "a", "size": 1024, "dangerous_allow_shrink": True}]}
+    for change in (smaller, {**vm, "disks": [{"name": "root"}], "unlisted": "detach"}, {"name": "web01", "state": "absent"}):
+        refusal(sim, "Indestructible", {**change, "destroy_disks": True})
+    entries = [{"name": "root"}, {"name": "a", "state": "absent"}]
+    assert [p.code for p in sim.converge({"vm": uuid, "disks": entries}).problems] == ["Indestructible"]
+    four_steps(sim, {**smaller, "indestructible": False})
+    four_steps(sim, vm | smaller | {"indestructible": True})
+    four_steps(sim, {"name": "web01", "state": "absent", "destroy_disks": True, "indestructible": False})
+
+
+def kept():
+    disks = [{"name": "root"}, {"name": "data", "size": 2048, "preserve": True}, {"name": "scratch", "size": 1024}]
+    return {**NEW, "disks": disks, "state": "running"}
+
+
+GONE = {"name": "web01", "state": "absent"}
+
+
+def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(sim):
+    uuid = four_steps(sim, kept()).vms[0]["uuid"]
+    for number in range(3):
+        sim.write(f"zones/{uuid}/disk{number}", 50 + number, 0, 100)
+    data = sim.digest(f"zones/{uuid}/disk1", "0", "100")
+    sim.run("vmadm", "create-snapshot", uuid, "one")
+    assert "scratch (1 GiB" in refusal(sim, "DataDisks", {**GONE, "destroy_snapshots": True})
+    assert "vmsnap-one" in refusal(sim, "HasSnapshots", {**GONE, "destroy_disks": True})
+    done = four_steps(sim, {**GONE, "destroy_disks": True, "destroy_snapshots": True})
+    assert [(d["name"], d["snapshots"]) for d in done.vms[0]["parked"]] == [("data", 1)]
+    assert (done.vms[0]["state"], done.vms[0]["disks"]) == ("absent", [])
+    assert [step["step"] for step in done.vms[0]["steps"]] == ["stop", "detach", "delete_vm"]
+    parked = done.vms[0]["parked"][0]["volume"]
+    assert sim.digest(parked, "0", "100") == data
+    assert "VM web01 DESTROYED with root 10 GiB and its snapshots" in done.diff
+    again = four_steps(sim, kept())
+    assert again.vms[0]["uuid"] == uuid
+    shown = {d["name"]: (d["size"], d["pci_slot"]) for d in again.vms[0]["disks"]}
+    assert shown == {"root": (10240, "0:4:0"), "data": (2048, "0:4:1"), "scratch": (1024, "0:4:2")}
+    volumes = {d["name"]: d["volume"] for d in again.vms[0]["disks"]}
+    assert sim.digest(volumes["data"], "0", "100") == data
+    assert len({d["uuid"] for d in again.vms[0]["disks"]}) == 3
+
+
+def test_a_boot_disk_with_preserve_is_kept_too(sim):
+    vm = {**NEW, "disks": [{"name": "root", "preserve": True}]}
+    uuid = four_steps(sim, vm).vms[0]["uuid"]
+    sim.write(f"zones/{uuid}/disk0", 5, 0, 50)
+    data = sim.digest(f"zones/{uuid}/disk0", "0", "50")
+    done = four_steps(sim, GONE)
+    assert sim.digest(done.vms[0]["parked"][0]["volume"], "0", "50") == data
+    said = refusal(sim, "InvalidArgument", vm)
+    assert "cannot be what a new VM boots from" in said
+    parked = done.vms[0]["parked"][0]["uuid"]
+    four_steps(sim, {**NEW, "disks": [{"name": "fresh"}, {"uuid": parked, "name": "old"}]})
+
+
+def test_what_nobody_has_named_is_not_destroyed_with_a_vm(sim):
+    uuid = four_steps(sim, {**NEW, "disks": [{}]}).vms[0]["uuid"]
+    sim.run("zfs", "create", "-V", "10M", f"zones/{uuid}/mine")
+    sim.run("zfs", "create", f"zones/{uuid}/files")
+    said = refusal(sim, "InUse", GONE)
+    assert f"zones/{uuid}/files, zones/{uuid}/mine would be destroyed" in said
+    sim.run("zfs", "destroy", f"zones/{uuid}/mine")
+    sim.run("zfs", "destroy", f"zones/{uuid}/files")
+    sim.run("zfs", "snapshot", f"zones/{uuid}/disk0@x")
+    sim.run("zfs", "clone", f"zones/{uuid}/disk0@x", "zones/clone")
+    refusal(sim, "HasClones", {**GONE, "destroy_snapshots": True})
+    sim.run("zfs", "destroy", "zones/clone")
+    sim.run("zfs", "hold", "mine", f"zones/{uuid}/disk0@x")
+    refusal(sim, "Held", {**GONE, "destroy_snapshots": True})
+
+
+def test_a_volume_that_comes_meanwhile_stops_the_deletion(sim):
+    uuid = four_steps(sim, {**NEW, "disks": [{}]}).vms[0]["uuid"]
+
+    def comes(argv):
+        if argv[:2] == ["vmadm", "get"] and not sim.node.run(["zfs", "list", f"zones/{uuid}/late"], "")[0] == 0:
+            sim.node.run(["zfs", "create", "-V", "10M", f"zones/{uuid}/late"], "")
+
+    sim.fault = comes
+    done = go(sim, GONE)
+    assert done.failure["error_code"] == "Changed"
+    assert f"zones/{uuid}/late" in done.failure["message"]
+    assert sim.get(uuid)["state"] == "stopped"
+
+
+def test_absent_where_nothing_is(sim):
+    done = four_steps(sim, GONE)
+    assert (done.changed, done.vms) == (False, [])
+
+
+def test_a_configuration_without_its_dataset_is_deleted(sim):
+    uuid = four_steps(sim, NEW).vms[0]["uuid"]
+    sim.run("zfs", "destroy", "-r", f"zones/{uuid}")
+    four_steps(sim, GONE)
+    assert sim.run("vmadm", "lookup") == ""
+
+
+class Killed(Exception):
+    """The run ends here."""
+
+
+def interrupted(sim, when, number, *vms):
+    """A run that is killed before or after its change of that number; whether it came so far."""
+    count = 0
+    runner = sim.runner
+
+    def killing(argv, stdin="", timeout=300):
+        nonlocal count
+        changing = changes(argv)
+        count += changing
+        if changing and count == number and when == "before":
+            raise Killed
+        answer = runner(argv, stdin, timeout)
+        if changing and count == number:
+            raise Killed
+        return answer
+
+    zfs, hypervisor = Zfs(killing, lambda seconds: None), Vmadm(killing)
+    try:
+        run(zfs, hypervisor, [{**DEFAULTS, **vm} for vm in vms], PACKAGES, Policy(), None, False)
+    except Killed:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("vm", [kept(), {**NEW, "disks": None}, GONE], ids=["make", "usual", "delete"])
+def test_killed_at_any_change_a_second_run_ends_it(when, vm):
+    number, came = 0, True
+    while came:
+        number += 1
+        sim = Simulated(512 << 30)
+        wanted = {**vm, "destroy_disks": True}
+        if vm["state"] == "absent":
+            uuid = go(sim, kept()).vms[0]["uuid"]
+            sim.write(f"zones/{uuid}/disk1", 9, 0, 20)
+            data = sim.digest(f"zones/{uuid}/disk1", "0", "20")
+        came = interrupted(sim, when, number, wanted)
+        done = go(sim, wanted)
+        assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
+        again = go(sim, wanted, check=True)
+        assert (again.problems, again.changed) == ([], False), (number, again.diff)
+        vms = json.loads(sim.run("vmadm", "lookup", "-j"))
+        if vm["state"] == "absent":
+            assert vms == []
+            parked = [n for n in sim.run("zfs", "list", "-Ho", "name", "-r", "zones/flexdisk").split() if n.count("/") == 2]
+            assert [sim.digest(volume, "0", "20") for volume in parked] == [data]
+        else:
+            assert [(v["alias"], v["state"]) for v in vms] == [("web01", vm["state"].replace("present", "stopped"))]
+            names = [disk.name for disk in sim.vm(vms[0]["uuid"]).disks]
+            assert names == (["root", "data", "scratch"] if vm["disks"] else ["disk0", "disk1"])
+            left = [n for n in sim.run("zfs", "list", "-Ho", "name").split() if n.count("/") == 1]
+            assert set(left) <= {f"zones/{vms[0]['uuid']}", f"zones/{IMAGE}", "zones/flexdisk"}
+    assert number > 3

@@ -14,7 +14,7 @@ from ..model.dataset import Dataset
 from ..model.desired import NewVm, VmSpec, Wish
 from ..model.sizes import MIB, render_mib
 from ..model.vm import ABSENT, Disk, DiskConfig, Vm, VmConfig
-from ..rules import identity, packages, slots
+from ..rules import identity, packages
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.linking import Host
 from ..rules.matching import match
@@ -148,35 +148,26 @@ def _spec(new: NewVm, wish: Wish, blank: Vm, found: Collector) -> VmSpec:
 def _resolved(
     host: Host, blank: Vm, spec: VmSpec, hidden: t.Sequence[Hidden], capabilities: Capabilities, found: Collector
 ) -> Intent:
-    """Targets of the declared disks. Hidden disks come after the new ones, and where a slot is left."""
+    """Targets of the declared disks, with what the platform adds to the new ones."""
     strangers = [disk for disk in host.parked if disk.vm != blank.config.uuid]
     matched = match(blank, t.cast(t.Any, spec.disks), strangers, "name", Collector(spec.vm) if hidden else found)
     if hidden:
-        first = resolve(blank, spec, matched, host, capabilities, Collector(spec.vm))
-        blank = _with_hidden(blank, hidden, first, host.geometry[blank.config.pool], capabilities)
+        count = len(matched.creates)
+        blank = _with_hidden(blank, hidden, count, host.geometry[blank.config.pool], capabilities)
         matched = match(blank, t.cast(t.Any, spec.disks), strangers, "name", found)
     intent = resolve(blank, spec, matched, host, capabilities, found)
     return replace(intent, new=True)
 
 
 def _with_hidden(
-    blank: Vm, hidden: t.Sequence[Hidden], first: Intent, geometry: PoolGeometry, capabilities: Capabilities
+    blank: Vm, hidden: t.Sequence[Hidden], count: int, geometry: PoolGeometry, capabilities: Capabilities
 ) -> Vm:
-    taken = {slots.parse_slot(target.slot) for target in first.targets if target.slot}
-    count = sum(target.disk is None for target in first.targets)
+    """Numbered after the count of new disks, and without a slot until the platform starts the VM."""
     seq = Sequence(blank, geometry)
-    for number, one in enumerate(hidden):
-        slot = slots.allocate(taken, blank.config.pci.candidates)
-        taken.add(slot)
-        args = {
-            "volume": "%s/disk%d" % (blank.root.name, count + number),
-            "size": one.size,
-            "block_size": one.block_size,
-            "slot": slots.render_slot(slot),
-            "model": capabilities.models[0],
-            "path": "%s%s/disk%d" % (capabilities.device_prefix, blank.root.name, count + number),
-        }
-        seq.add(Step("hidden", "", args=args))
+    for number, one in enumerate(hidden, start=count):
+        volume = "%s/disk%d" % (blank.root.name, number)
+        args = {"volume": volume, "path": capabilities.device_prefix + volume, "model": capabilities.models[0]}
+        seq.add(Step("hidden", "", args={**args, "size": one.size, "block_size": one.block_size}))
     return seq.vm
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import ABSENT, Disk, DiskConfig, Vm
-from ..rules import identity, snapshots
+from ..rules import identity, slots, snapshots
 from ..rules.linking import image_of, index_of
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from ..rules.space import expected_quota, settled_quota
@@ -278,21 +278,22 @@ def _hidden(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     """A disk of the platform, with the room that it needs."""
     blank = Dataset(args["volume"], "volume", volblocksize=args["block_size"], compression=vm.root.compression)
     volume = resized(blank, args["size"] * MIB, geometry)
-    entry = DiskConfig(args["path"], args["volume"], model=args["model"], pci_slot=args["slot"])
+    entry = DiskConfig(args["path"], args["volume"], model=args["model"])
+    config = vm.config
+    stored = config.flexible_disk_size
+    entries = (*config.disks, entry)
     disk = Disk(
         volume=volume,
-        vm=vm.config.uuid,
+        vm=config.uuid,
         index=index_of(args["volume"]),
         path=args["path"],
         model=args["model"],
-        pci_slot=args["slot"],
+        pci_slot=slots.positions(entries, config.pci)[args["path"]],
         hidden=True,
     )
-    config = vm.config
-    stored = config.flexible_disk_size
     config = replace(
         config,
-        disks=(*config.disks, entry),
+        disks=entries,
         hidden_paths=config.hidden_paths | {args["path"]},
         flexible_disk_size=None if stored is None else stored + args["size"],
     )

@@ -61,7 +61,7 @@ def persist(vm: Vm, places: bool) -> t.Optional[Step]:
     for disk in vm.disks:
         entry = configured[disk.path]
         lacks: t.Dict[str, t.Any] = {}
-        if not entry.uuid and disk.volume.guid and not disk.disowned:
+        if not (entry.uuid or disk.hidden or disk.disowned) and disk.volume.guid:
             lacks["uuid"] = disk.uuid or identity.uuid_of(disk.volume.guid)
         if places and not entry.pci_slot and disk.pci_slot:
             lacks["pci_slot"] = disk.pci_slot

@@ -248,7 +248,7 @@ def _described(disk: Disk) -> str:
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:
     """A VM whose dataset has gone, as by an interrupted deletion: its configuration is all that is left to delete."""
     pool = config.pool if config.pool in host.geometry else next(iter(host.geometry))
-    config = replace(config, pool=pool)
-    vm = Vm(config, Dataset(config.dataset or "%s/%s" % (pool, config.uuid), ""))
+    config = replace(config, pool=pool, dataset=config.dataset or "%s/%s" % (pool, config.uuid))
+    vm = Vm(config, Dataset(config.dataset, ""))
     step = delete(vm)
     return VmPlan(config.uuid, vm, predict.apply(vm, step, host.geometry[pool]), (step,))
