@@ -16,8 +16,8 @@ author:
 description:
   - A VM is made with all its disks, or not at all. One that is there is brought to its package, and its disks are
     changed as M(flexdisk.hypervisor.vm_disks) changes them.
-  - When a VM is deleted, its disks with C(preserve) are parked first, with their snapshots. Data disks are destroyed only
-    with O(vms[].destroy_disks).
+  - When a VM is deleted, its disks with C(preserve) are parked first, with their snapshots. Data disks are destroyed
+    only with O(vms[].destroy_disks).
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -26,8 +26,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - The prediction equals the real run but for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid) of disks that
-        a VM which is there gets.
+      - The prediction equals the real run but for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid) of disks
+        that a VM which is there gets.
   diff_mode:
     support: full
     details:
@@ -44,14 +44,14 @@ options:
     suboptions:
       name:
         description:
-          - The VM's alias (C(vmadm)) or name (libvirt), by which it is found. Up to 64 letters, digits, dots, dashes and
-            underscores.
+          - The VM's alias (C(vmadm)) or name (libvirt), by which it is found. Up to 64 letters, digits, dots, dashes
+            and underscores.
         type: str
         required: true
       uuid:
         description:
-          - UUID of a new VM. Without it one that follows from pool and name, so that a VM that is made anew has the old one
-            and finds its parked disks.
+          - UUID of a new VM. Without it one that follows from pool and name, so that a VM that is made anew has the old
+            one and finds its parked disks.
         type: str
       state:
         description:
@@ -79,8 +79,8 @@ options:
         type: int
       quota:
         description:
-          - Quota of the VM's own file system, with a unit. A new VM gets V(10GiB) from C(vmadm) and V(1MiB) with libvirt,
-            where that file system holds nothing but the disks.
+          - Quota of the VM's own file system, with a unit. A new VM gets V(10GiB) from C(vmadm) and V(1MiB) with
+            libvirt, where that file system holds nothing but the disks.
         type: str
       image:
         description:
@@ -109,8 +109,8 @@ options:
         type: bool
       indestructible:
         description:
-          - Protect the VM against its deletion, and its disks against removal and shrinking. V(false) takes the protection
-            away, also for what the same task does.
+          - Protect the VM against its deletion, and its disks against removal and shrinking. V(false) takes the
+            protection away, also for what the same task does.
         type: bool
       destroy_disks:
         description:
@@ -124,8 +124,8 @@ options:
         default: false
       options:
         description:
-          - With C(vmadm), more properties of a new VM such as C(nics), C(resolvers) or C(bootrom), as C(vmadm create) takes
-            them.
+          - With C(vmadm), more properties of a new VM such as C(nics), C(resolvers) or C(bootrom), as C(vmadm create)
+            takes them.
         type: dict
       customer_metadata:
         description:
@@ -133,8 +133,9 @@ options:
         type: dict
       template:
         description:
-          - With libvirt, the XML of a new VM, without disks. C(${name}), C(${uuid}), C(${memory}) in MiB and C(${vcpus})
-            are filled in. Without it a q35 machine with KVM, root ports for 12 disks, a console and no network.
+          - With libvirt, the XML of a new VM, without disks. C(${name}), C(${uuid}), C(${memory}) in MiB and
+            C(${vcpus}) are filled in. Without it a q35 machine with KVM, root ports for 12 disks, a console and no
+            network.
         type: str
   packages:
     description:
@@ -150,8 +151,8 @@ options:
         required: true
       disk:
         description:
-          - With O(packages[].flexible_disk) what all disks of a VM may use together, else the size of the data disk beside
-            the image. MiB, or with a unit.
+          - With O(packages[].flexible_disk) what all disks of a VM may use together, else the size of the data disk
+            beside the image. MiB, or with a unit.
         type: raw
         required: true
       flexible_disk:
@@ -174,8 +175,8 @@ options:
         elements: dict
   pool:
     description:
-      - The ZFS pool where new VMs are made; with C(vmadm) V(zones) if nothing is said. VMs that are there are found in all
-        pools.
+      - The ZFS pool where new VMs are made; with C(vmadm) V(zones) if nothing is said. VMs that are there are found in
+        all pools.
   allow_restart:
     description:
       - Permit that running VMs are shut down for changes of their disks and started again.
@@ -230,8 +231,8 @@ EXAMPLES = r"""
 RETURN = r"""
 vms:
   description:
-    - The VMs, with all that M(flexdisk.hypervisor.vm_disks) returns of them and what is below. One that was absent before
-      and shall be is not among them.
+    - The VMs, with all that M(flexdisk.hypervisor.vm_disks) returns of them and what is below. One that was absent
+      before and shall be is not among them.
   returned: always
   type: list
   elements: dict

@@ -245,7 +245,14 @@ def main() -> None:
         zfs, hypervisor = door.open_host(params, runner)
         with door.turn(runner, params, task, module.check_mode) as others:
             outcome = snapshots.run(
-                zfs, hypervisor, params["vms"], spec, policy(params), params["pool"], module.check_mode, int(time.time())
+                zfs,
+                hypervisor,
+                params["vms"],
+                spec,
+                policy(params),
+                params["pool"],
+                module.check_mode,
+                int(time.time()),
             )
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))

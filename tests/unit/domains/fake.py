@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_connection import Status
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
-CHANGES = ("define", "attach", "detach", "block_resize", "shutdown", "create", "destroy", "set_autostart")
+CHANGES = ("define", "attach", "detach", "block_resize", "shutdown", "create", "destroy", "set_autostart", "undefine")
 
 
 def failed(message: str) -> FlexdiskError:
@@ -96,7 +96,11 @@ class FakeDomains:
     def define(self, xml: str) -> None:
         root = self._normal(ET.fromstring(xml))
         after = self._called("define", root.findtext("uuid", ""))
-        self.configs[root.findtext("uuid", "")] = root
+        uuid, name = root.findtext("uuid", ""), root.findtext("name", "")
+        if any(other != uuid and xml.findtext("name") == name for other, xml in self.configs.items()):
+            raise failed("operation failed: domain '%s' already exists" % name)
+        self.configs[uuid] = root
+        self.autostarts.setdefault(uuid, False)
         after()
 
     def attach(self, uuid: str, xml: str) -> None:
@@ -166,6 +170,12 @@ class FakeDomains:
     def set_autostart(self, uuid: str, autostart: bool) -> None:
         after = self._called("set_autostart", uuid, autostart)
         self.autostarts[uuid] = autostart
+        after()
+
+    def undefine(self, uuid: str) -> None:
+        after = self._called("undefine", uuid)
+        self.status(uuid)
+        del self.configs[uuid], self.autostarts[uuid]
         after()
 
     # -- what libvirt makes of a definition

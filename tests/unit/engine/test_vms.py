@@ -140,7 +140,11 @@ def test_disks_of_request_package_or_the_usual_ones(sim, package, disks, expecte
         ("InvalidArgument", {"template": "<domain/>"}, "template is for libvirt"),
         ("InvalidArgument", {"flexible_disk_size": 5}, "the package's business"),
         ("InsufficientSpace", {"package": "tiny", "disks": [{}, {"size": 1025}]}, "1 MiB too small"),
-        ("InsufficientSpace", {"package": "tiny", "disks": [{}, {"size": 1024}, {"size": "remaining"}]}, "leaves 0 MiB"),
+        (
+            "InsufficientSpace",
+            {"package": "tiny", "disks": [{}, {"size": 1024}, {"size": "remaining"}]},
+            "leaves 0 MiB",
+        ),
         ("MissingParameter", {"disks": [{}, {}]}, "a new disk needs a size or an image"),
         ("MissingParameter", {"package": None, "flexible_disk_size": 20480}, "needs memory"),
         ("ResourceNotFound", {"package": "huge"}, "no package huge; there are: boot-only, flexible"),
@@ -153,7 +157,12 @@ def test_what_cannot_be_made_is_refused_before_anything(sim, code, vm, said):
 
 
 def test_a_package_is_checked_by_itself(sim):
-    bad = [{"name": "a", "disk": 0}, {"name": "b", "disk": 5, "disks": []}, {"name": "b", "disk": 1}, {"name": "-", "disk": 1}]
+    bad = [
+        {"name": "a", "disk": 0},
+        {"name": "b", "disk": 5, "disks": []},
+        {"name": "b", "disk": 1},
+        {"name": "-", "disk": 1},
+    ]
     zfs, hypervisor = Zfs(sim.runner), Vmadm(sim.runner)
     found = run(zfs, hypervisor, [DEFAULTS], bad, Policy(), None, True)
     assert [p.code for p in found.problems] == ["InvalidArgument"] * 4
@@ -226,14 +235,16 @@ def test_package_and_disks_in_one_task_in_the_right_order(sim, package):
 
 def test_space_moves_from_one_disk_to_another_in_one_task(sim):
     names = ("root", "a", "b")
-    made = four_steps(sim, {**NEW, "disks": [{"name": "root"}, {"name": "a", "size": 61440}, {"name": "b", "size": "30720"}]})
+    made = four_steps(
+        sim, {**NEW, "disks": [{"name": "root"}, {"name": "a", "size": 61440}, {"name": "b", "size": "30720"}]}
+    )
     uuid = made.vms[0]["uuid"]
     for number in range(3):
         sim.write(f"zones/{uuid}/disk{number}", 40 + number, 0, 100)
     before = [sim.digest(f"zones/{uuid}/disk{n}", "0", "100") for n in range(3)]
     for a, b in ((20480, 71680), (81920, 10240)):
         wanted = [10240, a, b]
-        disks = [dict(name=n, size=s, dangerous_allow_shrink=True) for n, s in zip(names, wanted, strict=True)]
+        disks = [{"name": n, "size": s, "dangerous_allow_shrink": True} for n, s in zip(names, wanted, strict=True)]
         assert sizes(four_steps(sim, {**NEW, "disks": disks})) == wanted
         assert [sim.digest(f"zones/{uuid}/disk{n}", "0", "100") for n in range(3)] == before
 
@@ -251,7 +262,11 @@ def test_protection_is_also_that_of_the_disks(sim):
     assert done.vms[0]["indestructible"] is True
     uuid = done.vms[0]["uuid"]
     smaller = {**vm, "disks": [{"name": "root"}, {"name": "a", "size": 1024, "dangerous_allow_shrink": True}]}
-    for change in (smaller, {**vm, "disks": [{"name": "root"}], "unlisted": "detach"}, {"name": "web01", "state": "absent"}):
+    for change in (
+        smaller,
+        {**vm, "disks": [{"name": "root"}], "unlisted": "detach"},
+        {"name": "web01", "state": "absent"},
+    ):
         refusal(sim, "Indestructible", {**change, "destroy_disks": True})
     entries = [{"name": "root"}, {"name": "a", "state": "absent"}]
     assert [p.code for p in sim.converge({"vm": uuid, "disks": entries}).problems] == ["Indestructible"]
@@ -325,7 +340,7 @@ def test_a_volume_that_comes_meanwhile_stops_the_deletion(sim):
     uuid = four_steps(sim, {**NEW, "disks": [{}]}).vms[0]["uuid"]
 
     def comes(argv):
-        if argv[:2] == ["vmadm", "get"] and not sim.node.run(["zfs", "list", f"zones/{uuid}/late"], "")[0] == 0:
+        if argv[:2] == ["vmadm", "get"] and sim.node.run(["zfs", "list", f"zones/{uuid}/late"], "")[0] != 0:
             sim.node.run(["zfs", "create", "-V", "10M", f"zones/{uuid}/late"], "")
 
     sim.fault = comes
@@ -395,7 +410,9 @@ def test_killed_at_any_change_a_second_run_ends_it(when, vm):
         vms = json.loads(sim.run("vmadm", "lookup", "-j"))
         if vm["state"] == "absent":
             assert vms == []
-            parked = [n for n in sim.run("zfs", "list", "-Ho", "name", "-r", "zones/flexdisk").split() if n.count("/") == 2]
+            parked = [
+                n for n in sim.run("zfs", "list", "-Ho", "name", "-r", "zones/flexdisk").split() if n.count("/") == 2
+            ]
             assert [sim.digest(volume, "0", "20") for volume in parked] == [data]
         else:
             assert [(v["alias"], v["state"]) for v in vms] == [("web01", vm["state"].replace("present", "stopped"))]

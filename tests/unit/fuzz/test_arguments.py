@@ -21,11 +21,10 @@ from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
 from ansible_collections.flexdisk.hypervisor.plugins.filter.match_disks import match_disks
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import arguments, door
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from ansible_collections.flexdisk.hypervisor.plugins.modules import vm_disks
 
 from .node import ANY, FAST, HOSTILE, NUMBERS, TEXTS, Watched, watched
 
@@ -53,7 +52,7 @@ DISK = st.fixed_dictionaries(
     {"name": mostly(GOOD["name"], TEXTS)},
     optional={
         key: mostly(GOOD.get(key, st.booleans()), st.one_of(HOSTILE, NUMBERS, ANY))
-        for key in vm_disks.DISK
+        for key in arguments.DISK
         if key != "name"
     },
 )
@@ -65,8 +64,32 @@ VMS = st.fixed_dictionaries(
         "unlisted": mostly(st.sampled_from(["keep", "detach", "destroy"]), ANY),
     },
 )
+WHOLE = st.fixed_dictionaries(
+    {"name": mostly(st.sampled_from(["web01", "new"]), TEXTS)},
+    optional={
+        "uuid": mostly(st.just("cccccccc-0000-4000-8000-000000000009"), TEXTS),
+        "state": mostly(st.sampled_from(["present", "running", "stopped", "absent"]), TEXTS),
+        "package": mostly(st.just("small"), TEXTS),
+        "memory": mostly(st.sampled_from([512, "1GiB"]), ANY),
+        "vcpus": mostly(st.integers(1, 4), NUMBERS),
+        "quota": mostly(st.just("2GiB"), ANY),
+        "image": mostly(st.just("aaaaaaaa-0000-4000-8000-000000000001"), TEXTS),
+        "disks": mostly(st.lists(DISK, max_size=3), ANY),
+        "indestructible": st.booleans(),
+        "options": mostly(st.just({"resolvers": ["8.8.8.8"]}), ANY),
+        "template": TEXTS,
+    },
+)
+PACKAGE = st.fixed_dictionaries(
+    {"name": mostly(st.just("small"), TEXTS), "disk": mostly(st.sampled_from([20480, "30GiB"]), ANY)},
+    optional={"flexible_disk": st.booleans(), "memory": mostly(st.just(512), ANY), "disks": mostly(st.just([{}]), ANY)},
+)
 COMMON = {"pool": mostly(st.just("zones"), TEXTS), "hypervisor": mostly(st.just("vmadm"), TEXTS)}
 ARGUMENTS = {
+    "vm": st.fixed_dictionaries(
+        {"vms": mostly(st.lists(WHOLE, min_size=1, max_size=2), ANY)},
+        optional={**COMMON, "packages": mostly(st.lists(PACKAGE, max_size=2), ANY), "allow_restart": st.booleans()},
+    ),
     "vm_disks": st.fixed_dictionaries(
         {"vms": mostly(st.lists(VMS, min_size=1, max_size=2), ANY)},
         optional={
@@ -140,7 +163,7 @@ def test_arguments_of_any_kind(module, tmp_path_factory, monkeypatch, capsys, da
         assert not [call for call in sim.calls if changes(call)]
 
 
-@pytest.mark.parametrize("key", sorted(vm_disks.DISK))
+@pytest.mark.parametrize("key", sorted(arguments.DISK))
 @SEED
 @FAST
 @given(value=st.one_of(HOSTILE, NUMBERS, ANY), absent=st.booleans())

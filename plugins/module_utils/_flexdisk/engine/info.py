@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import Problem
+from ..model.sizes import MIB
 from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.planner import find_vm

@@ -141,8 +141,8 @@ def _vm(
 
 def _memory(domain: Element) -> int:
     """MiB; libvirt writes KiB."""
-    size = int(domain.get("memory") or 0) * _UNITS[domain.get("memory", "unit") or "KiB"]
-    return size // MIB
+    unit: int = _UNITS[domain.get("memory", "unit") or "KiB"]
+    return int(domain.get("memory") or 0) * unit // MIB
 
 
 def order_of(device: Element) -> int:

@@ -120,7 +120,7 @@ class Libvirt:
 
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
         path, xml = disk["path"], self._fresh(vm)
-        self._wait(lambda: self._domains.device(path), "NoDevice", "%s does not appear on the host" % path)
+        self._await_device(path)
         live = self._live(vm)
         if live:
             self._domains.attach(vm, domain_edit.device(xml, disk, live))
@@ -129,6 +129,9 @@ class Libvirt:
             self._define(vm, domain_edit.added(xml, disk))
         wanted = {key: disk[key] for key in ("path", "model", "pci_slot") if disk[key]}
         self._prove(vm, path, "disk %s" % path, serial=serial_of(disk["uuid"]), **wanted)
+
+    def _await_device(self, path: str) -> None:
+        self._wait(lambda: self._domains.device(path), "NoDevice", "%s does not appear on the host" % path)
 
     def forget_disk(self, vm: str, path: str) -> None:
         """The guest first: if it does not let go, the configuration has the disk still."""
@@ -211,8 +214,7 @@ class Libvirt:
     def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
         xml = domain_new.rendered(new)
         for disk in disks:
-            path = disk["path"]
-            self._wait(lambda: self._domains.device(path), "NoDevice", "%s does not appear on the host" % path)
+            self._await_device(disk["path"])
             xml = domain_edit.added(xml, disk)
         self._define(new.uuid, xml)
         for disk in disks:

@@ -75,9 +75,9 @@ class Hypervisor(t.Protocol):
         """MiB and block size of what the platform adds to a VM that boots from an image."""
 
     def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
-        """A stopped VM that does not boot by itself, with all its disks or not at all. disks are as for attach_disk, and
-        for a hypervisor with storage, which makes their volumes, with block_size and compression where they are asked
-        for.
+        """A stopped VM that does not boot by itself, with all its disks or not at all.
+
+        disks are as for attach_disk; a hypervisor with storage makes their volumes, with block_size and compression.
         """
 
     def delete_vm(self, vm: str) -> None:

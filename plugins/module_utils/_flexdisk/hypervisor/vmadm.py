@@ -182,7 +182,6 @@ class Vmadm:
     def set_autoboot(self, vm: str, autoboot: bool) -> None:
         self._update(vm, {"autoboot": autoboot}, lambda seen: seen.autoboot == autoboot, "autoboot %s" % autoboot)
 
-
     # -- whole VMs
 
     def draft(self, new: NewVm) -> VmConfig:

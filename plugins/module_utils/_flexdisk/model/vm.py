@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from .dataset import Dataset
 from .sizes import MIB
 
-
 ABSENT = "absent"
 
 

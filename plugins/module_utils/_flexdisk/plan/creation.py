@@ -13,7 +13,7 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import NewVm, VmSpec, Wish
 from ..model.sizes import MIB, render_mib
-from ..model.vm import ABSENT, Disk, DiskConfig, Vm, VmConfig
+from ..model.vm import ABSENT, Vm, VmConfig
 from ..rules import identity, packages
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.linking import Host
@@ -23,7 +23,7 @@ from ..rules.space import quota_law
 from . import checks, verbs
 from .ordering import Sequence
 from .steps import Step, VmPlan
-from .targets import Intent, Target, resolve
+from .targets import Intent, resolve
 from .vms import power, uuid_of_new
 
 Draft = t.Callable[[NewVm], VmConfig]
@@ -67,7 +67,7 @@ def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found:
 
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
-    """The same whenever a VM of this name is planned for this pool, and free: a VM that is made anew has its old one."""
+    """The same whenever a VM of this name is planned for this pool, so that one made anew has its old one; and free."""
     configs = (*(vm.config for vm in host.vms), *host.other_brands, *host.unlinked)
     taken = {config.uuid for config in configs}
     guid = host.datasets[pool].guid

@@ -93,8 +93,8 @@ def _fits(vm: Vm, wish: Wish, found: Collector) -> None:
     if wish.disks is None and need > package.disk:
         found.add(
             "InsufficientSpace",
-            "package %s has %s, disks and snapshots need %s; %d MiB is the smallest that fits (by RFD 154 existing disk "
-            "usage is %d MiB)" % (package.name, render_mib(package.disk), render_mib(need), need, usage),
+            "package %s has %s, disks and snapshots need %s; %d MiB is the smallest that fits (by RFD 154 existing "
+            "disk usage is %d MiB)" % (package.name, render_mib(package.disk), render_mib(need), need, usage),
         )
 
 
@@ -150,7 +150,7 @@ def power(vm: Vm, wish: Wish, capabilities: Capabilities) -> t.Iterator[Step]:
 
 
 def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
-    changes = next((s.args["changes"] for s in seq.steps if s.kind == "properties"), {})
+    changes: t.Mapping[str, t.Any] = next((s.args["changes"] for s in seq.steps if s.kind == "properties"), {})
     restarts = any(step.kind == "stop" for step in seq.steps)
     late = [key for key in ("memory", "vcpus") if key in changes]
     if late and vm.config.state == "running" and not restarts:
@@ -168,19 +168,25 @@ def plan_deletion(host: Host, vm: Vm, wish: Wish, capabilities: Capabilities) ->
         found.add("InUse", recovery.unfinished(vm.interrupted))
     if vm.config.indestructible and wish.indestructible is not False:
         found.add("Indestructible", "the VM is protected; indestructible=false in this task lifts that")
-    leavers = [Leaver(d, not d.preserve, wish.destroy_snapshots) for d in vm.disks if not d.hidden]
+    leavers = [Leaver(d, not d.preserve, wish.destroy_snapshots) for d in vm.disks if not d.hidden] + _adrift(vm)
     checks.check_departures(Intent(vm, None, vm.root.refquota, [], leavers, []), host, found)
     _unknown(host, vm, found)
     _given_up(vm, wish, found)
     ordering.check_ready(vm, found)
     if found.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
-    return _deletion(vm, wish, geometry, capabilities)
+    return _deletion(vm, [leaver for leaver in leavers if not leaver.destroy], geometry, capabilities)
+
+
+def _adrift(vm: Vm) -> t.List[Leaver]:
+    """What an interrupted run has taken out of the configuration and not out of the VM is parked, as there."""
+    names = {d.name for d in vm.disks + vm.parked}
+    return [Leaver(d, False, nameless=d.name in names) for d in vm.orphans if d.adopted and d.uuid]
 
 
 def _unknown(host: Host, vm: Vm, found: Collector) -> None:
     """Whatever lies below the VM's dataset is destroyed with it: nothing that nobody has named."""
-    known = {disk.volume.name for disk in vm.disks}
+    known = {disk.volume.name for disk in vm.disks} | {leaver.disk.volume.name for leaver in _adrift(vm)}
     below = [d for d in host.datasets.values() if d.name.startswith(vm.root.name + "/") and d.kind != "snapshot"]
     strange = sorted(d.name for d in below if d.name not in known)
     if strange:
@@ -214,9 +220,9 @@ def _snapshots_of_root(vm: Vm) -> t.List[Dataset]:
     return [s for s in vm.snapshots if not (vm.config.indestructible and s.name == protection)]
 
 
-def _deletion(vm: Vm, wish: Wish, geometry: PoolGeometry, capabilities: Capabilities) -> VmPlan:
+def _deletion(vm: Vm, parking: t.Sequence[Leaver], geometry: PoolGeometry, capabilities: Capabilities) -> VmPlan:
     seq = Sequence(vm, geometry)
-    for step in verbs.unguard(vm.disks):
+    for step in verbs.unguard(vm.disks + vm.orphans):
         seq.add(step)
     if vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
@@ -224,8 +230,8 @@ def _deletion(vm: Vm, wish: Wish, geometry: PoolGeometry, capabilities: Capabili
         seq.add(step)
     if vm.config.indestructible:
         seq.add(Step("properties", "~ indestructible true -> false", args={"changes": {"indestructible": False}}))
-    for disk in [d for d in vm.disks if d.preserve and not d.hidden]:
-        seq.add(verbs.detach(seq.vm, Leaver(predict.unguarded(seq.volume_of(disk)), False), True))
+    for leaver in parking:
+        seq.add(verbs.detach(seq.vm, replace(leaver, disk=seq.volume_of(leaver.disk)), True))
     seq.add(delete(seq.vm))
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps))
 

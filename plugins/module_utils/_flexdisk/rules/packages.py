@@ -95,11 +95,13 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         vcpus=_vcpus(raw, found),
         quota=None if quota is None else found.attempt("", parse_quota, quota),
         image=str(raw.get("image") or ""),
+        disks=raw.get("disks"),
+        unlisted=raw.get("unlisted") or "refuse",
+        autoboot=raw.get("autoboot"),
+        indestructible=raw.get("indestructible"),
+        destroy_disks=bool(raw.get("destroy_disks")),
+        destroy_snapshots=bool(raw.get("destroy_snapshots")),
         template=raw.get("template") or "",
-        **{
-            key: raw.get(key)
-            for key in ("disks", "autoboot", "indestructible", "destroy_disks", "destroy_snapshots", "unlisted")
-        },
         options=raw.get("options") or {},
         metadata=raw.get("customer_metadata") or {},
     )

@@ -1,0 +1,244 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whole VMs as domains of libvirt: made, changed, deleted, and every interruption of that ended by a second run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vms import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+from .conftest import LinuxHost
+
+IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+PACKAGES = [
+    {"name": "small", "disk": 1024, "flexible_disk": True, "memory": 512, "vcpus": 1},
+    {"name": "large", "disk": 2048, "flexible_disk": True, "memory": "1GiB", "vcpus": 2},
+    {"name": "inflexible", "disk": 64, "memory": 512},
+]
+NEW = {
+    "name": "web01",
+    "state": "present",
+    "package": "small",
+    "image": IMAGE,
+    "unlisted": "refuse",
+    "destroy_disks": False,
+    "destroy_snapshots": False,
+}
+DISKS = [{"name": "root"}, {"name": "data", "size": 128, "preserve": True}, {"name": "rest", "size": "remaining"}]
+GONE = {"name": "web01", "state": "absent", "destroy_disks": True, "destroy_snapshots": True}
+
+
+def go(linux, *vms, check=False, pool="tank", **policy):
+    zfs, wanted = Zfs(linux.runner, lambda seconds: None), [{**NEW, **vm} for vm in vms]
+    return run(zfs, linux.driver(), wanted, PACKAGES, Policy(**policy), pool, check)
+
+
+def cleaned(results):
+    found = json.loads(json.dumps(results))
+    for disk in (d for result in found for d in result["disks"] + result["parked"]):
+        for key in report.VOLATILE:
+            disk.pop(key, None)
+    return found
+
+
+def four_steps(linux, *vms, **policy):
+    before = linux.fingerprint()
+    predicted = go(linux, *vms, check=True, **policy)
+    assert (predicted.problems, linux.fingerprint()) == ([], before)
+    done = go(linux, *vms, **policy)
+    assert (done.problems, done.failure) == ([], None)
+    assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
+    for one, other in zip(cleaned(done.vms), cleaned(predicted.vms), strict=True):
+        assert {k: (one[k], other[k]) for k in one if one[k] != other[k]} == {}
+    linux.assert_whole()
+    for check in (True, False):
+        again = go(linux, *vms, check=check, **policy)
+        assert (again.problems, again.changed, again.diff) == ([], False, "")
+    return done
+
+
+def refusal(linux, code, *vms, **more):
+    before = linux.fingerprint()
+    predicted, refused = (go(linux, *vms, check=check, **more).problems for check in (True, False))
+    assert linux.fingerprint() == before
+    assert predicted == refused
+    assert {p.code for p in refused} == {code}, refused
+    return "; ".join(p.message for p in refused)
+
+
+def host():
+    linux = LinuxHost()
+    linux.run("zfs", "create", "-V", "64M", f"tank/{IMAGE}")
+    linux.run("guest", "write", f"tank/{IMAGE}", "0", "8", "1")
+    linux.run("zfs", "snapshot", f"tank/{IMAGE}@final")
+    return linux
+
+
+@pytest.fixture
+def linux():
+    return host()
+
+
+def volumes(done):
+    return {d["name"]: d["volume"] for d in done.vms[0]["disks"]}
+
+
+def test_a_vm_is_made_with_a_machine_of_its_own(linux):
+    done = four_steps(linux, {"disks": DISKS})
+    vm = done.vms[0]
+    assert [(d["name"], d["size"], d["pci_slot"], d["boot"]) for d in vm["disks"]] == [
+        ("root", 64, "1:0:0", True),
+        ("data", 128, "2:0:0", False),
+        ("rest", 832, "3:0:0", False),
+    ]
+    assert (vm["memory"], vm["vcpus"], vm["package"], vm["flexible_disk_size"]) == (512, 1, "small", 1024)
+    assert (vm["vm_quota"], vm["allocatable"]) == (1 << 20, 0)
+    root = f"tank/{vm['uuid']}"
+    assert linux.run("zfs", "get", "-Ho", "value", "quota", root) == linux.run(
+        "zfs", "get", "-Ho", "value", "reservation", root
+    )
+    image = linux.run("guest", "hash", f"tank/{IMAGE}", "0", "8")
+    assert linux.run("guest", "hash", f"{root}/disk0", "0", "8") == image
+    config = linux.domains.xml(vm["uuid"], False)
+    assert config.count('<boot order="1"') == 1
+    assert config.count("pcie-root-port") == 12
+
+
+def test_an_inflexible_one_too(linux):
+    done = four_steps(linux, {"package": "inflexible"})
+    assert [(d["size"], d["pci_slot"]) for d in done.vms[0]["disks"]] == [(64, "1:0:0"), (64, "2:0:0")]
+    done = four_steps(linux, {"package": "small"})
+    assert done.vms[0]["flexible_disk_size"] == 1024
+
+
+def test_packages_change_memory_cpus_and_space(linux):
+    four_steps(linux, {"disks": DISKS[:2], "state": "running"})
+    done = four_steps(linux, {"disks": DISKS[:2], "package": "large", "autoboot": True})
+    vm = done.vms[0]
+    assert (vm["memory"], vm["vcpus"], vm["flexible_disk_size"], vm["autoboot"]) == (1024, 2, 2048, True)
+    assert "next start" in done.warnings[0]
+    config = linux.domains.xml(vm["uuid"], False)
+    assert '<memory unit="MiB">1024</memory>' in config
+    assert ">2</vcpu>" in config
+    four_steps(linux, {"disks": DISKS[:2], "state": "stopped"})
+
+
+def test_another_template(linux):
+    xml = TEMPLATE.replace("q35", "pc").replace("pcie-root'", "pci-root'")
+    xml = "\n".join(line for line in xml.splitlines() if "root-port" not in line)
+    done = four_steps(linux, {"disks": DISKS, "template": xml})
+    assert [d["pci_slot"] for d in done.vms[0]["disks"]] == ["0:3:0", "0:4:0", "0:5:0"]
+
+
+@pytest.mark.parametrize(
+    ("code", "vm", "said"),
+    [
+        ("InvalidArgument", {"template": TEMPLATE.replace("${name}", "other")}, "must be ${name} and ${uuid}"),
+        ("InvalidArgument", {"template": TEMPLATE.replace("${memory}", "${ram}")}, "'ram'; it may have ${name}"),
+        ("UnexpectedOutput", {"template": "none"}, "no XML"),
+        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "options and customer_metadata are for vmadm"),
+        ("InvalidArgument", {"quota": "1MiB", "disks": [{}, {"size": 5, "model": "nvme"}]}, "model 'nvme'"),
+        ("ResourceNotFound", {"image": IMAGE.replace("1", "2")}, "there is no tank/"),
+    ],
+)
+def test_what_cannot_be_made(linux, code, vm, said):
+    assert said in refusal(linux, code, vm)
+
+
+def test_a_template_with_a_disk(linux):
+    disk = "<disk type='block' device='disk'><source dev='/dev/sda'/><target dev='vda' bus='virtio'/></disk>"
+    xml = TEMPLATE.replace("<memballoon", disk + "<memballoon")
+    assert "disks are declared in disks" in refusal(linux, "InvalidArgument", {"template": xml})
+
+
+def test_the_pool_is_asked_for_where_nothing_tells_it(linux):
+    assert "needs the pool" in refusal(linux, "MissingParameter", {}, pool=None)
+    four_steps(linux, {})
+    four_steps(linux, {}, {"name": "web02"}, pool=None)
+
+
+def test_protection_is_kept_with_the_dataset(linux):
+    uuid = four_steps(linux, {"disks": DISKS, "indestructible": True}).vms[0]["uuid"]
+    refusal(linux, "Indestructible", GONE)
+    entries = [{"name": "root"}, {"name": "rest"}]
+    found = linux.converge({"vm": uuid, "unlisted": "detach", "disks": entries}).problems
+    assert [p.code for p in found] == ["Indestructible"]
+    four_steps(linux, {"disks": DISKS, "indestructible": False})
+    four_steps(linux, {**GONE})
+
+
+def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(linux):
+    made = four_steps(linux, {"disks": DISKS, "state": "running"})
+    linux.run("guest", "write", volumes(made)["data"], "0", "8", "7")
+    data = linux.run("guest", "hash", volumes(made)["data"])
+    assert "rest (832 MiB" in refusal(linux, "DataDisks", {**GONE, "destroy_disks": False})
+    done = four_steps(linux, GONE)
+    assert [d["name"] for d in done.vms[0]["parked"]] == ["data"]
+    assert linux.run("guest", "hash", done.vms[0]["parked"][0]["volume"]) == data
+    assert linux.domains.configs == {}
+    again = four_steps(linux, {"disks": DISKS})
+    assert linux.run("guest", "hash", volumes(again)["data"]) == data
+    assert again.vms[0]["uuid"] == made.vms[0]["uuid"]
+
+
+class Killed(BaseException):
+    pass
+
+
+def interrupted(linux, when, number, vm):
+    """A run that is killed before or after a change of that number; whether it came so far."""
+    left = [number]
+
+    def hook(name, arguments, moment):
+        if moment == when:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+
+    linux.hook = linux.domains.hook = hook
+    try:
+        go(linux, vm)
+    except Killed:
+        return True
+    finally:
+        linux.hook = linux.domains.hook = None
+    return False
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("vm", [{"disks": DISKS, "state": "running"}, {}, GONE], ids=["make", "usual", "delete"])
+def test_killed_at_any_change_a_second_run_ends_it(when, vm):
+    number, came = 0, True
+    while came:
+        number += 1
+        linux = host()
+        if vm is GONE:
+            made = go(linux, {"disks": DISKS, "state": "running"})
+            linux.run("guest", "write", volumes(made)["data"], "0", "8", "7")
+            data = linux.run("guest", "hash", volumes(made)["data"])
+        came = interrupted(linux, when, number, vm)
+        done = go(linux, vm)
+        assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
+        again = go(linux, vm, check=True)
+        assert (again.problems, again.changed) == ([], False), (number, again.diff)
+        names = linux.run("zfs", "list", "-Ho", "name").split()
+        if vm is GONE:
+            assert linux.domains.configs == {}
+            assert [linux.run("guest", "hash", n) for n in names if n.startswith("tank/flexdisk/")] == [data]
+        else:
+            uuid = next(iter(linux.domains.configs))
+            assert [d.name for d in linux.vm(uuid).disks] == [
+                d["name"] for d in vm.get("disks", [{"name": "disk0"}, {"name": "disk1"}])
+            ]
+            linux.assert_whole()
+            assert {n for n in names if n.count("/") == 1} <= {f"tank/{uuid}", f"tank/{IMAGE}", "tank/flexdisk"}
+    assert number > 3
