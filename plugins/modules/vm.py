@@ -283,9 +283,10 @@ vms:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..module_utils._flexdisk.engine import door
-from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, POWER, checked_disks, policy
+from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, checked_disks, policy
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.engine.vms import run
 from ..module_utils._flexdisk.model.errors import FlexdiskError
@@ -335,7 +336,8 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "vm of %s" % ", ".join(vm["name"] for vm in params["vms"])
     try:
-        vms, packages = checked_disks(params["vms"]), checked_disks(params["packages"])
+        disks = ArgumentSpecValidator(DISK)
+        vms, packages = (checked_disks(params[key], disks) for key in ("vms", "packages"))
         zfs, hypervisor = door.open_host(params, runner)
         # New VMs have a pool, those that are there any.
         with door.turn(runner, {**params, "pool": None}, task, module.check_mode) as others:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError
 
@@ -56,9 +54,12 @@ def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
     )
 
 
-def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[t.Dict[str, t.Any]]:
-    """Entries whose disks are as DISK has them, all its defaults filled in. Raises FlexdiskError InvalidArgument."""
-    validator, found, wrong = ArgumentSpecValidator(DISK), [], []
+def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]], validator: t.Any) -> t.List[t.Dict[str, t.Any]]:
+    """Entries whose disks are as DISK has them, all its defaults filled in. Raises FlexdiskError InvalidArgument.
+
+    validator is Ansible's ArgumentSpecValidator of DISK.
+    """
+    found, wrong = [], []
     for entry in entries:
         disks = entry["disks"]
         results = [validator.validate(disk) for disk in disks or ()]

@@ -133,6 +133,8 @@ def diff_text(plans: t.Iterable[VmPlan]) -> str:
         lines.append("%s:" % plan.before.label)
         lines += ["  %s" % step.text for step in plan.steps if step.text and step.kind != "law"]
         before, after = plan.before.root.quota, plan.after.root.quota
+        if not (plan.before.there and plan.after.there):
+            continue
         if before != after:
             lines.append("  quota %s" % render_change(before, after))
         elif plan.before.root.reservation != plan.after.root.reservation:

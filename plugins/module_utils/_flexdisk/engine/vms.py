@@ -14,7 +14,7 @@ from ..model.desired import Policy, Wish
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm, VmConfig
 from ..plan import recovery
-from ..plan.creation import Hidden, decide, plan_creation
+from ..plan.creation import decide, plan_creation
 from ..plan.planner import admit, find_vm, share
 from ..plan.steps import VmPlan
 from ..plan.vms import machine, plan_change, plan_deletion, plan_remains
@@ -130,8 +130,7 @@ class _Planner:
             draft = found.attempt("", lambda: self._hypervisor.draft(new))
             hidden = found.attempt("", lambda: self._hypervisor.hidden_disks(wish.image)) if wish.image else []
             if not found.problems:
-                extra = [Hidden(*disk) for disk in hidden]
-                plan = plan_creation(self._host, new, wish, draft, extra, capabilities, found)
+                plan = plan_creation(self._host, new, wish, draft, hidden, capabilities, found)
         if plan is None:
             self.problems += found.problems
         return plan

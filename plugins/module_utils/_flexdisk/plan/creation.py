@@ -13,27 +13,20 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import NewVm, VmSpec, Wish
 from ..model.sizes import MIB, render_mib
-from ..model.vm import ABSENT, Vm, VmConfig
+from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.linking import Host
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry
 from ..rules.space import quota_law
-from . import checks, verbs
+from . import checks, predict, verbs
 from .ordering import Sequence
 from .steps import Step, VmPlan
 from .targets import Intent, resolve
 from .vms import power, uuid_of_new
 
-Draft = t.Callable[[NewVm], VmConfig]
-
-
-class Hidden(t.NamedTuple):
-    """A disk that the platform adds by itself: size in MiB, block size in bytes."""
-
-    size: int
-    block_size: int
+Hidden = t.Tuple[int, int]
 
 
 def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found: Collector) -> t.Optional[NewVm]:
@@ -83,7 +76,9 @@ def plan_creation(
     capabilities: Capabilities,
     found: Collector,
 ) -> VmPlan:
-    """All steps of a new VM. draft is its configuration without disks, hidden what the platform adds to it."""
+    """All steps of a new VM. draft is its configuration without disks; hidden are MiB and block size in bytes of the
+    disks that the platform adds to it.
+    """
     geometry = host.geometry[new.pool]
     blank = _blank(host, new, draft, geometry)
     before = _before(blank)
@@ -163,12 +158,11 @@ def _with_hidden(
     blank: Vm, hidden: t.Sequence[Hidden], count: int, geometry: PoolGeometry, capabilities: Capabilities
 ) -> Vm:
     """Numbered after the count of new disks, and without a slot until the platform starts the VM."""
-    seq = Sequence(blank, geometry)
-    for number, one in enumerate(hidden, start=count):
+    for number, (size, block_size) in enumerate(hidden, start=count):
         volume = "%s/disk%d" % (blank.root.name, number)
-        args = {"volume": volume, "path": capabilities.device_prefix + volume, "model": capabilities.models[0]}
-        seq.add(Step("hidden", "", args={**args, "size": one.size, "block_size": one.block_size}))
-    return seq.vm
+        entry = DiskConfig(capabilities.device_prefix + volume, volume, model=capabilities.models[0])
+        blank = predict.with_hidden(blank, entry, size, block_size, geometry)
+    return blank
 
 
 def _taken(host: Host, new: NewVm) -> t.Set[str]:

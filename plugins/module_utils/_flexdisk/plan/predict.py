@@ -274,28 +274,27 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _in(vm, disk, args, geometry)
 
 
-def _hidden(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    """A disk of the platform, with the room that it needs."""
-    blank = Dataset(args["volume"], "volume", volblocksize=args["block_size"], compression=vm.root.compression)
-    volume = resized(blank, args["size"] * MIB, geometry)
-    entry = DiskConfig(args["path"], args["volume"], model=args["model"])
+def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
+    """The VM with a disk of the platform (MiB, bytes), and with the room that it needs."""
+    blank = Dataset(entry.volume, "volume", volblocksize=block_size, compression=vm.root.compression)
+    volume = resized(blank, size * MIB, geometry)
     config = vm.config
     stored = config.flexible_disk_size
     entries = (*config.disks, entry)
     disk = Disk(
         volume=volume,
         vm=config.uuid,
-        index=index_of(args["volume"]),
-        path=args["path"],
-        model=args["model"],
-        pci_slot=slots.positions(entries, config.pci)[args["path"]],
+        index=index_of(entry.volume),
+        path=entry.path,
+        model=entry.model,
+        pci_slot=slots.positions(entries, config.pci)[entry.path],
         hidden=True,
     )
     config = replace(
         config,
         disks=entries,
-        hidden_paths=config.hidden_paths | {args["path"]},
-        flexible_disk_size=None if stored is None else stored + args["size"],
+        hidden_paths=config.hidden_paths | {entry.path},
+        flexible_disk_size=None if stored is None else stored + size,
     )
     return _lawful(replace(vm, config=config, disks=_sorted((*vm.disks, disk))), geometry)
 
@@ -384,7 +383,6 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "snapshot": _snapshot,
     "delete_snapshot": _delete_snapshot,
     "rollback": _rollback,
-    "hidden": _hidden,
     "clear": _clear,
     "create_vm": _create_vm,
     "delete_vm": _delete_vm,
