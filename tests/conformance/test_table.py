@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 TESTS = Path(__file__).resolve().parent.parent
-GROUPS = {"R": 20, "P": 32, "U": 12, "Q": 23, "M": 22, "V": 28}
+GROUPS = {"R": 20, "P": 32, "U": 12, "Q": 23, "M": 22, "V": 28, "S": 21, "I": 5, "N": 11, "W": 32, "C": 23, "T": 7}
 SUFFIXED = ("R14a", "R14b", "R14c")
 OBSERVATIONS = {"0": 5, "a": 9, "b": 13, "c": 5, "d": 13, "e": 6, "f": 3, "g": 2, "h": 5, "i": 4, "j": 16}
 REFERENCE = re.compile(r"((?:conformance|unit)/[\w/]+\.py)::(\w+)(?:\[(\w+)\])?")
@@ -67,7 +67,8 @@ def _parameter_ids(module: ast.Module, function: ast.FunctionDef) -> set[str]:
         for keyword in decorator.keywords if isinstance(decorator, ast.Call) else []:
             if keyword.arg == "ids":
                 return set(eval(ast.unparse(keyword.value), {"__builtins__": {}}, known))
-    return set()
+    words = [word for one in function.decorator_list for word in ast.walk(one) if isinstance(word, ast.keyword)]
+    return {str(word.value.value) for word in words if word.arg == "id" and isinstance(word.value, ast.Constant)}
 
 
 def _first_items(value: ast.expr) -> list[tuple[str]]:
