@@ -79,8 +79,30 @@ vms:
       returned: always
       sample:
         role: web
+    package:
+      description: Name of the package that M(flexdisk.hypervisor.vm) gave the VM last, empty for none.
+      type: str
+      returned: always
+    memory:
+      description: MiB.
+      type: int
+      returned: always
+    vcpus:
+      description: Number of virtual CPUs.
+      type: int
+      returned: always
+    indestructible:
+      description: Whether the VM is protected from deletion, and its disks from removal and shrinking.
+      type: bool
+      returned: always
+    disk_template:
+      description: V(thick) or V(sparse) where all disks are, V(mixed), or V(diskless).
+      type: str
+      returned: always
     disks:
-      description: The attached disks; sizes in MiB.
+      description:
+        - The attached disks; sizes in MiB. With O(space=true) C(pinned) is what their snapshots hold at once, and
+          C(snapshot_size) what ZFS charges to these so far.
       type: list
       elements: dict
       returned: always

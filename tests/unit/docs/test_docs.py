@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import packages
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
@@ -24,6 +26,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     automatic_reservation,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import quota_law
+from ansible_collections.flexdisk.hypervisor.plugins.modules import vm as vm_module
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm_disks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,22 +52,25 @@ def test_make_targets_exist(page):
     assert set(named) <= targets
 
 
-def declared(node):
-    """All arguments of our vm_disks below a piece of YAML."""
+def declared(node, module="vm_disks"):
+    """All arguments of a module of ours below a piece of YAML."""
     if isinstance(node, list):
         for item in node:
-            yield from declared(item)
+            yield from declared(item, module)
     elif isinstance(node, dict):
         for key, value in node.items():
-            if key == OURS + "vm_disks":
+            if key == OURS + module:
                 yield value
             else:
-                yield from declared(value)
+                yield from declared(value, module)
 
 
 EXAMPLES = [
     (f"{page.relative_to(ROOT)}-{n}", block) for page in PAGES for n, block in enumerate(blocks(page, "yaml"))
-] + [("vm_disks-EXAMPLES", yaml.safe_load((ROOT / "plugins/modules/vm_disks.yml").read_text())["EXAMPLES"])]
+] + [
+    ("vm_disks-EXAMPLES", yaml.safe_load((ROOT / "plugins/modules/vm_disks.yml").read_text())["EXAMPLES"]),
+    ("vm-EXAMPLES", vm_module.EXAMPLES),
+]
 
 
 @pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])
@@ -72,8 +78,31 @@ def test_examples_are_valid_declarations(block):
     for arguments in declared(yaml.safe_load(block)):
         for vm in arguments["vms"]:
             assert set(vm) <= set(vm_disks.VM)
-            assert all(set(disk) <= set(vm_disks.DISK) for disk in vm.get("disks", []))
+            assert all(set(disk) <= set(DISK) for disk in vm.get("disks", []))
             assert parse_vm_spec(vm)[1] == []
+
+
+@pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])
+def test_examples_of_vms_are_valid(block):
+    node = yaml.safe_load(block)
+    given = node if isinstance(node, dict) and "flexdisk_packages" in node else {}
+    known, problems = packages.parse_packages(given.get("flexdisk_packages", []))
+    wanted = [(vm, known) for vm in given.get("virtual_machine_vms", [])]
+    for arguments in declared(node, "vm"):
+        listed = arguments.get("packages", [])
+        named = [{"name": vm["package"], "disk": 1} for vm in arguments["vms"] if "package" in vm]
+        known, more = packages.parse_packages(named if isinstance(listed, str) else listed)
+        problems += more
+        wanted += [({"package": None, **vm}, known) for vm in arguments["vms"]]
+    for vm, known in wanted:
+        assert set(vm) <= {*vm_module.VM}
+        assert {key for disk in vm.get("disks", []) for key in disk} <= {*DISK}
+        problems += packages.parse_wish({"state": "present", **vm}, known)[1]
+    assert problems == []
+
+
+def test_there_are_examples_of_vms():
+    assert sum(len(list(declared(yaml.safe_load(block), "vm"))) for _name, block in EXAMPLES) >= 5
 
 
 def test_there_are_examples():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What VMAPI (W) and CloudAPI (C) do with disks and packages, at the level of the modules. Ids are of the case table."""
+"""What VMAPI (W) and CloudAPI (C) do with disks and packages, at the level of the modules, by the table's case ids."""
 
 from __future__ import annotations
 
