@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vms import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
@@ -367,30 +368,32 @@ class Killed(Exception):
 
 
 def interrupted(sim, when, number, *vms):
-    """A run that is killed before or after its change of that number; whether it came so far."""
-    count = 0
+    """A run that is killed before or after its change of that number, or whose change fails; whether it came so far."""
+    count, came = 0, False
     runner = sim.runner
 
     def killing(argv, stdin="", timeout=300):
-        nonlocal count
+        nonlocal count, came
         changing = changes(argv)
         count += changing
+        came = came or count == number
+        if changing and count == number and when == "failed":
+            return Answer(1, "", "internal error: out of memory")
         if changing and count == number and when == "before":
             raise Killed
         answer = runner(argv, stdin, timeout)
-        if changing and count == number:
+        if changing and count == number and when == "after":
             raise Killed
         return answer
 
     zfs, hypervisor = Zfs(killing, lambda seconds: None), Vmadm(killing)
-    try:
-        run(zfs, hypervisor, [{**DEFAULTS, **vm} for vm in vms], PACKAGES, Policy(), None, False)
-    except Killed:
-        return True
-    return False
+    with contextlib.suppress(Killed):
+        done = run(zfs, hypervisor, [{**DEFAULTS, **vm} for vm in vms], PACKAGES, Policy(), None, False)
+        assert (done.failure is not None) is came
+    return came
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", "after", "failed"])
 @pytest.mark.parametrize("vm", [kept(), {**NEW, "disks": None}, GONE], ids=["make", "usual", "delete"])
 def test_killed_at_any_change_a_second_run_ends_it(when, vm):
     number, came = 0, True
