@@ -86,6 +86,11 @@ options:
         description:
           - UUID of the image that a new VM boots from, the dataset C(POOL/UUID) with its snapshot C(final).
         type: str
+      image_file:
+        description:
+          - With libvirt, a file on the hypervisor, raw or qcow2, from which O(vms[].image) is imported if it is not
+            there yet. C(qemu-img) is needed for that. The image becomes as large as the file says, in whole MiB.
+        type: path
       disks:
         description:
           - The disks, each with the options of O(flexdisk.hypervisor.vm_disks#module:vms[].disks). An entry without
@@ -301,6 +306,7 @@ VM = {
     "vcpus": {"type": "int"},
     "quota": {"type": "str"},
     "image": {"type": "str"},
+    "image_file": {"type": "path"},
     "disks": {"type": "list", "elements": "dict"},
     "unlisted": {"type": "str", "default": "refuse", "choices": ["refuse", "keep", "detach", "destroy"]},
     "autoboot": {"type": "bool"},

@@ -98,10 +98,17 @@ class LinuxHost:
         hooked = self.hook if changes(argv) else None
         if hooked:
             hooked("zfs", tuple(argv), "before")
-        answer = Answer(*self.node.run(list(argv), stdin))
+        answer = self._qemu_img(argv) if argv[0] == "qemu-img" else Answer(*self.node.run(list(argv), stdin))
         if hooked:
             hooked("zfs", tuple(argv), "after")
         return answer
+
+    def _qemu_img(self, argv: Any) -> Answer:
+        """What it says of a file of 64 MiB less a byte, and what it writes of that."""
+        if argv[1] == "info":
+            found = {"virtual-size": (64 << 20) - 1, "format": "qcow2", "filename": argv[-1]}
+            return Answer(0, json.dumps(found), "")
+        return Answer(*self.node.run(["guest", "write", argv[-1][len("/dev/zvol/") :], "0", "8", "image"], ""))
 
     def run(self, *argv: str) -> str:
         status, out, err = self.node.run(argv, "")
@@ -126,7 +133,7 @@ class LinuxHost:
         assert (done.problems, done.failure) == ([], None)
 
     def driver(self) -> Libvirt:
-        return Libvirt(self.domains, self.uri, lambda seconds: None)
+        return Libvirt(self.domains, self.uri, self.runner, lambda seconds: None)
 
     def host(self) -> Host:
         return observe(Zfs(self.runner), self.driver())

@@ -272,7 +272,9 @@ def test_a_guest_that_still_boots_is_asked_again(linux):
     up(linux, 32)
     linux.domains.deaf.add(VM)
     seconds = itertools.count(1)
-    driver = Libvirt(linux.domains, linux.uri, lambda _s: linux.domains.deaf.clear() if next(seconds) == 20 else None)
+    driver = Libvirt(
+        linux.domains, linux.uri, linux.runner, lambda _s: linux.domains.deaf.clear() if next(seconds) == 20 else None
+    )
     driver.stop(VM, 60, False)
     asked = [call for call in linux.domains.calls if call[0] == "shutdown"]
     assert (len(asked), next(seconds)) == (3, 32)

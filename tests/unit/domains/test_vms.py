@@ -34,6 +34,7 @@ NEW = {
     "destroy_snapshots": False,
 }
 DISKS = [{"name": "root"}, {"name": "data", "size": 128, "preserve": True}, {"name": "rest", "size": "remaining"}]
+IMPORT = {"image": IMAGE.replace("1", "2"), "image_file": "/images/debian.qcow2"}
 GONE = {"name": "web01", "state": "absent", "destroy_disks": True, "destroy_snapshots": True}
 
 
@@ -190,6 +191,29 @@ def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(linux):
     assert again.vms[0]["uuid"] == made.vms[0]["uuid"]
 
 
+def test_an_image_is_imported_once(linux):
+    image = IMAGE.replace("1", "2")
+    new = {"image": image, "image_file": "/images/debian.qcow2", "disks": DISKS}
+    done = four_steps(linux, new, {**new, "name": "web02"})
+    assert f"+ image tank/{image} of 64 MiB from /images/debian.qcow2" in done.diff
+    assert [call[:2] for call in linux.calls].count(["qemu-img", "convert"]) == 1
+    for vm in done.vms:
+        assert vm["disks"][0]["image"] == image
+        root = linux.run("guest", "hash", vm["disks"][0]["volume"])
+        assert root == linux.run("guest", "hash", f"tank/{image}")
+    assert linux.run("zfs", "get", "-Hpo", "value", "refreservation", f"tank/{image}") == "0\n"
+    four_steps(linux, {**new, "name": "web03"})
+
+
+def test_what_is_no_image_is_left_alone(linux):
+    image = IMAGE.replace("1", "2")
+    linux.run("zfs", "create", "-V", "64M", f"tank/{image}")
+    said = refusal(linux, "AlreadyExists", {"image": image, "image_file": "/images/debian.qcow2"})
+    assert f"tank/{image} is there without its snapshot final" in said
+    refusal(linux, "MissingParameter", {"image": None, "image_file": "/images/debian.qcow2"})
+    assert "absolute path" in refusal(linux, "InvalidArgument", {"image": IMAGE.replace("1", "3"), "image_file": "x"})
+
+
 class Killed(BaseException):
     pass
 
@@ -215,7 +239,9 @@ def interrupted(linux, when, number, vm):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("vm", [{"disks": DISKS, "state": "running"}, {}, GONE], ids=["make", "usual", "delete"])
+@pytest.mark.parametrize(
+    "vm", [{"disks": DISKS, "state": "running"}, {}, IMPORT, GONE], ids=["make", "usual", "import", "delete"]
+)
 def test_killed_at_any_change_a_second_run_ends_it(when, vm):
     number, came = 0, True
     while came:
@@ -240,5 +266,10 @@ def test_killed_at_any_change_a_second_run_ends_it(when, vm):
                 d["name"] for d in vm.get("disks", [{"name": "disk0"}, {"name": "disk1"}])
             ]
             linux.assert_whole()
-            assert {n for n in names if n.count("/") == 1} <= {f"tank/{uuid}", f"tank/{IMAGE}", "tank/flexdisk"}
+            assert {n for n in names if n.count("/") == 1} <= {
+                f"tank/{uuid}",
+                f"tank/{IMAGE}",
+                "tank/flexdisk",
+                f"tank/{IMPORT['image']}",
+            }
     assert number > 3

@@ -19,6 +19,7 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import Disk, Vm
 from ..plan import predict
+from ..plan.creation import IMPORTING
 from ..plan.steps import Step, VmPlan
 from ..rules import identity
 from ..rules.change import since_read
@@ -250,6 +251,23 @@ class Applier:
         else:
             options["volblocksize"] = str(args["block_size"])
             self._zfs.create_volume(args["volume"], args["size"] * MIB, options, facts)
+
+    def import_image(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        """Marked until it is whole; thick until then, so that it does not run out of room on the way."""
+        args = step.args
+        volume, final = args["volume"], args["volume"] + "@final"
+        if self._zfs.exists(final):
+            return  # another VM of this task has had it imported
+        if self._zfs.exists(volume):
+            if self._read(volume).user.get("from") != IMPORTING:
+                raise FlexdiskError("Changed", "changed since it was read: there is a %s now" % volume)
+            self._zfs.destroy(volume)
+        options = {"volblocksize": str(args["block_size"])}
+        self._zfs.create_volume(volume, args["size"], options, {"from": IMPORTING})
+        self._hypervisor.import_image(args["file"], volume)
+        self._zfs.set(volume, refreservation="none")
+        self._zfs.snapshot(final)
+        self._zfs.set_facts(volume, {"from": ""})
 
     def clear(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         """Exactly what was read, and no VM has come to it since."""
@@ -588,6 +606,7 @@ _VERBS: t.Dict[str, _Verb] = {
     "rollback": Applier.rollback,
     "create_vm": Applier.create_vm,
     "clear": Applier.clear,
+    "import_image": Applier.import_image,
     "delete_vm": Applier.delete_vm,
     "properties": Applier.properties,
 }

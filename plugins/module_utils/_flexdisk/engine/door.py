@@ -32,7 +32,7 @@ def open_host(params: t.Mapping[str, t.Any], runner: SubprocessRunner) -> t.Tupl
     if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):
         return Zfs(runner), Vmadm(runner)
     if choice == "libvirt" or any(map(os.path.exists, _SOCKETS)):
-        return Zfs(runner), Libvirt(Connection(uri, called), uri)
+        return Zfs(runner), Libvirt(Connection(uri, called), uri, runner)
     raise FlexdiskError(
         "CommandNotFound", "no hypervisor found on this host: neither the program vmadm nor the socket of a libvirtd"
     )

@@ -12,9 +12,10 @@ import typing as t
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, Wish
 from ..model.errors import FlexdiskError, Problem
+from ..model.sizes import MIB
 from ..model.vm import Vm, VmConfig
 from ..plan import recovery
-from ..plan.creation import decide, plan_creation
+from ..plan.creation import Import, decide, import_problem, plan_creation, with_image
 from ..plan.planner import admit, find_vm, share
 from ..plan.steps import VmPlan
 from ..plan.vms import machine, plan_change, plan_deletion, plan_remains
@@ -128,12 +129,25 @@ class _Planner:
         plan = None
         if new is not None and not found.problems:
             draft = found.attempt("", lambda: self._hypervisor.draft(new))
+            image = found.attempt("", lambda: self._import(wish, new.pool))
             hidden = found.attempt("", lambda: self._hypervisor.hidden_disks(wish.image)) if wish.image else []
+            host = self._host if image is None else with_image(self._host, image)
             if not found.problems:
-                plan = plan_creation(self._host, new, wish, draft, hidden, capabilities, found)
+                plan = plan_creation(host, new, wish, draft, hidden, image, capabilities, found)
         if plan is None:
             self.problems += found.problems
         return plan
+
+    def _import(self, wish: Wish, pool: str) -> t.Optional[Import]:
+        """The image that is to be imported first, None where it is there or in no file."""
+        volume = "%s/%s" % (pool, wish.image)
+        if not wish.image_file or volume + "@final" in self._host.datasets:
+            return None
+        problem = import_problem(self._host, volume)
+        if problem:
+            raise FlexdiskError("AlreadyExists", problem)
+        file = self._hypervisor.image_file(wish.image_file)
+        return Import(volume, -(-file.size // MIB) * MIB, file)
 
 
 def _tell(plan: VmPlan, after: t.Mapping[str, Vm], check_mode: bool, outcome: Outcome) -> None:

@@ -14,13 +14,15 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
+from ..model.command import Runner
 from ..model.dataset import ZVOL
 from ..model.desired import NewVm
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.identity import serial_of
-from . import domain, domain_edit, domain_new
+from . import domain, domain_edit, domain_new, images
+from .images import ImageFile
 from .libvirt_connection import Domains, Status
 from .xml_text import Text
 
@@ -38,8 +40,11 @@ class Libvirt:
 
     storage = None
 
-    def __init__(self, domains: Domains, uri: str, pause: t.Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, domains: Domains, uri: str, runner: Runner, pause: t.Callable[[float], None] = time.sleep
+    ) -> None:
         self._domains = domains
+        self._runner = runner
         self._pause = pause
         self._seen: t.Dict[str, str] = {}
         bhyve = uri.startswith("bhyve")
@@ -210,6 +215,13 @@ class Libvirt:
 
     def hidden_disks(self, image: str) -> t.List[t.Tuple[int, int]]:
         return []
+
+    def image_file(self, path: str) -> ImageFile:
+        return images.probe(self._runner, path)
+
+    def import_image(self, image: ImageFile, volume: str) -> None:
+        self._await_device(ZVOL + volume)
+        images.convert(self._runner, image, ZVOL + volume)
 
     def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
         xml = domain_new.rendered(new)

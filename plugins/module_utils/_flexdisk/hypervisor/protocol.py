@@ -11,6 +11,7 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.desired import NewVm
 from ..model.vm import VmConfig
+from .images import ImageFile
 
 
 class Storage(t.Protocol):
@@ -73,6 +74,12 @@ class Hypervisor(t.Protocol):
 
     def hidden_disks(self, image: str) -> t.List[t.Tuple[int, int]]:
         """MiB and block size of what the platform adds to a VM that boots from an image."""
+
+    def image_file(self, path: str) -> ImageFile:
+        """What a file on the host holds."""
+
+    def import_image(self, image: ImageFile, volume: str) -> None:
+        """Onto a volume that is large enough and empty."""
 
     def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
         """A stopped VM that does not boot by itself, with all its disks or not at all.

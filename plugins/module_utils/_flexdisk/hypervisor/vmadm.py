@@ -22,6 +22,7 @@ from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.slots import SMARTOS
 from . import vmadm_read
+from .images import ImageFile
 
 PATIENCE = 600
 GIB = 1024 * MIB
@@ -208,6 +209,12 @@ class Vmadm:
         argv = ("imgadm", "get", image)
         manifest = vmadm_read.parse_manifest(self._checked_of(argv))
         return [NOCLOUD] if manifest.get("tags", {}).get(DATASOURCE) == "nocloud" else []
+
+    def image_file(self, path: str) -> ImageFile:
+        raise FlexdiskError("InvalidArgument", "image_file is for libvirt; on SmartOS imgadm imports images")
+
+    def import_image(self, image: ImageFile, volume: str) -> None:
+        self.image_file(image.path)
 
     def _checked_of(self, argv: t.Tuple[str, ...]) -> str:
         answer = self._runner(argv)

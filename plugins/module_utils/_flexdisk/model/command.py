@@ -27,6 +27,7 @@ _READS = (
     ("vmadm", "get"),
     ("vmadm", "lookup"),
     ("imgadm", "get"),
+    ("qemu-img", "info"),
 )
 
 

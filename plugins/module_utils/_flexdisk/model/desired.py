@@ -83,6 +83,7 @@ class Wish:
     vcpus: t.Optional[int] = None
     quota: t.Optional[int] = None
     image: str = ""
+    image_file: str = ""
     disks: t.Optional[t.Sequence[t.Mapping[str, t.Any]]] = None
     unlisted: str = "refuse"
     autoboot: t.Optional[bool] = None

@@ -12,13 +12,13 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import NewVm, VmSpec, Wish
-from ..model.sizes import MIB, render_mib
+from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.linking import Host
 from ..rules.matching import match
-from ..rules.reservation import PoolGeometry
+from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.space import quota_law
 from . import checks, predict, verbs
 from .ordering import Sequence
@@ -27,6 +27,7 @@ from .targets import Intent, resolve
 from .vms import power, uuid_of_new
 
 Hidden = t.Tuple[int, int]
+IMPORTING = "import"
 
 
 def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found: Collector) -> t.Optional[NewVm]:
@@ -67,12 +68,40 @@ def _uuid(host: Host, alias: str, pool: str) -> str:
     return next(u for u in (identity.uuid_for(guid, alias, n) for n in range(len(taken) + 1)) if u not in taken)
 
 
+class Import(t.NamedTuple):
+    """An image that is in a file still. file is the driver's word for it; size is bytes."""
+
+    volume: str
+    size: int
+    file: t.Any
+
+
+def with_image(host: Host, one: Import) -> Host:
+    """The host as it is once the image is there."""
+    volume = Dataset(one.volume, "volume", volsize=one.size, volblocksize=_block_size(host, one.volume))
+    parts = {one.volume: volume, one.volume + "@final": replace(volume, name=one.volume + "@final", kind="snapshot")}
+    return replace(host, datasets={**host.datasets, **parts})
+
+
+def _block_size(host: Host, volume: str) -> int:
+    return default_block_size(host.geometry[volume.split("/", 1)[0]], platform="linux")
+
+
+def import_problem(host: Host, volume: str) -> str:
+    """Why an image cannot be imported as this volume, "" if it can. One that was interrupted is begun anew."""
+    there = host.datasets.get(volume)
+    if there is not None and there.user.get("from") != IMPORTING:
+        return "%s is there without its snapshot final, and no interrupted import has left it" % volume
+    return ""
+
+
 def plan_creation(
     host: Host,
     new: NewVm,
     wish: Wish,
     draft: VmConfig,
     hidden: t.Sequence[Hidden],
+    image: t.Optional[Import],
     capabilities: Capabilities,
     found: Collector,
 ) -> VmPlan:
@@ -86,6 +115,11 @@ def plan_creation(
     left = tuple(sorted(n for n in host.datasets if n == blank.root.name or n.startswith(blank.root.name + "/")))
     if found.problems:
         return VmPlan(new.uuid, before, before, (), tuple(found.problems))
+    if image is not None and image.size > host.available(new.pool):
+        figures = render_apart(image.size, host.available(new.pool))
+        found.add(
+            "InsufficientSpace", "the import of image %s needs %s, the pool has %s left" % (image.volume, *figures)
+        )
     intent = _resolved(host, blank, spec, hidden, capabilities, found)
     checks.check(intent, host, capabilities, found)
     checks.check_quota_unit(new.quota, capabilities, found)
@@ -96,6 +130,8 @@ def plan_creation(
     seq = Sequence(before, geometry)
     if left:
         seq.add(_clearing(left))
+    if image is not None:
+        seq.add(_import(image, geometry))
     seq.add(_creation(new, wish, intent, geometry, capabilities, _taken(host, new)))
     for target in (g for g in intent.targets if g.disk is not None):
         seq.add(verbs.arrive(seq.vm, target, capabilities))
@@ -168,6 +204,13 @@ def _with_hidden(
 def _taken(host: Host, new: NewVm) -> t.Set[str]:
     disks = (*host.parked, *(d for vm in host.vms for d in vm.disks + vm.orphans))
     return {disk.uuid for disk in disks if disk.uuid}
+
+
+def _import(one: Import, geometry: PoolGeometry) -> Step:
+    text = "+ image %s of %s from %s" % (one.volume, render_bytes(one.size), one.file.path)
+    block = default_block_size(geometry, platform="linux")
+    args = {"volume": one.volume, "size": one.size, "block_size": block, "file": one.file}
+    return Step("import_image", text, args=args)
 
 
 def _clearing(left: t.Tuple[str, ...]) -> Step:

@@ -299,7 +299,8 @@ def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry:
     return _lawful(replace(vm, config=config, disks=_sorted((*vm.disks, disk))), geometry)
 
 
-def _clear(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+def _elsewhere(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    """What a step does to other datasets is not the VM's business."""
     return vm
 
 
@@ -383,7 +384,8 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "snapshot": _snapshot,
     "delete_snapshot": _delete_snapshot,
     "rollback": _rollback,
-    "clear": _clear,
+    "clear": _elsewhere,
+    "import_image": _elsewhere,
     "create_vm": _create_vm,
     "delete_vm": _delete_vm,
     "properties": _properties,

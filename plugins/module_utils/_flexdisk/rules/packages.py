@@ -77,6 +77,8 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         found.add("InvalidArgument", "uuid %r is not a uuid" % uuid)
     if raw.get("image") and not identity.is_uuid(str(raw["image"])):
         found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"])
+    if raw.get("image_file") and not raw.get("image"):
+        found.add("MissingParameter", "image_file needs image, the uuid under which it is imported")
     wanted = raw.get("package")
     package = packages.get(wanted) if wanted else None
     if wanted and package is None:
@@ -95,6 +97,7 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         vcpus=_vcpus(raw, found),
         quota=None if quota is None else found.attempt("", parse_quota, quota),
         image=str(raw.get("image") or ""),
+        image_file=raw.get("image_file") or "",
         disks=raw.get("disks"),
         unlisted=raw.get("unlisted") or "refuse",
         autoboot=raw.get("autoboot"),

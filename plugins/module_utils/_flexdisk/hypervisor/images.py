@@ -1,0 +1,63 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Images in files, raw or qcow2, through qemu-img: how large they are, and onto a volume with them."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..model.command import Runner
+from ..model.errors import FlexdiskError
+
+FORMATS = ("raw", "qcow2")
+PATIENCE = 4 * 3600
+
+
+class ImageFile(t.NamedTuple):
+    """size is bytes, as a guest sees it."""
+
+    path: str
+    format: str
+    size: int
+
+
+def probe(runner: Runner, path: str) -> ImageFile:
+    """Raises FlexdiskError InvalidArgument for what is no absolute path, no such file, another format, or an overlay,
+    whose other half is a path that somebody has written into it.
+    """
+    if not path.startswith("/") or any(ord(c) < 32 for c in path):
+        raise FlexdiskError(
+            "InvalidArgument", "image_file %r: give the absolute path of a file on the hypervisor" % path
+        )
+    argv = ("qemu-img", "info", "--output=json", path)
+    answer = runner(argv)
+    if answer.rc != 0:
+        raise FlexdiskError("InvalidArgument", "image_file %s: %s" % (path, answer.stderr.strip() or "no message"))
+    return _parse(path, answer.stdout)
+
+
+def _parse(path: str, stdout: str) -> ImageFile:
+    try:
+        found = json.loads(stdout)
+        image = ImageFile(path, found["format"], int(found["virtual-size"]))
+    except (KeyError, RecursionError, TypeError, ValueError) as exc:
+        raise FlexdiskError(
+            "UnexpectedOutput", "qemu-img info %s printed no JSON of an image: %r" % (path, exc)
+        ) from exc
+    if image.format not in FORMATS or image.size <= 0:
+        words = (path, image.format, image.size, " or ".join(FORMATS))
+        raise FlexdiskError("InvalidArgument", "image_file %s: %s of %d bytes, it must be %s" % words)
+    if found.get("backing-filename") or found.get("format-specific", {}).get("data", {}).get("data-file"):
+        raise FlexdiskError("InvalidArgument", "image_file %s needs another file; flatten it first" % path)
+    return image
+
+
+def convert(runner: Runner, image: ImageFile, device: str) -> None:
+    """Everything that is in the image onto a device that is large enough and empty."""
+    argv = ("qemu-img", "convert", "-n", "--target-is-zero", "-f", image.format, "-O", "raw", image.path, device)
+    answer = runner(argv, timeout=PATIENCE)
+    if answer.rc != 0:
+        raise FlexdiskError("ImageNotImported", "%s failed: %s" % (" ".join(argv), answer.stderr.strip()))
