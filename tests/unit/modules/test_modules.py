@@ -23,8 +23,13 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from .conftest import PLUGINS, VM
 
 DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": "64"}]
-MODULES = ("vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
-NEEDED = {"vm_disks": {"vms": [{"vm": "web01"}]}, "vm_snapshot": {"vms": ["web01"], "name": "one"}}
+MODULES = ("vm", "vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
+ROOT = Path(__file__).resolve().parents[3]
+NEEDED = {
+    "vm": {"vms": [{"name": "web01"}]},
+    "vm_disks": {"vms": [{"vm": "web01"}]},
+    "vm_snapshot": {"vms": ["web01"], "name": "one"},
+}
 
 
 def spec(*disks, **more):
@@ -272,6 +277,29 @@ def test_options_are_as_documented(module):
     if module != "vm_info":
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
     compare(documented, specified)
+
+
+def same_keys(told, specified, where):
+    """Type, choices and elements of the options that both have, and all suboptions."""
+    for name, option in specified.items():
+        for key in ("type", "choices", "elements"):
+            assert told[name].get(key) == option.get(key), (where, name, key)
+        if "options" in option and "options" in told[name]:
+            assert set(told[name]["options"]) == set(option["options"]), (where, name)
+            same_keys(told[name]["options"], option["options"], name)
+
+
+@pytest.mark.parametrize(
+    ("role", "module"), [("flexible_disks", "vm_disks"), ("virtual_machine", "vm")], ids=["disks", "vm"]
+)
+def test_a_roles_variables_are_the_options_of_its_module(role, module):
+    specs = yaml.safe_load((ROOT / "roles" / role / "meta" / "argument_specs.yml").read_text())
+    told = {
+        name.removeprefix(role + "_"): option for name, option in specs["argument_specs"]["main"]["options"].items()
+    }
+    told.pop("recalculate_quota", None)
+    assert set(told) == set(argument_spec(module))
+    same_keys(told, argument_spec(module), role)
 
 
 # -- the door
