@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 STATEFUL = "tests/unit/stateful/test_stateful.py"
+VMS = "tests/unit/engine/test_vms.py"
 SNAPSHOTS = "tests/unit/engine/test_snapshots.py"
 
 
@@ -247,5 +248,74 @@ MUTATIONS = (
         '                if step.kind == "rollback":\n',
         "                if False:\n",
         SNAPSHOTS,
+    ),
+    Mutation(
+        "vm: preserved disks deleted with it",
+        "plan/vms.py",
+        "Leaver(d, not d.preserve, wish.destroy_snapshots)",
+        "Leaver(d, True, wish.destroy_snapshots)",
+        VMS,
+    ),
+    Mutation(
+        "vm: what nobody named deleted with it",
+        "plan/vms.py",
+        "    if strange:\n",
+        "    if False:\n",
+        VMS,
+    ),
+    Mutation(
+        "vm: data disks destroyed unasked",
+        "plan/vms.py",
+        "if data and not wish.destroy_disks:",
+        "if False:",
+        VMS,
+    ),
+    Mutation(
+        "vm: snapshots destroyed unasked",
+        "plan/vms.py",
+        "if own and not wish.destroy_snapshots:",
+        "if False:",
+        VMS,
+    ),
+    Mutation(
+        "vm: no last look before a deletion",
+        "engine/apply.py",
+        "        if below != volumes:\n",
+        "        if False:\n",
+        VMS,
+    ),
+    Mutation(
+        "vm: disks of a protected VM unprotected",
+        "plan/checks.py",
+        "if vm.config.indestructible and not disk.parked:",
+        "if False:",
+        VMS,
+    ),
+    Mutation(
+        "vm: an interrupted creation forgotten",
+        "engine/intent.py",
+        'creates=vm.config.alias if not vm.there else "",',
+        'creates="",',
+        VMS,
+    ),
+    Mutation(
+        "vm: a new disk has a parked one's uuid",
+        "plan/creation.py",
+        "uuid = uuid_of_new(new.uuid, number, taken)",
+        "uuid = uuid_of_new(new.uuid, number, ())",
+        VMS,
+    ),
+    Mutation(
+        "vm: a half imported image used",
+        "engine/apply.py",
+        """        self._hypervisor.import_image(args["file"], volume)
+        self._zfs.set(volume, refreservation="none")
+        self._zfs.snapshot(final)
+""",
+        """        self._zfs.snapshot(final)
+        self._hypervisor.import_image(args["file"], volume)
+        self._zfs.set(volume, refreservation="none")
+""",
+        "tests/unit/domains/test_vms.py",
     ),
 )
