@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import remote
+import yaml
 from harness import PLAYBOOK_SECONDS, Lab
 
 PLAYBOOK = Path(__file__).resolve().parents[2] / "integration" / "lab.yml"
@@ -31,6 +32,9 @@ REST = [
     "shrink",
     "slots",
 ]
+ROOT = PLAYBOOK.parents[2]
+RFD154 = ["create_machine", "image_sizes", "default_disks", "reuse_slot", "grow", "shrink"]
+RFD154_IMAGE = "aaaaaaaa-0000-4000-8000-000000000154"
 VM = "cccccccc-0000-4000-8000-00000000000c"
 
 
@@ -66,6 +70,62 @@ def test_molecule(lab: Lab) -> None:
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PLAYBOOK_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
+
+
+def rfd154(lab: Lab, example: str, hypervisor: str) -> None:
+    """One of the RFD's examples at 1:100; it leaves nothing."""
+    lab.reset()
+    size = 10240 // 100
+    lab.run(
+        [
+            "env",
+            f"PYTHONPATH={remote.NODE_TARGET}",
+            "python3",
+            "-m",
+            "simnode.real",
+            "image-import",
+            RFD154_IMAGE,
+            f"{size}",
+        ]
+    )
+    template = yaml.safe_load((PLAYBOOK.parent / "targets" / "vm" / "defaults" / "main.yml").read_text())["vm_template"]
+    words = {
+        "rfd154_image": RFD154_IMAGE,
+        "rfd154_scale": 100,
+        "rfd154_quota": "1GiB",
+        "flexible_disks_hypervisor": hypervisor,
+        "flexible_disks_pool": lab.pool,
+        **({"rfd154_template": template} if hypervisor == "libvirt" else {}),
+    }
+    done = lab.playbook(ROOT / "playbooks" / f"rfd154_{example}.yml", "-e", json.dumps(words))
+    assert "failed=0" in done.stdout
+    left = lab.zfs("list", "-H", "-o", "name", "-d", "1", lab.pool).split()
+    assert set(left) <= {lab.pool, f"{lab.pool}/{RFD154_IMAGE}", f"{lab.pool}/flexdisk"}
+
+
+def test_rfd154(lab: Lab) -> None:
+    rfd154(lab, "reuse_slot", "vmadm")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("hypervisor", ["vmadm", "libvirt"])
+@pytest.mark.parametrize("example", RFD154)
+def test_rfd154_in_full(lab: Lab, example: str, hypervisor: str) -> None:
+    rfd154(lab, example, hypervisor)
+
+
+def test_every_example_of_rfd154_is_run() -> None:
+    assert sorted(RFD154) == sorted(path.stem.removeprefix("rfd154_") for path in (ROOT / "playbooks").glob("rfd154_*"))
+
+
+def test_vm(lab: Lab) -> None:
+    run(lab, "vm", "-e", "flexdisk_tests=2_move_space")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("hypervisor", ["vmadm", "libvirt"])
+def test_vm_in_full(lab: Lab, hypervisor: str) -> None:
+    run(lab, "vm", "-e", f"flexdisk_hypervisor={hypervisor}")
 
 
 def test_every_scenario_of_vm_disks_is_run() -> None:
