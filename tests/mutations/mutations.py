@@ -279,9 +279,9 @@ MUTATIONS = (
     ),
     Mutation(
         "vm: no last look before a deletion",
-        "engine/apply.py",
-        "        if below != volumes:\n",
-        "        if False:\n",
+        "engine/whole.py",
+        "    if below != volumes:\n",
+        "    if False:\n",
         VMS,
     ),
     Mutation(
@@ -307,14 +307,14 @@ MUTATIONS = (
     ),
     Mutation(
         "vm: a half imported image used",
-        "engine/apply.py",
-        """        self._hypervisor.import_image(args["file"], volume)
-        self._zfs.set(volume, refreservation="none")
-        self._zfs.snapshot(final)
+        "engine/whole.py",
+        """    applier.hypervisor.import_image(args["file"], volume)
+    applier.zfs.set(volume, refreservation="none")
+    applier.zfs.snapshot(final)
 """,
-        """        self._zfs.snapshot(final)
-        self._hypervisor.import_image(args["file"], volume)
-        self._zfs.set(volume, refreservation="none")
+        """    applier.zfs.snapshot(final)
+    applier.hypervisor.import_image(args["file"], volume)
+    applier.zfs.set(volume, refreservation="none")
 """,
         "tests/unit/domains/test_vms.py",
     ),

@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
-from .conftest import LinuxHost
+from .conftest import LinuxHost, domain
 
 IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
 PACKAGES = [
@@ -212,6 +212,12 @@ def test_what_is_no_image_is_left_alone(linux):
     assert f"tank/{image} is there without its snapshot final" in said
     refusal(linux, "MissingParameter", {"image": None, "image_file": "/images/debian.qcow2"})
     assert "absolute path" in refusal(linux, "InvalidArgument", {"image": IMAGE.replace("1", "3"), "image_file": "x"})
+
+
+def test_a_vm_whose_disks_lie_elsewhere_is_not_forgotten(linux):
+    linux.run("zfs", "create", "-V", "64M", "tank/elsewhere")
+    linux.domains.add(domain(["tank/elsewhere"]))
+    assert "adopt=true makes it" in refusal(linux, "ResourceNotFound", GONE)
 
 
 class Killed(BaseException):

@@ -363,6 +363,18 @@ def test_a_configuration_without_its_dataset_is_deleted(sim):
     assert sim.run("vmadm", "lookup") == ""
 
 
+def test_a_creation_that_fails_leaves_nothing(sim):
+    sim.fault = lambda argv: "Invalid value(s) for: nics" if argv[:2] == ["vmadm", "create"] else None
+    done = go(sim, {**NEW, "options": {"nics": "x"}})
+    assert done.failure["error_code"] == "InvalidArgument"
+    assert sim.run("zfs", "get", "-H", "-s", "local", "-o", "property", "all", "zones/flexdisk").split() == [
+        "mountpoint",
+        "canmount",
+    ]
+    sim.fault = None
+    four_steps(sim, NEW)
+
+
 class Killed(Exception):
     """The run ends here."""
 

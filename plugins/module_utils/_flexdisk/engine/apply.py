@@ -19,7 +19,6 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import Disk, Vm
 from ..plan import predict
-from ..plan.creation import IMPORTING
 from ..plan.steps import Step, VmPlan
 from ..rules import identity
 from ..rules.change import since_read
@@ -33,6 +32,9 @@ from .intent import Intents
 from .observe import observe
 
 _Properties = t.Dict[str, t.Union[int, str]]
+
+
+_Verb = t.Callable[..., None]
 
 
 class StepFailed(Exception):
@@ -51,7 +53,8 @@ class StepFailed(Exception):
 class Applier:
     """Applies plans on one host. guards collects what protected the disks that were taken out of VMs.
 
-    Without intents none is written: for plans whose steps can be found out again from the state alone.
+    Without intents none is written: for plans whose steps can be found out again from the state alone. verbs are those
+    that only some modules need.
     """
 
     def __init__(
@@ -62,10 +65,12 @@ class Applier:
         containers: t.Set[str],
         library: t.Any = None,
         intents: t.Optional[Intents] = None,
+        verbs: t.Optional[t.Mapping[str, _Verb]] = None,
     ) -> None:
-        self._zfs = zfs
-        self._hypervisor = hypervisor
-        self._storage = hypervisor.storage
+        self._verbs = {**_VERBS, **(verbs or {})}
+        self.zfs = zfs
+        self.hypervisor = hypervisor
+        self.storage = hypervisor.storage
         self._capabilities = hypervisor.capabilities
         self._policy = policy
         self._containers = containers
@@ -86,13 +91,13 @@ class Applier:
             down = down or step.kind == "stop"
             try:
                 self._note(plan, number)
-                _VERBS[step.kind](self, vm, after, step, geometry)
+                self._verbs[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
                 if step.kind == "rollback":
                     # Disks of different times: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, False) from exc
                 restarted = self._restart(plan) if down else None
-                told = step.kind != "create_vm" and (self._storage is not None or step.kind != "grow")
+                told = self._tells(plan, step)
                 if told and (restarted or not _stops(plan, number)):
                     self._give_up(plan)
                 raise StepFailed(exc, number, restarted) from exc
@@ -118,10 +123,18 @@ class Applier:
             return
         self._intents.write(plan, _stops(plan, number))
 
+    def _tells(self, plan: VmPlan, step: Step) -> bool:
+        """Whether the state alone tells what a failed step has left."""
+        if step.kind == "create_vm":
+            with contextlib.suppress(FlexdiskError):
+                return not self.zfs.exists(plan.before.root.name)
+            return False
+        return self.storage is not None or step.kind != "grow"
+
     def _give_up(self, plan: VmPlan) -> None:
         """After a failure, power as before: the state tells the rest, but not the room that an inflexible VM had."""
         with contextlib.suppress(FlexdiskError):
-            if plan.before.flexible:
+            if plan.before.flexible or not plan.before.there:
                 self._clear(plan)
             elif self._intents is not None and plan.changed:
                 self._intents.write(plan, False)
@@ -133,7 +146,7 @@ class Applier:
     def _make_container(self, pool: str) -> None:
         place = container(pool)
         if place not in self._containers:
-            self._zfs.create_container(place)
+            self.zfs.create_container(place)
             self._containers.add(place)
 
     def _restart(self, plan: VmPlan) -> bool:
@@ -141,20 +154,20 @@ class Applier:
         try:
             if not self._mended(plan):
                 return False
-            self._hypervisor.start(plan.vm)
-            self._hypervisor.set_autoboot(plan.vm, plan.before.autoboot_before)
+            self.hypervisor.start(plan.vm)
+            self.hypervisor.set_autoboot(plan.vm, plan.before.autoboot_before)
         except FlexdiskError:
             return False
         return True
 
     def _mended(self, plan: VmPlan) -> bool:
         """Whether the configuration is whole, with what was being detached taken out of it."""
-        host = observe(self._zfs, self._hypervisor, plan.before.config.pool, snapshots=False)
+        host = observe(self.zfs, self.hypervisor, plan.before.config.pool, snapshots=False)
         vm = next((v for v in host.vms if v.config.uuid == plan.vm), None)
         if vm is None:
             return False
         for path in vm.ghosts:
-            self._hypervisor.forget_disk(plan.vm, path)
+            self.hypervisor.forget_disk(plan.vm, path)
         return set(vm.missing) <= {*vm.ghosts, *plan.before.missing}
 
     def _confirm_unchanged(self, plan: VmPlan) -> None:
@@ -164,8 +177,8 @@ class Applier:
             return
         try:
             root = plan.before.root
-            datasets = self._zfs.datasets(root.name, snapshots=False) if root.kind else []
-            config = completed(self._hypervisor.vm(plan.vm), {d.name: d for d in datasets})
+            datasets = self.zfs.datasets(root.name, snapshots=False) if root.kind else []
+            config = completed(self.hypervisor.vm(plan.vm), {d.name: d for d in datasets})
             if not root.kind and not config.pool:
                 config = replace(config, pool=root.pool, dataset=root.name)
             words = since_read(plan.before, config, datasets)
@@ -182,7 +195,7 @@ class Applier:
         for volsize, block in sorted({(v.volsize, v.volblocksize) for v in plan.after.volumes} - known):
             ours = automatic_reservation(volsize, block, geometry)
             parent = plan.before.root.name if plan.before.root.kind else plan.before.root.pool
-            theirs = self._zfs.forecast_reservation(parent, volsize, block)
+            theirs = self.zfs.forecast_reservation(parent, volsize, block)
             if not is_automatic(theirs, volsize, block, geometry):
                 raise FlexdiskError(
                     "ForecastMismatch",
@@ -193,153 +206,64 @@ class Applier:
     def _confirm_absent(self, plan: VmPlan) -> None:
         """What is about to be made is not there, but for what is cleared first."""
         root, cleared = plan.before.root.name, any(step.kind == "clear" for step in plan.steps)
-        if any(config.uuid == plan.vm for config in self._hypervisor.vms()):
+        if any(config.uuid == plan.vm for config in self.hypervisor.vms()):
             raise FlexdiskError("Changed", "changed since it was read: there is a VM %s now" % plan.vm)
-        if not cleared and self._zfs.exists(root):
+        if not cleared and self.zfs.exists(root):
             raise FlexdiskError("Changed", "changed since it was read: there is a %s now" % root)
 
     def recover(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         """The steps after this one do it; our own intent has taken the place of the found one. Only a guest that was
         not told of its disks' sizes is seen nowhere.
         """
-        if self._storage is None and vm.config.state == "running":
+        if self.storage is None and vm.config.state == "running":
             for disk in (d for d in vm.disks if d.size % MIB == 0):
-                self._hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
+                self.hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
 
     def adopt(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         """Each volume carries where it was until the configuration names where it is."""
-        if not vm.root.kind and not self._zfs.exists(vm.root.name):
-            self._zfs.create_container(vm.root.name)
+        if not vm.root.kind and not self.zfs.exists(vm.root.name):
+            self.zfs.create_container(vm.root.name)
         for entry, disk in step.args["disks"]:
-            if not self._zfs.exists(disk.volume.name):
-                self._read(entry.volume, disk.volume.guid)
-                self._zfs.set_facts(entry.volume, {"from": entry.volume})
-                self._zfs.rename(entry.volume, disk.volume.name)
+            if not self.zfs.exists(disk.volume.name):
+                self.read(entry.volume, disk.volume.guid)
+                self.zfs.set_facts(entry.volume, {"from": entry.volume})
+                self.zfs.rename(entry.volume, disk.volume.name)
         moved = [{"path": entry.path, "volume": disk.volume.name} for entry, disk in step.args["disks"]]
         if moved:
-            self._hypervisor.edit_disks(vm.config.uuid, moved)
+            self.hypervisor.edit_disks(vm.config.uuid, moved)
         for _entry, disk in step.args["disks"]:
-            self._zfs.set_facts(disk.volume.name, {"from": ""})
-
-    # -- whole VMs
-
-    def create_vm(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        args = step.args
-        if self._storage is None:
-            self._make_storage(after, args)
-        self._hypervisor.create_vm(args["new"], [_entry(disk) for disk in args["disks"]], args["indestructible"])
-        if self._storage is not None:
-            if any(args["facts"].values()):
-                self._zfs.set_facts(after.root.name, {k: v for k, v in args["facts"].items() if v})
-            for disk in args["disks"]:
-                self._zfs.set_facts(disk["volume"], {**disk["facts"], **_stamp({})})
-
-    def _make_storage(self, after: Vm, args: t.Mapping[str, t.Any]) -> None:
-        """The configuration comes last: a VM that is there has all its disks."""
-        root = after.root
-        figures = ("quota", "reservation", "refquota", "refreservation")
-        options = {key: str(getattr(root, key)) for key in figures if getattr(root, key)}
-        self._zfs.create_filesystem(root.name, {"mountpoint": "none", "canmount": "off", **options}, args["facts"])
-        for disk in args["disks"]:
-            self._make_volume(disk, {**disk["facts"], **_stamp({})})
-
-    def _make_volume(self, args: t.Mapping[str, t.Any], facts: t.Mapping[str, str]) -> None:
-        options = {"compression": args["own_compression"]} if args["own_compression"] else {}
-        if args["origin"]:
-            self._zfs.clone(args["origin"], args["volume"], options, facts)
-            self._zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
-        else:
-            options["volblocksize"] = str(args["block_size"])
-            self._zfs.create_volume(args["volume"], args["size"] * MIB, options, facts)
-
-    def import_image(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        """Marked until it is whole; thick until then, so that it does not run out of room on the way."""
-        args = step.args
-        volume, final = args["volume"], args["volume"] + "@final"
-        if self._zfs.exists(final):
-            return  # another VM of this task has had it imported
-        if self._zfs.exists(volume):
-            if self._read(volume).user.get("from") != IMPORTING:
-                raise FlexdiskError("Changed", "changed since it was read: there is a %s now" % volume)
-            self._zfs.destroy(volume)
-        options = {"volblocksize": str(args["block_size"])}
-        self._zfs.create_volume(volume, args["size"], options, {"from": IMPORTING})
-        self._hypervisor.import_image(args["file"], volume)
-        self._zfs.set(volume, refreservation="none")
-        self._zfs.snapshot(final)
-        self._zfs.set_facts(volume, {"from": ""})
-
-    def clear(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        """Exactly what was read, and no VM has come to it since."""
-        left = step.args["left"]
-        there = {d.name for d in self._zfs.datasets(step.args["root"], snapshots=False)}
-        if there != set(left):
-            raise FlexdiskError("Changed", "changed since it was read: below %s there is another set" % left[0])
-        self._zfs.destroy(step.args["root"], True)
-
-    def delete_vm(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        volumes = dict(step.args["volumes"])
-        if vm.root.kind:
-            self._only_these(vm, volumes)
-        if self._storage is None:
-            for name, guid in volumes.items():
-                self._read(name, guid)
-                self._zfs.destroy(name, True)
-            if vm.root.kind:
-                self._zfs.destroy(vm.root.name, True)
-        self._hypervisor.delete_vm(vm.config.uuid)
-        if vm.root.kind and self._zfs.exists(vm.root.name):
-            raise FlexdiskError("NotApplied", "the VM is deleted, and %s is there still" % vm.root.name)
-
-    def _only_these(self, vm: Vm, volumes: t.Mapping[str, int]) -> None:
-        """Whatever is below the VM's dataset goes with it: the last look before that."""
-        below = {d.name: d.guid for d in self._zfs.datasets(vm.root.name, snapshots=False) if d.name != vm.root.name}
-        if below != volumes:
-            wrong = sorted({name for name, _guid in {*below.items()} ^ {*volumes.items()}})
-            raise FlexdiskError("Changed", "changed since it was read: %s; the VM is not deleted" % ", ".join(wrong))
-
-    def properties(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        changes = dict(step.args["changes"])
-        protected, package = changes.pop("indestructible", None), changes.pop("package", None)
-        if changes:
-            self._hypervisor.set_machine(vm.config.uuid, changes)
-        if protected is not None and self._storage is not None:
-            self._storage.set_indestructible(vm.config.uuid, protected)
-        elif protected is not None:
-            self._zfs.set_facts(vm.root.name, {"indestructible": "true" if protected else ""})
-        if package is not None:
-            self._zfs.set_facts(vm.root.name, {"package": package})
+            self.zfs.set_facts(disk.volume.name, {"from": ""})
 
     # -- the VM's dataset
 
     def _settle(self, after: Vm) -> None:
-        self._zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
+        self.zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
 
     def law(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         # A recursive snapshot can take more than the quota; then ZFS refuses to set the same quota again.
         figures = {"quota": after.root.quota, "reservation": after.root.reservation}
         changed = {key: figure for key, figure in figures.items() if figure != getattr(vm.root, key)}
         if changed:
-            self._zfs.set(after.root.name, **changed)
+            self.zfs.set(after.root.name, **changed)
         if vm.root.refreservation != after.root.refreservation:
-            self._zfs.set(after.root.name, refreservation=after.root.refreservation)
+            self.zfs.set(after.root.name, refreservation=after.root.refreservation)
 
     def normalise(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         # Room first: a volume that is under-reserved takes more than its old overhead.
         self._settle(after)
         for volume in step.args["volumes"]:
-            self._zfs.set(volume, refreservation="auto")
+            self.zfs.set(volume, refreservation="auto")
 
     def flexible(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self._storage is not None:
-            self._storage.set_flexible(vm.config.uuid, step.args["stored"])
+        if self.storage is not None:
+            self.storage.set_flexible(vm.config.uuid, step.args["stored"])
         else:
-            self._zfs.set_facts(after.root.name, {identity.FLEXIBLE: str(step.args["stored"])})
+            self.zfs.set_facts(after.root.name, {identity.FLEXIBLE: str(step.args["stored"])})
             self._rebase(vm, after)
 
     def quota(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self._storage is not None:
-            self._storage.set_quota(vm.config.uuid, step.args["quota"])
+        if self.storage is not None:
+            self.storage.set_quota(vm.config.uuid, step.args["quota"])
         else:
             self._rebase(vm, after)
 
@@ -349,53 +273,30 @@ class Applier:
         if then.quota >= now.quota:
             self._settle(after)
         if then.refreservation < now.refreservation:
-            self._zfs.set(then.name, refreservation=then.refreservation)
+            self.zfs.set(then.name, refreservation=then.refreservation)
         if then.refquota != now.refquota:
-            self._zfs.set(then.name, refquota=then.refquota)
+            self.zfs.set(then.name, refquota=then.refquota)
         if then.refreservation > now.refreservation:
-            self._zfs.set(then.name, refreservation=then.refreservation)
+            self.zfs.set(then.name, refreservation=then.refreservation)
         if then.quota < now.quota:
             self._settle(after)
 
     # -- power
 
     def stop(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._hypervisor.stop(vm.config.uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
+        self.hypervisor.stop(vm.config.uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
 
     def start(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._hypervisor.start(vm.config.uuid)
+        self.hypervisor.start(vm.config.uuid)
 
     def autoboot(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._hypervisor.set_autoboot(vm.config.uuid, step.args["autoboot"])
-
-    # -- snapshots of the VM
-
-    def snapshot(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self._storage is not None:
-            self._storage.create_snapshot(vm.config.uuid, step.args["name"])
-        else:
-            self._zfs.snapshot("%s@%s" % (vm.root.name, step.args["full_name"]), recursive=True)
-
-    def delete_snapshot(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        args = step.args
-        if self._storage is not None and args["whole"]:
-            self._storage.delete_snapshot(vm.config.uuid, args["name"])
-        else:
-            for part in args["parts"]:
-                self._zfs.destroy(part)
-
-    def rollback(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self._storage is not None:
-            self._storage.roll_back(vm.config.uuid, step.args["name"])
-        else:
-            for part in step.args["parts"]:
-                self._zfs.rollback(part)
+        self.hypervisor.set_autoboot(vm.config.uuid, step.args["autoboot"])
 
     # -- disks that stay
 
-    def _read(self, name: str, guid: int = 0) -> Dataset:
+    def read(self, name: str, guid: int = 0) -> Dataset:
         """The dataset as it is now; another one under its name is no longer what was planned."""
-        now = next((d for d in self._zfs.datasets(name) if d.name == name), None)
+        now = next((d for d in self.zfs.datasets(name) if d.name == name), None)
         if now is None:
             raise FlexdiskError("UnexpectedOutput", "zfs get says nothing of %s" % name)
         if guid and now.guid != guid:
@@ -404,43 +305,43 @@ class Applier:
 
     def resize(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
-        self._read(args["volume"], args["guid"])
-        if self._storage is None:
+        self.read(args["volume"], args["guid"])
+        if self.storage is None:
             if after.root.quota > vm.root.quota:
                 self._settle(after)
-            self._zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
-        self._hypervisor.resize_disk(vm.config.uuid, args["path"], args["size"], step.kind == "shrink")
-        now = self._read(args["volume"], args["guid"])
+            self.zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
+        self.hypervisor.resize_disk(vm.config.uuid, args["path"], args["size"], step.kind == "shrink")
+        now = self.read(args["volume"], args["guid"])
         if now.volsize != args["size"] * MIB:
             raise FlexdiskError(
                 "NotApplied", "%s should have %d bytes and has %d" % (now.name, args["size"] * MIB, now.volsize)
             )
         off = not is_automatic(now.refreservation, now.volsize, now.volblocksize, geometry)
         if off:
-            self._zfs.set(now.name, refreservation="auto")
+            self.zfs.set(now.name, refreservation="auto")
         # The hypervisor moves quota and reservation by what the overhead changes, from wherever they are.
-        if off or self._storage is None or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
+        if off or self.storage is None or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
             self._settle(after)
-        self._zfs.set_facts(now.name, _stamp(now.user))
+        self.zfs.set_facts(now.name, stamp(now.user))
 
     def edit(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         entries = [dict(entry, path=step.args["paths"][volume]) for volume, entry in step.args["entries"].items()]
-        self._hypervisor.edit_disks(vm.config.uuid, entries)
+        self.hypervisor.edit_disks(vm.config.uuid, entries)
 
     def compression(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self._storage is not None:
-            self._storage.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
+        if self.storage is not None:
+            self.storage.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
         else:
-            self._zfs.set(step.args["volume"], compression=step.args["value"])
+            self.zfs.set(step.args["volume"], compression=step.args["value"])
 
     def identity(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         name = step.args["volume"]
         known = next((d.volume for d in vm.disks + vm.orphans + vm.parked if d.volume.name == name), None)
-        volume = known or self._read(name)
-        self._zfs.set_facts(name, {**step.args["facts"], **_stamp(volume.user)})
+        volume = known or self.read(name)
+        self.zfs.set_facts(name, {**step.args["facts"], **stamp(volume.user)})
 
     def copy(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        self._zfs.set_facts(step.args["volume"], step.args["facts"])
+        self.zfs.set_facts(step.args["volume"], step.args["facts"])
 
     # -- disks that go
 
@@ -448,54 +349,54 @@ class Applier:
         """Move the volume out of the VM and let the configuration forget it; what might be destroyed by that, first."""
         args, root = step.args, vm.root
         self._make_container(root.pool)
-        self._read(args["volume"], args["guid"])
+        self.read(args["volume"], args["guid"])
         if not self._capabilities.removal_destroys:
             if args["path"]:
-                self._hypervisor.forget_disk(vm.config.uuid, args["path"])
-            used = self._read(args["volume"], args["guid"]).used
-            self._zfs.set(root.name, reservation=max(0, root.reservation - used))
-            self._zfs.rename(args["volume"], args["target"])
+                self.hypervisor.forget_disk(vm.config.uuid, args["path"])
+            used = self.read(args["volume"], args["guid"]).used
+            self.zfs.set(root.name, reservation=max(0, root.reservation - used))
+            self.zfs.rename(args["volume"], args["target"])
             return
-        with Guard(self._zfs, self._library) as guard:
+        with Guard(self.zfs, self._library) as guard:
             guard.protect(args["volume"], args["newest"])
             self.guards.add(guard.backend)
-            used = self._read(args["volume"], args["guid"]).used
-            self._zfs.set(root.name, reservation=max(0, root.reservation - used))
+            used = self.read(args["volume"], args["guid"]).used
+            self.zfs.set(root.name, reservation=max(0, root.reservation - used))
             guard.moving(args["target"])
-            self._zfs.rename(args["volume"], args["target"])
+            self.zfs.rename(args["volume"], args["target"])
             if args["path"]:
-                self._hypervisor.forget_disk(vm.config.uuid, args["path"])
+                self.hypervisor.forget_disk(vm.config.uuid, args["path"])
 
     def detach(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
         disk = next(d for d in vm.disks + vm.orphans if d.volume.name == args["volume"])
-        facts = {**args["facts"], **_stamp(disk.volume.user)}
+        facts = {**args["facts"], **stamp(disk.volume.user)}
         nameless = not facts.get("name", "-")
         if nameless:
             # An attached disk without its name is matched by nothing, should this be interrupted.
             del facts["name"]
-        self._zfs.set_facts(args["volume"], facts)
+        self.zfs.set_facts(args["volume"], facts)
         for old, new in args["renames"]:
-            self._zfs.rename("%s@%s" % (args["volume"], old), "%s@%s" % (args["volume"], new))
+            self.zfs.rename("%s@%s" % (args["volume"], old), "%s@%s" % (args["volume"], new))
         self._take_out(vm, step)
         if nameless:
-            self._zfs.set_facts(args["target"], {"name": ""})
+            self.zfs.set_facts(args["target"], {"name": ""})
         self._settle(after)
 
     def destroy(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         # Interrupted from here on, the disk is found by its identity and destroyed if that is still asked for.
-        self._zfs.set_facts(step.args["volume"], step.args["facts"])
+        self.zfs.set_facts(step.args["volume"], step.args["facts"])
         self._take_out(vm, step)
         self._gone(step.args["target"], step)
         self._settle(after)
 
     def forget(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self._zfs.exists(step.args["volume"]):
+        if self.zfs.exists(step.args["volume"]):
             raise FlexdiskError("Changed", "%s is there again since it was read" % step.args["volume"])
-        self._hypervisor.forget_disk(vm.config.uuid, step.args["path"])
+        self.hypervisor.forget_disk(vm.config.uuid, step.args["path"])
 
     def unguard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        lift(self._zfs, step.args["volume"])
+        lift(self.zfs, step.args["volume"])
 
     def destroy_parked(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         self._gone(step.args["volume"], step)
@@ -503,47 +404,50 @@ class Applier:
             self._settle(after)
 
     def _gone(self, volume: str, step: Step) -> None:
-        self._read(volume, step.args["guid"])
-        self._zfs.destroy(volume, step.args["snapshots"])
+        self.read(volume, step.args["guid"])
+        self.zfs.destroy(volume, step.args["snapshots"])
 
     # -- disks that come
 
     def attach(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args, disk = step.args, t.cast(Disk, step.args["disk"])
-        self._read(args["source"], args["guid"])
+        self.read(args["source"], args["guid"])
         volume, size = disk.volume, args["size"] * MIB
         early, late = _fitted(volume, size, geometry)
         if early:
-            self._zfs.set(args["source"], **early)
-        self._zfs.set(vm.root.name, quota=after.root.quota)
+            self.zfs.set(args["source"], **early)
+        self.zfs.set(vm.root.name, quota=after.root.quota)
         if args["source"] != args["volume"]:
-            self._zfs.rename(args["source"], args["volume"])
+            self.zfs.rename(args["source"], args["volume"])
         if late:
-            self._zfs.set(args["volume"], **late)
+            self.zfs.set(args["volume"], **late)
         if args["compression"] != volume.compression:
-            self._zfs.set(args["volume"], compression=args["compression"])
-        self._zfs.set_facts(args["volume"], {**args["facts"], **_stamp(volume.user)})
+            self.zfs.set(args["volume"], compression=args["compression"])
+        self.zfs.set_facts(args["volume"], {**args["facts"], **stamp(volume.user)})
         self._configure(vm, after, args["config"], volume.origin, disk.image_size)
+
+    def make_volume(self, args: t.Mapping[str, t.Any], facts: t.Mapping[str, str]) -> None:
+        options = {"compression": args["own_compression"]} if args["own_compression"] else {}
+        if args["origin"]:
+            self.zfs.clone(args["origin"], args["volume"], options, facts)
+            self.zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
+        else:
+            options["volblocksize"] = str(args["block_size"])
+            self.zfs.create_volume(args["volume"], args["size"] * MIB, options, facts)
 
     def create(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
         identity = str(uuid.uuid4())
-        self._zfs.set(vm.root.name, quota=after.root.quota)
-        self._make_volume(args, {**args["facts"], **_stamp({}), "uuid": identity})
+        self.zfs.set(vm.root.name, quota=after.root.quota)
+        self.make_volume(args, {**args["facts"], **stamp({}), "uuid": identity})
         self._configure(vm, after, {**args["config"], "uuid": identity}, args["origin"], args["image_size"])
 
     def _configure(self, vm: Vm, after: Vm, config: t.Mapping[str, t.Any], origin: str, image_size: int) -> None:
         image = image_of(origin)
         if image and image_size:
             config = dict(config, image_uuid=image, image_size=image_size)
-        self._hypervisor.attach_disk(vm.config.uuid, config)
+        self.hypervisor.attach_disk(vm.config.uuid, config)
         self._settle(after)
-
-
-def _entry(disk: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """A new VM's disk for the driver; what has an image has its block size, too."""
-    made = {"image_uuid": image_of(disk["origin"])} if disk["origin"] else {"block_size": disk["block_size"]}
-    return {**disk["config"], **made, "compression": disk["own_compression"]}
 
 
 def _fitted(volume: Dataset, size: int, geometry: PoolGeometry) -> t.Tuple[_Properties, _Properties]:
@@ -569,14 +473,13 @@ def _stops(plan: VmPlan, number: int) -> bool:
     return bool(left and left.stops) or any(step.kind == "stop" for step in plan.steps[: number + 1])
 
 
-def _stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
+def stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
     """mtime and serial_no of a disk that changes, ctime of one that has none."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     stamp = {"mtime": now, "serial_no": identity.next_serial(user.get("serial_no", ""))}
     return stamp if user.get("ctime") else dict(stamp, ctime=now)
 
 
-_Verb = t.Callable[[Applier, Vm, Vm, Step, PoolGeometry], None]
 _VERBS: t.Dict[str, _Verb] = {
     "recover": Applier.recover,
     "adopt": Applier.adopt,
@@ -601,12 +504,4 @@ _VERBS: t.Dict[str, _Verb] = {
     "destroy_parked": Applier.destroy_parked,
     "attach": Applier.attach,
     "create": Applier.create,
-    "snapshot": Applier.snapshot,
-    "delete_snapshot": Applier.delete_snapshot,
-    "rollback": Applier.rollback,
-    "create_vm": Applier.create_vm,
-    "clear": Applier.clear,
-    "import_image": Applier.import_image,
-    "delete_vm": Applier.delete_vm,
-    "properties": Applier.properties,
 }

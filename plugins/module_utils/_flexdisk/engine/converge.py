@@ -114,13 +114,14 @@ def apply_plans(
     policy: Policy,
     outcome: Outcome,
     intents: t.Optional[Intents] = None,
+    verbs: t.Optional[t.Mapping[str, t.Callable[..., None]]] = None,
 ) -> None:
     """Plans in order until one fails; what was not begun is said to be so."""
     plans = [plan for plan in plans if plan.steps]
     leaves = any(step.kind in ("detach", "park", "destroy") for plan in plans for step in plan.steps)
     library, why_not = load_libzfs_core() if leaves else (None, "")
     places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
-    applier = Applier(zfs, hypervisor, policy, places, library, intents)
+    applier = Applier(zfs, hypervisor, policy, places, library, intents, verbs)
     for number, plan in enumerate(plans):
         try:
             applier.run(plan, host.geometry[plan.before.config.pool])

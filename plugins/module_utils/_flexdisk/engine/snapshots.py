@@ -24,6 +24,7 @@ from .converge import Outcome, apply_plans, look_again, told
 from .info import chosen
 from .intent import Intents
 from .observe import observe
+from .whole import VERBS
 
 _Dict = t.Dict[str, t.Any]
 
@@ -81,7 +82,7 @@ def run(
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
-        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Intents(zfs, host))
+        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Intents(zfs, host), VERBS)
         after = look_again(zfs, hypervisor, pool, plans, outcome)
     there = after or {}
     for plan in (p for p in plans if p.vm in there):

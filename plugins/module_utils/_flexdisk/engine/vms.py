@@ -27,6 +27,7 @@ from . import report
 from .converge import Outcome, apply_plans, look_again, told
 from .intent import Intents
 from .observe import observe
+from .whole import VERBS
 
 _Dict = t.Dict[str, t.Any]
 _Raw = t.Mapping[str, t.Any]
@@ -65,7 +66,7 @@ def run(
     after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if not check_mode and any(plan.steps for plan in plans):
         intents = Intents(zfs, host)
-        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents)
+        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents, VERBS)
         with contextlib.suppress(FlexdiskError):
             intents.tidy()
         after = look_again(zfs, hypervisor, None, plans, outcome)
@@ -118,9 +119,15 @@ class _Planner:
         config = found[0]
         if config.alias != wish.name or (wish.uuid and config.uuid != wish.uuid):
             return Problem("InvalidArgument", "there is a VM %s: another name or uuid" % config.label, wish.name)
-        if wish.state == "absent" and config in host.unlinked and config.state == "stopped" and host.geometry:
+        if wish.state == "absent" and self._is_remains(config):
             return config
         return find_vm(host, config.uuid)
+
+    def _is_remains(self, config: VmConfig) -> bool:
+        """A configuration whose dataset has gone, and whose disks lie nowhere else."""
+        host = self._host
+        gone = not any(entry.volume in host.datasets for entry in config.disks)
+        return config in host.unlinked and config.state == "stopped" and gone and bool(host.geometry)
 
     def _creation(self, wish: Wish) -> t.Optional[VmPlan]:
         found = Collector(wish.name)

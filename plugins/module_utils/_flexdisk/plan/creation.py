@@ -27,7 +27,6 @@ from .targets import Intent, resolve
 from .vms import power, uuid_of_new
 
 Hidden = t.Tuple[int, int]
-IMPORTING = "import"
 
 
 def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found: Collector) -> t.Optional[NewVm]:
@@ -90,7 +89,7 @@ def _block_size(host: Host, volume: str) -> int:
 def import_problem(host: Host, volume: str) -> str:
     """Why an image cannot be imported as this volume, "" if it can. One that was interrupted is begun anew."""
     there = host.datasets.get(volume)
-    if there is not None and there.user.get("from") != IMPORTING:
+    if there is not None and there.user.get("from") != identity.IMPORTING:
         return "%s is there without its snapshot final, and no interrupted import has left it" % volume
     return ""
 

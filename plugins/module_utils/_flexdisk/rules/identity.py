@@ -45,6 +45,9 @@ NAMES = (
 # On the dataset of a VM whose hypervisor does not keep it.
 FLEXIBLE = "flexible_disk_size"
 
+# The value of "from" on an image that is not whole yet.
+IMPORTING = "import"
+
 UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 VM_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
