@@ -306,6 +306,13 @@ MUTATIONS = (
         VMS,
     ),
     Mutation(
+        "vm: what is in use taken for an interrupted creation's",
+        "rules/intent.py",
+        'if d.kind == "snapshot" or d.written > TOUCHED',
+        "if False",
+        VMS,
+    ),
+    Mutation(
         "vm: a half imported image used",
         "engine/whole.py",
         """    applier.hypervisor.import_image(args["file"], volume)

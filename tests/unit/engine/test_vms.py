@@ -182,7 +182,7 @@ def test_names_and_uuids_of_others(sim):
     assert "listed twice" in refusal(sim, "InvalidArgument", NEW, NEW)
     assert "another name or uuid" in refusal(sim, "InvalidArgument", {**NEW, "uuid": zone["uuid"]} | {"name": "web02"})
     sim.run("zfs", "create", f"zones/{OTHER}")
-    assert f"zones/{OTHER} is there" in refusal(sim, "AlreadyExists", {**NEW, "name": "new", "uuid": OTHER})
+    assert f"no VM has zones/{OTHER}, and somebody may need it" in refusal(sim, "AlreadyExists", {**NEW, "name": "new", "uuid": OTHER})
 
 
 def test_the_platforms_own_disk_gets_room_of_its_own():
@@ -373,6 +373,33 @@ def test_a_creation_that_fails_leaves_nothing(sim):
     ]
     sim.fault = None
     four_steps(sim, NEW)
+
+
+def test_what_an_interrupted_creation_alone_cannot_have_left_stays():
+    """The intent is there still, the configuration has got lost: somebody's data, whatever the intent says."""
+    for touch in (
+        ["guest", "write", "{}/disk1", "0", "8", "1"],
+        ["zfs", "snapshot", "{}/disk0@x"],
+        ["zfs", "snapshot", "{}@x"],
+    ):
+        sim = Simulated(512 << 30)
+        count = 0
+
+        def dies(argv):
+            nonlocal count
+            count += argv[:2] == ["vmadm", "create"]
+            if count and argv[:2] == ["vmadm", "get"]:
+                raise Killed
+
+        sim.fault = dies
+        with pytest.raises(Killed):
+            go(sim, NEW)
+        sim.fault = None
+        root = next(n for n in sim.run("zfs", "list", "-Ho", "name").split() if n.endswith("/disk0")).rpartition("/")[0]
+        del sim.node.vmadm_state["vms"][root.partition("/")[2]]
+        assert not go(sim, NEW, check=True).problems
+        sim.run(*[word.format(root) for word in touch])
+        refusal(sim, "AlreadyExists", NEW)
 
 
 class Killed(Exception):

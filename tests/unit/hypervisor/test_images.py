@@ -48,7 +48,9 @@ def test_paths_that_are_none(path):
 
 
 def test_no_such_file(tmp_path):
-    runner = lambda argv, stdin="", timeout=300: Answer(1, "", "qemu-img: Could not open: No such file")  # noqa: E731
+    def runner(argv, stdin="", timeout=300):
+        return Answer(1, "", "qemu-img: Could not open: No such file")
+
     with pytest.raises(FlexdiskError, match="No such file"):
         probe(runner, str(tmp_path / "none"))
 

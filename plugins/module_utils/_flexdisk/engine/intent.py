@@ -42,7 +42,7 @@ def with_intents(zfs: Zfs, host: Host) -> Host:
         return host
     ours = {key: r for key, r in found.items() if r is not None and r.host == host_name()}
     vms = tuple(replace(vm, interrupted=ours.get((vm.config.pool, vm.config.uuid))) for vm in host.vms)
-    return replace(host, vms=vms, intents=found)
+    return replace(host, vms=vms, intents=found, name=host_name())
 
 
 class Intents:

@@ -12,6 +12,7 @@ from ..model.errors import FlexdiskError
 from ..model.vm import Vm
 from ..plan.steps import Step
 from ..rules import identity
+from ..rules.intent import used
 from ..rules.linking import image_of
 from ..rules.reservation import PoolGeometry
 from .apply import Applier, stamp
@@ -58,10 +59,10 @@ def import_image(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: Pool
 
 
 def clear(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-    """Exactly what was read, and no VM has come to it since."""
+    """Exactly what was read, and unused still."""
     left = step.args["left"]
-    there = {d.name for d in applier.zfs.datasets(step.args["root"], snapshots=False)}
-    if there != set(left):
+    there = applier.zfs.datasets(step.args["root"])
+    if {d.name for d in there} != set(left) or used(there):
         raise FlexdiskError("Changed", "changed since it was read: below %s there is another set" % left[0])
     applier.zfs.destroy(step.args["root"], True)
 

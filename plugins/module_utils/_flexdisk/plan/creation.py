@@ -16,6 +16,7 @@ from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
+from ..rules.intent import used
 from ..rules.linking import Host
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry, default_block_size
@@ -42,9 +43,7 @@ def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found:
     if found.problems or not memory:
         return None
     uuid = wish.uuid or _uuid(host, wish.name, pool)
-    left = host.intents.get((pool, uuid))
-    if "%s/%s" % (pool, uuid) in host.datasets and not (left is not None and left.creates == wish.name):
-        found.add("AlreadyExists", "%s/%s is there, and no VM has it" % (pool, uuid))
+    _vacant(host, wish.name, pool, uuid, found)
     return NewVm(
         uuid=uuid,
         alias=wish.name,
@@ -57,6 +56,16 @@ def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found:
         metadata=wish.metadata,
         template=wish.template,
     )
+
+
+def _vacant(host: Host, alias: str, pool: str, uuid: str, found: Collector) -> None:
+    """Nothing is in the place of the new VM but what its own interrupted creation has left."""
+    root, record = "%s/%s" % (pool, uuid), host.intents.get((pool, uuid))
+    there = [d for d in host.datasets.values() if d.name == root or d.name.startswith((root + "/", root + "@"))]
+    ours = record is not None and record.creates == alias and record.host == host.name
+    lasting = used(there) if ours else sorted(d.name for d in there)
+    if lasting:
+        found.add("AlreadyExists", "no VM has %s, and somebody may need it" % ", ".join(lasting))
 
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
@@ -213,7 +222,7 @@ def _import(one: Import, geometry: PoolGeometry) -> Step:
 
 
 def _clearing(left: t.Tuple[str, ...]) -> Step:
-    text = "- what an interrupted creation has left, and no VM ever had: %s" % ", ".join(left)
+    text = "- what an interrupted creation has left, empty as it was made: %s" % ", ".join(left)
     return Step("clear", text, "", True, {"root": left[0], "left": left})
 
 

@@ -28,7 +28,7 @@ class Host:
 
     duplicates maps a disk uuid that is on more than one volume to the names of these; users has the VMs that have a
     volume open or configured, where the hypervisor tells; intents has all that are there
-    by pool and VM, None where one cannot be read.
+    by pool and VM, None where one cannot be read; name is the host's own, as intents have it.
     """
 
     vms: t.Tuple[Vm, ...]
@@ -40,6 +40,7 @@ class Host:
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
     users: t.Mapping[str, t.Sequence[VmConfig]] = field(default_factory=dict)
     intents: t.Mapping[t.Tuple[str, str], t.Optional[IntentRecord]] = field(default_factory=dict)
+    name: str = ""
 
     def available(self, pool: str) -> int:
         """Bytes the pool can still give."""
