@@ -96,6 +96,12 @@ options:
       - With O(state=rolled_back), the flexible disk size to raise the VM to first, as a number of MiB or with a unit.
         Needed where the disks were larger.
     type: raw
+  packages:
+    description:
+      - Packages as M(flexdisk.hypervisor.vm) takes them. Where there is no room for a snapshot, the smallest one that
+        has it is named.
+    type: list
+    elements: dict
   allow_restart:
     description:
       - Permit that running VMs are shut down for O(state=rolled_back) and started again.
@@ -231,6 +237,7 @@ def main() -> None:
             "newer": {"type": "list", "elements": "str"},
             "destroy_newer": {"type": "bool", "default": False},
             "flexible_disk_size": {"type": "raw"},
+            "packages": {"type": "list", "elements": "dict"},
             **POWER,
             **HOST,
             **LOCK,

@@ -34,6 +34,7 @@ DEFAULTS = {
     "newer": None,
     "destroy_newer": False,
     "flexible_disk_size": None,
+    "packages": None,
 }
 
 
@@ -124,7 +125,10 @@ def test_a_snapshot_that_does_not_fit_names_the_flexible_disk_size_that_does():
     sim = Simulated()
     sim.adopted(2048, flexible=10240 + 2048)
     sim.write(f"{ROOT}/disk1", 7, 0, 300)
-    said = refusal(sim, "InsufficientSpace", name="one")
+    sizes = {"small": 10240 + 2048 + 290, "right": 10240 + 2048 + 330, "huge": 102400}
+    packages = [{"name": name, "disk": disk, "flexible_disk": True} for name, disk in sizes.items()]
+    said = refusal(sim, "InsufficientSpace", name="one", packages=[*packages, {"name": "no", "disk": 12600}])
+    assert f"with package right ({sizes['right']} MiB)" in said
     fits = int(re.search(r"from flexible_disk_size (\d+) MiB on", said)[1])
     assert 10240 + 2048 + 300 <= fits < 10240 + 2048 + 320
     assert "disk a 2 GiB" in said
@@ -171,6 +175,8 @@ def test_an_unknown_vm_and_names_that_vmadm_does_not_take(sim):
     for words in ({"newer": ["x"]}, {"destroy_newer": True}, {"flexible_disk_size": 5}):
         with pytest.raises(FlexdiskError, match="rolled_back alone"):
             wanted(name="a", **words)
+    with pytest.raises(FlexdiskError, match="disk of package a"):
+        wanted(name="a", packages=[{"name": "a", "disk": "x"}])
     with pytest.raises(FlexdiskError, match="needs vms"):
         wanted(name="a", state="rolled_back", vms=None)
     with pytest.raises(FlexdiskError, match="keep"):

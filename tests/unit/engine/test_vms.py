@@ -182,7 +182,9 @@ def test_names_and_uuids_of_others(sim):
     assert "listed twice" in refusal(sim, "InvalidArgument", NEW, NEW)
     assert "another name or uuid" in refusal(sim, "InvalidArgument", {**NEW, "uuid": zone["uuid"]} | {"name": "web02"})
     sim.run("zfs", "create", f"zones/{OTHER}")
-    assert f"no VM has zones/{OTHER}, and somebody may need it" in refusal(sim, "AlreadyExists", {**NEW, "name": "new", "uuid": OTHER})
+    assert f"no VM has zones/{OTHER}, and somebody may need it" in refusal(
+        sim, "AlreadyExists", {**NEW, "name": "new", "uuid": OTHER}
+    )
 
 
 def test_the_platforms_own_disk_gets_room_of_its_own():

@@ -18,6 +18,7 @@ from ..plan.planner import admit
 from ..plan.snapshots import plan_snapshot
 from ..plan.steps import VmPlan
 from ..rules import snapshots, space
+from ..rules.packages import parse_packages
 from ..zfs.commands import Zfs
 from . import report
 from .converge import Outcome, apply_plans, look_again, told
@@ -53,7 +54,10 @@ def parse_spec(params: t.Mapping[str, t.Any]) -> SnapshotSpec:
         raise FlexdiskError(
             "InvalidArgument", "newer, destroy_newer and flexible_disk_size go with state=rolled_back alone"
         )
-    return SnapshotSpec(state, name, rule, newer, flexible)
+    known, problems = parse_packages(params["packages"] or ())
+    if problems:
+        raise FlexdiskError(problems[0].code, "; ".join(problem.message for problem in problems))
+    return SnapshotSpec(state, name, rule, newer, flexible, tuple(known.values()))
 
 
 def run(

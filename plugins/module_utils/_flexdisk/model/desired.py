@@ -137,7 +137,8 @@ class Keep:
 class SnapshotSpec:
     """What a task wants of the snapshots of its VMs. state is present, absent or rolled_back.
 
-    newer are names of snapshots that a rollback may destroy, None: all; flexible_disk_size is MiB without hidden disks.
+    newer are names of snapshots that a rollback may destroy, None: all; flexible_disk_size is MiB without hidden disks;
+    packages are those that a VM could have.
     """
 
     state: str
@@ -145,3 +146,4 @@ class SnapshotSpec:
     keep: t.Optional[Keep] = None
     newer: t.Optional[t.Tuple[str, ...]] = ()
     flexible_disk_size: t.Optional[int] = None
+    packages: t.Tuple[Package, ...] = ()

@@ -31,7 +31,7 @@ def plan_snapshot(
     if vm.interrupted is not None and not _resumes(vm, spec):
         found.add("InUse", recovery.unfinished(vm.interrupted))
     elif spec.state == "present":
-        _take(seq, spec.name, now, found)
+        _take(seq, spec, now, found)
     elif spec.state == "absent" and spec.name:
         _delete(seq, snapshots.find(vm, spec.name), found)
     elif spec.state == "rolled_back":
@@ -62,7 +62,8 @@ def _warnings(vm: Vm, spec: SnapshotSpec) -> t.Iterator[str]:
 # -- take
 
 
-def _take(seq: Sequence, name: str, now: int, found: Collector) -> None:
+def _take(seq: Sequence, spec: SnapshotSpec, now: int, found: Collector) -> None:
+    name = spec.name
     vm, there = seq.vm, snapshots.find(seq.vm, name)
     if there is not None and snapshots.whole(vm, there):
         return
@@ -78,7 +79,7 @@ def _take(seq: Sequence, name: str, now: int, found: Collector) -> None:
     after = predict.apply(vm, step, seq.geometry)
     short = _shortfall(vm, after)
     if short > 0:
-        found.add("InsufficientSpace", _short_text(vm, after, name, charge, short))
+        found.add("InsufficientSpace", _short_text(vm, after, spec, charge, short))
     seq.add(step)
 
 
@@ -95,12 +96,14 @@ def _of_root(vm: Vm, after: Vm) -> int:
     return after.root.usedbyrefreservation - vm.root.usedbyrefreservation
 
 
-def _short_text(vm: Vm, after: Vm, name: str, charge: int, short: int) -> str:
+def _short_text(vm: Vm, after: Vm, spec: SnapshotSpec, charge: int, short: int) -> str:
     needs, lacks = render_apart(charge, short)
-    words = "snapshot %s would hold %s at once, for which %s is missing (%d bytes)" % (name, needs, lacks, short)
+    words = "snapshot %s would hold %s at once, for which %s is missing (%d bytes)" % (spec.name, needs, lacks, short)
     if vm.flexible:
         smallest = space.smallest_flexible_mib(after) - vm.hidden_mib
         words += "; it fits from flexible_disk_size %d MiB on" % smallest
+        would = [p for p in sorted(spec.packages, key=lambda p: p.disk) if p.flexible_disk and p.disk >= smallest]
+        words += ", with package %s (%d MiB)" % (would[0].name, would[0].disk) if would else ""
     else:
         words += "; a VM without flexible disk space has no room for what its disks have written"
     relief = ["snapshot %s %s" % (s.name, render_bytes(snapshots.freed(vm, s))) for s in snapshots.snapshots_of(vm)]
