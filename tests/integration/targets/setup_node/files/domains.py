@@ -23,7 +23,7 @@ import libvirt  # type: ignore[import-not-found,unused-ignore]
 POOL = os.environ.get("NODE_POOL", "zones")
 GUEST = "/var/lib/guest"
 CONSOLES = "/var/log/libvirt/qemu"
-BOOT_SECONDS = 400
+BOOT_SECONDS = 900
 MIB = 1 << 20
 STATES = {libvirt.VIR_DOMAIN_RUNNING: "running", libvirt.VIR_DOMAIN_SHUTOFF: "stopped"}
 DOMAIN = """<domain type='qemu'>
