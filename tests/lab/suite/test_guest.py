@@ -43,7 +43,7 @@ def volume(lab: Lab, scratch: str, slot: int, size: int) -> Disk:
 
 
 def make_volume(lab: Lab, dataset: str, size: str, mode: str = "dev") -> None:
-    """A volume that inherits its `volmode`: one of its own comes after its device, in vain if that is open."""
+    """A volume that inherits its `volmode`: its own is set after the device is there, and lost if that is open."""
     lab.zfs("set", f"volmode={mode}", dataset.rpartition("/")[0])
     lab.zfs("create", "-V", size, dataset)
     lab.run(["sh", "-euc", f"udevadm settle; test -b /dev/zvol/{dataset}"])

@@ -4,7 +4,7 @@
 
 """Makes and shows VMs of libvirt in the words that vmadm has for them, so that one test is run with both.
 
-create (a payload on stdin) | get UUID | delete UUID | lookup [-j]
+create (a payload on stdin) | update UUID (another) | stop UUID -F | start UUID | get UUID | delete UUID | lookup [-j]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import libvirt  # type: ignore[import-not-found,unused-ignore]
 POOL = os.environ.get("NODE_POOL", "zones")
 GUEST = "/var/lib/guest"
 CONSOLES = "/var/log/libvirt/qemu"
-BOOT_SECONDS = 400
+BOOT_SECONDS = 900
 MIB = 1 << 20
 STATES = {libvirt.VIR_DOMAIN_RUNNING: "running", libvirt.VIR_DOMAIN_SHUTOFF: "stopped"}
 DOMAIN = """<domain type='qemu'>
@@ -69,7 +69,7 @@ def booted(alias: str) -> int:
     """How often the guest has said which disks it has."""
     try:
         with open(f"{CONSOLES}/{alias}.console", encoding="utf-8", errors="replace") as console:
-            return console.read().count("\nDISKS ")
+            return sum(line.startswith("DISKS ") for line in console)  # it may be the first thing that is said
     except FileNotFoundError:
         return 0
 
@@ -118,12 +118,34 @@ def delete(connection: libvirt.virConnect, uuid: str) -> None:
     if domain.isActive():
         domain.destroy()
     domain.undefine()
-    for attempt in range(6):  # udev may be looking into a volume
+    destroy(f"{POOL}/{uuid}")
+
+
+def destroy(dataset: str) -> None:
+    """With all that is in it; udev may be looking into a volume."""
+    for attempt in range(6):
         subprocess.run(["udevadm", "settle"], check=True)
-        if subprocess.run(["zfs", "destroy", "-R", f"{POOL}/{uuid}"], check=False).returncode == 0:
+        if subprocess.run(["zfs", "destroy", "-R", dataset], check=False).returncode == 0:
             return
         time.sleep(attempt)
-    raise SystemExit(f"{POOL}/{uuid} cannot be destroyed")
+    raise SystemExit(f"{dataset} cannot be destroyed")
+
+
+def update(domain: libvirt.virDomain, payload: dict[str, Any]) -> None:
+    """Remove and resize disks of a stopped VM, as somebody would by hand who knows of no quota."""
+    for disk in payload.get("update_disks", []):
+        zfs("set", f"volsize={disk['size']}M", volume_of(disk["path"]))
+    for path in payload.get("remove_disks", []):
+        found = ET.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)).findall("devices/disk")
+        volume = volume_of(path)
+        (element,) = (e for e in found if e.find(f"source[@dev='/dev/zvol/{volume}']") is not None)
+        domain.detachDeviceFlags(ET.tostring(element, encoding="unicode"), libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+        destroy(volume)
+
+
+def volume_of(path: str) -> str:
+    """The volume of a device's path, libvirt's or vmadm's."""
+    return path.removeprefix("/dev/zvol/").removeprefix("rdsk/")
 
 
 def shown(domain: libvirt.virDomain) -> dict[str, Any]:
@@ -148,7 +170,7 @@ def described(text: str) -> list[dict[str, Any]]:
         source, address = disk.find("source"), disk.find("address")
         if source is None or address is None:
             raise SystemExit(f"a disk without source or address in {text}")
-        volume = source.get("dev", "").removeprefix("/dev/zvol/")
+        volume = volume_of(source.get("dev", ""))
         place = [int(address.get(word, "0"), 16) for word in ("bus", "slot", "function")]
         found.append(
             {
@@ -170,6 +192,12 @@ def main(word: str, *arguments: str) -> None:
             create(connection, json.load(sys.stdin))
         elif word == "delete":
             delete(connection, *arguments)
+        elif word == "update":
+            update(connection.lookupByUUIDString(*arguments), json.load(sys.stdin))
+        elif word == "stop":
+            connection.lookupByUUIDString(arguments[0]).destroy()
+        elif word == "start":
+            connection.lookupByUUIDString(*arguments).create()
         elif word == "get":
             print(json.dumps(shown(connection.lookupByUUIDString(*arguments))))
         else:
