@@ -44,6 +44,25 @@ options:
     default: 60
 """
 
+    POWER = r"""
+options:
+  allow_restart:
+    description:
+      - Permit that a running VM is shut down for steps that need it stopped, and started again.
+    type: bool
+    default: false
+  stop_timeout:
+    description:
+      - Seconds that a guest gets for its shutdown.
+    type: int
+    default: 180
+  allow_force_stop:
+    description:
+      - Permit that a guest which is still up after O(stop_timeout) is halted.
+    type: bool
+    default: false
+"""
+
     ATTRIBUTES = r"""
 options: {}
 attributes:

@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
   - flexdisk.hypervisor._flexdisk.lock
+  - flexdisk.hypervisor._flexdisk.power
 attributes:
   check_mode:
     support: full
@@ -182,21 +183,6 @@ options:
     description:
       - The ZFS pool where new VMs are made; with C(vmadm) V(zones) if nothing is said. VMs that are there are found in
         all pools.
-  allow_restart:
-    description:
-      - Permit that running VMs are shut down for changes of their disks and started again.
-    type: bool
-    default: false
-  stop_timeout:
-    description:
-      - Seconds to wait for a guest to shut down.
-    type: int
-    default: 180
-  allow_force_stop:
-    description:
-      - Permit to halt a guest that has not shut down within O(stop_timeout).
-    type: bool
-    default: false
 seealso:
   - module: flexdisk.hypervisor.vm_disks
   - module: flexdisk.hypervisor.vm_snapshot
