@@ -156,6 +156,8 @@ class FakeDomains:
 
     def create(self, uuid: str) -> None:
         after = self._called("create", uuid)
+        if uuid in self.lives:
+            raise failed("Requested operation is not valid: domain is already running")
         lacking = [p for p in self.paths(uuid) if p.startswith("/dev/zvol/") and not self.device(p)]
         if lacking:
             raise failed("Could not open %s" % lacking)

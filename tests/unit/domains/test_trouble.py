@@ -263,6 +263,8 @@ def test_a_guest_that_does_not_shut_down(linux):
     assert done.failure["error_code"] == "VmNotStopped"
     assert "stop_timeout=3" in done.failure["message"]
     assert linux.domains.status(VM).state == "running"
+    assert done.failure["restarted"] is True
+    assert linux.vm().interrupted is None
     assert not [call for call in linux.domains.calls if call[0] == "destroy"]
     linux.four_steps(wish, allow_restart=True, stop_timeout=3, allow_force_stop=True)
     assert [call for call in linux.domains.calls if call[0] == "destroy"]

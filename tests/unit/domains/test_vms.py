@@ -214,6 +214,14 @@ def test_what_is_no_image_is_left_alone(linux):
     assert "absolute path" in refusal(linux, "InvalidArgument", {"image": IMAGE.replace("1", "3"), "image_file": "x"})
 
 
+def test_a_guest_that_does_not_shut_down_is_not_deleted(linux):
+    uuid = four_steps(linux, {"state": "running", "disks": DISKS}).vms[0]["uuid"]
+    linux.domains.deaf.add(uuid)
+    done = go(linux, GONE, stop_timeout=3)
+    assert (done.failure["error_code"], done.failure["restarted"]) == ("VmNotStopped", True)
+    assert (done.vms[0]["state"], len(done.vms[0]["disks"])) == ("running", 3)
+
+
 def test_a_vm_whose_disks_lie_elsewhere_is_not_forgotten(linux):
     linux.run("zfs", "create", "-V", "64M", "tank/elsewhere")
     linux.domains.add(domain(["tank/elsewhere"]))

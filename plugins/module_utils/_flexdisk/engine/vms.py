@@ -162,7 +162,8 @@ def _tell(plan: VmPlan, after: t.Mapping[str, Vm], check_mode: bool, outcome: Ou
     vm = after.get(plan.vm)
     undone = outcome.failure is not None
     gone = not plan.after.there
-    outcome.vms.append(_result(plan, vm if vm is not None and not gone else plan.after, check_mode))
+    there = vm is not None and (undone or not gone)
+    outcome.vms.append(_result(plan, vm if vm is not None and there else plan.after, check_mode))
     if undone or not plan.steps or check_mode:
         return
     if gone:

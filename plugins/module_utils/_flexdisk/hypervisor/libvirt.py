@@ -190,7 +190,9 @@ class Libvirt:
                 raise
 
     def start(self, vm: str) -> None:
-        self._domains.create(vm)
+        """One that runs already, for its guest did not shut down, is no error."""
+        if self._is_down(vm):
+            self._domains.create(vm)
         state = self.vm(vm).state
         if state != "running":
             raise FlexdiskError("VmNotStarted", "after its start the VM is %s" % state)
