@@ -115,8 +115,8 @@ MUTATIONS = (
     Mutation(
         "identity written to another volume",
         "engine/apply.py",
-        'self._zfs.set_facts(name, {**step.args["facts"], **_stamp(volume.user)})',
-        'self._zfs.set_facts(vm.disks[0].volume.name, {**step.args["facts"], **_stamp(volume.user)})',
+        'self.zfs.set_facts(name, {**step.args["facts"], **stamp(volume.user)})',
+        'self.zfs.set_facts(vm.disks[0].volume.name, {**step.args["facts"], **stamp(volume.user)})',
     ),
     Mutation(
         "allocatable ignores what snapshots pin",
