@@ -180,6 +180,8 @@ def test_names_and_uuids_of_others(sim):
     sim.run("vmadm", "create", stdin=json.dumps(zone))
     refusal(sim, "BrandNotSupported", {**NEW, "name": "zone"})
     assert "listed twice" in refusal(sim, "InvalidArgument", NEW, NEW)
+    twins = ({**NEW, "name": name, "uuid": OTHER} for name in ("new01", "new02"))
+    assert "listed twice, also as new01" in refusal(sim, "InvalidArgument", *twins)
     assert "another name or uuid" in refusal(sim, "InvalidArgument", {**NEW, "uuid": zone["uuid"]} | {"name": "web02"})
     sim.run("zfs", "create", f"zones/{OTHER}")
     assert f"no VM has zones/{OTHER}, and somebody may need it" in refusal(

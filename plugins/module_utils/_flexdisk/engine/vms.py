@@ -12,10 +12,9 @@ import typing as t
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, Wish
 from ..model.errors import FlexdiskError, Problem
-from ..model.sizes import MIB
 from ..model.vm import Vm, VmConfig
 from ..plan import recovery
-from ..plan.creation import Import, decide, import_problem, plan_creation, with_image
+from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ..plan.planner import admit, find_vm, share
 from ..plan.steps import VmPlan
 from ..plan.vms import machine, plan_change, plan_deletion, plan_remains
@@ -93,7 +92,7 @@ class _Planner:
         if isinstance(found, Problem):
             self.problems.append(found)
             return None
-        uuid = found.uuid if isinstance(found, VmConfig) else found.config.uuid if found else wish.name
+        uuid = found.uuid if isinstance(found, VmConfig) else found.config.uuid if found else wish.uuid or wish.name
         if uuid in self._seen:
             self.problems.append(Problem("InvalidArgument", "listed twice, also as %s" % self._seen[uuid], wish.name))
             return None
@@ -150,11 +149,9 @@ class _Planner:
         volume = "%s/%s" % (pool, wish.image)
         if not wish.image_file or volume + "@final" in self._host.datasets:
             return None
-        problem = import_problem(self._host, volume)
-        if problem:
-            raise FlexdiskError("AlreadyExists", problem)
+        check_import(self._host, volume)
         file = self._hypervisor.image_file(wish.image_file)
-        return Import(volume, -(-file.size // MIB) * MIB, file)
+        return image_import(self._host, volume, file, self._hypervisor.capabilities)
 
 
 def _tell(plan: VmPlan, after: t.Mapping[str, Vm], check_mode: bool, outcome: Outcome) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import NewVm, VmSpec, Wish
+from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages
@@ -77,30 +78,34 @@ def _uuid(host: Host, alias: str, pool: str) -> str:
 
 
 class Import(t.NamedTuple):
-    """An image that is in a file still. file is the driver's word for it; size is bytes."""
+    """An image that is in a file still. file is the driver's word for it; size and block_size are bytes."""
 
     volume: str
     size: int
+    block_size: int
     file: t.Any
+
+
+def image_import(host: Host, volume: str, file: t.Any, capabilities: Capabilities) -> Import:
+    """As large as the file says, in whole MiB."""
+    geometry = host.geometry[volume.split("/", 1)[0]]
+    block = default_block_size(geometry, platform=capabilities.platform)
+    return Import(volume, -(-file.size // MIB) * MIB, block, file)
 
 
 def with_image(host: Host, one: Import) -> Host:
     """The host as it is once the image is there."""
-    volume = Dataset(one.volume, "volume", volsize=one.size, volblocksize=_block_size(host, one.volume))
+    volume = Dataset(one.volume, "volume", volsize=one.size, volblocksize=one.block_size)
     parts = {one.volume: volume, one.volume + "@final": replace(volume, name=one.volume + "@final", kind="snapshot")}
     return replace(host, datasets={**host.datasets, **parts})
 
 
-def _block_size(host: Host, volume: str) -> int:
-    return default_block_size(host.geometry[volume.split("/", 1)[0]], platform="linux")
-
-
-def import_problem(host: Host, volume: str) -> str:
-    """Why an image cannot be imported as this volume, "" if it can. One that was interrupted is begun anew."""
+def check_import(host: Host, volume: str) -> None:
+    """An import that was interrupted is begun anew. Raises FlexdiskError AlreadyExists for any other volume."""
     there = host.datasets.get(volume)
     if there is not None and there.user.get("from") != identity.IMPORTING:
-        return "%s is there without its snapshot final, and no interrupted import has left it" % volume
-    return ""
+        words = "%s is there without its snapshot final, and no interrupted import has left it"
+        raise FlexdiskError("AlreadyExists", words % volume)
 
 
 def plan_creation(
@@ -139,7 +144,7 @@ def plan_creation(
     if left:
         seq.add(_clearing(left))
     if image is not None:
-        seq.add(_import(image, geometry))
+        seq.add(_import(image))
     seq.add(_creation(new, wish, intent, geometry, capabilities, _taken(host, new)))
     for target in (g for g in intent.targets if g.disk is not None):
         seq.add(verbs.arrive(seq.vm, target, capabilities))
@@ -214,11 +219,9 @@ def _taken(host: Host, new: NewVm) -> t.Set[str]:
     return {disk.uuid for disk in disks if disk.uuid}
 
 
-def _import(one: Import, geometry: PoolGeometry) -> Step:
+def _import(one: Import) -> Step:
     text = "+ image %s of %s from %s" % (one.volume, render_bytes(one.size), one.file.path)
-    block = default_block_size(geometry, platform="linux")
-    args = {"volume": one.volume, "size": one.size, "block_size": block, "file": one.file}
-    return Step("import_image", text, args=args)
+    return Step("import_image", text, args=one._asdict())
 
 
 def _clearing(left: t.Tuple[str, ...]) -> Step:

@@ -243,7 +243,7 @@ def delete(vm: Vm) -> Step:
     gone += ["%d snapshots" % count] if count else []
     text = "- VM %s DESTROYED%s" % (vm.config.alias or vm.config.uuid, " with " + ", ".join(gone) if gone else "")
     parts = tuple((disk.volume.name, disk.volume.guid) for disk in vm.disks)
-    return Step("delete_vm", text, "", True, {"volumes": parts, "guid": vm.root.guid})
+    return Step("delete_vm", text, "", True, {"volumes": parts})
 
 
 def _described(disk: Disk) -> str:
