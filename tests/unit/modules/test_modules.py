@@ -308,7 +308,7 @@ def test_options_are_as_documented(module):
     documented.update(yaml.safe_load(fragment.DOCUMENTATION)["options"])
     if module != "vm_info":
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
-    if module.startswith("vm") and module != "vm_info":
+    if module == "disk" or (module.startswith("vm") and module != "vm_info"):
         documented.update(yaml.safe_load(fragment.POWER)["options"])
     compare(documented, specified)
 
