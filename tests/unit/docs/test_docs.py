@@ -71,6 +71,7 @@ EXAMPLES = [
 ] + [
     ("vm_disks-EXAMPLES", yaml.safe_load((ROOT / "plugins/modules/vm_disks.yml").read_text())["EXAMPLES"]),
     ("vm-EXAMPLES", vm_module.EXAMPLES),
+    ("disk-EXAMPLES", disk_module.EXAMPLES),
 ]
 
 
