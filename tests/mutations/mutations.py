@@ -115,8 +115,8 @@ MUTATIONS = (
     Mutation(
         "identity written to another volume",
         "engine/apply.py",
-        'self.zfs.set_facts(name, {**step.args["facts"], **stamp(volume.user)})',
-        'self.zfs.set_facts(vm.disks[0].volume.name, {**step.args["facts"], **stamp(volume.user)})',
+        'self.zfs.set_facts(name, {**stamp(volume.user), **step.args["facts"]})',
+        'self.zfs.set_facts(vm.disks[0].volume.name, {**stamp(volume.user), **step.args["facts"]})',
     ),
     Mutation(
         "allocatable ignores what snapshots pin",

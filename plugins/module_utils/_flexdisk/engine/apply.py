@@ -338,7 +338,7 @@ class Applier:
         name = step.args["volume"]
         known = next((d.volume for d in vm.disks + vm.orphans + vm.parked if d.volume.name == name), None)
         volume = known or self.read(name)
-        self.zfs.set_facts(name, {**step.args["facts"], **stamp(volume.user)})
+        self.zfs.set_facts(name, {**stamp(volume.user), **step.args["facts"]})
 
     def copy(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         self.zfs.set_facts(step.args["volume"], step.args["facts"])

@@ -14,7 +14,7 @@ from ..model.desired import Policy, VmSpec
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes
 from ..model.vm import Vm
-from ..rules import space
+from ..rules import papers, space
 from ..rules.declaration import Collector
 from ..rules.linking import Host, unlinked_reason
 from ..rules.matching import match
@@ -59,6 +59,12 @@ def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capa
     before, first = vm, adopt(host, vm, capabilities.device_prefix, found) if spec.adopt and vm.config.bare else None
     if vm.interrupted is not None and vm.interrupted.rollback:
         found.add("InUse", unfinished(vm.interrupted))
+    for disk in (d for d in vm.disks if papers.halfway(d.volume)):
+        found.add(
+            "InUse",
+            "a release of its identity was interrupted; disk_adopt ends it (state=released) or takes it back (adopted)",
+            disk.label,
+        )
     if found.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
     if first is not None:
