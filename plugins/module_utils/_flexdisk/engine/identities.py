@@ -136,7 +136,11 @@ def _prove(plan: VmPlan, vm: Vm, outcome: Outcome) -> None:
         return
     wrong = report.differences(plan.after, vm)
     wanted, found = _facts(plan.after), _facts(vm)
-    wrong += ["%s: planned %r, found %r" % (key, wanted[key], found.get(key)) for key in wanted if wanted != found]
+    wrong += [
+        "properties of %s: planned %s, found %s" % (name, ", ".join(facts), ", ".join(found.get(name, ())))
+        for name, facts in wanted.items()
+        if facts != found.get(name)
+    ]
     if wrong:
         error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
         outcome.failure = told(plan, error, "read again")

@@ -304,9 +304,8 @@ def _package(vm: Vm, spec: AdoptSpec) -> t.Optional[Step]:
     """The name of the package that a release has taken from the VM."""
     kept = vm.root.user.get(papers.KEY, "")
     package = spec.package or kept
-    if vm.package or not package:
-        in_use = bool(kept) and kept == vm.package
-        return Step("copy", "", args={"volume": vm.root.name, "facts": {papers.KEY: ""}}) if in_use else None
+    if not package or vm.package not in ("", kept):
+        return None
     facts = {"package": package, **({papers.KEY: ""} if kept else {})}
     return Step("package", "= package %s" % package, args={"dataset": vm.root.name, "facts": facts})
 
