@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: disk_adopt
 short_description: Give existing disks their identity, and take it away again
-version_added: 0.3.0
+version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (@flexdisk)
 description:
@@ -196,20 +196,22 @@ from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 
+PAPERS = {
+    "index": {"type": "int"},
+    "uuid": {"type": "str"},
+    "pci_slot": {"type": "str"},
+    "name": {"type": "str"},
+    "preserve": {"type": "bool"},
+    "description": {"type": "str"},
+    "tags": {"type": "dict"},
+    "ctime": {"type": "str"},
+    "mtime": {"type": "str"},
+    "serial_no": {"type": "int"},
+    "remaining": {"type": "str"},
+}
+
+
 def main() -> None:
-    disk = {
-        "index": {"type": "int"},
-        "uuid": {"type": "str"},
-        "pci_slot": {"type": "str"},
-        "name": {"type": "str"},
-        "preserve": {"type": "bool"},
-        "description": {"type": "str"},
-        "tags": {"type": "dict"},
-        "ctime": {"type": "str"},
-        "mtime": {"type": "str"},
-        "serial_no": {"type": "int"},
-        "remaining": {"type": "str"},
-    }
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "default": "adopted", "choices": ["adopted", "released"]},
@@ -222,7 +224,7 @@ def main() -> None:
                     "disks": {
                         "type": "list",
                         "elements": "dict",
-                        "options": disk,
+                        "options": PAPERS,
                         "required_one_of": [["index", "uuid", "pci_slot"]],
                     },
                 },

@@ -31,7 +31,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptSpec) -> VmPlan:
     said = _said(vm, spec, found)
     warnings = list(_left_alone(vm))
     new = [_New(vm, disk, said.get(disk.volume.name, Papers()), warnings) for disk in _open(vm)]
-    old = [disk for disk in vm.disks if not disk.hidden and papers.registered(disk)]
+    old = [disk for disk in vm.disks if not disk.hidden and papers.registered(disk.volume)]
     _check_names(vm, old, new, said, found)
     _check_uuids(host, new, found)
     known = _with_uuids(vm, new)
@@ -133,7 +133,7 @@ def _contradictions(host: Host, vm: Vm, found: Collector) -> None:
 
 def _open(vm: Vm) -> t.List[Disk]:
     """The disks that lack an identity, or a part of it."""
-    return [disk for disk in vm.disks if not disk.hidden and not papers.registered(disk)]
+    return [disk for disk in vm.disks if not disk.hidden and not papers.registered(disk.volume)]
 
 
 def _configured(vm: Vm, disk: Disk) -> DiskConfig:

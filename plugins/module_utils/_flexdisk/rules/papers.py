@@ -4,8 +4,8 @@
 
 """The papers of a released disk: its identity as one property of its volume, or as an entry of a task.
 
-A release writes them, then takes the facts away one by one, serial_no first. So papers count where there is no
-serial_no, and a release that was killed anywhere has lost nothing.
+A release writes them, then takes the facts away one by one, serial_no first. So papers count where an identity is not
+whole, and a release that was killed anywhere has lost nothing.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _REMAINING = re.compile(r"\A[0-9]{1,12}:[0-9]{1,15}\Z")
 _Raw = t.Mapping[str, t.Any]
 
 
-def registered(disk: Disk) -> bool:
+def registered(volume: Dataset) -> bool:
     """Whether the disk has its identity, all of it: serial_no is the first fact that a release takes away."""
-    return disk.adopted and bool(disk.volume.user.get("serial_no"))
+    user = volume.user
+    return bool((user.get("uuid") or user.get("name")) and user.get("serial_no"))
 
 
 def halfway(volume: Dataset) -> bool:
     """Whether a release of the disk has begun and not ended."""
     user = volume.user
-    return KEY in user and not user.get("serial_no") and any(user.get(fact) for fact in FACTS)
+    return KEY in user and not registered(volume) and any(user.get(fact) for fact in FACTS)
 
 
 def left(volume: Dataset) -> t.Optional[Papers]:
     """The papers that count, None where there are none or they are not what we write."""
-    user = volume.user
-    return decode(user[KEY]) if KEY in user and not user.get("serial_no") else None
+    return decode(volume.user[KEY]) if KEY in volume.user and not registered(volume) else None
 
 
 def papers_of(disk: Disk) -> Papers:
