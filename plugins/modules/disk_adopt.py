@@ -195,7 +195,6 @@ from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
-
 PAPERS = {
     "index": {"type": "int"},
     "uuid": {"type": "str"},

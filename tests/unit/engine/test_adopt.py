@@ -167,7 +167,7 @@ def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
     assert stopped.outcome.diff == f"web01 ({VM}):\n  ~ uuid and slot of disk0, disk1 written down\n"
     for disk, said in zip(sim.vm().disks, sim.get()["disks"], strict=True):
         assert disk.volume.user["uuid"] == said["uuid"] == identity.uuid_of(disk.volume.guid)
-        assert disk.volume.user["serial_no"] == "1"
+        assert disk.volume.user["serial_no"] == "2"
 
 
 @pytest.mark.parametrize(
