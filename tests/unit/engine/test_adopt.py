@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import apply, report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.identities import run
@@ -242,7 +244,7 @@ def test_a_vm_in_transition(sim):
     assert not go(sim).outcome.changed
 
 
-def test_hidden_disks_orphans_and_missing_volumes():
+def test_hidden_disks_and_orphans():
     sim = Simulated()
     image = "aaaaaaaa-0000-4000-8000-000000000004"
     sim.admin("image-import", image, "1024", "nocloud=yes")
@@ -259,6 +261,40 @@ def test_hidden_disks_orphans_and_missing_volumes():
     assert "is the platform's own disk" in refusal(
         sim, "InvalidArgument", vms=[{"vm": VM, "disks": [{"index": number}]}]
     )
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {"uuid": "../../x", "name": "a/b", "slot": "9:9:9", "tags": "[1]", "preserve": "maybe", "index": "x"},
+        {"description": "%zz", "tags": "%7B", "serial_no": "many", "mtime": "<b>", "remaining": "junk"},
+        {"name": "disk1"},
+        {"serial_no": "7", "ctime": "2026-01-31T23:59:59Z"},
+    ],
+)
+def test_junk_and_halves_become_whole(sim, junk):
+    sim.create()
+    for key, value in junk.items():
+        sim.run("zfs", "set", f"flexdisk:{key}={value}", ROOT + "/disk1")
+    if junk.get("uuid"):
+        refusal(sim, "Ambiguous")
+        sim.run("zfs", "inherit", "flexdisk:uuid", ROOT + "/disk1")
+    four_steps(sim)
+    disk = sim.vm().disks[1]
+    assert (disk.name, disk.volume.user["uuid"]) == ("disk1", disk.uuid)
+    assert papers.registered(disk.volume)
+    assert papers.decode(papers.encode(papers.papers_of(disk))) == papers.papers_of(disk)
+
+
+def test_check_mode_changes_nothing(sim):
+    rich(sim)
+    before = sim.fingerprint()
+    assert go(sim, check=True, state="released", forget=True).outcome.changed
+    assert sim.fingerprint() == before
+    release(sim)
+    before = sim.fingerprint()
+    assert go(sim, check=True).outcome.changed
+    assert sim.fingerprint() == before
 
 
 # -- release
@@ -309,6 +345,16 @@ def test_up_down_up_again_loses_nothing(sim, forget, running):
         {},
     )
     assert down.released[0]["package"] == "flexible"
+
+
+def test_down_twice_is_idle(sim):
+    rich(sim)
+    first = four_steps(sim, state="released")
+    before = sim.fingerprint()
+    second = go(sim, state="released")
+    assert (second.outcome.changed, second.released, sim.fingerprint()) == (False, first.released, before)
+    assert four_steps(sim, state="released", forget=True).released == first.released
+    assert go(sim, state="released").released == []
 
 
 def test_what_lies_there_is_enough(sim):
@@ -499,3 +545,9 @@ def test_a_listed_disk_whose_volume_is_gone(sim):
     assert [w.rpartition(": ")[2] for w in done.outcome.warnings] == [
         "the volume of /dev/zvol/rdsk/%s/disk2 does not exist" % ROOT
     ]
+
+
+def test_what_ganeti_tests_of_upgrades_is_tested_here():
+    """That the tests which the table names exist is checked beside the other table."""
+    table = Path(__file__).resolve().parents[1] / "data" / "ganeti_upgrade.yml"
+    assert set(yaml.safe_load(table.read_text())) == {f"X{number:02d}" for number in range(1, 16)}
