@@ -23,7 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.registry import Place, places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from tests.unit.domains.conftest import LinuxHost
+from tests.unit.domains.conftest import LinuxHost, domain
 from tests.unit.engine.conftest import Simulated
 
 ONE = "cccccccc-0000-4000-8000-000000000001"
@@ -90,7 +90,8 @@ class Bench:
     # -- runs
 
     def go(self, *disks: dict[str, Any], check: bool = False, pool: str | None = None, **policy: Any) -> Disks:
-        return run(*self.sides(), disks, Policy(**policy), pool or self.pool, check)
+        """pool "": all that have VMs."""
+        return run(*self.sides(), disks, Policy(**policy), self.pool if pool is None else pool or None, check)
 
     def four_steps(self, *disks: dict[str, Any], **policy: Any) -> Disks:
         before = self.fingerprint()
@@ -160,6 +161,33 @@ class Bench:
             self.run("vmadm", "start", uuid)
         else:
             self.host.domains.boot(uuid)
+
+    def stop(self, uuid: str = ONE) -> None:
+        if self.kind == "vmadm":
+            self.run("vmadm", "stop", uuid, "-F")
+        else:
+            self.host.domains.halt(uuid)
+
+    def in_transition(self, uuid: str) -> None:
+        if self.kind == "vmadm":
+            self.host.admin("vm-state", uuid, "stopping")
+        else:
+            self.start(uuid)
+            self.host.domains.states[uuid] = "paused"
+
+    def another_pool(self, uuid: str, alias: str) -> None:
+        """With a VM of one disk."""
+        version = "illumos" if self.kind == "vmadm" else "openzfs-2.1"
+        self.host.node.pools.add_pool("other", 8 << 30, 12, [{"type": "disk", "disks": 1}], version)
+        if self.kind == "vmadm":
+            payload = {"uuid": uuid, "alias": alias, "brand": "bhyve", "zpool": "other", "quota": 1, "autoboot": False}
+            disks = [{"size": 8, "model": "virtio", "boot": True}]
+            self.host.run("vmadm", "create", stdin=json.dumps({**payload, "disks": disks, "flexible_disk_size": 512}))
+        else:
+            self.run("zfs", "create", f"other/{uuid}")
+            self.run("zfs", "create", "-V", "8M", f"other/{uuid}/disk0")
+            self.run("zfs", "set", "flexdisk:flexible_disk_size=512", f"other/{uuid}")
+            self.host.domains.add(domain([f"other/{uuid}/disk0"], uuid=uuid, name=alias))
 
     def fingerprint(self) -> str:
         return str(self.host.fingerprint())

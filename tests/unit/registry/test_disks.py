@@ -322,3 +322,11 @@ def test_a_copy_needs_room_for_what_its_snapshot_pins(bench):
     bench.run("zfs", "set", "reservation=0", root)
     bench.run("zfs", "set", "quota=%d" % (bench.vm().root.used + (4 << 20)), root)
     assert "its snapshot would pin" in bench.refused("InsufficientSpace", {"name": "twin", "source": "a"})
+
+
+def test_an_idle_run_starts_three_processes_for_many_disks(bench):
+    wanted = [{"name": f"d{n}", "size": 1, "tags": {"n": str(n)}} for n in range(40)]
+    bench.go(*wanted)
+    bench.host.calls.clear()
+    assert not bench.go(*wanted).changed
+    assert len(bench.host.calls) == {"vmadm": 3, "libvirt": 2}[bench.kind], bench.host.calls
