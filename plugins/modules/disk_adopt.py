@@ -254,11 +254,10 @@ def main() -> None:
         module.fail_json(**door.error(exc))
     for warning in others + found.outcome.warnings:
         module.warn(warning)
-    more = {"released": found.released, "skipped_vms": found.skipped}
     failed = door.ending(found.outcome)
     if failed is not None:
-        module.fail_json(**more, **failed)
-    module.exit_json(**more, **door.result(found.outcome))
+        module.fail_json(released=found.released, skipped_vms=found.skipped, **failed)
+    module.exit_json(released=found.released, skipped_vms=found.skipped, **door.result(found.outcome))
 
 
 if __name__ == "__main__":
