@@ -345,6 +345,13 @@ DEFECTS = [
 ]
 
 
+REPAIRS = [(make, kind) for make, found, left in DEFECTS for kind in sorted(found - left)]
+
+
+def named(value):
+    return value if isinstance(value, str) else getattr(value, "__name__", "-")
+
+
 def test_nothing_is_wrong_with_a_clean_host():
     sim = world()
     before = sim.fingerprint()
@@ -355,7 +362,7 @@ def test_nothing_is_wrong_with_a_clean_host():
     assert told(go(Simulated())) == []
 
 
-@pytest.mark.parametrize(("make", "found", "left"), DEFECTS, ids=[make.__name__ for make, _found, _left in DEFECTS])
+@pytest.mark.parametrize(("make", "found", "left"), DEFECTS, ids=named)
 def test_each_defect_is_found_and_repaired(make, found, left):
     sim = world()
     data = sim.disks()["b"].volume
@@ -388,11 +395,7 @@ def volumes(sim, uuid):
     return [*vm.disks, *vm.orphans, *vm.parked]
 
 
-@pytest.mark.parametrize(
-    ("make", "kind"),
-    [(make, kind) for make, found, left in DEFECTS for kind in sorted(found - left)],
-    ids=lambda value: value if isinstance(value, str) else value.__name__,
-)
+@pytest.mark.parametrize(("make", "kind"), REPAIRS, ids=named)
 def test_each_kind_is_repaired_by_the_task_that_its_finding_gives(make, kind):
     """And by nothing else: the other kinds stay, or go with it."""
     sim = world()
@@ -630,33 +633,28 @@ def state_of(sim):
     ]
 
 
-BROKEN = [make for make, found, left in DEFECTS if found != left]
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("make", BROKEN, ids=[make.__name__ for make in BROKEN])
-def test_killed_at_every_change_the_same_task_ends_it(make, after):
-    wanted_end, number = None, 0
+@pytest.mark.parametrize(("make", "kind"), REPAIRS, ids=named)
+def test_killed_at_every_change_the_same_task_ends_it(make, kind, after):
+    sim = world()
+    make(sim)
+    go(sim, kind)
+    wanted_end, number = (state_of(sim), told(go(sim))), 0
     while True:
+        number += 1
         sim = world()
         make(sim)
-        if wanted_end is None:
-            go(sim, *REPAIRABLE)
-            wanted_end = state_of(sim), told(go(sim))
-            number += 1
-            continue
         restore = kill(sim, number, after)
         try:
-            go(sim, *REPAIRABLE)
+            go(sim, kind)
             break
         except Killed:
             pass
         finally:
             restore()
-        done = go(sim, *REPAIRABLE)
+        done = go(sim, kind)
         assert (done.outcome.problems, done.outcome.failure) == ([], None), number
         assert (state_of(sim), told(go(sim))) == wanted_end, number
-        number += 1
     assert number > 1
 
 

@@ -16,13 +16,13 @@ from ..model.vm import Vm
 from ..plan.mending import Mending, after, mend
 from ..plan.planner import admit
 from ..plan.steps import Step
-from ..rules.findings import Finding
+from ..rules.findings import LEAVES, Finding, counts, fails
 from ..rules.linking import Host
 from ..rules.reservation import PoolGeometry
 from ..rules.verify import findings
 from ..zfs.commands import Zfs
 from ..zfs.guard import lift
-from . import report
+from . import door, report
 from .apply import Applier
 from .converge import Outcome, apply_plans
 from .info import chosen
@@ -81,10 +81,30 @@ def verify(
     return result
 
 
+def result(found: Verified) -> t.Dict[str, t.Any]:
+    """The keys of a result, the same in check mode and for real but for guard."""
+    keys = door.result(found.outcome)
+    del keys["vms"]
+    told = [[finding.as_dict() for finding in some] for some in (found.findings, found.repaired)]
+    return dict(keys, findings=told[0], repaired=told[1], counts=counts(found.findings), steps=found.steps)
+
+
+def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """Arguments of fail_json if the run failed, or findings are as severe as limit; else None."""
+    failed = door.ending(found.outcome)
+    if failed is not None:
+        failed.pop("vms", None)
+        return failed
+    bad = [finding for finding in found.findings if fails([finding], limit)]
+    if not bad:
+        return None
+    problems = [Problem("DefectFound", "%s: %s" % (f.kind, f.message), f.alias or f.vm, f.disk) for f in bad]
+    return door.refusal(problems)
+
+
 def _implied(repair: t.Collection[str]) -> t.Set[str]:
-    """The list of intents goes with each of them, so that a run that was cut off in between is ended by the same."""
-    more = {"intent_index"} if any(kind.startswith("intent_") for kind in repair) else set()
-    return {*repair} | more
+    """Also what a repair leaves that was cut off, so that the same task ends it."""
+    return {*repair}.union(*(LEAVES.get(kind, ()) for kind in repair))
 
 
 def _obstacles(mending: Mending) -> t.List[Problem]:

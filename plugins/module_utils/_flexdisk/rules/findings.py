@@ -241,4 +241,12 @@ KINDS: t.Dict[str, Kind] = {
     ),
 }
 REPAIRABLE = tuple(kind for kind, entry in KINDS.items() if entry.repair)
+# What a repair that is cut off leaves behind.
+LEAVES: t.Dict[str, t.Tuple[str, ...]] = {
+    "orphan_volume": ("guard", "quota_drift"),
+    "reservation_off_auto": ("quota_drift",),
+    "intent_of_other_host": ("intent_index",),
+    "intent_unreadable": ("intent_index",),
+    "intent_without_vm": ("intent_index",),
+}
 INTENTS = ("intent_of_other_host", "intent_unreadable", "intent_without_vm", "intent_index")
