@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import packages
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import findings, packages
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
@@ -26,8 +26,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     automatic_reservation,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import quota_law
+from ansible_collections.flexdisk.hypervisor.plugins.modules import disk_verify, vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm as vm_module
-from ansible_collections.flexdisk.hypervisor.plugins.modules import vm_disks
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")])
@@ -120,6 +120,16 @@ def test_every_error_code_is_explained():
     assert len(used) > 25
     explained = set(re.findall(r"`([A-Za-z]+)`", (ROOT / "docs" / "errors.md").read_text()))
     assert used - {"NAMES_PARTIAL", "NAME_CONFLICT"} <= explained
+
+
+def test_every_kind_of_finding_is_explained_as_the_code_has_it():
+    page = (ROOT / "docs" / "disks-verify.md").read_text()
+    told = re.findall(r"^\| `([a-z_]+)` \| (\w+) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+    kinds = [(kind, k.severity, k.meaning, k.repair or "-") for kind, k in findings.KINDS.items()]
+    assert told == kinds
+    assert {k.severity for k in findings.KINDS.values()} == set(findings.SEVERITIES)
+    choices = yaml.safe_load(disk_verify.DOCUMENTATION)["options"]["repair"]["choices"]
+    assert list(choices) == list(findings.REPAIRABLE)
 
 
 def test_the_figures_of_the_laws():
