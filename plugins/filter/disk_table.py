@@ -28,8 +28,8 @@ def disk_table(found: _Dict) -> t.List[str]:
         return _disks(found["disks"]) if "disks" in found else _table(found)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(
-            "disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked, or of disk_info, with disks (%r)"
-            % exc
+            "disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked, or of disk_info, with disks"
+            " (%r)" % exc
         ) from exc
 
 

@@ -41,7 +41,8 @@ options:
     type: str
   vm:
     description:
-      - Only disks of this VM, attached to it, orphaned in it, or detached from it; by UUID, alias or unique UUID prefix.
+      - Only disks of this VM, attached to it, orphaned in it, or detached from it; by UUID, alias or unique UUID
+        prefix.
       - The UUID of a VM that is no longer there finds the disks that were detached from it.
     type: str
   state:
@@ -244,12 +245,13 @@ disks:
         pool:
           description:
             - What the pool has more for others. Of a detached disk that is all it takes.
-            - A VM's quota is reserved for it, so of an attached disk it is what the law gives up, what ZFS needs for the
-              disk's metadata, and of a VM without flexible disk space nothing.
+            - A VM's quota is reserved for it, so of an attached disk it is what the law gives up, what ZFS needs for
+              the disk's metadata, and of a VM without flexible disk space nothing.
           type: int
           returned: always
         allocatable:
-          description: What other disks of the VM can get then. Null for a detached disk and without flexible disk space.
+          description:
+            - What other disks of the VM can get then. Null for a detached disk and without flexible disk space.
           type: int
           returned: always
         reserved:

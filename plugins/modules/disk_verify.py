@@ -16,8 +16,8 @@ author:
 description:
   - Compares what the hypervisor's configuration, the volumes and their properties say of each other, and reports what
     does not fit, each finding with what it means and the task that repairs it.
-  - Repairs the kinds of findings that are named in O(repair). Nothing is ever destroyed by that, no VM is stopped, and what
-    would have to be guessed is left to people.
+  - Repairs the kinds of findings that are named in O(repair). Nothing is ever destroyed by that, no VM is stopped, and
+    what would have to be guessed is left to people.
   - Everything is read at once, however many disks there are.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
@@ -39,9 +39,9 @@ options:
     elements: str
   repair:
     description:
-      - Kinds of findings to repair. What these repairs themselves may leave when they are cut off is repaired with them,
-        so V(orphan_volume) also lifts guards and applies the quota law, and each that forgets an intent also puts their
-        list right.
+      - Kinds of findings to repair.
+      - What these repairs themselves may leave when they are cut off is repaired with them, so V(orphan_volume) also lifts
+        guards and applies the quota law, and each that forgets an intent also puts their list right.
     type: list
     elements: str
     default: []
@@ -143,7 +143,8 @@ findings:
       type: str
       returned: always
     repair:
-      description: The task that repairs it, arguments by name of the module, or null where that is to be decided by people.
+      description:
+        - The task that repairs it, arguments by name of the module, or null where that is to be decided by people.
       type: dict
       returned: always
       sample:

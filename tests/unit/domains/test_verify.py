@@ -174,7 +174,11 @@ DEFECTS = [
     (no_serial, {"uuid_not_configured"}, {"uuid_not_configured"}),
     (own_serial, set(), set()),
     (destroyed, {"dangling_reference", "quota_drift"}, {"dangling_reference"}),
-    (moved_by_hand, {"dangling_reference", "stranger_volume", "quota_drift"}, {"dangling_reference", "stranger_volume"}),
+    (
+        moved_by_hand,
+        {"dangling_reference", "stranger_volume", "quota_drift"},
+        {"dangling_reference", "stranger_volume"},
+    ),
     (shared, {"shared_volume"}, {"shared_volume"}),
     (twice, {"disk_twice"}, {"disk_twice"}),
     (strayed, {"stray_volume", "stranger_volume", "quota_drift"}, {"stray_volume", "stranger_volume"}),

@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import intent as engine_intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.verify import verify
@@ -26,6 +30,7 @@ FOREIGN = "dddddddd-0000-4000-8000-000000000001"
 BOX = "zones/flexdisk"
 ROOT = f"zones/{VM}"
 DAY = 86400
+UNIT = Path(__file__).resolve().parents[1]
 
 
 def world():
@@ -64,7 +69,11 @@ def four_steps(sim, *repair):
     done = go(sim, *repair)
     assert (done.outcome.problems, done.outcome.failure) == ([], None)
     assert told(done) == told(predicted)
-    assert (done.repaired, done.steps, done.outcome.diff) == (predicted.repaired, predicted.steps, predicted.outcome.diff)
+    assert (done.repaired, done.steps, done.outcome.diff) == (
+        predicted.repaired,
+        predicted.steps,
+        predicted.outcome.diff,
+    )
     assert (done.outcome.changed, bool(done.outcome.diff)) == (True, True)
     for check in (True, False):
         again = go(sim, *repair, check=check)
@@ -296,7 +305,11 @@ def listed_only(sim):
 SHARED = {"shared_volume", "stray_volume", "uuid_mismatch", "duplicate_name"}
 DEFECTS = [
     (destroyed, {"dangling_reference", "quota_drift"}, {"dangling_reference"}),
-    (moved_by_hand, {"dangling_reference", "stranger_volume", "quota_drift"}, {"dangling_reference", "stranger_volume"}),
+    (
+        moved_by_hand,
+        {"dangling_reference", "stranger_volume", "quota_drift"},
+        {"dangling_reference", "stranger_volume"},
+    ),
     (half_detached, {"parked_still_configured", "quota_drift"}, set()),
     (shared, SHARED, SHARED),
     (twice, {"disk_twice", "uuid_mismatch"}, {"disk_twice", "uuid_mismatch"}),
@@ -383,7 +396,9 @@ def test_each_defect_is_found_and_repaired(make, found, left):
     after = go(sim)
     assert set(kinds(after)) == left
     assert not [finding for finding in after.findings if finding.repairable]
-    moved = {d.volume.guid: d.volume.name for vm in (VM, OTHER) if vm in sim.run("vmadm", "lookup") for d in volumes(sim, vm)}
+    moved = {
+        d.volume.guid: d.volume.name for vm in (VM, OTHER) if vm in sim.run("vmadm", "lookup") for d in volumes(sim, vm)
+    }
     assert sim.digest(moved[data.guid]) == digest
 
 
@@ -627,7 +642,10 @@ def state_of(sim):
     return [
         (
             (vm.root.quota, vm.root.reservation, vm.root.refreservation, vm.config),
-            sorted((d.volume.name, d.volume.guid, d.uuid, d.name, d.path, sim.digest(d.volume.name)) for d in volumes(sim, vm.config.uuid)),
+            sorted(
+                (d.volume.name, d.volume.guid, d.uuid, d.name, d.path, sim.digest(d.volume.name))
+                for d in volumes(sim, vm.config.uuid)
+            ),
         )
         for vm in vms
     ]
@@ -665,7 +683,7 @@ def test_a_failure_tells_what_was_not_done(make):
     sim.fault = lambda argv: "cannot do it: I/O error" if changes(argv) else None
     done = go(sim, *REPAIRABLE)
     assert done.outcome.failure["message"]
-    assert [step["status"] for step in done.outcome.failure["steps"]][0] == "failed"
+    assert done.outcome.failure["steps"][0]["status"] == "failed"
     assert done.repaired == []
     assert done.findings
     sim.fault = None
@@ -679,10 +697,27 @@ def test_a_failure_tells_what_was_not_done(make):
 def test_the_number_of_processes_does_not_depend_on_that_of_disks(count):
     sim = world()
     for number in range(count):
-        facts = ["flexdisk:uuid=dddddddd-0000-4000-8000-%012d" % number, f"flexdisk:vm={VM}", "flexdisk:name=n%d" % number]
+        facts = [
+            "flexdisk:uuid=dddddddd-0000-4000-8000-%012d" % number,
+            f"flexdisk:vm={VM}",
+            "flexdisk:name=n%d" % number,
+        ]
         words = [word for fact in facts for word in ("-o", fact)]
         sim.run("zfs", "create", "-s", "-V", "8M", *words, "%s/dddddddd-0000-4000-8000-%012d" % (BOX, number))
     theirs_left(sim)
     sim.calls.clear()
     assert kinds(go(sim)) == ["intent_of_other_host"]
     assert len(sim.calls) == 4, sim.calls
+
+
+def test_what_ganeti_verifies_is_tested_or_has_a_reason():
+    table = yaml.safe_load((UNIT / "data" / "ganeti_verify.yml").read_text())
+    assert {f"check {n}" for n in range(1, 15)} | {"C12", "C13", "V01", "V02"} <= {row.split(",")[0] for row in table}
+    for row, told in table.items():
+        assert set(told) in ({"test"}, {"reason"}), row
+        if "reason" in told:
+            continue
+        path, test, defect = re.fullmatch(r"(\S+)::(\w+)(?:\[(\w+)\])?", told["test"]).groups()
+        text = (UNIT / path).read_text()
+        assert f"\ndef {test}(" in text, row
+        assert defect is None or f"\n    ({defect}, " in text, row

@@ -65,10 +65,12 @@ def test_lays_out_disks_of_disk_info():
         {**lost, **disk("old", 10240, state="detached", pci_slot="")},
         {**web, **disk("", 64, state="orphaned", volume="zones/x/disk9"), "vm": "", "alias": "", "uuid": ""},
     ]
-    assert disk_table({"disks": disks}) == [
-        "VM                                    DISK     STATE     TYPE   SLOT     SIZE  USED   FREES POOL  FREES VM  UUID",
-        "web01                                 root     attached  thick  0:4:0  20 GiB  yes       8.2 MiB     2 GiB  u1",
-        "99999999-0000-4000-8000-000000000009  old      detached  thick  -      10 GiB  never     8.2 MiB         -  u2",
-        "-                                     (disk9)  orphaned  thick  0:4:0  64 MiB  yes             -         -  -",
+    lines = disk_table({"disks": disks})
+    assert [line[38:] for line in lines] == [
+        "DISK     STATE     TYPE   SLOT     SIZE  USED   FREES POOL  FREES VM  UUID",
+        "root     attached  thick  0:4:0  20 GiB  yes       8.2 MiB     2 GiB  u1",
+        "old      detached  thick  -      10 GiB  never     8.2 MiB         -  u2",
+        "(disk9)  orphaned  thick  0:4:0  64 MiB  yes             -         -  -",
     ]
+    assert [line[:38].rstrip() for line in lines] == ["VM", "web01", GONE, "-"]
     assert disk_table({"disks": []})[0].startswith("VM  DISK  STATE")

@@ -63,7 +63,14 @@ def test_values_that_do_not_validate(name, values):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("tags", "{}"), ("tags", '{"a":"b"}'), ("slot", "4:1"), ("index", "0"), ("serial_no", "7"), ("description", "%0A")],
+    [
+        ("tags", "{}"),
+        ("tags", '{"a":"b"}'),
+        ("slot", "4:1"),
+        ("index", "0"),
+        ("serial_no", "7"),
+        ("description", "%0A"),
+    ],
 )
 def test_values_that_do(name, value):
     assert kinds(host(**{name: value})) == []
@@ -80,7 +87,9 @@ def test_names_that_it_cannot_have(name):
 
 
 def config(slots, **more):
-    disks = tuple(DiskConfig(f"/dev/zvol/rdsk/{ROOT}/disk{n}", f"{ROOT}/disk{n}", pci_slot=s) for n, s in enumerate(slots))
+    disks = tuple(
+        DiskConfig(f"/dev/zvol/rdsk/{ROOT}/disk{n}", f"{ROOT}/disk{n}", pci_slot=s) for n, s in enumerate(slots)
+    )
     return VmConfig(VM, "web01", "bhyve", "stopped", False, "zones", ROOT, None, disks=disks, pci=SMARTOS, **more)
 
 

@@ -28,7 +28,8 @@ def observe(
     """What is now. pool restricts the VMs to those of one pool; without it every pool that has VMs is read, and on a
     host without VMs every pool with parked disks. more is a pool that is read besides.
 
-    complete: intents that are not listed, too. snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures.
+    snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures. complete:
+    intents that are not listed, too.
     """
     if pool is not None:
         check_pool(pool)

@@ -145,13 +145,11 @@ def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], ou
 
 
 def _failure(exc: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
-    known = {"vm": "", "uuid": "", "steps": [], "restarted": None, "vms_not_done": []}
+    known: t.Dict[str, t.Any] = {"vm": "", "uuid": "", "steps": [], "restarted": None, "vms_not_done": []}
     return {**known, "error_code": exc.code, "message": exc.message, "step": step}
 
 
-def _look_again(
-    result: Verified, look: t.Callable[[], t.List[Finding]], wanted: t.Sequence[Finding]
-) -> None:
+def _look_again(result: Verified, look: t.Callable[[], t.List[Finding]], wanted: t.Sequence[Finding]) -> None:
     """What is there now, and none of it may be what was repaired."""
     outcome = result.outcome
     try:

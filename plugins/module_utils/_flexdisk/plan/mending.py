@@ -172,9 +172,7 @@ def _each(host: Host, change: t.Callable[[Dataset], Dataset]) -> Host:
     def disks(found: t.Iterable[Disk]) -> t.Tuple[Disk, ...]:
         return tuple(replace(disk, volume=change(disk.volume)) for disk in found)
 
-    vms = tuple(
-        replace(vm, root=change(vm.root), disks=disks(vm.disks), orphans=disks(vm.orphans)) for vm in host.vms
-    )
+    vms = tuple(replace(vm, root=change(vm.root), disks=disks(vm.disks), orphans=disks(vm.orphans)) for vm in host.vms)
     datasets = [change(dataset) for dataset in host.datasets.values()]
     return replace(host, vms=vms, parked=disks(host.parked), datasets={d.name: d for d in datasets})
 

@@ -110,8 +110,8 @@ KINDS: t.Dict[str, Kind] = {
     ),
     "uuid_mismatch": Kind(
         "error",
-        "The hypervisor and the volume name different uuids: somebody has moved or copied something by hand. Tasks that "
-        "destroy or detach the disk are refused.",
+        "The hypervisor and the volume name different uuids: somebody has moved or copied something by hand. Tasks "
+        "that destroy or detach the disk are refused.",
         "writes the hypervisor's uuid to the volume, unless another disk has the uuid that the volume carries",
     ),
     "serial_mismatch": Kind(
@@ -183,7 +183,8 @@ KINDS: t.Dict[str, Kind] = {
     ),
     "stranger_volume": Kind(
         "info",
-        "The volume has the identity of a disk and lies where no task looks: a copy, a backup, or what is left of a VM.",
+        "The volume has the identity of a disk and lies where no task looks: a copy, a backup, or what is left of "
+        "a VM.",
     ),
     # space
     "quota_drift": Kind(

@@ -32,8 +32,10 @@ def of_detached(disk: Disk) -> Release:
 
 
 def of_vm(vm: Vm, geometry: PoolGeometry) -> t.Dict[str, Release]:
-    """For each volume of a VM by its name, each as if it went alone. A VM's reservation is its own, so the pool gets only
-    what the quota law gives up: what the volume needs for its metadata, and drift.
+    """For each volume of a VM by its name, each as if it went alone.
+
+    A VM's reservation is its own, so the pool gets only what the quota law gives up: what the volume needs for its
+    metadata, and drift.
     """
     law, room = space.expected_quota(vm, geometry), space.allocatable(vm)
     found = {}

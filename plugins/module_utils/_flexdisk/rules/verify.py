@@ -160,9 +160,13 @@ def _dangling(facts: _Facts, vm: Vm, entry: DiskConfig) -> Finding:
     """Where a volume with the entry's identity lies, if anywhere."""
     known = entry.uuid and facts.by_uuid.get(entry.uuid)
     if not known and entry.serial:
-        known = [name for uuid in facts.by_uuid if identity.serial_of(uuid) == entry.serial for name in facts.by_uuid[uuid]]
+        known = [
+            name for uuid in facts.by_uuid if identity.serial_of(uuid) == entry.serial for name in facts.by_uuid[uuid]
+        ]
     hint = "its data may be in %s: zfs rename brings it back" % _listed(known) if known else "no volume has its uuid"
-    message = "%s is configured as %s and does not exist; %s; whether it comes back or the entry goes is not to be guessed"
+    message = (
+        "%s is configured as %s and does not exist; %s; whether it comes back or the entry goes is not to be guessed"
+    )
     return _of_vm(vm, "dangling_reference", message % (entry.volume, entry.path, hint), volume=entry.volume)
 
 
@@ -241,12 +245,16 @@ def _identities(facts: _Facts, vm: Vm) -> _Found:
 def _disowned(about: _About, entry: DiskConfig, contested: bool) -> Finding:
     disk, own = about.disk, about.disk.volume.user["uuid"]
     if not entry.uuid and not entry.serial:
-        return about("invalid_property", "%suuid = %.60r; what it should be is not to be guessed" % (identity.PREFIX, own))
+        return about(
+            "invalid_property", "%suuid = %.60r; what it should be is not to be guessed" % (identity.PREFIX, own)
+        )
     if entry.serial and not entry.uuid:
         message = "the guest is shown serial %s, the volume's uuid %s would be %s; which is right is not to be guessed"
         return about("serial_mismatch", message % (entry.serial, own, identity.serial_of(own)))
     swapped = own in about.facts.taken
-    why_not = "another disk has the uuid %s: volumes were exchanged; zfs rename takes that back" % own if swapped else ""
+    why_not = (
+        "another disk has the uuid %s: volumes were exchanged; zfs rename takes that back" % own if swapped else ""
+    )
     why_not = "the volume is configured more than once" if contested else why_not
     message = "the hypervisor says uuid %s, the volume %s" % (entry.uuid, own)
     return about.mended("uuid_mismatch", message, why_not, args={"facts": {"uuid": disk.uuid}})
@@ -513,7 +521,7 @@ def _intents(facts: _Facts) -> _Found:
     vms = {vm.config.uuid: vm for vm in facts.host.vms}
     for (pool, uuid), record in sorted(facts.host.intents.items()):
         vm, alias = vms.get(uuid), facts.alias(uuid)
-        about = {"vm": uuid, "alias": alias, "volume": container(pool)}
+        about: t.Dict[str, t.Any] = {"vm": uuid, "alias": alias, "volume": container(pool)}
         if record is None:
             yield _forgotten("intent_unreadable", "what was written down for VM %s is unreadable" % uuid, about)
         elif record.host != facts.host.name:
