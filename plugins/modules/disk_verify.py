@@ -40,8 +40,8 @@ options:
   repair:
     description:
       - Kinds of findings to repair.
-      - What these repairs themselves may leave when they are cut off is repaired with them, so V(orphan_volume) also lifts
-        guards and applies the quota law, and each that forgets an intent also puts their list right.
+      - What these repairs themselves may leave when they are cut off is repaired with them, so V(orphan_volume) also
+        lifts guards and applies the quota law, and each that forgets an intent also puts their list right.
     type: list
     elements: str
     default: []

@@ -45,7 +45,6 @@ def check_departures(intent: Intent, host: Host, found: Collector) -> None:
 
 
 def _target(intent: Intent, target: Target, capabilities: Capabilities, found: Collector) -> None:
-    disk = target.disk
     models = intent.vm.config.models or capabilities.models
     if target.spec.model is not None and target.spec.model not in models:
         found.add(
@@ -53,8 +52,16 @@ def _target(intent: Intent, target: Target, capabilities: Capabilities, found: C
             "model %r is none of %s" % (target.spec.model, ", ".join(models)),
             target.label,
         )
+    if target.disk is not None and check_shrink(target, found):
+        _ownership(target.disk, "shrink", found)
+        _protected(intent.vm, target.disk, "made smaller", found)
+
+
+def check_shrink(target: Target, found: Collector) -> bool:
+    """Whether the disk becomes smaller; what forbids that is noted."""
+    disk = target.disk
     if disk is None or target.bytes >= disk.size:
-        return
+        return False
     change = render_change(disk.size, target.bytes)
     if not target.spec.dangerous_allow_shrink:
         found.add(
@@ -68,8 +75,7 @@ def _target(intent: Intent, target: Target, capabilities: Capabilities, found: C
             "%s: smaller than its image's %s" % (change, render_mib(disk.image_size)),
             target.label,
         )
-    _ownership(disk, "shrink", found)
-    _protected(intent.vm, disk, "made smaller", found)
+    return True
 
 
 def _ownership(disk: Disk, what: str, found: Collector) -> None:
@@ -98,13 +104,18 @@ def _leaver(leaver: Leaver, found: Collector) -> None:
 def _gone(leaver: Leaver, found: Collector) -> None:
     disk = leaver.disk
     _ownership(disk, "destroy" if leaver.destroy else "detach", found)
-    if not leaver.destroy:
-        return
-    clones = [clone for snapshot in disk.snapshots for clone in snapshot.clones]
+    if leaver.destroy:
+        check_destruction(leaver, found)
+
+
+def check_destruction(leaver: Leaver, found: Collector) -> None:
+    """What a disk takes with it must have been given up."""
+    disk = leaver.disk
+    clones = [c for snapshot in disk.snapshots for c in snapshot.clones if c not in leaver.clones]
     if clones:
         found.add("HasClones", "cannot be destroyed: %s depend on it" % ", ".join(clones), disk.label)
     held = [snapshot.name for snapshot in disk.snapshots if snapshot.userrefs]
-    if held:
+    if held and not leaver.held:
         found.add("Held", "cannot be destroyed: held snapshots %s" % ", ".join(held), disk.label)
     if disk.snapshots and not leaver.snapshots:
         found.add(
