@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ FOREIGN = "dddddddd-0000-4000-8000-000000000001"
 BOX = "zones/flexdisk"
 ROOT = f"zones/{VM}"
 DAY = 86400
+MODULES = Path(verify.__code__.co_filename).parents[3] / "modules"
 UNIT = Path(__file__).resolve().parents[1]
 
 
@@ -389,6 +391,8 @@ def test_each_defect_is_found_and_repaired(make, found, left):
         assert finding["meaning"] == KINDS[finding["kind"]].meaning
         assert finding["repair"] or "guess" in finding["message"] or ";" in finding["message"], finding
         assert finding["volume"], finding
+        for module, task in (finding["repair"] or {}).items():
+            assert set(task) <= options_of(module), finding
     if found != left:
         four_steps(sim, *REPAIRABLE)
         for vm in sim.node.vmadm_state["vms"]:
@@ -400,6 +404,17 @@ def test_each_defect_is_found_and_repaired(make, found, left):
         d.volume.guid: d.volume.name for vm in (VM, OTHER) if vm in sim.run("vmadm", "lookup") for d in volumes(sim, vm)
     }
     assert sim.digest(moved[data.guid]) == digest
+
+
+@cache
+def options_of(module):
+    """Of a module of ours, as its documentation has them."""
+    name = module.removeprefix("flexdisk.hypervisor.")
+    beside = MODULES / f"{name}.yml"
+    if beside.exists():
+        return set(yaml.safe_load(beside.read_text())["DOCUMENTATION"]["options"])
+    text = re.search(r'DOCUMENTATION = r"""(.*?)"""', (MODULES / f"{name}.py").read_text(), re.DOTALL)[1]
+    return set(yaml.safe_load(text)["options"])
 
 
 def volumes(sim, uuid):
