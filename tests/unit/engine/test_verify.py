@@ -14,9 +14,11 @@ import pytest
 import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import intent as engine_intent
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import registry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.verbs import place
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import intent
@@ -129,6 +131,16 @@ def strayed(sim):
 
 def one_uuid(sim):
     sim.run("zfs", "set", f"flexdisk:uuid={sim.disks()['a'].uuid}", parked(sim))
+
+
+def nameless_twin(sim):
+    """Its place says that it is a, and so does a."""
+    sim.run("zfs", "create", "-V", "64M", f"{BOX}/{sim.disks()['a'].uuid}")
+
+
+def orphaned_twins(sim):
+    for name in ("disk8", "disk9"):
+        sim.run("zfs", "create", "-V", "64M", "-o", f"flexdisk:uuid={FOREIGN}", f"{ROOT}/{name}")
 
 
 def other_uuid(sim):
@@ -304,6 +316,7 @@ def listed_only(sim):
 
 
 # What is made, all kinds that are found then, and those that are left after the repair of all of them.
+TWINS = {"orphan_volume", "duplicate_uuid", "quota_drift"}
 SHARED = {"shared_volume", "stray_volume", "uuid_mismatch", "duplicate_name"}
 DEFECTS = [
     (destroyed, {"dangling_reference", "quota_drift"}, {"dangling_reference"}),
@@ -319,6 +332,8 @@ DEFECTS = [
     (no_dataset, {"vm_without_dataset", "stranger_volume"}, {"vm_without_dataset", "stranger_volume"}),
     (strayed, {"stray_volume"}, {"stray_volume"}),
     (one_uuid, {"duplicate_uuid", "parked_place"}, {"duplicate_uuid", "parked_place"}),
+    (nameless_twin, {"parked_place"}, {"parked_place"}),
+    (orphaned_twins, TWINS, TWINS - {"quota_drift"}),
     (other_uuid, {"uuid_mismatch"}, set()),
     (swapped, {"uuid_mismatch"}, {"uuid_mismatch"}),
     (no_uuid, {"uuid_not_configured"}, {"uuid_not_configured"}),
@@ -457,8 +472,13 @@ def test_a_detached_disk_that_was_never_used():
     assert finding.repair == {"flexdisk.hypervisor.disk": {"uuid": sim.parked()["c"].uuid, "state": "absent"}}
     assert not finding.repairable
     assert kinds(go(sim, later=31 * DAY, unused_days=40)) == []
-    sim.write(parked(sim), 7, 0, 2)
-    assert kinds(go(sim, later=31 * DAY)) == []
+    used = world()
+    used.write(parked(used), 7, 0, 2)
+    assert kinds(go(used, later=31 * DAY)) == []
+    [task] = finding.repair.values()
+    done = registry.run(Zfs(sim.runner), Vmadm(sim.runner), [task], Policy(), None, False)
+    assert (done.problems, done.failure, done.changed) == ([], None, True)
+    assert (sim.parked(), kinds(go(sim, later=31 * DAY))) == ({}, [])
 
 
 def test_room_that_an_inflexible_vm_keeps():

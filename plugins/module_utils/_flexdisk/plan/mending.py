@@ -50,8 +50,10 @@ def mend(host: Host, wanted: t.Sequence[Finding]) -> Mending:
 
 def _within(vm: Vm, finding: Finding) -> bool:
     """Whether it concerns the VM's own datasets, or its configuration."""
-    here = finding.volume == vm.root.name or any(finding.volume == dataset.name for dataset in vm.volumes)
-    return finding.vm == vm.config.uuid and (here or finding.kind == "parked_still_configured")
+    if finding.vm != vm.config.uuid:
+        return False
+    places = (vm.root.name, *(dataset.name for dataset in vm.volumes))
+    return finding.volume in places or finding.kind == "parked_still_configured"
 
 
 def _of(found: t.Iterable[Finding], *kinds: str) -> t.List[Finding]:

@@ -216,6 +216,8 @@ def _stays(facts: _Facts, vm: Vm, disk: Disk) -> str:
         return "%s has it open or configured" % ", ".join(sorted(config.label for config in users))
     if place in host.datasets:
         return "there is a %s already" % place
+    if disk.uuid in host.duplicates:
+        return "another volume has its uuid"
     if disk.volume.encryptionroot not in ("", disk.volume.name, above.encryptionroot):
         return "it would leave its encryption root %s" % disk.volume.encryptionroot
     return ""
@@ -382,7 +384,8 @@ def _parked(facts: _Facts, disk: Disk, before: int) -> _Found:
         uuid = _last(place)
         clash = place != volume.name and place in facts.host.datasets
         why_not = "there is a %s already" % place if clash else ""
-        if disk.uuid in facts.host.duplicates:
+        others = [name for name in facts.by_uuid.get(uuid, ()) if name != volume.name]
+        if others or disk.uuid in facts.host.duplicates or (not disk.uuid and uuid in facts.taken):
             why_not = "another volume has its uuid"
         message = "%s has uuid %s and should be %s" % (volume.name, disk.uuid, place)
         message = message if disk.uuid else "%s has no uuid; %s is its own" % (volume.name, uuid)
