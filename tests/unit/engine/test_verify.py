@@ -409,7 +409,11 @@ def test_each_defect_is_found_and_repaired(make, found, left):
         for module, task in (finding["repair"] or {}).items():
             assert set(task) <= options_of(module), finding
     if found != left:
+        sim.calls.clear()
         four_steps(sim, *REPAIRABLE)
+        lost = [call[-1] for call in sim.calls if call[:2] == ["zfs", "destroy"]]
+        assert all(name.endswith("@flexdisk-guard") for name in lost), lost
+        assert not [call for call in sim.calls if call[:2] in (["vmadm", "stop"], ["vmadm", "delete"])]
         for vm in sim.node.vmadm_state["vms"]:
             sim.assert_lawful(vm)
     after = go(sim)
