@@ -18,7 +18,12 @@ import yaml
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK, POWER
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import packages, papers, registry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
+    findings,
+    packages,
+    papers,
+    registry,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import (
     Collector,
     parse_vm_spec,
@@ -30,7 +35,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import quota_law
 from ansible_collections.flexdisk.hypervisor.plugins.modules import disk as disk_module
-from ansible_collections.flexdisk.hypervisor.plugins.modules import disk_adopt, vm_disks
+from ansible_collections.flexdisk.hypervisor.plugins.modules import disk_adopt, disk_verify, vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm as vm_module
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -148,6 +153,16 @@ def test_every_error_code_is_explained():
     assert len(used) > 25
     explained = set(re.findall(r"`([A-Za-z]+)`", (ROOT / "docs" / "errors.md").read_text()))
     assert used - {"NAMES_PARTIAL", "NAME_CONFLICT"} <= explained
+
+
+def test_every_kind_of_finding_is_explained_as_the_code_has_it():
+    page = (ROOT / "docs" / "disks-verify.md").read_text()
+    told = re.findall(r"^\| `([a-z_]+)` \| (\w+) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+    kinds = [(kind, k.severity, k.meaning, k.repair or "-") for kind, k in findings.KINDS.items()]
+    assert told == kinds
+    assert {k.severity for k in findings.KINDS.values()} == set(findings.SEVERITIES)
+    choices = yaml.safe_load(disk_verify.DOCUMENTATION)["options"]["repair"]["choices"]
+    assert list(choices) == list(findings.REPAIRABLE)
 
 
 def test_the_figures_of_the_laws():

@@ -24,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.filter.match_disks import m
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import arguments, door
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .node import ANY, FAST, HOSTILE, NUMBERS, TEXTS, Watched, watched
@@ -132,6 +133,30 @@ ARGUMENTS = {
             "on_refusal": mostly(st.sampled_from(["stop", "continue"]), TEXTS),
         },
     ),
+    "disk_info": st.fixed_dictionaries(
+        {},
+        optional={
+            **COMMON,
+            "uuid": TEXTS,
+            "name": TEXTS,
+            "vm": mostly(st.just("web01"), TEXTS),
+            "state": mostly(st.lists(st.sampled_from(["attached", "detached", "orphaned"])), ANY),
+            "type": mostly(st.lists(st.sampled_from(["thick", "sparse"])), ANY),
+            "tags": mostly(st.dictionaries(TEXTS, st.one_of(st.none(), TEXTS), max_size=2), ANY),
+            "space": st.booleans(),
+            "hidden": st.booleans(),
+        },
+    ),
+    "disk_verify": st.fixed_dictionaries(
+        {},
+        optional={
+            **COMMON,
+            "vms": mostly(st.lists(TEXTS, max_size=3), ANY),
+            "repair": mostly(st.lists(st.sampled_from(REPAIRABLE), max_size=3), ANY),
+            "unused_days": mostly(st.integers(-1, 99), NUMBERS),
+            "fail_on": mostly(st.sampled_from(["never", "warning", "error"]), TEXTS),
+        },
+    ),
     "vm_info": st.fixed_dictionaries(
         {}, optional={**COMMON, "vms": mostly(st.lists(TEXTS, max_size=3), ANY), "space": st.booleans()}
     ),
@@ -190,7 +215,7 @@ def test_arguments_of_any_kind(module, tmp_path_factory, monkeypatch, capsys, da
         assert "Traceback" not in said["msg"]
     else:
         assert said["changed"] in (True, False)
-    if check or module == "vm_info":
+    if check or module.endswith("_info"):
         assert not [call for call in sim.calls if changes(call)]
 
 

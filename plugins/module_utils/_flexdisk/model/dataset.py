@@ -18,7 +18,8 @@ class Dataset:
     """A file system, volume or snapshot as C(zfs get -Hp) shows it.
 
     user holds our own properties without their C(flexdisk:) prefix, and only those whose source is local or
-    received: an inherited value says nothing about this dataset.
+    received: an inherited value says nothing about this dataset. received names those that are not set here but came
+    with C(zfs receive); inherited has those that only show through, each with the dataset that it is set on.
     """
 
     name: str
@@ -45,6 +46,8 @@ class Dataset:
     compression: str = ""
     encryptionroot: str = ""
     user: t.Mapping[str, str] = field(default_factory=dict)
+    received: t.FrozenSet[str] = field(default=frozenset(), compare=False)
+    inherited: t.Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def parent(self) -> str:

@@ -132,6 +132,29 @@ def decode_time(value: str) -> str:
     return value if _TIME.match(value) else ""
 
 
+def _is_tags(value: str) -> bool:
+    return bool(decode_tags(value)) or decode_text(value) == "{}"
+
+
+_VALID: t.Mapping[str, t.Callable[[str], t.Any]] = {
+    "uuid": UUID.match,
+    "name": DISK_NAME.match,
+    "vm": UUID.match,
+    "index": _INDEX.match,
+    "boot": ("true", "false").__contains__,
+    "preserve": ("true", "false").__contains__,
+    "tags": _is_tags,
+    "serial_no": _SERIAL.match,
+    "ctime": _TIME.match,
+    "mtime": _TIME.match,
+}
+
+
+def is_valid(name: str, value: str) -> bool:
+    """Whether we would have written the value of a property; True for those that take any text."""
+    return bool(_VALID[name](value)) if name in _VALID else True
+
+
 def decode_index(value: str) -> int:
     return int(value) if _INDEX.match(value) else 0
 

@@ -271,11 +271,12 @@ def link(
         else:
             vms.append(_link_vm(config, by_name, tree, tuple(parked.get(config.uuid, ()))))
     everywhere = tuple(disk for disks in parked.values() for disk in disks)
-    duplicates = _duplicates(vms, everywhere)
-    return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), duplicates, users)
+    shared = duplicates(vms, everywhere)
+    return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), shared, users)
 
 
-def _duplicates(vms: t.Iterable[Vm], parked: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
+def duplicates(vms: t.Iterable[Vm], parked: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
+    """Uuids that are on more than one volume, with the names of these."""
     places: t.Dict[str, t.List[str]] = {}
     for disks in [parked, *(vm.disks + vm.orphans for vm in vms)]:
         for disk in disks:
