@@ -17,7 +17,7 @@ from ..model.dataset import Dataset
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
-from ..model.vm import Disk, Vm
+from ..model.vm import SPARSE, THICK, Disk, Vm
 from ..plan import predict
 from ..plan.steps import Step, VmPlan
 from ..rules import identity
@@ -32,6 +32,7 @@ from .intent import Intents
 from .observe import observe
 
 _Properties = t.Dict[str, t.Union[int, str]]
+_RESERVATION: t.Dict[str, _Properties] = {THICK: {"refreservation": "auto"}, SPARSE: {"refreservation": "none"}}
 
 
 _Verb = t.Callable[..., None]
@@ -309,20 +310,30 @@ class Applier:
         if self.storage is None:
             if after.root.quota > vm.root.quota:
                 self._settle(after)
-            self.zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
+            self.zfs.set(args["volume"], volsize=args["size"] * MIB, **reservation(args["type"]))
         self.hypervisor.resize_disk(vm.config.uuid, args["path"], args["size"], step.kind == "shrink")
         now = self.read(args["volume"], args["guid"])
         if now.volsize != args["size"] * MIB:
             raise FlexdiskError(
                 "NotApplied", "%s should have %d bytes and has %d" % (now.name, args["size"] * MIB, now.volsize)
             )
-        off = not is_automatic(now.refreservation, now.volsize, now.volblocksize, geometry)
+        off = args["type"] == THICK and not _automatic(now, geometry)
         if off:
             self.zfs.set(now.name, refreservation="auto")
         # The hypervisor moves quota and reservation by what the overhead changes, from wherever they are.
         if off or self.storage is None or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
             self._settle(after)
         self.zfs.set_facts(now.name, stamp(now.user))
+
+    def convert(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        """Sparse is written down before a reservation goes, and until there is one again."""
+        args = step.args
+        now = self.read(args["volume"], args["guid"])
+        fact = {"type": "" if args["type"] == THICK else args["type"]}
+        if args["type"] == SPARSE:
+            self.zfs.set_facts(now.name, fact)
+        self.zfs.set(now.name, **_RESERVATION[args["type"]])
+        self.zfs.set_facts(now.name, {**fact, **stamp(now.user)})
 
     def edit(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         entries = [dict(entry, path=step.args["paths"][volume]) for volume, entry in step.args["entries"].items()]
@@ -413,7 +424,7 @@ class Applier:
         args, disk = step.args, t.cast(Disk, step.args["disk"])
         self.read(args["source"], args["guid"])
         volume, size = disk.volume, args["size"] * MIB
-        early, late = _fitted(volume, size, geometry)
+        early, late = _fitted(volume, size, args["type"], geometry)
         if early:
             self.zfs.set(args["source"], **early)
         self.zfs.set(vm.root.name, quota=after.root.quota)
@@ -430,10 +441,10 @@ class Applier:
         options = {"compression": args["own_compression"]} if args["own_compression"] else {}
         if args["origin"]:
             self.zfs.clone(args["origin"], args["volume"], options, facts)
-            self.zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
+            self.zfs.set(args["volume"], volsize=args["size"] * MIB, **reservation(args["type"]))
         else:
             options["volblocksize"] = str(args["block_size"])
-            self.zfs.create_volume(args["volume"], args["size"] * MIB, options, facts)
+            self.zfs.create_volume(args["volume"], args["size"] * MIB, options, facts, args["type"] == SPARSE)
 
     def create(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
@@ -450,21 +461,32 @@ class Applier:
         self._settle(after)
 
 
-def _fitted(volume: Dataset, size: int, geometry: PoolGeometry) -> t.Tuple[_Properties, _Properties]:
+def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> t.Tuple[_Properties, _Properties]:
     """What a disk must be set to before it is moved into a VM, and after it.
 
     What it gives back comes first, for the VM has no room for that; what it takes is the VM's own reservation, so only
     then. A volsize that stays is not set: even that moves blocks to the snapshots alone.
     """
-    if size == volume.volsize and is_automatic(volume.refreservation, size, volume.volblocksize, geometry):
-        return {}, {}
     resized: _Properties = {} if size == volume.volsize else {"volsize": size}
-    automatic: _Properties = {"refreservation": "auto"}
+    if wanted == SPARSE:
+        return {**resized, **(_RESERVATION[SPARSE] if volume.refreservation else {})}, {}
+    if not resized and _automatic(volume, geometry):
+        return {}, {}
+    automatic = _RESERVATION[THICK]
     if volume.refreservation > automatic_reservation(size, volume.volblocksize, geometry):
         return {**resized, **automatic}, {}
     if size < volume.volsize:
         return resized, automatic
     return {}, {**resized, **automatic}
+
+
+def _automatic(volume: Dataset, geometry: PoolGeometry) -> bool:
+    return is_automatic(volume.refreservation, volume.volsize, volume.volblocksize, geometry)
+
+
+def reservation(wanted: str) -> _Properties:
+    """What goes with a volsize. One that has no reservation gets none by that."""
+    return _RESERVATION[THICK] if wanted == THICK else {}
 
 
 def _stops(plan: VmPlan, number: int) -> bool:
@@ -492,6 +514,7 @@ _VERBS: t.Dict[str, _Verb] = {
     "autoboot": Applier.autoboot,
     "shrink": Applier.resize,
     "grow": Applier.resize,
+    "convert": Applier.convert,
     "edit": Applier.edit,
     "compression": Applier.compression,
     "identity": Applier.identity,

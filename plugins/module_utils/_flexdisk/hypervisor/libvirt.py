@@ -30,7 +30,7 @@ PATIENCE = 60
 ASK_AGAIN = 15
 _ALWAYS = (
     "normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard", "park",
-    "snapshot", "delete_snapshot", "properties",
+    "snapshot", "delete_snapshot", "properties", "convert",
 )  # fmt: skip
 _HOT = ("grow", "attach", "create", "detach", "destroy")
 
@@ -62,6 +62,7 @@ class Libvirt:
             removal_destroys=False,
             moves_autoboot=False,
             usual_quota=MIB,
+            types=("thick", "sparse"),
         )
 
     def vms(self) -> t.List[VmConfig]:

@@ -13,6 +13,7 @@ from .dataset import Dataset
 from .sizes import MIB
 
 ABSENT = "absent"
+THICK, SPARSE = "thick", "sparse"
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,11 @@ class Disk:
     def size_mib(self) -> int:
         """MiB, rounded down (a volsize set by hand need not be whole)."""
         return self.volume.volsize // MIB
+
+    @property
+    def type(self) -> str:
+        """What backs it: a volume whose whole size is reserved, or one that takes what is written."""
+        return THICK if self.volume.refreservation else SPARSE
 
     @property
     def label(self) -> str:

@@ -11,12 +11,12 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
-from ..model.vm import Disk, Vm
+from ..model.vm import THICK, Disk, Vm
 from ..rules import space
 from ..rules.declaration import Collector
 from ..rules.linking import Host, container
 from ..rules.reservation import PoolGeometry
-from . import verbs
+from . import predict, verbs
 from .targets import Intent, Leaver, Target, staying_bytes
 
 
@@ -33,6 +33,7 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     _boot(intent, found)
     _inflexible(intent, found)
     _space(intent, host, found)
+    _reserved(intent, host.geometry[intent.vm.config.pool], found)
     _quota(intent, capabilities, found)
 
 
@@ -46,6 +47,13 @@ def check_departures(intent: Intent, host: Host, found: Collector) -> None:
 
 def _target(intent: Intent, target: Target, capabilities: Capabilities, found: Collector) -> None:
     disk = target.disk
+    if target.type not in capabilities.types:
+        found.add(
+            "NotSupported",
+            "type %s: a disk of a VM of %s can only be %s"
+            % (target.type, capabilities.name, " or ".join(capabilities.types)),
+            target.label,
+        )
     models = intent.vm.config.models or capabilities.models
     if target.spec.model is not None and target.spec.model not in models:
         found.add(
@@ -231,11 +239,32 @@ def _space(intent: Intent, host: Host, found: Collector) -> None:
     )
 
 
+def _reserved(intent: Intent, geometry: PoolGeometry, found: Collector) -> None:
+    """Without flexible_disk_size what snapshots hold is not counted, so a quota may lack room for a reservation."""
+    growing = [g for g in intent.targets if g.disk is not None and g.stays and _converts(g) and g.type == THICK]
+    if intent.flexible is not None or not growing:
+        return
+    volumes = [t.cast(Disk, g.disk).volume for g in growing]
+    need = sum(predict.resized(v, v.volsize, geometry).used - v.used for v in volumes)
+    room = max(intent.vm.root.quota, space.expected_quota(intent.vm, geometry)) - intent.vm.root.used
+    if need > room:
+        figures = render_apart(need, max(0, room))
+        found.add(
+            "InsufficientSpace",
+            "type thick needs %s more, the VM's quota has %s left" % figures,
+            ", ".join(g.label for g in growing),
+        )
+
+
+def _converts(target: Target) -> bool:
+    return target.disk is not None and target.spec.type not in (None, target.disk.type)
+
+
 def _at_rest(intent: Intent, geometry: PoolGeometry) -> bool:
     """Whether a VM under the law keeps its disks, their sizes, its flexible_disk_size and its quota."""
     vm = intent.vm
     asked = (intent.flexible, intent.quota) != (vm.config.flexible_disk_size, vm.root.refquota)
-    resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size for g in intent.targets)
+    resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size or _converts(g) for g in intent.targets)
     return not (asked or resized or intent.leavers or space.drift_cause(vm, geometry))
 
 

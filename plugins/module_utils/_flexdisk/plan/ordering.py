@@ -142,6 +142,8 @@ def _work(
         seq.add(step)
     seq.add(_edits(seq, standing))
     for target in standing:
+        if target.spec.type is not None:
+            seq.add(verbs.convert(seq.volume_of(t.cast(Disk, target.disk)), target.type, target.label))
         seq.add(verbs.compression(target))
         seq.add(verbs.resize(target, "grow"))
     arriving = [replace(g, disk=g.disk and predict.unguarded(g.disk)) for g in intent.targets if not g.stays]

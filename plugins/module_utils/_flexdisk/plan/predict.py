@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import ABSENT, Disk, DiskConfig, Vm
+from ..model.vm import ABSENT, THICK, Disk, DiskConfig, Vm
 from ..rules import identity, slots, snapshots
 from ..rules.linking import image_of, index_of
-from ..rules.reservation import PoolGeometry, automatic_reservation
+from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
 from ..rules.space import expected_quota, settled_quota
 from .steps import Step
 
@@ -25,6 +25,13 @@ def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
     """The volume at another size, at its automatic reservation; what its snapshots pin stays."""
     reservation = automatic_reservation(volsize, volume.volblocksize, geometry)
     return replace(volume, volsize=volsize, refreservation=reservation, used=volume.pinned + reservation)
+
+
+def typed(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
+    """The volume with the reservation of a type."""
+    if wanted == THICK:
+        return resized(volume, volume.volsize, geometry)
+    return replace(volume, refreservation=0, usedbyrefreservation=0, used=volume.pinned + volume.written)
 
 
 def apply(vm: Vm, step: Step, geometry: PoolGeometry) -> Vm:
@@ -131,12 +138,31 @@ def _quota(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 def _resize(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     before = next(v for v in vm.volumes if v.name == args["volume"])
-    after = resized(before, args["size"] * MIB, geometry)
+    after = _sized(before, args, geometry)
     vm = _map(vm, args["volume"], lambda d: replace(d, volume=after))
     if vm.flexible:
         return _lawful(vm, geometry)
-    moved = (after.refreservation - after.volsize) - (before.refreservation - before.volsize)
+    if args["type"] == THICK:
+        moved = (after.refreservation - after.volsize) - (before.refreservation - before.volsize)
+    else:
+        moved = sum(sign * overhead(v.volsize, v.volblocksize, geometry) for sign, v in ((1, after), (-1, before)))
     return _root(vm, quota=vm.root.quota + moved, reservation=vm.root.reservation + moved)
+
+
+def _sized(volume: Dataset, args: _Args, geometry: PoolGeometry) -> Dataset:
+    if args["type"] == THICK:
+        return resized(volume, args["size"] * MIB, geometry)
+    return replace(typed(volume, args["type"], geometry), volsize=args["size"] * MIB)
+
+
+def _convert(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    wanted = args["type"]
+
+    def converted(disk: Disk) -> Disk:
+        fact = {"type": "" if wanted == THICK else wanted}
+        return believed(replace(disk, volume=typed(disk.volume, wanted, geometry)), fact)
+
+    return _map(vm, args["volume"], converted)
 
 
 def _edit(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
@@ -255,7 +281,7 @@ def _attach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
         parked=tuple(d for d in vm.parked if d.volume.name != disk.volume.name),
         orphans=tuple(d for d in vm.orphans if d.volume.name != disk.volume.name),
     )
-    volume = resized(disk.volume, args["size"] * MIB, geometry)
+    volume = _sized(disk.volume, args, geometry)
     volume = replace(volume, name=args["volume"], compression=args["compression"])
     return _in(vm, replace(disk, volume=volume), args, geometry)
 
@@ -268,7 +294,7 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
         compression=args["compression"],
         origin=args["origin"],
     )
-    volume = resized(blank, args["size"] * MIB, geometry)
+    volume = _sized(blank, args, geometry)
     own = args["config"]["uuid"]
     disk = Disk(volume=volume, vm=vm.config.uuid, index=0, uuid=own, image_size=args["image_size"])
     return _in(vm, disk, args, geometry)
@@ -369,6 +395,7 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "quota": _quota,
     "shrink": _resize,
     "grow": _resize,
+    "convert": _convert,
     "edit": _edit,
     "compression": _compression,
     "identity": _identity,

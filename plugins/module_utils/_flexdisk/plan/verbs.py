@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.sizes import MIB, render_bytes, render_change, render_mib
-from ..model.vm import Disk, Vm
+from ..model.vm import THICK, Disk, Vm
 from ..rules import identity, slots, snapshots
 from ..rules.change import fact_changes
 from ..rules.linking import container, index_of
@@ -31,6 +31,7 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
         "slot": disk.pci_slot,
         "model": disk.model,
         "boot": disk.boot,
+        "kind": disk.type,
         "preserve": disk.preserve,
         "description": disk.description,
         "tags": disk.tags,
@@ -222,8 +223,19 @@ def resize(target: Target, kind: str) -> t.Optional[Step]:
     if target.bytes == disk.size or smaller != (kind == "shrink"):
         return None
     text = "~ %s %s" % (target.label, render_change(disk.size, target.bytes))
-    args = {"volume": disk.volume.name, "path": disk.path, "size": target.size, "guid": disk.volume.guid}
+    kept = target.kept if kind == "shrink" else target.type
+    args = {"volume": disk.volume.name, "path": disk.path, "size": target.size, "guid": disk.volume.guid, "type": kept}
     return Step(kind, text, target.label, smaller, {**args, "snapshots": bool(disk.snapshots)})
+
+
+def convert(disk: Disk, wanted: str, label: str = "") -> t.Optional[Step]:
+    """The disk, attached or not, becomes one of another type."""
+    if disk.type == wanted:
+        return None
+    label = label or disk.label
+    text = "~ %s %s -> %s" % (label, disk.type, wanted)
+    args = {"volume": disk.volume.name, "guid": disk.volume.guid, "type": wanted}
+    return Step("convert", text, label, args=args)
 
 
 def compression(target: Target) -> t.Optional[Step]:
@@ -278,13 +290,14 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
             "slot": target.slot,
             "model": target.model,
             "boot": boot,
+            "kind": target.type,
             "remaining": target.basis,
             **({"name": spec.name, "preserve": bool(spec.preserve)} if disk is None else {}),
             **({"description": spec.description or "", "tags": spec.tags or {}} if disk is None else {}),
             **changes,
         },
     )
-    args: t.Dict[str, t.Any] = {"volume": volume, "size": target.size, "config": config}
+    args: t.Dict[str, t.Any] = {"volume": volume, "size": target.size, "config": config, "type": target.type}
     why = cold(vm, target.slot, capabilities)
     if disk is not None:
         return replace(_attach(vm, target, disk, {**args, "facts": _stale(disk, facts)}), cold=why)
@@ -299,10 +312,11 @@ def _attach(vm: Vm, target: Target, disk: Disk, args: t.Dict[str, t.Any]) -> Ste
     since = identity.decode_time(disk.volume.user.get("mtime", ""))
     same = target.size * MIB == disk.size
     wanted, now = target.spec.compression, disk.volume.compression
-    text = "+ %s %s re-attached%s%s%s" % (
+    text = "+ %s %s re-attached%s%s%s%s" % (
         target.label,
         render_mib(target.size) if same else render_change(disk.size, target.size * MIB),
         _at(target),
+        ", %s -> %s" % (target.kept, target.type) if target.type != target.kept else "",
         ", compression %s -> %s" % (now, wanted) if wanted not in (None, now) else "",
         ", parked since %s" % since if since and disk.parked else "",
     )
@@ -314,9 +328,10 @@ def _attach(vm: Vm, target: Target, disk: Disk, args: t.Dict[str, t.Any]) -> Ste
 
 def _create(vm: Vm, target: Target, args: t.Dict[str, t.Any]) -> Step:
     spec = target.spec
-    text = "+ %s %s%s%s" % (
+    text = "+ %s %s%s%s%s" % (
         target.label,
         render_mib(target.size),
+        " %s" % target.type if target.type != THICK else "",
         _at(target),
         " from image %s" % spec.image if spec.image else "",
     )

@@ -18,6 +18,7 @@ from uuid import UUID as Uuid
 from uuid import uuid5
 
 from ..model.errors import FlexdiskError
+from ..model.vm import THICK
 
 PREFIX = "flexdisk:"
 GUARD_SNAPSHOT = "flexdisk-guard"
@@ -30,6 +31,7 @@ NAMES = (
     "slot",
     "model",
     "boot",
+    "type",
     "preserve",
     "description",
     "tags",
@@ -156,6 +158,7 @@ def facts(
     description: str,
     tags: t.Mapping[str, str],
     remaining: str,
+    kind: str = THICK,
 ) -> t.Dict[str, str]:
     """The properties that describe a disk, encoded; an empty value means that the property is not set."""
     return {
@@ -166,6 +169,7 @@ def facts(
         "slot": slot,
         "model": model,
         "boot": "true" if boot else "false",
+        "type": "" if kind == THICK else kind,
         "preserve": "true" if preserve else "false",
         "description": encode_text(description),
         "tags": encode_tags(tags) if tags else "",

@@ -130,9 +130,17 @@ class Zfs:
             if not value:
                 self._run("zfs", "inherit", PREFIX + key, name)
 
-    def create_volume(self, name: str, volsize: int, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
-        """A thick volume with its identity from its first moment. options are native properties."""
-        self._run("zfs", "create", *_options(options, facts), "-V", str(volsize), name)
+    def create_volume(
+        self,
+        name: str,
+        volsize: int,
+        options: t.Mapping[str, str],
+        facts: t.Mapping[str, str],
+        sparse: bool = False,
+    ) -> None:
+        """A volume with its identity from its first moment. options are native properties; sparse: none reserved."""
+        flags = ["-s"] if sparse else []
+        self._run("zfs", "create", *flags, *_options(options, facts), "-V", str(volsize), name)
 
     def clone(self, snapshot: str, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
         """A clone without a reservation; sizing it is a call of its own, since a failed clone stays behind."""
