@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import info, snapshots
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import file_disks, info, snapshots
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, SnapshotSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import OTHER, VM, LinuxHost
-from .test_vms import IMAGE, four_steps
+from .test_vms import GONE, IMAGE, four_steps
 from .test_vms import host as with_image
 
 ROOT = {"name": "root"}
-TYPES = ["thick", "sparse"]
+TYPES = ["thick", "sparse", "file"]
 POWER = pytest.mark.parametrize("up", [True, False], ids=["running", "stopped"])
+PAIRS = pytest.mark.parametrize(("was", "kind"), [(a, b) for a in TYPES for b in TYPES if a != b])
 EACH = pytest.mark.parametrize("kind", TYPES)
 
 
@@ -52,9 +52,8 @@ def digest(linux, disk, length=8):
 
 
 def snapshot(linux, check=False, **what):
-    zfs = Zfs(linux.runner, lambda seconds: None, lambda name: "")
     wish = SnapshotSpec(**what)
-    return snapshots.run(zfs, linux.driver(), [VM], wish, Policy(), None, check, 1_800_000_000)
+    return snapshots.run(linux.zfs(), linux.driver(), [VM], wish, Policy(), None, check, 1_800_000_000)
 
 
 @EACH
@@ -62,7 +61,7 @@ def snapshot(linux, check=False, **what):
 def test_create(linux, kind, up):
     disk = made(linux, kind, up)
     assert disk.type == kind
-    assert bool(disk.volume.refreservation) == (kind == "thick")
+    assert bool(disk.volume.refreservation) == (kind != "sparse")
     assert disk.volume.user.get("type", "thick") == kind
 
 
@@ -167,7 +166,7 @@ def test_deleted_snapshots_give_back_what_is_said(linux, kind):
 
 
 def told(linux):
-    return info.info(Zfs(linux.runner), linux.driver(), [VM], None, True).vms[0]
+    return info.info(linux.zfs(), linux.driver(), [VM], None, True).vms[0]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,9 @@ def told(linux):
         ([], "diskless"),
         (["thick"], "thick"),
         (["sparse", "sparse"], "sparse"),
+        (["file"], "file"),
         (["thick", "sparse"], "mixed"),
+        (["file", "thick"], "mixed"),
     ],
 )
 def test_the_template_of_a_vm(linux, disks, template):
@@ -228,23 +229,23 @@ def test_what_is_said_of_it(linux):
 
 
 @pytest.mark.parametrize("size", [16, 64])
-@pytest.mark.parametrize("kind", TYPES)
-def test_another_size_at_once(linux, kind, size):
-    made(linux, next(k for k in TYPES if k != kind))
+@PAIRS
+def test_another_size_at_once(linux, was, kind, size):
+    made(linux, was)
     entry = {"name": "d", "type": kind, "size": size, "dangerous_allow_shrink": size < 32}
     linux.four_steps(spec(entry))
     assert (linux.disks()["d"].type, linux.disks()["d"].size_mib) == (kind, size)
 
 
 @pytest.mark.parametrize("size", [16, 32, 64])
-@pytest.mark.parametrize("kind", TYPES)
-def test_another_type_on_its_way_back(linux, kind, size):
-    made(linux, next(k for k in TYPES if k != kind))
+@PAIRS
+def test_another_type_on_its_way_back(linux, was, kind, size):
+    made(linux, was)
     linux.four_steps(spec(unlisted="detach"))
     entry = {"name": "d", "type": kind, "size": size, "dangerous_allow_shrink": size < 32}
     done = linux.four_steps(spec(entry))
-    assert kinds(done) == ["attach"]
-    assert linux.disks()["d"].type == kind
+    assert kinds(done) == (["convert", "attach"] if "file" in (was, kind) else ["attach"])
+    assert (linux.disks()["d"].type, linux.disks()["d"].size_mib) == (kind, size)
 
 
 def test_a_full_vm_has_room_for_it(linux):
@@ -315,16 +316,16 @@ def run(linux, wish, stop_at=-1, **policy):
     def hook(*ignored) -> None:
         nonlocal count
         if count == stop_at:
-            linux.hook = linux.domains.hook = None
+            linux.hook = linux.domains.hook = linux.files.hook = None
             raise Killed
         count += 1
 
-    linux.hook = linux.domains.hook = hook
+    linux.hook = linux.domains.hook = linux.files.hook = hook
     try:
         outcome = linux.converge(wish, **policy)
         assert (outcome.failure, outcome.problems) == (None, [])
     finally:
-        linux.hook = linux.domains.hook = None
+        linux.hook = linux.domains.hook = linux.files.hook = None
     return count
 
 
@@ -344,28 +345,70 @@ INTERRUPTED = {
     "sparse to thick on its way back": ("sparse", True, {"name": "d", "type": "thick"}),
     "thick to sparse on its way back": ("thick", True, {"name": "d", "type": "sparse"}),
     "attach sparse": ("sparse", True, {"name": "d"}),
+    "attach a file and grow it": ("file", True, {"name": "d", "size": 64}),
+    "grow a file": ("file", False, {"name": "d", "size": 64}),
+    "shrink a file": ("file", False, {"name": "d", "size": 16, "dangerous_allow_shrink": True}),
+    "make a file": ("thick", False, {"name": "d", "type": "thick"}, {"name": "e", "size": 16, "type": "file"}),
+    "thick to file": ("thick", False, {"name": "d", "type": "file"}),
+    "sparse to file and grow": ("sparse", False, {"name": "d", "type": "file", "size": 64}),
+    "file to thick": ("file", False, {"name": "d", "type": "thick"}),
+    "file to sparse": ("file", False, {"name": "d", "type": "sparse"}),
+    "thick to file on its way back": ("thick", True, {"name": "d", "type": "file"}),
+    "file to thick on its way back": ("file", True, {"name": "d", "type": "thick"}),
 }
 
 
-@pytest.mark.parametrize("name", INTERRUPTED)
-def test_killed_at_every_point(name):
-    kind, parked, entry = INTERRUPTED[name]
-    points = run(host_with(kind, parked)[0], spec(entry))
+RUNNING = ("thick to sparse", "grow a file", "attach a file and grow it", "thick to file")
+
+
+@pytest.mark.parametrize(
+    ("name", "up"), [*((name, False) for name in INTERRUPTED), *((name, True) for name in RUNNING)]
+)
+def test_killed_at_every_point(name, up):
+    kind, parked, *entries = INTERRUPTED[name]
+
+    def begin():
+        linux, was = host_with(kind, parked)
+        if up:
+            linux.domains.boot(VM)
+        return linux, was
+
+    wish = spec(*entries)
+    whole = begin()[0]
+    points = run(whole, wish, allow_restart=True)
     assert points > 4
     for point in range(points):
-        linux, was = host_with(kind, parked)
+        linux, was = begin()
         with pytest.raises(Killed):
-            run(linux, spec(entry), point)
-        done = linux.converge(spec(entry))
+            run(linux, wish, point, allow_restart=True)
+        predicted = linux.converge(wish, check=True, allow_restart=True)
+        done = linux.converge(wish, allow_restart=True)
         assert (done.problems, done.failure) == ([], None), point
+        assert done.diff == predicted.diff, point
         disk = linux.disks()["d"]
-        assert (disk.type, digest(linux, disk)) == (entry.get("type", kind), was), point
-        assert disk.volume.user.get("type", "thick") == disk.type, point
+        assert (disk.type, digest(linux, disk)) == (entries[0].get("type", kind), was), point
+        assert picture(linux) == picture(whole), point
+        for one in linux.disks().values():
+            assert one.volume.user.get("type", "thick") == one.type, point
+            assert not {"from", "copied"} & set(one.volume.user), point
+            assert one.type != "file" or linux.files.size(one.path) == one.size, point
         linux.assert_whole()
-        assert not linux.converge(spec(entry)).changed, point
+        assert not linux.converge(wish).changed, point
 
 
-@pytest.mark.parametrize("kind", [None, *TYPES])
+def picture(linux):
+    """Everything that is to be the same however often it was interrupted."""
+    vm = linux.vm()
+    return {
+        "disks": {d.name: (d.type, d.size, d.pci_slot, d.boot, d.index, d.volume.name) for d in vm.disks},
+        "datasets": sorted(n for n, d in linux.host().datasets.items() if d.kind != "snapshot"),
+        "power": (vm.config.state, vm.config.autoboot),
+        "space": (vm.root.quota, vm.root.reservation),
+        "settled": vm.interrupted,
+    }
+
+
+@pytest.mark.parametrize("kind", [None, "thick", "sparse"])
 def test_a_clone_that_was_cut_off_ends_as_what_it_was_to_be(kind):
     """A clone has no reservation at first; that alone makes it no sparse disk."""
     entry = {"name": "c", "image": IMAGE, **({"type": kind} if kind else {})}
@@ -380,3 +423,290 @@ def test_a_clone_that_was_cut_off_ends_as_what_it_was_to_be(kind):
         if kind != "sparse" or was_there:
             assert linux.disks()["c"].type == (kind or "thick"), point
         linux.assert_whole()
+
+
+@pytest.mark.parametrize("change", [{}, {"state": "absent"}])
+def test_half_a_copy_goes_with_the_next_run_that_wants_none(change):
+    """Killed while it copies, and then its operator thinks better of it."""
+    linux, was = host_with("thick")
+    with pytest.raises(Killed):
+        run(linux, spec({"name": "d", "type": "file"}), points_until(linux_copying, "thick", {"type": "file"}))
+    parked = linux.vm().parked[0]
+    assert (parked.type, parked.half) == ("thick", parked.volume.name + ".copy")
+    assert [d.volume.name for d in linux.host().parked] == [parked.volume.name], "half a copy is no disk"
+    done = linux.converge(spec({"name": "d", **change}), allow_restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    assert "half a copy of d, left by an interrupted conversion" in done.diff
+    assert not [n for n in linux.host().datasets if n.startswith("tank/flexdisk/")]
+    if not change:
+        assert digest(linux, linux.disks()["d"]) == was
+
+
+def linux_copying(program, arguments, moment):
+    return program == "copy" and moment == "after"
+
+
+def points_until(found, kind, change):
+    """How many points a conversion passes before this one."""
+    linux, seen = host_with(kind)[0], []
+
+    def hook(*point):
+        seen.append(point)
+
+    linux.hook = linux.domains.hook = linux.files.hook = hook
+    linux.converge(spec({"name": "d", **change}))
+    return next(n for n, point in enumerate(seen) if found(*point))
+
+
+# -- files and volumes
+
+
+COPIED = pytest.mark.parametrize(
+    ("was", "kind"), [("thick", "file"), ("sparse", "file"), ("file", "thick"), ("file", "sparse")]
+)
+
+
+@COPIED
+@POWER
+def test_a_copy_keeps_all_but_the_type(linux, was, kind, up):
+    made(linux, was, up)
+    facts = {"description": "x", "tags": {"a": "b"}, "preserve": True, "pci_slot": "0:9:0", "compression": "lz4"}
+    linux.four_steps(spec({"name": "d", **facts}), allow_restart=True)
+    disk = linux.disks()["d"]
+    write(linux, disk, 7)
+    content = digest(linux, disk)
+    done = linux.four_steps(spec({"name": "d", "type": kind}), allow_restart=True)
+    middle = ["detach", "convert", "attach"]
+    assert kinds(done) == (["stop", *middle, "start"] if up else middle)
+    now = linux.disks()["d"]
+    assert (now.type, digest(linux, now)) == (kind, content)
+    for field in ("uuid", "name", "index", "size", "description", "tags", "preserve", "pci_slot", "model", "boot"):
+        assert getattr(now, field) == getattr(disk, field), field
+    assert now.volume.compression == "lz4"
+    for fact in ("ctime", "uuid", "vm"):
+        assert now.volume.user[fact] == disk.volume.user[fact]
+    assert int(now.volume.user["serial_no"]) > int(disk.volume.user["serial_no"])
+    assert now.path == (f"/var/lib/flexdisk/{now.uuid}/disk.raw" if kind == "file" else "/dev/zvol/" + now.volume.name)
+
+
+@COPIED
+def test_a_running_vm_must_stop_for_it(linux, was, kind):
+    made(linux, was, up=True)
+    before = linux.fingerprint()
+    refused = linux.converge(spec({"name": "d", "type": kind}))
+    assert [p.code for p in refused.problems] == ["VmNotStopped"]
+    assert "its data is copied" in refused.problems[0].message
+    assert linux.fingerprint() == before
+
+
+@COPIED
+def test_snapshots_do_not_come_along(linux, was, kind):
+    disk = made(linux, was)
+    assert snapshot(linux, state="present", name="one").failure is None
+    refused = linux.converge(spec({"name": "d", "type": kind}))
+    assert [(p.code, p.disk) for p in refused.problems] == [("HasSnapshots", "d")]
+    assert "destroy_snapshots=true" in refused.problems[0].message
+    linux.run("zfs", "hold", "mine", disk.volume.name + "@vmsnap-one")
+    refused = linux.converge(spec({"name": "d", "type": kind, "destroy_snapshots": True}))
+    assert [p.code for p in refused.problems] == ["Held"]
+    linux.run("zfs", "release", "mine", disk.volume.name + "@vmsnap-one")
+    done = linux.converge(spec({"name": "d", "type": kind, "destroy_snapshots": True}))
+    assert (done.problems, done.failure) == ([], None)
+    assert (linux.disks()["d"].type, linux.disks()["d"].snapshots) == (kind, ())
+    assert "1 snapshots DESTROYED" in done.diff
+
+
+@pytest.mark.parametrize("kind", ["file", "sparse"])
+@pytest.mark.parametrize("entry", [{}, {"boot": True}])
+def test_the_boot_disk_too(linux, kind, entry):
+    linux.adopted(32)
+    linux.four_steps(spec({"name": "a"}))
+    wish = {"vm": VM, "disks": [{**ROOT, "type": kind, **entry}, {"name": "a"}]}
+    linux.four_steps(wish)
+    assert [(d.name, d.boot, d.type) for d in linux.vm().disks] == [("root", True, kind), ("a", False, "thick")]
+    linux.four_steps({"vm": VM, "disks": [{**ROOT, "type": "thick"}, {"name": "a"}]})
+    assert linux.disks()["root"].boot
+
+
+def test_remaining_is_copied_as_it_is(linux):
+    linux.adopted(32)
+    linux.four_steps(spec({"name": "a"}, {"name": "d", "size": "remaining"}))
+    size = linux.disks()["d"].size
+    linux.four_steps(spec({"name": "a"}, {"name": "d", "size": "remaining", "type": "file"}))
+    assert (linux.disks()["d"].size, linux.disks()["d"].type) == (size, "file")
+
+
+@COPIED
+def test_a_pool_that_has_no_room_for_both(linux, was, kind):
+    made(linux, was, size=256)
+    left = int(linux.run("zfs", "get", "-Hpo", "value", "available", "tank"))
+    linux.run("zfs", "create", "-o", f"reservation={left - 128 * MIB}", "tank/ballast")
+    before = linux.fingerprint()
+    refused = linux.converge(spec({"name": "d", "type": kind}))
+    assert [p.code for p in refused.problems] == ["InsufficientSpace"]
+    assert linux.fingerprint() == before
+
+
+def test_a_copy_that_fails_leaves_the_vm_down_and_the_disk_whole(linux):
+    disk = made(linux, "thick", up=True)
+    write(linux, disk, 7)
+    was = digest(linux, disk)
+    linux.files.broken = "Input/output error"
+    done = linux.converge(spec({"name": "d", "type": "file"}), allow_restart=True)
+    assert (done.failure["error_code"], done.failure["restarted"]) == ("FileFailed", False)
+    assert linux.vm().config.state == "stopped", "it would run without its disk"
+    assert [(d.name, d.type) for d in linux.vm().parked] == [("d", "thick")]
+    linux.files.broken = ""
+    again = linux.converge(spec({"name": "d"}))
+    assert (again.problems, again.failure) == ([], None)
+    assert (linux.vm().config.state, digest(linux, linux.disks()["d"])) == ("running", was)
+    assert linux.disks()["d"].type == "thick"
+    linux.assert_whole()
+
+
+def test_how_far_it_is_can_be_seen(linux, monkeypatch):
+    disk = made(linux, "thick")
+    write(linux, disk, 7, 8)
+    monkeypatch.setattr(file_disks, "PACE", 0.0)
+    seen = []
+
+    def hook(program, argv, moment):
+        if moment == "after" and any("flexdisk:copied" in str(word) for word in argv):
+            seen.append(" ".join(argv))
+
+    linux.hook = hook
+    assert linux.converge(spec({"name": "d", "type": "file"})).failure is None
+    copy = f"tank/flexdisk/{disk.uuid}.copy"
+    assert seen[:2] == [f"zfs set flexdisk:copied={n * MIB} {copy}" for n in (8, 32)]
+    assert seen[2:] == [f"zfs inherit flexdisk:copied tank/flexdisk/{disk.uuid}"]
+
+
+def test_where_a_file_lies_and_what_is_reserved_for_it(linux):
+    disk = made(linux, "file", size=100)
+    shown = linux.run("zfs", "get", "-Hpo", "property,value", "all", disk.volume.name)
+    figures = dict(line.split("\t") for line in shown.splitlines())
+    assert figures["type"] == "filesystem"
+    assert figures["mountpoint"] == f"/var/lib/flexdisk/{disk.uuid}"
+    assert (figures["recordsize"], figures["flexdisk:type"], figures["flexdisk:size"]) == (
+        "131072", "file", str(100 * MIB)
+    )  # fmt: skip
+    # 100 MiB in 800 records, one block of pointers to them, seven of the tree above; these 128 KiB each, and twice.
+    assert int(figures["refreservation"]) == (100 << 20) + 2 * 8 * (128 << 10)
+    vm = linux.vm()
+    others = [v for v in vm.volumes if v.name != disk.volume.name]
+    geometry = linux.host().geometry["tank"]
+    promised = space.quota_law(vm.root.refquota, 1 << 30, others, geometry)
+    assert vm.root.quota == promised + 2 * 8 * (128 << 10)
+    write(linux, disk, 3, 100)
+    used = linux.vm().disks[1].volume.used
+    assert used == int(figures["refreservation"]), "all of it written, and nothing beyond what is reserved"
+    assert vm.other_used == linux.vm().other_used == 0
+
+
+def test_the_domain_has_a_file(linux):
+    disk = made(linux, "file", up=True)
+    for live in (False, True):
+        xml = linux.domains.xml(VM, live)
+        assert f'<source file="{disk.path}"' in xml
+        assert 'type="file"' in xml
+
+
+def test_what_is_left_of_one_that_is_destroyed(linux):
+    disk = made(linux, "file")
+    linux.four_steps(spec({"name": "d", "state": "absent"}))
+    assert disk.volume.name not in linux.host().datasets
+    assert linux.files.calls[-1] == ("remove_folder", (f"/var/lib/flexdisk/{disk.uuid}",))
+    assert linux.vm().other_used == 0
+
+
+def test_a_file_that_has_gone_is_not_made_anew(linux):
+    """An empty one in its place would look like its disk."""
+    made(linux, "file")
+    linux.four_steps(spec(unlisted="detach"))
+    linux.files.size = lambda path: -1
+    done = linux.converge(spec({"name": "d"}))
+    assert done.failure["error_code"] == "Changed"
+    assert "is not there" in done.failure["message"]
+
+
+@pytest.mark.parametrize("up", [False, True])
+def test_a_snapshot_knows_the_size_of_the_file(linux, up):
+    disk = made(linux, "file")
+    write(linux, disk, 1)
+    was = digest(linux, disk)
+    for name, size in (("one", 64), ("two", 96)):
+        assert snapshot(linux, state="present", name=name).failure is None
+        assert linux.converge(spec({"name": "d", "size": size})).failure is None
+    assert [s.volsize // MIB for s in linux.disks()["d"].snapshots] == [32, 64]
+    done = snapshot(linux, state="rolled_back", name="two", newer=None)
+    assert (done.problems, done.failure) == ([], None)
+    assert "d 96 MiB -> 64 MiB" in done.diff
+    assert (linux.disks()["d"].size_mib, linux.files.size(disk.path) // MIB) == (64, 64)
+    linux.assert_whole()
+    done = snapshot(linux, state="rolled_back", name="one", newer=None)
+    assert (done.problems, done.failure) == ([], None)
+    assert (linux.disks()["d"].size_mib, linux.files.size(disk.path) // MIB) == (32, 32)
+    assert digest(linux, disk) == was
+    assert linux.disks()["d"].volume.refreservation == disk.volume.refreservation
+    linux.assert_whole()
+
+
+def test_a_deleted_vm_leaves_a_file_that_is_preserved():
+    linux = with_image()
+    entries = [
+        {"name": "root"},
+        {"name": "d", "size": 32, "type": "file", "preserve": True},
+        {"name": "e", "size": 16, "type": "file"},
+    ]
+    done = four_steps(linux, {"disks": entries})
+    kept = done.vms[0]["disks"][1]
+    write_to = kept["volume"]
+    linux.run("guest", "write", write_to, "0", "8", "7")
+    was = linux.run("guest", "hash", write_to, "0", "8")
+    four_steps(linux, {**GONE})
+    assert [d.name for d in linux.host().parked] == ["d"]
+    again = four_steps(linux, {"disks": entries})
+    back = next(d for d in again.vms[0]["disks"] if d["name"] == "d")
+    assert back["path"] == kept["path"]
+    assert linux.run("guest", "hash", back["volume"], "0", "8") == was
+
+
+@pytest.mark.parametrize(("what", "value"), [("image", IMAGE), ("block_size", 8192)])
+def test_what_a_file_has_not(linux, what, value):
+    linux.adopted()
+    refused = linux.converge(spec({"name": "d", "size": 16, "type": "file", what: value}))
+    assert [(p.code, p.disk) for p in refused.problems] == [("InvalidArgument", "d")]
+    assert "%s and type=file exclude each other" % what in refused.problems[0].message
+
+
+def test_a_volume_gets_the_block_size_that_is_asked_for(linux):
+    made(linux, "file")
+    linux.four_steps(spec({"name": "d", "type": "thick", "block_size": 4096}))
+    assert linux.disks()["d"].volume.volblocksize == 4096
+
+
+def test_bhyve_has_no_files(linux):
+    linux.uri = "bhyve:///system"
+    linux.adopted()
+    for entry in ({"name": "d", "size": 16, "type": "file"}, {**ROOT, "type": "file"}):
+        disks = [entry] if entry["name"] == "root" else [ROOT, entry]
+        refused = linux.converge({"vm": VM, "disks": disks})
+        assert [(p.code, p.disk) for p in refused.problems] == [("NotSupported", entry["name"])]
+        assert "type file" in refused.problems[0].message
+        assert "thick or sparse" in refused.problems[0].message
+
+
+def test_two_domains_with_one_file(linux):
+    disk = made(linux, "file")
+    text = linux.domains.xml(VM, False).replace(VM, OTHER).replace("web01", "web02")
+    linux.domains.add(text)
+    refused = linux.converge(spec({"name": "d", "size": 48}))
+    assert {p.code for p in refused.problems} == {"InUse"}
+    assert any(disk.volume.name in p.message for p in refused.problems)
+
+
+def test_nothing_else_is_where_a_copy_goes(linux):
+    disk = made(linux, "thick")
+    linux.run("zfs", "create", "-V", "16M", f"tank/flexdisk/{disk.uuid}.copy")
+    refused = linux.converge(spec({"name": "d", "type": "file"}))
+    assert [(p.code, p.disk) for p in refused.problems] == [("AlreadyExists", "d")]

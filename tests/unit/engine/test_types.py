@@ -31,7 +31,7 @@ def thin(sim):
     sim.run("zfs", "set", "refreservation=none", sim.disks()["a"].volume.name)
 
 
-@pytest.mark.parametrize("kind", ["sparse"])
+@pytest.mark.parametrize("kind", ["sparse", "file"])
 @pytest.mark.parametrize("entry", [{"name": "a"}, {"name": "new", "size": 64}])
 def test_what_vmadm_would_undo_is_refused(sim, kind, entry):
     sim.adopted(64)

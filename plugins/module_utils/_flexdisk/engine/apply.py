@@ -13,11 +13,11 @@ import uuid
 from dataclasses import replace
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.dataset import Dataset
+from ..model.dataset import RECORD, Dataset
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
-from ..model.vm import SPARSE, THICK, Disk, Vm
+from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan import predict
 from ..plan.steps import Step, VmPlan
 from ..rules import identity
@@ -28,6 +28,7 @@ from ..rules.space import expected_quota
 from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
 from ..zfs.guard import Guard, lift
+from . import file_disks
 from .intent import Intents
 from .observe import observe
 
@@ -94,8 +95,8 @@ class Applier:
                 self._note(plan, number)
                 self._verbs[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
-                if step.kind == "rollback":
-                    # Disks of different times: the VM stays down, and the intent says so.
+                if step.kind == "rollback" or step.args.get("aside"):
+                    # Disks of different times, or one of them aside: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, False) from exc
                 restarted = self._restart(plan) if down else None
                 told = self._tells(plan, step)
@@ -193,7 +194,8 @@ class Applier:
     def _confirm_forecasts(self, plan: VmPlan, geometry: PoolGeometry) -> None:
         """Ask ZFS itself what it would reserve, once for each kind of volume the plan makes."""
         known = {(v.volsize, v.volblocksize) for v in plan.before.volumes}
-        for volsize, block in sorted({(v.volsize, v.volblocksize) for v in plan.after.volumes} - known):
+        coming = {(v.volsize, v.volblocksize) for v in plan.after.volumes if v.kind == "volume"}
+        for volsize, block in sorted(coming - known):
             ours = automatic_reservation(volsize, block, geometry)
             parent = plan.before.root.name if plan.before.root.kind else plan.before.root.pool
             theirs = self.zfs.forecast_reservation(parent, volsize, block)
@@ -252,8 +254,10 @@ class Applier:
     def normalise(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         # Room first: a volume that is under-reserved takes more than its old overhead.
         self._settle(after)
+        then = {volume.name: volume for volume in after.volumes}
         for volume in step.args["volumes"]:
-            self.zfs.set(volume, refreservation="auto")
+            figure = then[volume].refreservation if then[volume].kind == "filesystem" else "auto"
+            self.zfs.set(volume, refreservation=figure)
 
     def flexible(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         if self.storage is not None:
@@ -306,10 +310,12 @@ class Applier:
 
     def resize(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
-        self.read(args["volume"], args["guid"])
-        if self.storage is None:
-            if after.root.quota > vm.root.quota:
-                self._settle(after)
+        now = self.read(args["volume"], args["guid"])
+        if self.storage is None and after.root.quota > vm.root.quota:
+            self._settle(after)
+        if args["type"] == FILE:
+            file_disks.resize(self.zfs, now, args["size"] * MIB, geometry)
+        elif self.storage is None:
             self.zfs.set(args["volume"], volsize=args["size"] * MIB, **reservation(args["type"]))
         self.hypervisor.resize_disk(vm.config.uuid, args["path"], args["size"], step.kind == "shrink")
         now = self.read(args["volume"], args["guid"])
@@ -329,11 +335,21 @@ class Applier:
         """Sparse is written down before a reservation goes, and until there is one again."""
         args = step.args
         now = self.read(args["volume"], args["guid"])
+        if "half" in args:
+            self._make_container(now.pool)
+            file_disks.convert(self.zfs, now, args, stamp(now.user), geometry)
+            return
         fact = {"type": "" if args["type"] == THICK else args["type"]}
         if args["type"] == SPARSE:
             self.zfs.set_facts(now.name, fact)
         self.zfs.set(now.name, **_RESERVATION[args["type"]])
         self.zfs.set_facts(now.name, {**fact, **stamp(now.user)})
+
+    def discard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        half, whole = self.read(step.args["half"]), self.read(step.args["volume"])
+        if half.user.get("from") != str(whole.guid):
+            raise FlexdiskError("Changed", "%s changed since it was read: no copy of %s" % (half.name, whole.name))
+        file_disks.discard(self.zfs, half)
 
     def edit(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         entries = [dict(entry, path=step.args["paths"][volume]) for volume, entry in step.args["entries"].items()]
@@ -415,16 +431,23 @@ class Applier:
             self._settle(after)
 
     def _gone(self, volume: str, step: Step) -> None:
-        self.read(volume, step.args["guid"])
-        self.zfs.destroy(volume, step.args["snapshots"])
+        self.destroy_disk(volume, step.args["guid"], step.args["snapshots"])
+
+    def destroy_disk(self, name: str, guid: int, snapshots: bool) -> None:
+        now = self.read(name, guid)
+        self.zfs.destroy(name, snapshots)
+        file_disks.removed(self.zfs, now)
 
     # -- disks that come
 
     def attach(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args, disk = step.args, t.cast(Disk, step.args["disk"])
-        self.read(args["source"], args["guid"])
+        now = self.read(args["source"], args["guid"])
         volume, size = disk.volume, args["size"] * MIB
-        early, late = _fitted(volume, size, args["type"], geometry)
+        if args["type"] == FILE:
+            early, late = self._fit_file(args, size, geometry)
+        else:
+            early, late = _fitted(volume, size, args["type"], geometry)
         if early:
             self.zfs.set(args["source"], **early)
         self.zfs.set(vm.root.name, quota=after.root.quota)
@@ -434,10 +457,31 @@ class Applier:
             self.zfs.set(args["volume"], **late)
         if args["compression"] != volume.compression:
             self.zfs.set(args["volume"], compression=args["compression"])
-        self.zfs.set_facts(args["volume"], {**args["facts"], **stamp(volume.user)})
+        if args["type"] == FILE:
+            self._fit_file(args, size, geometry, last=True)
+        marks = {key: "" for key in file_disks.MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
+        self.zfs.set_facts(args["volume"], {**args["facts"], **marks, **stamp(volume.user)})
         self._configure(vm, after, args["config"], volume.origin, disk.image_size)
 
-    def make_volume(self, args: t.Mapping[str, t.Any], facts: t.Mapping[str, str]) -> None:
+    def _fit_file(
+        self, args: t.Mapping[str, t.Any], size: int, geometry: PoolGeometry, last: bool = False
+    ) -> t.Tuple[_Properties, _Properties]:
+        """A smaller file outside the VM, a larger one inside: there is the room."""
+        now = self.read(args["volume"] if last else args["source"])
+        file_disks.ensure(self.zfs, now)
+        if last or size < now.volsize or now.refreservation > automatic_reservation(size, RECORD, geometry):
+            file_disks.resize(self.zfs, now, size, geometry)
+        return {}, {}
+
+    def make_disk(self, args: t.Mapping[str, t.Any], facts: t.Mapping[str, str], geometry: PoolGeometry) -> None:
+        if args["type"] == FILE:
+            size = args["size"] * MIB
+            file_disks.make(self.zfs, args["volume"], size, args["own_compression"], facts, geometry)
+            file_disks.ensure(self.zfs, self.read(args["volume"]))
+        else:
+            self._make_volume(args, facts)
+
+    def _make_volume(self, args: t.Mapping[str, t.Any], facts: t.Mapping[str, str]) -> None:
         options = {"compression": args["own_compression"]} if args["own_compression"] else {}
         if args["origin"]:
             self.zfs.clone(args["origin"], args["volume"], options, facts)
@@ -448,9 +492,9 @@ class Applier:
 
     def create(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
-        identity = str(uuid.uuid4())
+        identity = args["config"]["uuid"] or str(uuid.uuid4())
         self.zfs.set(vm.root.name, quota=after.root.quota)
-        self.make_volume(args, {**args["facts"], **stamp({}), "uuid": identity})
+        self.make_disk(args, {**args["facts"], **stamp({}), "uuid": identity}, geometry)
         self._configure(vm, after, {**args["config"], "uuid": identity}, args["origin"], args["image_size"])
 
     def _configure(self, vm: Vm, after: Vm, config: t.Mapping[str, t.Any], origin: str, image_size: int) -> None:
@@ -515,6 +559,7 @@ _VERBS: t.Dict[str, _Verb] = {
     "shrink": Applier.resize,
     "grow": Applier.resize,
     "convert": Applier.convert,
+    "discard": Applier.discard,
     "edit": Applier.edit,
     "compression": Applier.compression,
     "identity": Applier.identity,

@@ -13,6 +13,7 @@ from ..model.dataset import Dataset
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
 from ..model.vm import THICK, Disk, Vm
 from ..rules import space
+from ..rules.change import crosses
 from ..rules.declaration import Collector
 from ..rules.linking import Host, container
 from ..rules.reservation import PoolGeometry
@@ -54,6 +55,8 @@ def _target(intent: Intent, target: Target, capabilities: Capabilities, found: C
             % (target.type, capabilities.name, " or ".join(capabilities.types)),
             target.label,
         )
+    if disk is not None and crosses(target.type, disk):
+        _gone(Leaver(disk, True, target.spec.destroy_snapshots), found)
     models = intent.vm.config.models or capabilities.models
     if target.spec.model is not None and target.spec.model not in models:
         found.add(
@@ -142,6 +145,8 @@ def _moves(intent: Intent, host: Host, found: Collector) -> None:
             if place in host.datasets:
                 found.add("AlreadyExists", "cannot be moved out: there is a %s already" % place, leaver.disk.label)
     for target in intent.targets:
+        if target.disk is not None and crosses(target.type, target.disk):
+            _copies(target, target.disk, host, above, found)
         if target.disk is not None and target.disk.parked:
             if target.disk.volume.pool != pool:
                 found.add(
@@ -150,6 +155,16 @@ def _moves(intent: Intent, host: Host, found: Collector) -> None:
                     target.label,
                 )
             _encryption(target.disk, intent.vm.root, "attached", found)
+
+
+def _copies(target: Target, disk: Disk, host: Host, above: Dataset, found: Collector) -> None:
+    """The places that a conversion needs."""
+    spare = verbs.place(disk)
+    taken = {spare, spare + verbs.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
+    for name in sorted(taken):
+        found.add("AlreadyExists", "cannot be converted: there is a %s already" % name, target.label)
+    if not disk.parked:
+        _encryption(disk, above, "converted", found)
 
 
 def _encryption(disk: Disk, destination: Dataset, verb: str, found: Collector) -> None:
@@ -185,9 +200,11 @@ def _boot(intent: Intent, found: Collector) -> None:
     vm = intent.vm
     managed = {id(g.disk) for g in intent.targets if g.disk is not None}
     leaving = {id(leaver.disk) for leaver in intent.leavers}
-    boots = [d.label for d in vm.disks if d.boot and id(d) not in managed and id(d) not in leaving]
+    returns = any(g.disk is not None and g.disk.parked and g.disk.boot for g in intent.targets)
+    stands_in = returns and vm.config.first_boots
+    boots = [d.label for d in vm.disks if d.boot and not stands_in and id(d) not in managed and id(d) not in leaving]
     for target in intent.targets:
-        now = target.disk is not None and not target.disk.parked and target.disk.boot
+        now = target.disk is not None and target.disk.boot and (target.disk.parked or not stands_in)
         if target.spec.boot or (target.spec.boot is None and now):
             boots.append(target.label)
     if len(boots) > 1:

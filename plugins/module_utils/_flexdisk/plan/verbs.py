@@ -10,15 +10,19 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
+from ..model.dataset import RECORD
 from ..model.sizes import MIB, render_bytes, render_change, render_mib
-from ..model.vm import THICK, Disk, Vm
+from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..rules import identity, slots, snapshots
-from ..rules.change import fact_changes
+from ..rules.change import crosses, fact_changes
 from ..rules.linking import container, index_of
+from ..rules.reservation import PoolGeometry, automatic_reservation
 from .steps import Step
 from .targets import Leaver, Target
 
 PARKED_PREFIX = "flexdisk-parked-"
+COPY = ".copy"
+DEFAULT_BLOCK = 16384
 
 
 def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
@@ -133,14 +137,15 @@ def place(disk: Disk) -> str:
     return "%s/%s" % (container(disk.volume.pool), disk.uuid or identity.uuid_of(disk.volume.guid))
 
 
-def _leaving(disk: Disk, vm: Vm, nameless: bool) -> t.Dict[str, t.Any]:
+def _leaving(disk: Disk, vm: Vm, nameless: bool, returns: bool = False) -> t.Dict[str, t.Any]:
     renames = []
     for snapshot in disk.snapshots:
         short = snapshot.name.split("@", 1)[1]
         if short.startswith(snapshots.PREFIX):
             new = "%s%s-%d-%s" % (PARKED_PREFIX, vm.config.uuid[:8], snapshot.createtxg, short)
             renames.append((short, new))
-    facts = facts_of(disk, boot=False, remaining="", **({"name": ""} if nameless else {}))
+    changes: t.Dict[str, t.Any] = {} if returns else {"boot": False, "remaining": ""}
+    facts = facts_of(disk, **changes, **({"name": ""} if nameless else {}))
     return {
         "volume": disk.volume.name,
         "path": disk.path,
@@ -174,6 +179,13 @@ def detach(vm: Vm, leaver: Leaver, lean: bool) -> Step:
     )
     args = _leaving(disk, vm, leaver.nameless)
     return Step("detach" if disk.path else "park", text, disk.label, args={**args, "lean": lean})
+
+
+def step_aside(vm: Vm, disk: Disk, label: str) -> Step:
+    """A detach for the time that its data is copied: what the VM makes of the disk stays with it."""
+    text = "- %s %s parked to be copied" % (label, render_mib(disk.size_mib))
+    args = {**_leaving(disk, vm, False, True), "lean": True, "aside": True}
+    return Step("detach" if disk.path else "park", text, label, args=args)
 
 
 def cold(vm: Vm, slot: str, capabilities: Capabilities) -> str:
@@ -228,14 +240,44 @@ def resize(target: Target, kind: str) -> t.Optional[Step]:
     return Step(kind, text, target.label, smaller, {**args, "snapshots": bool(disk.snapshots)})
 
 
-def convert(disk: Disk, wanted: str, label: str = "") -> t.Optional[Step]:
-    """The disk, attached or not, becomes one of another type."""
+def discard(disks: t.Iterable[Disk]) -> t.Iterator[Step]:
+    """Remove what interrupted conversions have copied so far; the disks are whole without."""
+    for disk in (d for d in disks if d.half):
+        text = "- half a copy of %s, left by an interrupted conversion" % disk.label
+        yield Step("discard", text, disk.label, args={"volume": disk.volume.name, "half": disk.half})
+
+
+def convert(
+    disk: Disk, wanted: str, geometry: PoolGeometry, label: str = "", block_size: int = DEFAULT_BLOCK, cold: str = ""
+) -> t.Optional[Step]:
+    """The disk becomes one of another type. What becomes a file, or was one, must be parked: its data is copied.
+
+    block_size (bytes) is that of a volume that was a file.
+    """
     if disk.type == wanted:
         return None
     label = label or disk.label
     text = "~ %s %s -> %s" % (label, disk.type, wanted)
-    args = {"volume": disk.volume.name, "guid": disk.volume.guid, "type": wanted}
-    return Step("convert", text, label, args=args)
+    args: t.Dict[str, t.Any] = {"volume": disk.volume.name, "guid": disk.volume.guid, "type": wanted}
+    if crosses(wanted, disk):
+        block = RECORD if wanted == FILE else block_size
+        spare = place(disk)
+        args.update(
+            uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
+            half=spare + COPY if disk.volume.name != spare + COPY else spare,
+            block_size=block,
+            compression=disk.volume.compression,
+            snapshots=bool(disk.snapshots),
+            facts={"type": "" if wanted == THICK else wanted},
+            beside=0 if wanted == SPARSE else automatic_reservation(disk.size, block, geometry),
+        )
+        if wanted == SPARSE:
+            args["beside"] = disk.size
+        text += ": %s to copy%s" % (
+            render_mib(disk.size_mib),
+            ", %d snapshots DESTROYED" % len(disk.snapshots) if disk.snapshots else "",
+        )
+    return Step("convert", text, label, bool("half" in args and disk.snapshots), args, cold)
 
 
 def compression(target: Target) -> t.Optional[Step]:
@@ -271,17 +313,19 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
     index = disk.index if adrift and disk else _free_index(vm, disk.index if disk else 0)
     volume = "%s/disk%d" % (vm.config.dataset, index) if not adrift or disk is None else disk.volume.name
     spec = target.spec
-    boot = bool(spec.boot) or (vm.config.first_boots and not vm.config.disks)
+    again = disk is not None and disk.parked and disk.boot
+    boot = (again if spec.boot is None else spec.boot) or (vm.config.first_boots and not vm.config.disks)
+    uuid = disk.uuid if disk else target.uuid
     config = {
-        "path": capabilities.device_prefix + volume,
+        "path": path_of(capabilities, volume, target.type, uuid),
         "size": target.size,
         "model": target.model,
         "boot": boot,
         "pci_slot": target.slot,
-        "uuid": disk.uuid if disk else "",
+        "uuid": uuid,
     }
     changes = {key: wanted for key, (_now, wanted) in fact_changes(spec, disk).items()} if disk else {}
-    base = disk or Disk(volume=vm.root, vm=vm.config.uuid, index=index, uuid="")
+    base = disk or Disk(volume=vm.root, vm=vm.config.uuid, index=index, uuid=uuid)
     facts = facts_of(
         base,
         **{
@@ -302,6 +346,11 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
     if disk is not None:
         return replace(_attach(vm, target, disk, {**args, "facts": _stale(disk, facts)}), cold=why)
     return replace(_create(vm, target, {**args, "facts": facts}), cold=why)
+
+
+def path_of(capabilities: Capabilities, volume: str, kind: str, uuid: str) -> str:
+    """Where the hypervisor finds a disk."""
+    return identity.file_of(uuid) if kind == FILE else capabilities.device_prefix + volume
 
 
 def _at(target: Target) -> str:

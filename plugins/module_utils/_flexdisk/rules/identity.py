@@ -32,6 +32,8 @@ NAMES = (
     "model",
     "boot",
     "type",
+    "size",
+    "copied",
     "preserve",
     "description",
     "tags",
@@ -49,6 +51,11 @@ FLEXIBLE = "flexible_disk_size"
 
 # The value of "from" on an image that is not whole yet.
 IMPORTING = "import"
+
+FILES, FILE = "/var/lib/flexdisk", "disk.raw"
+
+# The value of "from" on a file system whose file is not there yet.
+MAKING = "new"
 
 UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 VM_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -84,6 +91,18 @@ def uuid_of(guid: int) -> str:
 def uuid_for(*words: object) -> str:
     """The uuid of what is to be made, the same whenever it is planned for the same."""
     return str(uuid5(_NAMESPACE, "\t".join(map(str, words))))
+
+
+def file_of(uuid: str) -> str:
+    """The file of a disk of type file. It stays where it is when its dataset is renamed."""
+    return "%s/%s/%s" % (FILES, uuid, FILE)
+
+
+def disk_in(path: str) -> str:
+    """The uuid of the disk whose file this is, "" for any other path."""
+    folder, _slash, name = path.rpartition("/")
+    above, _slash, uuid = folder.rpartition("/")
+    return uuid if (above, name) == (FILES, FILE) and is_uuid(uuid) else ""
 
 
 def serial_of(uuid: str) -> str:

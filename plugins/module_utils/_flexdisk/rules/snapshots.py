@@ -129,7 +129,7 @@ def holds(dataset: Dataset) -> int:
     """Bytes of the disk's promised space that a snapshot of it takes: without a reservation ZFS takes nothing at once,
     but what is written now can no longer be overwritten.
     """
-    return charge(dataset) if dataset.refreservation or dataset.kind != "volume" else dataset.written
+    return charge(dataset) if dataset.refreservation or not dataset.backs else dataset.written
 
 
 def held(snapshots: t.Iterable[Dataset]) -> int:

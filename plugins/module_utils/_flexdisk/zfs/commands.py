@@ -15,6 +15,7 @@ from ..model.dataset import Dataset
 from ..rules.identity import PREFIX
 from ..rules.reservation import PoolGeometry
 from . import devices, errors, read
+from .files import Files
 
 BACK_OFF = (0.2, 0.4, 0.8, 1.6, 3.2)
 DEVICES_LAG = (*BACK_OFF, *[5.0] * 10)
@@ -28,7 +29,9 @@ class Zfs:
         runner: Runner,
         pause: t.Callable[[float], None] = time.sleep,
         called: t.Callable[[str], str] = devices.called,
+        files: t.Optional[Files] = None,
     ) -> None:
+        self.files = files or Files()
         self._runner = runner
         self._pause = pause
         self._called = called
@@ -165,6 +168,17 @@ class Zfs:
             "DeviceLags",
             "%s is %s now, and its device still has the old name after %d s" % (old, new, sum(DEVICES_LAG)),
         )
+
+    def await_device(self, volume: str) -> None:
+        """Ends when the device of a volume that is there has its name."""
+        for seconds in DEVICES_LAG:
+            if self._called(volume) == volume:
+                return
+            self._pause(seconds)
+        raise errors.ZfsError("DeviceLags", "%s has no device after %d s" % (volume, sum(DEVICES_LAG)))
+
+    def mount(self, name: str) -> None:
+        self._run("zfs", "mount", name)
 
     def snapshot(self, name: str, recursive: bool = False) -> None:
         """recursive: of everything below too, all at one moment."""
