@@ -9,10 +9,13 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import file_disks, info, snapshots
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, SnapshotSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import ABSENT, Vm, VmConfig
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict, verbs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, space
 
 from .conftest import OTHER, VM, LinuxHost
 from .test_vms import GONE, IMAGE, four_steps
@@ -710,3 +713,59 @@ def test_nothing_else_is_where_a_copy_goes(linux):
     linux.run("zfs", "create", "-V", "16M", f"tank/flexdisk/{disk.uuid}.copy")
     refused = linux.converge(spec({"name": "d", "type": "file"}))
     assert [(p.code, p.disk) for p in refused.problems] == [("AlreadyExists", "d")]
+
+
+@PAIRS
+def test_a_parked_disk_is_converted_where_it_lies(linux, was, kind):
+    """Of no VM at all, as a task plans it that is about disks alone."""
+    disk = made(linux, was)
+    write(linux, disk, 7)
+    content = digest(linux, disk)
+    linux.four_steps(spec(unlisted="detach"))
+    host, parked = linux.host(), linux.vm().parked[0]
+    nobody = VmConfig("", "", "", ABSENT, False, "tank", "tank/flexdisk", None)
+    vm = Vm(nobody, host.datasets["tank/flexdisk"], parked=(parked,))
+    step = verbs.convert(parked, kind, host.geometry["tank"])
+    after = predict.apply(vm, step, host.geometry["tank"])
+    applier = Applier(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
+    applier.convert(vm, after, step, host.geometry["tank"])
+    now = linux.vm().parked[0]
+    for field in ("type", "size", "uuid", "name", "vm", "index", "half", "snapshots", "image"):
+        assert getattr(now, field) == getattr(after.parked[0], field), field
+    assert now.volume.name == after.parked[0].volume.name == parked.volume.name
+    assert now.volume.volblocksize == after.parked[0].volume.volblocksize
+    assert now.volume.refreservation == after.parked[0].volume.refreservation
+    assert (now.type, digest(linux, now)) == (kind, content)
+    assert linux.host().parked == (now,)
+    assert verbs.convert(now, kind, host.geometry["tank"]) is None
+
+
+def test_a_sparse_disk_that_is_parked_takes_what_was_written(linux):
+    disk = made(linux, "sparse", size=512)
+    write(linux, disk, 1, 16)
+    linux.four_steps(spec(unlisted="detach"))
+    assert linux.vm().parked[0].volume.used < 18 * MIB
+
+
+def test_what_others_have_written_into_the_domain_is_lost_in_a_copy(linux):
+    made(linux, "thick")
+    text = linux.domains.xml(VM, False)
+    serial = "<serial>%s</serial>" % identity.serial_of(linux.disks()["d"].uuid)
+    linux.domains.add(text.replace(serial, serial + "<iotune><total_iops_sec>100</total_iops_sec></iotune>"))
+    linux.four_steps(spec({"name": "d", "size": 64}))
+    assert "iotune" in linux.domains.xml(VM, False)
+    linux.four_steps(spec({"name": "d", "type": "file"}))
+    assert "iotune" not in linux.domains.xml(VM, False)
+
+
+def test_a_type_that_is_none(linux):
+    linux.adopted()
+    refused = linux.converge(spec({"name": "d", "size": 16, "type": "drbd"}))
+    assert [(p.code, p.disk) for p in refused.problems] == [("InvalidArgument", "d")]
+
+
+def test_the_type_that_it_has_is_no_conversion(linux):
+    for kind in TYPES:
+        host = LinuxHost()
+        made(host, kind)
+        assert not host.converge(spec({"name": "d", "type": kind})).changed
