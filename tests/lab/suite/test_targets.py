@@ -134,7 +134,9 @@ def test_every_scenario_of_vm_disks_is_run() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("target", ["vm_disks_refusals", "vm_info", "vm_snapshot", "zfs_quota", "role_flexible_disks"])
+@pytest.mark.parametrize(
+    "target", ["vm_disks_refusals", "vm_info", "vm_snapshot", "disk_types", "zfs_quota", "role_flexible_disks"]
+)
 def test_target_in_full(lab: Lab, target: str) -> None:
     run(lab, target)
 
