@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The `guest` command on a real volume, or on a file in a file system, the disk if there is one: write, discard, look."""
+"""The `guest` command on a real volume, or on a file in a file system, the disk if there is one."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK, POWER
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import packages
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import packages, registry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
@@ -26,6 +26,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     automatic_reservation,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import quota_law
+from ansible_collections.flexdisk.hypervisor.plugins.modules import disk as disk_module
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm as vm_module
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm_disks
 
@@ -70,6 +71,7 @@ EXAMPLES = [
 ] + [
     ("vm_disks-EXAMPLES", yaml.safe_load((ROOT / "plugins/modules/vm_disks.yml").read_text())["EXAMPLES"]),
     ("vm-EXAMPLES", vm_module.EXAMPLES),
+    ("disk-EXAMPLES", disk_module.EXAMPLES),
 ]
 
 
@@ -99,6 +101,18 @@ def test_examples_of_vms_are_valid(block):
         assert {key for disk in vm.get("disks", []) for key in disk} <= {*DISK}
         problems += packages.parse_wish({"state": "present", **vm}, known)[1]
     assert problems == []
+
+
+@pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])
+def test_examples_of_disks_are_valid(block):
+    for arguments in declared(yaml.safe_load(block), "disk"):
+        for number, entry in enumerate(arguments.get("disks", [arguments])):
+            assert set(entry) <= {*disk_module.ENTRY, *POWER}
+            assert registry.parse_wish(entry, number)[1] == []
+
+
+def test_there_are_examples_of_disks():
+    assert sum(len(list(declared(yaml.safe_load(block), "disk"))) for _name, block in EXAMPLES) >= 6
 
 
 def test_there_are_examples_of_vms():

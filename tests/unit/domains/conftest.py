@@ -143,10 +143,10 @@ class LinuxHost:
         return observe(self.zfs(), self.driver())
 
     def zfs(self) -> Zfs:
-        def called(name: str) -> str:
-            return name if self.node.run(["zfs", "get", "-Ho", "value", "volsize", name], "")[0] == 0 else ""
+        return Zfs(self.runner, lambda seconds: None, self.called, self.files)
 
-        return Zfs(self.runner, lambda seconds: None, called, self.files)
+    def called(self, name: str) -> str:
+        return name if self.node.run(["zfs", "get", "-Ho", "value", "volsize", name], "")[0] == 0 else ""
 
     def vm(self, uuid: str = VM) -> Vm:
         return next(v for v in self.host().vms if v.config.uuid == uuid)

@@ -23,9 +23,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from .conftest import PLUGINS, VM
 
 DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": "64"}]
-MODULES = ("vm", "vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
+MODULES = ("disk", "vm", "vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = {
+    "disk": {"name": "data", "size": 64},
     "vm": {"vms": [{"name": "web01"}]},
     "vm_disks": {"vms": [{"vm": "web01"}]},
     "vm_snapshot": {"vms": ["web01"], "name": "one"},
@@ -34,6 +35,37 @@ NEEDED = {
 
 def spec(*disks, **more):
     return {"vm": "web01", "disks": [*DISKS[:1], *disks], **more}
+
+
+# -- disk
+
+
+def test_one_disk_or_several(host):
+    made = host("disk", name="archive", size="64MiB", tags={"a": "b"})
+    assert (made["disks"][0]["state"], made["disks"][0]["tags"]) == ("detached", {"a": "b"})
+    done = host("disk", disks=[{"name": "archive", "vm": "web01", "state": "attached"}, {"name": "new", "size": 8}])
+    assert [disk["state"] for disk in done["disks"]] == ["attached", "detached"]
+    documented = documentation("disk", "RETURN")
+    assert set(done) - {"changed", "invocation", "diff", "warnings"} <= set(documented)
+    gone = host("disk", name="archive", vm="web01", state="detached")
+    assert gone["guard"].startswith("cli")
+
+
+def test_a_disk_has_no_other_options(host):
+    said = host("disk", disks=[{"name": "archive", "size": 8, "metavg": "x"}])
+    assert "metavg" in said["msg"]
+    for option, value in (("name", "a"), ("state", "absent"), ("size", 5), ("take", True), ("serial_no", 1)):
+        said = host("disk", disks=[{"name": "archive"}], **{option: value})
+        assert "mutually exclusive" in said["msg"]
+
+
+def test_what_was_planned_of_disks_is_told_with_a_failure(host):
+    host.node("zfs", "create", "zones/flexdisk")
+    host.node("zfs", "set", "quota=100M", "zones/flexdisk")
+    said = host("disk", disks=[{"name": "small", "size": 8}, {"name": "large", "size": 512}])
+    assert (said["error_code"], said["failure"]["vm"]) == ("InsufficientSpace", "detached disks of pool zones")
+    assert [step["status"] for step in said["failure"]["steps"]] == ["done", "failed"]
+    assert [disk["state"] for disk in said["disks"]] == ["detached", "absent"]
 
 
 # -- vm_disks
@@ -276,7 +308,7 @@ def test_options_are_as_documented(module):
     documented.update(yaml.safe_load(fragment.DOCUMENTATION)["options"])
     if module != "vm_info":
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
-    if module.startswith("vm") and module != "vm_info":
+    if module == "disk" or (module.startswith("vm") and module != "vm_info"):
         documented.update(yaml.safe_load(fragment.POWER)["options"])
     compare(documented, specified)
 

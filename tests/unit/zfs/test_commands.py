@@ -219,3 +219,45 @@ def test_a_device_that_keeps_its_old_name_is_an_error():
     recorded.names = itertools.repeat("zones/a")
     with pytest.raises(ZfsError, match=r"zones/a is zones/b now, and its device still has the old name after 56 s"):
         recorded.zfs().rename("zones/a", "zones/b")
+
+
+# -- copies
+
+SEND, RECEIVE = ["zfs", "send", "tank/a@s"], ["zfs", "receive", "-o", "flexdisk:uuid=u", "tank/b@t"]
+
+
+def copied(first, second):
+    asked = []
+
+    def pipe(*both):
+        asked.extend(map(list, both))
+        return first, second
+
+    Zfs(Recorded(), pipe=pipe).copy("tank/a@s", "tank/b@t", {"uuid": "u", "name": ""})
+    return asked
+
+
+def test_a_copy_has_its_identity_from_the_first_moment():
+    assert copied(FINE, FINE) == [SEND, RECEIVE]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        (
+            Answer(1, "", "warning: cannot send 'tank/a@s': Broken pipe\n"),
+            Answer(1, "", "out of space"),
+            "InsufficientSpace",
+        ),
+        (Answer(1, "", "cannot open 'tank/a@s': dataset does not exist"), FINE, "ResourceNotFound"),
+    ],
+)
+def test_a_copy_fails_of_the_one_that_failed_first(first, second, code):
+    with pytest.raises(ZfsError) as caught:
+        copied(first, second)
+    assert caught.value.code == code
+
+
+def test_holds_are_read_by_their_tags():
+    out = "tank/a@s\tbackup\tSun Nov 22 18:19 2026\ntank/a@s\tmy tag\tSun Nov 22 18:20 2026\n"
+    assert Recorded(Answer(0, out, "")).zfs().holds("tank/a@s") == ["backup", "my tag"]

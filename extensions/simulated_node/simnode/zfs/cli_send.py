@@ -13,7 +13,7 @@ from simnode.zfs import kernel
 from simnode.zfs.errors import CliError, UsageError, ZfsError
 from simnode.zfs.kernel.properties import SPECIAL
 from simnode.zfs.model import VOLUME, Snapshot
-from simnode.zfs.session import Session, name_problem, options
+from simnode.zfs.session import Session, assignments, checked, name_problem, options
 
 _MAGIC = "simnode-stream"
 
@@ -44,8 +44,9 @@ def send(session: Session, argv: List[str]) -> int:
 
 
 def receive(session: Session, argv: List[str], stdin: str) -> int:
-    """`zfs receive DATASET[@SNAP]`: properties of the stream get the source `received`."""
-    _given, names = options(argv, "uvF")
+    """`zfs receive DATASET[@SNAP]`: properties of the stream get the source `received`, those of -o `local`."""
+    given, names = options(argv, "o:uvF")
+    own = assignments([value for flag, value in given if flag == "-o"])
     if len(names) != 1:
         raise UsageError("too many arguments" if names else "missing snapshot argument")
     try:
@@ -62,7 +63,9 @@ def receive(session: Session, argv: List[str], stdin: str) -> int:
     if name in session.storage.pool_of(name).datasets:
         raise CliError(f"{what}: destination '{name}' exists\nmust specify -F to overwrite it")
     try:
+        stored = checked(own, "v" if stream["kind"] == VOLUME else "f", False, what)
         _receive(session, name, short or stream["snapshot"], stream)
+        kernel.set_props(session.storage, session.storage.pool_of(name).datasets[name], stored)
     except ZfsError as refusal:
         raise CliError(f"{what}: {refusal.text}") from None
     return 0

@@ -25,6 +25,7 @@ from ..rules.change import since_read
 from ..rules.linking import completed, container, image_of
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..rules.space import expected_quota
+from ..zfs import exact
 from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
 from ..zfs.guard import Guard, lift
@@ -33,7 +34,7 @@ from .intent import Intents
 from .observe import observe
 
 _Properties = t.Dict[str, t.Union[int, str]]
-_RESERVATION: t.Dict[str, _Properties] = {THICK: {"refreservation": "auto"}, SPARSE: {"refreservation": "none"}}
+RESERVATION: t.Dict[str, _Properties] = {THICK: {"refreservation": "auto"}, SPARSE: {"refreservation": "none"}}
 
 
 _Verb = t.Callable[..., None]
@@ -112,12 +113,12 @@ class Applier:
 
     def _note(self, plan: VmPlan, number: int) -> None:
         """The intent, before the first step; again before a stop, so that a VM that others stop is not started."""
-        if self._intents is None or not plan.changed:
+        if self._intents is None or not plan.changed or not plan.vm:
             return
         if number and plan.steps[number].kind != "stop":
             return
         try:
-            self._make_container(plan.before.root.pool)
+            self.make_container(plan.before.root.pool)
         except ZfsError as exc:
             if exc.code != "InsufficientSpace" or any(step.kind == "stop" for step in plan.steps):
                 raise
@@ -136,7 +137,7 @@ class Applier:
     def _give_up(self, plan: VmPlan) -> None:
         """After a failure, power as before: the state tells the rest, but not the room that an inflexible VM had."""
         with contextlib.suppress(FlexdiskError):
-            if plan.before.flexible or not plan.before.there:
+            if plan.before.flexible or not (plan.before.there and plan.vm):
                 self._clear(plan)
             elif self._intents is not None and plan.changed:
                 self._intents.write(plan, False)
@@ -145,7 +146,7 @@ class Applier:
         if self._intents is not None:
             self._intents.clear(plan)
 
-    def _make_container(self, pool: str) -> None:
+    def make_container(self, pool: str) -> None:
         place = container(pool)
         if place not in self._containers:
             self.zfs.create_container(place)
@@ -173,7 +174,9 @@ class Applier:
         return set(vm.missing) <= {*vm.ghosts, *plan.before.missing}
 
     def _confirm_unchanged(self, plan: VmPlan) -> None:
-        """Our lock keeps only our own tasks out."""
+        """Our lock keeps only our own tasks out. Steps on detached disks look at each disk themselves."""
+        if not plan.vm:
+            return
         if not plan.before.there:
             self._confirm_absent(plan)
             return
@@ -193,9 +196,7 @@ class Applier:
 
     def _confirm_forecasts(self, plan: VmPlan, geometry: PoolGeometry) -> None:
         """Ask ZFS itself what it would reserve, once for each kind of volume the plan makes."""
-        known = {(v.volsize, v.volblocksize) for v in plan.before.volumes}
-        coming = {(v.volsize, v.volblocksize) for v in plan.after.volumes if v.kind == "volume"}
-        for volsize, block in sorted(coming - known):
+        for volsize, block in sorted(_kinds(plan.after) - _kinds(plan.before)):
             ours = automatic_reservation(volsize, block, geometry)
             parent = plan.before.root.name if plan.before.root.kind else plan.before.root.pool
             theirs = self.zfs.forecast_reservation(parent, volsize, block)
@@ -336,13 +337,13 @@ class Applier:
         args = step.args
         now = self.read(args["volume"], args["guid"])
         if "half" in args:
-            self._make_container(now.pool)
+            self.make_container(now.pool)
             file_disks.convert(self.zfs, now, args, stamp(now.user), geometry)
             return
         fact = {"type": "" if args["type"] == THICK else args["type"]}
         if args["type"] == SPARSE:
             self.zfs.set_facts(now.name, fact)
-        self.zfs.set(now.name, **_RESERVATION[args["type"]])
+        self.zfs.set(now.name, **RESERVATION[args["type"]])
         self.zfs.set_facts(now.name, {**fact, **stamp(now.user)})
 
     def discard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
@@ -354,12 +355,16 @@ class Applier:
     def edit(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         entries = [dict(entry, path=step.args["paths"][volume]) for volume, entry in step.args["entries"].items()]
         self.hypervisor.edit_disks(vm.config.uuid, entries)
+        for volume in (v for v in vm.volumes if v.name in step.args["entries"]):
+            self.zfs.set_facts(volume.name, stamp(volume.user))
 
     def compression(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        if self.storage is not None:
-            self.storage.set_compression(vm.config.uuid, step.args["path"], step.args["value"])
+        name, path = step.args["volume"], step.args["path"]
+        if self.storage is not None and path:
+            self.storage.set_compression(vm.config.uuid, path, step.args["value"])
         else:
-            self.zfs.set(step.args["volume"], compression=step.args["value"])
+            self.zfs.set(name, compression=step.args["value"])
+        self.zfs.set_facts(name, stamp(self.read(name).user))
 
     def identity(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         name = step.args["volume"]
@@ -375,7 +380,7 @@ class Applier:
     def _take_out(self, vm: Vm, step: Step) -> None:
         """Move the volume out of the VM and let the configuration forget it; what might be destroyed by that, first."""
         args, root = step.args, vm.root
-        self._make_container(root.pool)
+        self.make_container(root.pool)
         self.read(args["volume"], args["guid"])
         if not self._capabilities.removal_destroys:
             if args["path"]:
@@ -431,11 +436,13 @@ class Applier:
             self._settle(after)
 
     def _gone(self, volume: str, step: Step) -> None:
-        self.destroy_disk(volume, step.args["guid"], step.args["snapshots"])
-
-    def destroy_disk(self, name: str, guid: int, snapshots: bool) -> None:
-        now = self.read(name, guid)
-        self.zfs.destroy(name, snapshots)
+        for snapshot in step.args.get("held", ()):
+            for tag in self.zfs.holds(snapshot):
+                self.zfs.release(tag, snapshot)
+        now = self.read(volume, step.args["guid"])
+        snapshots = ["%s@%s" % (volume, short) for short in step.args["snapshots"]]
+        # A channel program cannot unmount a file system.
+        exact.destroy(self.zfs, self._library if now.kind == "volume" else None, now, snapshots)
         file_disks.removed(self.zfs, now)
 
     # -- disks that come
@@ -513,10 +520,10 @@ def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> 
     """
     resized: _Properties = {} if size == volume.volsize else {"volsize": size}
     if wanted == SPARSE:
-        return {**resized, **(_RESERVATION[SPARSE] if volume.refreservation else {})}, {}
+        return {**resized, **(RESERVATION[SPARSE] if volume.refreservation else {})}, {}
     if not resized and _automatic(volume, geometry):
         return {}, {}
-    automatic = _RESERVATION[THICK]
+    automatic = RESERVATION[THICK]
     if volume.refreservation > automatic_reservation(size, volume.volblocksize, geometry):
         return {**resized, **automatic}, {}
     if size < volume.volsize:
@@ -530,7 +537,13 @@ def _automatic(volume: Dataset, geometry: PoolGeometry) -> bool:
 
 def reservation(wanted: str) -> _Properties:
     """What goes with a volsize. One that has no reservation gets none by that."""
-    return _RESERVATION[THICK] if wanted == THICK else {}
+    return RESERVATION[THICK] if wanted == THICK else {}
+
+
+def _kinds(vm: Vm) -> t.Set[t.Tuple[int, int]]:
+    """Size and block size of every volume that the plan knows."""
+    every = (*vm.volumes, *(disk.volume for disk in vm.parked))
+    return {(v.volsize, v.volblocksize) for v in every if v.kind == "volume"}
 
 
 def _stops(plan: VmPlan, number: int) -> bool:

@@ -118,8 +118,9 @@ def apply_plans(
 ) -> None:
     """Plans in order until one fails; what was not begun is said to be so."""
     plans = [plan for plan in plans if plan.steps]
-    leaves = any(step.kind in ("detach", "park", "destroy") for plan in plans for step in plan.steps)
-    library, why_not = load_libzfs_core() if leaves else (None, "")
+    kinds = {step.kind for plan in plans for step in plan.steps}
+    leaves = bool(kinds & {"detach", "park", "destroy"})
+    library, why_not = load_libzfs_core() if leaves or "destroy_parked" in kinds else (None, "")
     places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
     applier = Applier(zfs, hypervisor, policy, places, library, intents, verbs)
     for number, plan in enumerate(plans):

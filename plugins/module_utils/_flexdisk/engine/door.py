@@ -30,9 +30,9 @@ def open_host(params: t.Mapping[str, t.Any], runner: SubprocessRunner) -> t.Tupl
     """Storage and hypervisor of this host; C(auto) takes vmadm if that is there, else a libvirt that can be reached."""
     choice, uri = params["hypervisor"], params["libvirt_uri"]
     if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):
-        return Zfs(runner), Vmadm(runner)
+        return Zfs(runner, pipe=runner.pipe), Vmadm(runner)
     if choice == "libvirt" or any(map(os.path.exists, _SOCKETS)):
-        return Zfs(runner), Libvirt(Connection(uri, called), uri, runner)
+        return Zfs(runner, pipe=runner.pipe), Libvirt(Connection(uri, called), uri, runner)
     raise FlexdiskError(
         "CommandNotFound", "no hypervisor found on this host: neither the program vmadm nor the socket of a libvirtd"
     )

@@ -40,11 +40,36 @@ class SubprocessRunner:
             raise
         return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
-    def _start(self, argv: t.Sequence[str]) -> subprocess.Popen[bytes]:
+    def pipe(self, first: t.Sequence[str], second: t.Sequence[str]) -> t.Tuple[Answer, Answer]:
+        """Two programs at once, the second reads what the first writes."""
+        self.calls += 2
+        writer = self._start(first)
+        try:
+            reader = self._start(second, t.cast(t.IO[bytes], writer.stdout))
+        except BaseException:
+            _end(writer)
+            raise
+        # Else the writer would not see that its reader has gone.
+        t.cast(t.IO[bytes], writer.stdout).close()
+        writer.stdout = None
+        try:
+            out, err = reader.communicate()
+            _none, said = writer.communicate()
+        except BaseException:
+            _end(reader)
+            _end(writer)
+            raise
+        return Answer(writer.returncode, "", said.decode("utf-8", "replace")), Answer(
+            reader.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+        )
+
+    def _start(
+        self, argv: t.Sequence[str], stdin: t.Union[int, t.IO[bytes]] = subprocess.PIPE
+    ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 list(argv),
-                stdin=subprocess.PIPE,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environment,
@@ -64,5 +89,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)
     for stream in (process.stdin, process.stdout, process.stderr):
-        with contextlib.suppress(OSError):
-            t.cast(t.IO[bytes], stream).close()
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()

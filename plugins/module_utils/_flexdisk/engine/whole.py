@@ -15,6 +15,7 @@ from ..rules import identity
 from ..rules.intent import used
 from ..rules.linking import image_of
 from ..rules.reservation import PoolGeometry
+from . import file_disks
 from .apply import Applier, stamp
 
 
@@ -73,7 +74,9 @@ def delete_vm(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeo
         _only_these(applier, vm, volumes)
     if applier.storage is None:
         for name, guid in volumes.items():
-            applier.destroy_disk(name, guid, True)
+            now = applier.read(name, guid)
+            applier.zfs.destroy(name, True)
+            file_disks.removed(applier.zfs, now)
         if vm.root.kind:
             applier.zfs.destroy(vm.root.name, True)
     applier.hypervisor.delete_vm(vm.config.uuid)

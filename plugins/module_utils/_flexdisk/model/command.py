@@ -22,6 +22,7 @@ class Answer:
 _READS = (
     ("zfs", "get"),
     ("zfs", "create", "-nP"),
+    ("zfs", "holds"),
     ("zpool", "status"),
     ("zdb", "-C"),
     ("vmadm", "get"),
@@ -44,3 +45,7 @@ class Runner(t.Protocol):
     """
 
     def __call__(self, argv: t.Sequence[str], stdin: str = "", timeout: float = 300) -> Answer: ...
+
+
+# Two programs, the second reads what the first writes; both answers. They take as long as they take.
+Pipe = t.Callable[[t.Sequence[str], t.Sequence[str]], t.Tuple[Answer, Answer]]

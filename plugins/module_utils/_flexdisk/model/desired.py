@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class DiskSpec:
-    """One entry of a VM's disks. size is MiB; remaining excludes size."""
+    """One entry of a VM's disks. size is MiB; remaining excludes size; index is the number in the volume's name."""
 
     name: str = ""
     uuid: str = ""
@@ -32,10 +32,41 @@ class DiskSpec:
     dangerous_allow_shrink: bool = False
     destroy_snapshots: bool = False
     recreate: bool = False
+    index: t.Optional[int] = None
 
     @property
     def label(self) -> str:
         return self.name or self.uuid
+
+
+@dataclass(frozen=True)
+class DiskWish:
+    """What a task wants of one disk, wherever it is. state is present, attached, detached or absent.
+
+    spec has uuid and name, by which the disk is found, and what it shall be. vm is the VM that shall have it, or in
+    whose name space it is looked for; from_vm that which has it now; index (-1: the last) and slot tell a disk of vm.
+    serial is the serial_no that the caller has read. source is the uuid or name of a disk that a new one is a clone or
+    copy of, of its snapshot if that is named. release_holds and destroy_clones give these up with the disk.
+    """
+
+    state: str
+    spec: DiskSpec
+    vm: str = ""
+    from_vm: str = ""
+    index: t.Optional[int] = None
+    slot: str = ""
+    take: bool = False
+    serial: t.Optional[int] = None
+    source: str = ""
+    source_snapshot: str = ""
+    clone: bool = False
+    release_holds: bool = False
+    destroy_clones: t.FrozenSet[str] = frozenset()
+
+    @property
+    def label(self) -> str:
+        where = "index %d" % self.index if self.index is not None else "pci_slot %s" % self.slot
+        return self.spec.label or where
 
 
 @dataclass(frozen=True)

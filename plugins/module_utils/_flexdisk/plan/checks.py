@@ -25,6 +25,7 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     """All checks of one VM that need no order of steps."""
     for target in intent.targets:
         _target(intent, target, capabilities, found)
+        check_type(target, host, intent.vm.config.pool, capabilities, found)
     for leaver in intent.leavers:
         _leaver(leaver, found)
         _protected(intent.vm, leaver.disk, "removed", found)
@@ -47,16 +48,6 @@ def check_departures(intent: Intent, host: Host, found: Collector) -> None:
 
 
 def _target(intent: Intent, target: Target, capabilities: Capabilities, found: Collector) -> None:
-    disk = target.disk
-    if target.type not in capabilities.types:
-        found.add(
-            "NotSupported",
-            "type %s: a disk of a VM of %s can only be %s"
-            % (target.type, capabilities.name, " or ".join(capabilities.types)),
-            target.label,
-        )
-    if disk is not None and crosses(target.type, disk):
-        _gone(Leaver(disk, True, target.spec.destroy_snapshots), found)
     models = intent.vm.config.models or capabilities.models
     if target.spec.model is not None and target.spec.model not in models:
         found.add(
@@ -64,8 +55,16 @@ def _target(intent: Intent, target: Target, capabilities: Capabilities, found: C
             "model %r is none of %s" % (target.spec.model, ", ".join(models)),
             target.label,
         )
+    if target.disk is not None and check_shrink(target, found):
+        _ownership(target.disk, "shrink", found)
+        _protected(intent.vm, target.disk, "made smaller", found)
+
+
+def check_shrink(target: Target, found: Collector) -> bool:
+    """Whether the disk becomes smaller; what forbids that is noted."""
+    disk = target.disk
     if disk is None or target.bytes >= disk.size:
-        return
+        return False
     change = render_change(disk.size, target.bytes)
     if not target.spec.dangerous_allow_shrink:
         found.add(
@@ -79,8 +78,7 @@ def _target(intent: Intent, target: Target, capabilities: Capabilities, found: C
             "%s: smaller than its image's %s" % (change, render_mib(disk.image_size)),
             target.label,
         )
-    _ownership(disk, "shrink", found)
-    _protected(intent.vm, disk, "made smaller", found)
+    return True
 
 
 def _ownership(disk: Disk, what: str, found: Collector) -> None:
@@ -109,13 +107,18 @@ def _leaver(leaver: Leaver, found: Collector) -> None:
 def _gone(leaver: Leaver, found: Collector) -> None:
     disk = leaver.disk
     _ownership(disk, "destroy" if leaver.destroy else "detach", found)
-    if not leaver.destroy:
-        return
-    clones = [clone for snapshot in disk.snapshots for clone in snapshot.clones]
+    if leaver.destroy:
+        check_destruction(leaver, found)
+
+
+def check_destruction(leaver: Leaver, found: Collector) -> None:
+    """What a disk takes with it must have been given up."""
+    disk = leaver.disk
+    clones = [c for snapshot in disk.snapshots for c in snapshot.clones if c not in leaver.clones]
     if clones:
         found.add("HasClones", "cannot be destroyed: %s depend on it" % ", ".join(clones), disk.label)
     held = [snapshot.name for snapshot in disk.snapshots if snapshot.userrefs]
-    if held:
+    if held and not leaver.held:
         found.add("Held", "cannot be destroyed: held snapshots %s" % ", ".join(held), disk.label)
     if disk.snapshots and not leaver.snapshots:
         found.add(
@@ -145,8 +148,6 @@ def _moves(intent: Intent, host: Host, found: Collector) -> None:
             if place in host.datasets:
                 found.add("AlreadyExists", "cannot be moved out: there is a %s already" % place, leaver.disk.label)
     for target in intent.targets:
-        if target.disk is not None and crosses(target.type, target.disk):
-            _copies(target, target.disk, host, above, found)
         if target.disk is not None and target.disk.parked:
             if target.disk.volume.pool != pool:
                 found.add(
@@ -157,14 +158,25 @@ def _moves(intent: Intent, host: Host, found: Collector) -> None:
             _encryption(target.disk, intent.vm.root, "attached", found)
 
 
-def _copies(target: Target, disk: Disk, host: Host, above: Dataset, found: Collector) -> None:
-    """The places that a conversion needs."""
+def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities, found: Collector) -> None:
+    """What forbids that a disk has its type, or becomes of another one by a copy."""
+    disk = target.disk
+    if target.type not in capabilities.types:
+        found.add(
+            "NotSupported",
+            "type %s: a disk of a VM of %s can only be %s"
+            % (target.type, capabilities.name, " or ".join(capabilities.types)),
+            target.label,
+        )
+    if disk is None or not crosses(target.type, disk):
+        return
+    _gone(Leaver(disk, True, target.spec.destroy_snapshots), found)
     spare = verbs.place(disk)
     taken = {spare, spare + verbs.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
     for name in sorted(taken):
         found.add("AlreadyExists", "cannot be converted: there is a %s already" % name, target.label)
     if not disk.parked:
-        _encryption(disk, above, "converted", found)
+        _encryption(disk, host.datasets.get(container(pool)) or host.datasets[pool], "converted", found)
 
 
 def _encryption(disk: Disk, destination: Dataset, verb: str, found: Collector) -> None:

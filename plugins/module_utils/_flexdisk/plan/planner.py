@@ -17,7 +17,7 @@ from ..model.vm import Vm
 from ..rules import space
 from ..rules.declaration import Collector
 from ..rules.linking import Host, unlinked_reason
-from ..rules.matching import match
+from ..rules.matching import Match, match
 from ..rules.reservation import PoolGeometry
 from . import ordering, predict
 from .adoption import adopt, homeless
@@ -55,29 +55,48 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
 def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for one VM, or every problem of its declaration."""
     found = Collector(spec.vm)
-    geometry = host.geometry[vm.config.pool]
     before, first = vm, adopt(host, vm, capabilities.device_prefix, found) if spec.adopt and vm.config.bare else None
-    if vm.interrupted is not None and vm.interrupted.rollback:
-        found.add("InUse", unfinished(vm.interrupted))
+    check_begun(vm, found)
     if found.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
     if first is not None:
-        vm = predict.apply(vm, first, geometry)
+        vm = predict.apply(vm, first, host.geometry[vm.config.pool])
     strangers = [d for d in host.parked if d.vm != vm.config.uuid]
-    _duplicates(host, vm, found)
     if spec.disks is None:
         spec = replace(spec, disks=(), unlisted="keep")
     matched = match(vm, t.cast(t.Any, spec.disks), strangers, policy.matching, found)
+    plan = plan_matched(host, vm, spec, matched, policy, capabilities, found)
+    if plan.problems:
+        return replace(plan, before=before, after=before)
+    return replace(plan, before=before, steps=(*([first] if first else []), *plan.steps))
+
+
+def check_begun(vm: Vm, found: Collector) -> None:
+    """A rollback that was interrupted comes before everything else."""
+    if vm.interrupted is not None and vm.interrupted.rollback:
+        found.add("InUse", unfinished(vm.interrupted))
+
+
+def plan_matched(
+    host: Host,
+    vm: Vm,
+    spec: VmSpec,
+    matched: Match,
+    policy: Policy,
+    capabilities: Capabilities,
+    found: Collector,
+) -> VmPlan:
+    """Steps for a VM whose entries have found their disks. Problems of before are in found."""
+    _duplicates(host, vm, found)
     intent = resolve(vm, spec, matched, host, capabilities, found)
     check(intent, host, capabilities, found)
     sequence = None
     if not found.problems:
-        sequence = ordering.order(intent, geometry, capabilities, policy, found)
+        sequence = ordering.order(intent, host.geometry[vm.config.pool], capabilities, policy, found)
     if sequence is None or found.problems:
-        return VmPlan(vm.config.uuid, before, before, (), tuple(found.problems))
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
     warnings = tuple(_warnings(sequence.vm, spec, intent))
-    steps = (*([first] if first else []), *sequence.steps)
-    return VmPlan(vm.config.uuid, before, sequence.vm, steps, (), warnings)
+    return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
 
 
 def _duplicates(host: Host, vm: Vm, found: Collector) -> None:
@@ -172,29 +191,35 @@ def _held(vm: Vm) -> int:
 
 def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
     """Plans in the order that keeps the pool from running out: who releases goes first. Or what the pool lacks."""
-    needs = {plan.vm: demand(plan, host.geometry[plan.before.config.pool]) for plan in plans}
-    ordered = sorted(plans, key=lambda plan: _turn(needs[plan.vm]))
+    ordered = sorted(plans, key=lambda plan: turn(host, plan))
+    return ordered, lacking(host, ordered)
+
+
+def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
+    """What pools lack for plans that are done in this order."""
+    needs = [(plan, demand(plan, host.geometry[plan.before.config.pool])) for plan in ordered]
     problems = []
-    for pool in sorted({p.before.config.pool for p in plans}):
-        here = [p for p in ordered if p.before.config.pool == pool and p.steps]
+    for pool in sorted({p.before.config.pool for p in ordered}):
+        here = [(p, n) for p, n in needs if p.before.config.pool == pool and p.steps]
         need = so_far = 0
-        for plan in here:
-            need = max(need, so_far + needs[plan.vm].peak)
-            so_far += needs[plan.vm].net
+        for _plan, own in here:
+            need = max(need, so_far + own.peak)
+            so_far += own.net
         room = host.available(pool)
         if need > room:
-            biggest = max(here, key=lambda plan: needs[plan.vm].peak)
+            biggest, most = max(here, key=lambda pair: pair[1].peak)
             problems.append(
                 Problem(
                     "InsufficientSpace",
                     "pool %s has %s left, this task needs %s of it (the most, %s, for this VM)"
-                    % (pool, *render_apart(room, need), render_bytes(needs[biggest.vm].peak)),
+                    % (pool, *render_apart(room, need), render_bytes(most.peak)),
                     _name(biggest),
                 )
             )
-    return ordered, problems
+    return problems
 
 
-def _turn(need: Demand) -> t.Tuple[bool, int]:
+def turn(host: Host, plan: VmPlan) -> t.Tuple[bool, int]:
     """Who releases goes first, least peak first; of the rest who gives back most after its peak."""
+    need = demand(plan, host.geometry[plan.before.config.pool])
     return need.net >= 0, need.peak if need.net < 0 else need.net - need.peak

@@ -326,6 +326,30 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _in(vm, disk, args, geometry)
 
 
+def _create_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    blank = Dataset(
+        name=args["volume"],
+        kind="filesystem" if args["type"] == FILE else "volume",
+        volblocksize=args["block_size"],
+        compression=args["compression"],
+        origin=args["origin"],
+    )
+    volume = _sized(blank, args, geometry)
+    disk = Disk(
+        volume=volume, vm=args["vm"], index=0, model=args["facts"]["model"], image=image_of(args["origin"]), parked=True
+    )
+    return replace(vm, parked=(*vm.parked, believed(disk, args["facts"])))
+
+
+def _resize_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _map(vm, args["volume"], lambda d: replace(d, volume=_sized(d.volume, args, geometry)))
+
+
+def _finish_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    vm = _map(vm, args["volume"], lambda d: believed(d, {"from": ""}))
+    return _resize_detached(vm, args, geometry)
+
+
 def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
     """The VM with a disk of the platform (MiB, bytes), and with the room that it needs."""
     blank = Dataset(entry.volume, "volume", volblocksize=block_size, compression=vm.root.compression)
@@ -435,6 +459,9 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "destroy_parked": _destroy_parked,
     "attach": _attach,
     "create": _create,
+    "create_detached": _create_detached,
+    "resize_detached": _resize_detached,
+    "finish_detached": _finish_detached,
     "snapshot": _snapshot,
     "delete_snapshot": _delete_snapshot,
     "rollback": _rollback,

@@ -61,12 +61,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Leaver:
-    """A disk that goes: parked with its data, or destroyed. parked says that no VM has it any more."""
+    """A disk that goes: parked with its data, or destroyed. snapshots, held and clones say what it may take with it:
+    its snapshots, held ones too, and volumes that are clones of them.
+    """
 
     disk: Disk
     destroy: bool
     snapshots: bool = False
     nameless: bool = False
+    held: bool = False
+    clones: t.FrozenSet[str] = frozenset()
 
     @property
     def moves(self) -> bool:

@@ -222,7 +222,7 @@ def destroy(leaver: Leaver) -> Step:
         "path": disk.path,
         "target": place(disk),
         "facts": _stale(disk, facts),
-        "snapshots": bool(disk.snapshots),
+        "snapshots": tuple(s.name.split("@", 1)[1] for s in disk.snapshots),
         "guid": disk.volume.guid,
         "newest": _newest(disk, {}),
     }
@@ -292,7 +292,7 @@ def compression(target: Target) -> t.Optional[Step]:
 
 def _free_index(vm: Vm, remembered: int) -> int:
     """The remembered index if it is free, else the lowest that no path and no volume uses."""
-    used = {index_of(v.name) for v in vm.volumes} | {index_of(d.path) for d in vm.config.disks if _still(vm, d.path)}
+    used = used_indexes(vm)
     if remembered and remembered not in used:
         return remembered
     index = 0
@@ -301,16 +301,17 @@ def _free_index(vm: Vm, remembered: int) -> int:
     return index
 
 
-def _still(vm: Vm, path: str) -> bool:
-    """A configured path that no volume backs (a missing disk) keeps its index."""
-    return path in vm.missing
+def used_indexes(vm: Vm) -> t.Set[int]:
+    """Those of the VM's volumes. A configured path that no volume backs (a missing disk) keeps its index."""
+    return {index_of(name) for name in (*(v.name for v in vm.volumes), *vm.missing)}
 
 
 def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
     """Create or attach: both end with the volume in place and one add to the configuration."""
     disk = target.disk
     adrift = disk is not None and not disk.parked
-    index = disk.index if adrift and disk else _free_index(vm, disk.index if disk else 0)
+    remembered = disk.index if disk else 0
+    index = remembered if adrift else _free_index(vm, remembered if target.spec.index is None else target.spec.index)
     volume = "%s/disk%d" % (vm.config.dataset, index) if not adrift or disk is None else disk.volume.name
     spec = target.spec
     again = disk is not None and disk.parked and disk.boot

@@ -55,7 +55,7 @@ def parse_vm_spec(raw: _Raw) -> t.Tuple[VmSpec, t.List[Problem]]:
     if quota is not None:
         quota = found.attempt("", parse_quota, quota)
     disks = raw.get("disks")
-    specs = None if disks is None else tuple(_disk_spec(found, number, disk) for number, disk in enumerate(disks))
+    specs = None if disks is None else tuple(_entry(found, number, disk) for number, disk in enumerate(disks))
     if specs is not None:
         _check_list(found, specs)
     unlisted = raw.get("unlisted") or "refuse"
@@ -74,9 +74,16 @@ def slot_problems(spec: VmSpec, config: VmConfig) -> t.List[Problem]:
     return found.problems
 
 
-def _disk_spec(found: Collector, number: int, raw: _Raw) -> DiskSpec:
+def _entry(found: Collector, number: int, raw: _Raw) -> DiskSpec:
+    label = str(raw.get("name") or raw.get("uuid") or "disks[%d]" % number)
+    if not (raw.get("name") or raw.get("uuid")):
+        found.add("InvalidArgument", "a disk needs a name or a uuid", label)
+    return disk_spec(found, label, raw)
+
+
+def disk_spec(found: Collector, label: str, raw: _Raw) -> DiskSpec:
+    """What an entry says of a disk. Problems go to found."""
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
-    label = name or uuid or "disks[%d]" % number
     _check_identity(found, label, name, uuid)
     size, remaining = _size(found, label, raw)
     slot = raw.get("pci_slot")
@@ -117,8 +124,6 @@ def _disk_spec(found: Collector, number: int, raw: _Raw) -> DiskSpec:
 
 
 def _check_identity(found: Collector, label: str, name: str, uuid: str) -> None:
-    if not name and not uuid:
-        found.add("InvalidArgument", "a disk needs a name or a uuid", label)
     if name and not identity.DISK_NAME.match(name):
         found.add(
             "InvalidArgument",

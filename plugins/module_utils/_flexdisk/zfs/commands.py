@@ -10,7 +10,7 @@ import re
 import time
 import typing as t
 
-from ..model.command import Runner
+from ..model.command import Pipe, Runner
 from ..model.dataset import Dataset
 from ..rules.identity import PREFIX
 from ..rules.reservation import PoolGeometry
@@ -30,9 +30,11 @@ class Zfs:
         pause: t.Callable[[float], None] = time.sleep,
         called: t.Callable[[str], str] = devices.called,
         files: t.Optional[Files] = None,
+        pipe: t.Optional[Pipe] = None,
     ) -> None:
         self.files = files or Files()
         self._runner = runner
+        self._pipe = pipe
         self._pause = pause
         self._called = called
 
@@ -191,6 +193,21 @@ class Zfs:
     def destroy(self, name: str, snapshots: bool = False) -> None:
         """Without snapshots=True ZFS itself refuses a volume that has any."""
         self._patiently("zfs", "destroy", *(["-r"] if snapshots else []), name)
+
+    def copy(self, snapshot: str, name: str, facts: t.Mapping[str, str]) -> None:
+        """A sparse volume with a snapshot's data, there when it is whole. name is C(VOLUME@SNAPSHOT)."""
+        options = [word for key, value in facts.items() if value for word in ("-o", "%s%s=%s" % (PREFIX, key, value))]
+        send, receive = ("zfs", "send", snapshot), ("zfs", "receive", *options, name)
+        answers = t.cast(Pipe, self._pipe)(send, receive)
+        # The sender fails of the receiver, too.
+        for argv, answer in zip((receive, send), answers[::-1]):
+            if answer.rc != 0:
+                raise errors.classify(argv, answer.rc, answer.stderr)
+
+    def holds(self, snapshot: str) -> t.List[str]:
+        """The tags that hold a snapshot."""
+        lines = self._run("zfs", "holds", "-H", snapshot).splitlines()
+        return [line.split("\t")[1] for line in lines if line.count("\t") >= 2]
 
     def hold(self, tag: str, snapshot: str) -> None:
         self._run("zfs", "hold", tag, snapshot)

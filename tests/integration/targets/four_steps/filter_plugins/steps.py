@@ -59,8 +59,16 @@ def comparable(vms: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[di
     return result
 
 
+def comparable_disks(disks: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The disks of a real result without what check mode cannot know."""
+    unknown = [
+        (set(disk) - set(twin)) & {*VOLATILE, "uuid", "volume", "path"} for disk, twin in zip(disks, like, strict=True)
+    ]
+    return [{k: v for k, v in disk.items() if k not in keys} for disk, keys in zip(disks, unknown, strict=True)]
+
+
 class FilterModule:
     """Filters for the targets that depend on four_steps."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"datasets": datasets, "law": law, "comparable": comparable}
+        return {"datasets": datasets, "law": law, "comparable": comparable, "comparable_disks": comparable_disks}

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The whole run of the module disk: validate, observe, plan, apply, read again."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ..hypervisor.protocol import Hypervisor
+from ..model.desired import DiskWish, Policy
+from ..model.errors import FlexdiskError
+from ..model.vm import Disk, Vm
+from ..plan import recovery
+from ..plan.detached import Job
+from ..plan.registry import Registry, volumes_of
+from ..plan.steps import VmPlan
+from ..rules.linking import Host
+from ..rules.registry import Place, parse_wish, places
+from ..zfs.commands import Zfs
+from . import report
+from .converge import Outcome, apply_plans, told
+from .detached import VERBS
+from .intent import Intents
+from .observe import observe
+
+_Dict = t.Dict[str, t.Any]
+
+
+@dataclass
+class Disks(Outcome):
+    """disks has one result for each entry."""
+
+    disks: t.List[_Dict] = field(default_factory=list)
+
+
+def run(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    raw: t.Sequence[t.Mapping[str, t.Any]],
+    policy: Policy,
+    pool: t.Optional[str],
+    check_mode: bool,
+) -> Disks:
+    """Makes the disks so, or predicts it. pool is where new ones are made, and the only one that is looked at."""
+    outcome = Disks()
+    parsed = [parse_wish(entry, number) for number, entry in enumerate(raw)]
+    outcome.problems = [problem for _wish, problems in parsed for problem in problems]
+    if outcome.problems:
+        return outcome
+    default = hypervisor.capabilities.default_pool
+    host = observe(zfs, hypervisor, pool, more=pool or default)
+    registry = Registry(host, policy, hypervisor.capabilities, pool or default)
+    plans = registry.plan([wish for wish, _problems in parsed])
+    outcome.problems = registry.problems
+    outcome.warnings = recovery.warnings(host, [plan.vm for plan in plans])
+    if outcome.problems:
+        return outcome
+    outcome.changed = any(plan.changed for plan in plans)
+    outcome.diff = report.diff_text(plans)
+    outcome.warnings += [warning for plan in plans for warning in plan.warnings]
+    jobs = t.cast(t.List[Job], registry.jobs)
+    found: t.Optional[Host] = _predicted(host, plans)
+    if not check_mode:
+        intents = Intents(zfs, host)
+        apply_plans(zfs, hypervisor, host, plans, policy, outcome, intents, VERBS)
+        with contextlib.suppress(FlexdiskError):
+            intents.tidy()
+        found = _again(zfs, hypervisor, pool, pool or default, host, plans, outcome)
+    if found is not None:
+        _tell(jobs, plans, found, check_mode, outcome)
+    return outcome
+
+
+def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
+    """The host as it is after the plans."""
+    after = {plan.vm: plan.after for plan in plans if plan.vm}
+    vms = tuple(after.get(vm.config.uuid, vm) for vm in host.vms)
+    parked: t.Dict[str, Disk] = {disk.volume.name: disk for disk in host.parked}
+    for plan in plans:
+        before, now = ({d.volume.name: d for d in vm.parked} for vm in (plan.before, plan.after))
+        for name in {*before} - {*now}:
+            parked.pop(name, None)
+        parked.update({name: disk for name, disk in now.items() if disk != before.get(name)})
+        for step in plan.steps:
+            if step.kind == "attach":
+                parked.pop(step.args["source"], None)
+    return replace(host, vms=vms, parked=tuple(parked.values()))
+
+
+def _again(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    pool: t.Optional[str],
+    more: str,
+    host: Host,
+    plans: t.Sequence[VmPlan],
+    outcome: Disks,
+) -> t.Optional[Host]:
+    """The host as it is now, and each VM as it was planned; None, with the failure told, if it cannot be read."""
+    working = [plan for plan in plans if plan.steps]
+    if not working:
+        return host
+    try:
+        now = observe(zfs, hypervisor, pool, more=more)
+    except FlexdiskError as exc:
+        if outcome.failure is None:
+            outcome.failure = told(working[0], exc, "read again")
+        return None
+    known = {vm.config.uuid: vm for vm in now.vms}
+    for plan in working if outcome.failure is None else ():
+        wrong = _differences(plan, known.get(plan.vm))
+        if wrong and outcome.failure is None:
+            error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
+            outcome.failure = told(plan, error, "read again")
+    return now
+
+
+def _differences(plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
+    """Detached disks are compared one by one, for several plans may see the same one."""
+    if vm is None or not plan.vm:
+        return []
+    return report.differences(replace(plan.after, parked=()), replace(vm, parked=()))
+
+
+def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_mode: bool, outcome: Disks) -> None:
+    """One result for each entry, as the disk is now."""
+    vms = {vm.config.uuid: vm for vm in found.vms}
+    for plan in plans:
+        if plan.vm in vms:
+            result = report.plan_result(plan, vms[plan.vm], plan.before.config.alias or plan.vm, not check_mode)
+            outcome.vms.append(result)
+    changed = {volume for plan in plans for step in plan.steps for volume in volumes_of(step)}
+    now = list(places(found))
+    for job in jobs:
+        new = job.place is None and job.wish.state == "present"
+        touched = new or (job.place is not None and job.place.disk.volume.name in changed)
+        outcome.disks.append(_result(job, _place(job, now), touched, check_mode))
+
+
+def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:
+    if job.place is None:
+        owner = job.owner.config.uuid if job.owner is not None else ""
+        named = (p for p in now if p.vm is None and p.disk.vm == owner and p.disk.name == job.wish.spec.name)
+        return next(named, None) if job.wish.state == "present" else None
+    was = job.place.disk
+    there = (p for p in now if p.disk.volume.guid == was.volume.guid)
+    # What was copied from a volume to a file, or back, is another dataset.
+    return next(there, next((p for p in now if was.uuid and p.disk.uuid == was.uuid), None))
+
+
+def _result(job: Job, place: t.Optional[Place], changed: bool, check_mode: bool) -> _Dict:
+    """What is said of one disk; of one that is not there only how it was called."""
+    if place is None:
+        known: DiskWish = job.wish
+        return {"name": known.spec.name, "uuid": known.spec.uuid, "state": "absent", "vm": "", "changed": changed}
+    result = report.disk_result(place.disk, place.state, not check_mode)
+    if job.place is None and check_mode:
+        for key in ("volume", "path"):
+            del result[key]
+    return dict(result, vm=place.disk.vm, changed=changed)

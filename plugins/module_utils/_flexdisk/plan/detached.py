@@ -1,0 +1,280 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Disks that no VM has: made, changed, destroyed where they lie. All of a pool are planned together."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ..model.capabilities import Capabilities
+from ..model.dataset import RECORD, Dataset
+from ..model.desired import DiskSpec, DiskWish
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB, render_apart, render_mib
+from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
+from ..rules import identity
+from ..rules.declaration import Collector
+from ..rules.linking import Host, container
+from ..rules.registry import Place, find_source
+from ..rules.reservation import default_block_size
+from ..rules.snapshots import charge
+from . import checks, predict, verbs
+from .ordering import Sequence
+from .steps import Step, VmPlan
+from .targets import Leaver, Target, kept_type
+
+
+@dataclass(frozen=True)
+class Job:
+    """An entry and the disk that it means; disk None: to be made, owner is whose it will be called (a VM or None)."""
+
+    wish: DiskWish
+    place: t.Optional[Place] = None
+    owner: t.Optional[Vm] = None
+
+
+def shelf(host: Host, pool: str, brand: str) -> Vm:
+    """The detached disks of a pool in the place of a VM: it has no quota, no power and no uuid."""
+    place = container(pool)
+    root = host.datasets.get(place) or replace(host.datasets[pool], name=place, kind="", user={})
+    config = VmConfig("", "detached disks of pool %s" % pool, brand, "stopped", False, pool, place, None)
+    free = replace(root, quota=0, reservation=0, refquota=0, refreservation=0)
+    return Vm(config, free, parked=tuple(d for d in host.parked if d.volume.pool == pool))
+
+
+def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Capabilities) -> VmPlan:
+    """One plan for what happens to detached disks of a pool."""
+    before = shelf(host, pool, capabilities.brand)
+    found = Collector("")
+    seq = Sequence(before, host.geometry[pool])
+    for job in sorted(jobs, key=_turn):
+        for step in _steps(host, pool, job, capabilities, found):
+            seq.add(step)
+    if found.problems:
+        return VmPlan("", before, before, (), tuple(found.problems))
+    return VmPlan("", before, seq.vm, tuple(seq.steps))
+
+
+def _turn(job: Job) -> t.Tuple[bool, bool]:
+    """New ones first, for they may be made of one that goes."""
+    return job.wish.state == "absent", job.place is not None
+
+
+def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, found: Collector) -> t.Iterator[Step]:
+    wish = job.wish
+    if job.place is None:
+        step = _creation(host, pool, job, capabilities, found)
+        if step is not None:
+            yield step
+        return
+    disk = job.place.disk
+    yield from verbs.unguard([disk, *_source_of(host, disk, wish)])
+    yield from verbs.discard([disk])
+    if wish.state == "absent":
+        yield from _destruction(host, disk, wish, found)
+    else:
+        yield from _changes(host, pool, replace(disk, half=""), wish.spec, capabilities, found)
+
+
+def _changes(
+    host: Host, pool: str, disk: Disk, spec: DiskSpec, capabilities: Capabilities, found: Collector
+) -> t.Iterator[Step]:
+    kept = disk.volume.user.get("type", THICK) if unfinished(disk) else kept_type(disk, capabilities)
+    size = -(-disk.size // MIB) if spec.size is None else spec.size
+    target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
+    checks.check_shrink(target, found)
+    checks.check_type(target, host, pool, capabilities, found)
+    if unfinished(disk):
+        yield _finish(disk, target.size, target.type)
+    else:
+        converted = _converted(host, pool, target, capabilities) if spec.type is not None else None
+        if converted is not None:
+            yield converted
+            shelved = replace(shelf(host, pool, capabilities.brand), parked=(disk,))
+            disk = predict.apply(shelved, converted, host.geometry[pool]).parked[0]
+            target = replace(target, disk=disk, kept=target.type)
+        yield from _resized(target)
+    compression = verbs.compression(target)
+    if compression is not None:
+        yield compression
+    facts = verbs.identity_of(disk, target)
+    if facts is not None:
+        yield facts
+
+
+def _resized(target: Target) -> t.Iterator[Step]:
+    disk = t.cast(Disk, target.disk)
+    if target.bytes != disk.size:
+        step = t.cast(Step, verbs.resize(target, "shrink" if target.bytes < disk.size else "grow"))
+        yield replace(step, kind="resize_detached")
+
+
+def _converted(host: Host, pool: str, target: Target, capabilities: Capabilities) -> t.Optional[Step]:
+    geometry = host.geometry[pool]
+    block = target.spec.block_size or default_block_size(geometry, platform=capabilities.platform)
+    return verbs.convert(t.cast(Disk, target.disk), target.type, geometry, target.label, block)
+
+
+def unfinished(disk: Disk) -> bool:
+    """Its creation was interrupted: all data are there, its size and its reservation may not be."""
+    return disk.volume.user.get("from") == identity.IMPORTING
+
+
+def _source_of(host: Host, disk: Disk, wish: DiskWish) -> t.List[Disk]:
+    """The one whose copy was interrupted: a guard may have been left on it."""
+    if not (wish.source and unfinished(disk)):
+        return []
+    try:
+        return [find_source(host, wish.source).disk]
+    except FlexdiskError:
+        return []
+
+
+def _finish(disk: Disk, size: int, kind: str) -> Step:
+    text = "= creation of %s ended: %s" % (disk.label, render_mib(size))
+    args = {"volume": disk.volume.name, "size": size, "guid": disk.volume.guid, "snapshots": False, "type": kind}
+    return Step("finish_detached", text, disk.label, args=args)
+
+
+def _destruction(host: Host, disk: Disk, wish: DiskWish, found: Collector) -> t.Iterator[Step]:
+    """Clones that were given up first, for the disk cannot go before them."""
+    given_up = wish.destroy_clones
+    parked = {other.volume.name: other for other in host.parked}
+    for clone in (c for snapshot in disk.snapshots for c in snapshot.clones if c in given_up):
+        other = parked.get(clone)
+        if other is None:
+            found.add("InUse", "%s is no detached disk, so it is not destroyed as a clone" % clone, disk.label)
+        else:
+            yield from _destruction(host, other, wish, found)
+    leaver = Leaver(disk, True, wish.spec.destroy_snapshots, held=wish.release_holds, clones=given_up)
+    checks.check_destruction(leaver, found)
+    step = verbs.destroy(leaver)
+    held = tuple(s.name for s in disk.snapshots if s.userrefs)
+    yield replace(step, args={**step.args, "held": held})
+
+
+def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, found: Collector) -> t.Optional[Step]:
+    spec = job.wish.spec
+    target = Target(spec, None, spec.size or 0, block_size=spec.block_size or 0, type=spec.type or THICK)
+    checks.check_type(target, host, pool, capabilities, found)
+    target.block_size = target.block_size or default_block_size(host.geometry[pool], platform=capabilities.platform)
+    if target.type == FILE:
+        target.block_size = RECORD
+    origin = _origin(host, pool, job.wish, found)
+    args: t.Dict[str, t.Any] = {"copy_of": "", "origin": ""}
+    words = ""
+    if origin is not None:
+        least = origin.volume.volsize
+        target.size = spec.size or -(-least // MIB)
+        target.block_size = origin.volume.volblocksize
+        if target.size * MIB < least:
+            words = "size %s is smaller than the %s that it is made of" % (
+                render_mib(target.size),
+                render_mib(least // MIB),
+            )
+            found.add("InvalidArgument", words, target.label)
+        args = {"copy_of" if origin.copied else "origin": origin.name}
+        words = " as a %s of %s" % ("copy" if origin.copied else "clone", origin.name)
+    elif not (spec.size or spec.image or job.wish.source):
+        found.add("MissingParameter", "a new disk needs a size, an image or a source", target.label)
+    if found.problems:
+        return None
+    return _create(host, pool, job, target, {"copy_of": "", "origin": "", **args}, words)
+
+
+class _Origin(t.NamedTuple):
+    """What a new disk is made of: a snapshot that it is a clone of, or a disk or snapshot that is copied."""
+
+    name: str
+    volume: Dataset
+    copied: bool
+
+
+def _origin(host: Host, pool: str, wish: DiskWish, found: Collector) -> t.Optional[_Origin]:
+    if wish.spec.image:
+        name = "%s/%s@final" % (pool, wish.spec.image)
+        image, final = host.datasets.get(name.split("@")[0]), host.datasets.get(name)
+        if image is None or final is None or not image.volsize:
+            found.add("ResourceNotFound", "image %s: there is no %s" % (wish.spec.image, name), wish.label)
+            return None
+        return _Origin(name, image, False)
+    place = found.attempt(wish.label, find_source, host, wish.source) if wish.source else None
+    if place is None:
+        return None
+    return _of_disk(host, place, pool, wish, found)
+
+
+def _of_disk(host: Host, place: Place, pool: str, wish: DiskWish, found: Collector) -> t.Optional[_Origin]:
+    disk = place.disk
+    if disk.volume.encryptionroot:
+        found.add("EncryptionRoot", "%s is encrypted, and so is what is made of it" % place.words, wish.label)
+    if wish.clone and disk.volume.pool != pool:
+        found.add(
+            "InvalidArgument",
+            "a clone lies in the pool of its source, %s, not in %s" % (disk.volume.pool, pool),
+            wish.label,
+        )
+    if FILE in (disk.type, wish.spec.type):
+        words = "%s: neither a file nor what becomes one is copied or cloned; convert it where it lies" % place.words
+        found.add("NotSupported", words, wish.label)
+    if unfinished(disk):
+        found.add("InUse", "the creation of %s was interrupted; state=present ends it" % place.words, wish.label)
+    if not wish.source_snapshot:
+        _check_room(host, place, wish, found)
+        return _Origin(disk.volume.name, disk.volume, True)
+    short = {s.name.split("@", 1)[1]: s for s in disk.snapshots}
+    one = short.get(wish.source_snapshot)
+    if one is None:
+        have = ", ".join(sorted(short)) or "none"
+        found.add(
+            "ResourceNotFound",
+            "%s has no snapshot %s; it has: %s" % (place.words, wish.source_snapshot, have),
+            wish.label,
+        )
+        return None
+    return _Origin(one.name, replace(disk.volume, volsize=one.volsize or disk.volume.volsize), not wish.clone)
+
+
+def _check_room(host: Host, place: Place, wish: DiskWish, found: Collector) -> None:
+    """The snapshot that is copied takes room where the source is, as long as that lasts."""
+    pins = charge(place.disk.volume)
+    where, room = "pool " + place.disk.volume.pool, host.available(place.disk.volume.pool)
+    if place.vm is not None and place.vm.root.quota:
+        where, room = place.vm.root.name, place.vm.root.quota - place.vm.root.used
+    if pins > room:
+        words = "%s has %s left, and a copy of %s needs %s there: what its snapshot would pin meanwhile"
+        left, needed = render_apart(room, pins)
+        found.add("InsufficientSpace", words % (where, left, place.words, needed), wish.label)
+
+
+def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Mapping[str, t.Any], words: str) -> Step:
+    """Its uuid, which its place is named after, is made with it."""
+    spec, owner = target.spec, job.owner
+    disk = Disk(volume=Dataset("", "volume"), vm=owner.config.uuid if owner is not None else "", index=0)
+    facts = verbs.facts_of(
+        disk,
+        name=spec.name,
+        preserve=bool(spec.preserve),
+        model=spec.model or "",
+        description=spec.description or "",
+        tags=spec.tags or {},
+        kind=target.type,
+    )
+    above = host.datasets.get(container(pool)) or host.datasets[pool]
+    kind = " %s" % target.type if target.type != THICK else ""
+    text = "+ %s %s%s detached%s" % (target.label, render_mib(target.size), kind, words)
+    args = {
+        **origin,
+        "volume": "%s/%s" % (container(pool), target.label),
+        "size": target.size,
+        "block_size": target.block_size,
+        "compression": spec.compression or above.compression,
+        "own_compression": spec.compression or "",
+        "facts": facts,
+        "type": target.type,
+        "vm": disk.vm,
+    }
+    return Step("create_detached", text, target.label, args=args)

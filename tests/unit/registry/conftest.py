@@ -1,0 +1,216 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Two VMs, web01 and web02, on a node with vmadm and on one with libvirt: what top-level disks can do is the same."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.registry import Disks, run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.registry import Place, places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.domains.conftest import LinuxHost, domain
+from tests.unit.engine.conftest import Simulated
+
+ONE = "cccccccc-0000-4000-8000-000000000001"
+TWO = "cccccccc-0000-4000-8000-000000000002"
+IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+
+
+class Killed(Exception):
+    """The run ends here."""
+
+
+class Bench:
+    """A host with web01 (root, a, b of 32 MiB) and web02 (root, c of 32 MiB), all adopted and stopped."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.host: Any = Simulated() if kind == "vmadm" else LinuxHost()
+        self.pool = "zones" if kind == "vmadm" else "tank"
+        self.plan = ("", 0)
+        self.count = 0
+        for uuid, alias, names in ((ONE, "web01", "ab"), (TWO, "web02", "c")):
+            self._make(uuid, alias, names)
+        self.host.calls.clear()
+        if kind == "libvirt":
+            self.host.hook = self._hook
+            self.host.domains.hook = self._hook
+
+    def _make(self, uuid: str, alias: str, names: str) -> None:
+        sizes = (32,) * len(names)
+        if self.kind == "vmadm":
+            self.host.create(flexible=40960, sizes=sizes, uuid=uuid, alias=alias)
+        else:
+            self.host.create((64, *sizes), uuid=uuid, name=alias, machine="pc-q35-7.2")
+        vm = self.vm(uuid)
+        entries = [{"name": n, "pci_slot": d.pci_slot} for n, d in zip(["root", *names], vm.disks, strict=True)]
+        wanted: dict[str, Any] = {"vm": uuid, "disks": entries}
+        done = self.host.converge(wanted if self.kind == "vmadm" else {**wanted, "flexible_disk_size": "1GiB"})
+        assert (done.problems, done.failure) == ([], None)
+
+    # -- commands, and where they are cut off
+
+    def _hook(self, _what: str, _args: Any, when: str) -> None:
+        self.count += when == "before"
+        if (when, self.count) == self.plan:
+            raise Killed
+
+    def runner(self, argv: Any, stdin: str = "", timeout: float = 300) -> Answer:
+        changing = self.kind == "vmadm" and changes(argv)
+        if changing:
+            self._hook("", argv, "before")
+        answer: Answer = self.host.runner(argv, stdin, timeout)
+        if changing:
+            self._hook("", argv, "after")
+        return answer
+
+    def pipe(self, first: Any, second: Any) -> tuple[Answer, Answer]:
+        sent = self.runner(first)
+        return sent, self.runner(second, sent.stdout)
+
+    def sides(self) -> tuple[Zfs, Any]:
+        if self.kind == "vmadm":
+            return Zfs(self.runner, lambda seconds: None, pipe=self.pipe), Vmadm(self.runner)
+        zfs = Zfs(self.runner, lambda seconds: None, self.host.called, self.host.files, self.pipe)
+        return zfs, self.host.driver()
+
+    # -- runs
+
+    def go(self, *disks: dict[str, Any], check: bool = False, pool: str | None = None, **policy: Any) -> Disks:
+        """pool "": all that have VMs."""
+        return run(*self.sides(), disks, Policy(**policy), self.pool if pool is None else pool or None, check)
+
+    def four_steps(self, *disks: dict[str, Any], **policy: Any) -> Disks:
+        before = self.fingerprint()
+        predicted = self.go(*disks, check=True, **policy)
+        assert predicted.problems == []
+        assert self.fingerprint() == before, "check mode changed something"
+        done = self.go(*disks, **policy)
+        assert (done.problems, done.failure) == ([], None)
+        assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
+        assert comparable(done.disks, predicted.disks) == predicted.disks
+        assert [v["quota"] for v in done.vms] == [v["quota"] for v in predicted.vms]
+        self.assert_lawful()
+        for check in (True, False):
+            again = self.go(*disks, check=check, **policy)
+            assert (again.problems, again.changed, again.diff) == ([], False, "")
+        return done
+
+    def refused(self, code: str, *disks: dict[str, Any], **policy: Any) -> str:
+        before = self.fingerprint()
+        predicted, refused = (self.go(*disks, check=check, **policy).problems for check in (True, False))
+        assert self.fingerprint() == before
+        assert predicted == refused
+        assert {p.code for p in refused} == {code}, refused
+        return "; ".join(p.message for p in refused)
+
+    def killed(self, when: str, number: int, *disks: dict[str, Any], **policy: Any) -> bool:
+        """A run that is killed before or after its change of that number; whether it came so far."""
+        self.plan, self.count = (when, number), 0
+        try:
+            with contextlib.suppress(Killed):
+                self.go(*disks, **policy)
+            return self.count >= number
+        finally:
+            self.plan = ("", 0)
+
+    # -- what is there
+
+    def read(self) -> Host:
+        return observe(*self.sides(), pool=self.pool)
+
+    def vm(self, uuid: str = ONE) -> Vm:
+        return next(v for v in self.read().vms if v.config.uuid == uuid)
+
+    def place(self, name: str) -> Place:
+        found = [p for p in places(self.read()) if p.disk.name == name]
+        assert len(found) == 1, found
+        return found[0]
+
+    def disk(self, name: str) -> Disk:
+        return self.place(name).disk
+
+    def names(self, uuid: str = ONE) -> dict[str, int]:
+        return {disk.name: disk.index for disk in self.vm(uuid).disks}
+
+    def run(self, *argv: str) -> str:
+        return str(self.host.run(*argv))
+
+    def write(self, name: str, seed: int = 7) -> str:
+        self.run("guest", "write", self.disk(name).volume.name, "0", "8", str(seed))
+        return self.digest(name)
+
+    def digest(self, name: str) -> str:
+        return self.run("guest", "hash", self.disk(name).volume.name, "0", "8")
+
+    def start(self, uuid: str = ONE) -> None:
+        if self.kind == "vmadm":
+            self.run("vmadm", "start", uuid)
+        else:
+            self.host.domains.boot(uuid)
+
+    def stop(self, uuid: str = ONE) -> None:
+        if self.kind == "vmadm":
+            self.run("vmadm", "stop", uuid, "-F")
+        else:
+            self.host.domains.halt(uuid)
+
+    def in_transition(self, uuid: str) -> None:
+        if self.kind == "vmadm":
+            self.host.admin("vm-state", uuid, "stopping")
+        else:
+            self.start(uuid)
+            self.host.domains.states[uuid] = "paused"
+
+    def another_pool(self, uuid: str, alias: str) -> None:
+        """With a VM of one disk."""
+        version = "illumos" if self.kind == "vmadm" else "openzfs-2.1"
+        self.host.node.pools.add_pool("other", 8 << 30, 12, [{"type": "disk", "disks": 1}], version)
+        if self.kind == "vmadm":
+            payload = {"uuid": uuid, "alias": alias, "brand": "bhyve", "zpool": "other", "quota": 1, "autoboot": False}
+            disks = [{"size": 8, "model": "virtio", "boot": True}]
+            self.host.run("vmadm", "create", stdin=json.dumps({**payload, "disks": disks, "flexible_disk_size": 512}))
+        else:
+            self.run("zfs", "create", f"other/{uuid}")
+            self.run("zfs", "create", "-V", "8M", f"other/{uuid}/disk0")
+            self.run("zfs", "set", "flexdisk:flexible_disk_size=512", f"other/{uuid}")
+            self.host.domains.add(domain([f"other/{uuid}/disk0"], uuid=uuid, name=alias))
+
+    def fingerprint(self) -> str:
+        return str(self.host.fingerprint())
+
+    def assert_lawful(self) -> None:
+        host = self.read()
+        for vm in host.vms:
+            assert space.quota_drift(vm, host.geometry[self.pool]) == (0, 0)
+            assert (vm.orphans, vm.missing) == ((), ())
+
+
+def comparable(results: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Results without what check mode cannot know."""
+    cleaned: list[dict[str, Any]] = json.loads(json.dumps(results))
+    for result, other in zip(cleaned, like, strict=True):
+        for key in (*report.VOLATILE, "uuid", "volume", "path"):
+            if key not in other:
+                result.pop(key, None)
+    return cleaned
+
+
+@pytest.fixture(params=["vmadm", "libvirt"])
+def bench(request: Any) -> Bench:
+    return Bench(request.param)

@@ -1,0 +1,332 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks that are made without a VM, come to one, go to another one, and are destroyed only when nobody has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import IMAGE, ONE, TWO
+
+DATA = {"name": "data", "size": 64}
+
+
+def test_a_disk_is_made_without_a_vm(bench):
+    done = bench.four_steps({**DATA, "tags": {"owner": "sales"}, "description": "für alle", "preserve": True})
+    disk = bench.place("data")
+    assert (disk.state, disk.vm, disk.disk.vm) == ("detached", None, "")
+    assert disk.disk.volume.name == f"{bench.pool}/flexdisk/{disk.disk.uuid}"
+    assert (disk.disk.tags, disk.disk.description, disk.disk.preserve) == ({"owner": "sales"}, "für alle", True)
+    assert disk.disk.volume.user["serial_no"] == "1"
+    assert (done.disks[0]["state"], done.disks[0]["size"], done.disks[0]["vm"]) == ("detached", 64, "")
+    assert done.diff.splitlines()[0] == "detached disks of pool %s:" % bench.pool
+
+
+def test_what_is_there_is_changed_where_it_is(bench):
+    bench.four_steps(DATA)
+    digest = bench.write("data")
+    bench.four_steps({**DATA, "size": 96, "compression": "lz4", "tags": {"a": "b"}})
+    disk = bench.disk("data")
+    assert (disk.size_mib, disk.volume.compression, disk.tags) == (96, "lz4", {"a": "b"})
+    assert disk.volume.refreservation > disk.size
+    bench.four_steps({"vm": "web01", "name": "a", "size": 48, "description": "x"})
+    assert (bench.disk("a").size_mib, bench.disk("a").description) == (48, "x")
+    bench.four_steps({"uuid": bench.disk("data").uuid, "name": "other"})
+    assert bench.digest("other") == digest
+
+
+def test_attach_detach_and_to_another_vm(bench):
+    bench.four_steps(DATA)
+    digest = bench.write("data")
+    uuid = bench.disk("data").uuid
+    done = bench.four_steps({"name": "data", "vm": "web01", "state": "attached"})
+    assert bench.names() == {"root": 0, "a": 1, "b": 2, "data": 3}
+    assert (done.disks[0]["state"], done.disks[0]["vm"], done.disks[0]["index"]) == ("attached", ONE, 3)
+    slot = bench.disk("data").pci_slot
+    bench.four_steps({"vm": "web01", "index": 3, "state": "detached"})
+    bench.four_steps({"name": "data", "vm": "web01", "state": "detached"})
+    assert bench.place("data").state == "detached"
+    bench.four_steps({"name": "data", "vm": "web01", "state": "attached"})
+    assert bench.disk("data").pci_slot == slot
+    bench.four_steps({"name": "data", "from_vm": "web01", "vm": "web02", "state": "attached", "take": True})
+    assert (bench.names(), bench.names(TWO)) == ({"root": 0, "a": 1, "b": 2}, {"root": 0, "c": 1, "data": 3})
+    assert (bench.digest("data"), bench.disk("data").uuid) == (digest, uuid)
+
+
+def test_all_of_a_task_are_planned_together(bench):
+    """The list order is none: who gives goes first, and each VM has one block in the plan."""
+    bench.four_steps(DATA)
+    done = bench.four_steps(
+        {"name": "data", "vm": "web02", "state": "attached"},
+        {"name": "a", "vm": "web02", "state": "attached", "take": True},
+        {"name": "c", "state": "detached"},
+        {"name": "new", "size": 16, "vm": "web02"},
+    )
+    assert sorted(bench.names(TWO)) == ["a", "data", "root"]
+    assert sorted(d.name for d in bench.vm(TWO).parked) == ["c", "new"]
+    assert [d["name"] for d in done.disks] == ["data", "a", "c", "new"]
+    assert done.diff.count("(cccccccc") == 2
+
+
+@pytest.mark.parametrize("index", [None, -1, 1, 7])
+def test_the_index_is_sticky_and_can_be_chosen(bench, index):
+    bench.four_steps({"name": "a", "state": "detached"})
+    bench.four_steps({"name": "b", "state": "detached"})
+    bench.four_steps({"name": "b", "vm": "web01", "state": "attached", "index": index})
+    assert bench.names() == {"root": 0, "b": {None: 2, -1: 2}.get(index, index)}
+
+
+def test_the_last_one_can_be_changed(bench):
+    bench.four_steps({"vm": "web01", "index": -1, "size": 64})
+    assert (bench.disk("a").size_mib, bench.disk("b").size_mib) == (32, 64)
+
+
+def test_absent_destroys_only_what_nobody_has(bench):
+    said = bench.refused("InUse", {"name": "a", "state": "absent"})
+    assert "attached in web01" in said
+    assert "state=detached first" in said
+    bench.four_steps({"name": "a", "state": "detached"})
+    bench.four_steps({"name": "a", "state": "absent"})
+    assert bench.names() == {"root": 0, "b": 2}
+    assert bench.vm().parked == ()
+
+
+def test_what_goes_with_a_disk_must_be_given_up(bench):
+    bench.four_steps(DATA)
+    volume = bench.disk("data").volume.name
+    bench.run("zfs", "snapshot", volume + "@mine")
+    bench.run("zfs", "hold", "backup", volume + "@mine")
+    bench.four_steps({"name": "child", "source": "data", "source_snapshot": "mine", "source_method": "clone"})
+    child = bench.disk("child").volume.name
+    gone = {"name": "data", "state": "absent"}
+    before = bench.fingerprint()
+    problems = bench.go(gone).problems
+    assert {p.code for p in problems} == {"HasClones", "HasSnapshots", "Held"}
+    assert bench.fingerprint() == before
+    words = {"destroy_snapshots": True, "release_holds": True}
+    assert child in bench.refused("HasClones", {**gone, **words})
+    bench.refused("Held", {**gone, "destroy_snapshots": True, "destroy_clones": [child]})
+    bench.refused("HasSnapshots", {**gone, "release_holds": True, "destroy_clones": [child]})
+    bench.four_steps({**gone, **words, "destroy_clones": [child]})
+    assert bench.read().parked == ()
+
+
+def test_a_clone_that_a_vm_has_is_never_given_up(bench):
+    bench.four_steps(DATA)
+    bench.run("zfs", "snapshot", bench.disk("data").volume.name + "@mine")
+    bench.four_steps({"name": "child", "source": "data", "source_snapshot": "mine", "source_method": "clone"})
+    bench.four_steps({"name": "child", "vm": "web01", "state": "attached"})
+    words = {"destroy_snapshots": True, "destroy_clones": [bench.disk("child").volume.name]}
+    assert "is no detached disk" in bench.refused("InUse", {"name": "data", "state": "absent", **words})
+
+
+@pytest.mark.parametrize("size", [None, 96])
+def test_a_copy_has_data_of_its_own(bench, size):
+    digest = bench.write("a")
+    bench.four_steps({"name": "twin", "source": "a", "size": size, "compression": "lz4"})
+    twin = bench.disk("twin")
+    assert (twin.size_mib, twin.volume.origin, twin.volume.compression) == (size or 32, "", "lz4")
+    assert twin.volume.refreservation > twin.size
+    assert bench.digest("twin") == digest
+    bench.write("a", 8)
+    assert bench.digest("twin") == digest
+    assert [d.snapshots for d in (twin, bench.disk("a"))] == [(), ()]
+    assert "from" not in twin.volume.user
+
+
+def test_a_copy_of_a_snapshot_is_as_the_disk_was_then(bench):
+    digest = bench.write("a")
+    bench.run("zfs", "snapshot", bench.disk("a").volume.name + "@then")
+    bench.write("a", 8)
+    bench.four_steps({"name": "twin", "source": bench.disk("a").uuid, "source_snapshot": "then"})
+    assert bench.digest("twin") == digest
+    assert bench.disk("twin").snapshots == ()
+
+
+def test_a_disk_of_an_image(bench):
+    if bench.kind == "libvirt":
+        bench.run("zfs", "create", "-V", "64M", f"tank/{IMAGE}")
+        bench.run("zfs", "snapshot", f"tank/{IMAGE}@final")
+    bench.four_steps({"name": "data", "image": IMAGE})
+    disk = bench.disk("data")
+    assert (disk.image, disk.volume.refreservation > disk.size) == (IMAGE, True)
+    assert disk.size_mib == {"vmadm": 10240, "libvirt": 64}[bench.kind]
+    bench.four_steps({"name": "data", "image": IMAGE, "size": disk.size_mib + 64})
+    bench.four_steps({"name": "data", "vm": "web02", "state": "attached"})
+
+
+def test_a_new_disk_in_the_names_of_a_vm_is_attached_by_its_list(bench):
+    bench.four_steps({**DATA, "vm": "web01"})
+    assert bench.disk("data").vm == ONE
+    done = bench.host.converge({"vm": "web01", "unlisted": "keep", "disks": [{"name": "data"}]})
+    assert (done.problems, done.failure) == ([], None)
+    assert "data" in bench.names()
+
+
+# -- the optimistic lock
+
+
+def test_serial_no_counts_every_change(bench):
+    def serial():
+        return int(bench.disk("data").volume.user["serial_no"])
+
+    bench.four_steps(DATA)
+    for number, change in enumerate(
+        (
+            {"size": 96},
+            {"tags": {"a": "b"}},
+            {"compression": "lz4"},
+            {"vm": "web01", "state": "attached"},
+            {"vm": "web01", "pci_slot": "0:4:7" if bench.kind == "vmadm" else "6:0:0", "state": "attached"},
+            {"vm": "web01", "compression": "off"},
+            {"vm": "web01", "state": "detached"},
+        ),
+        start=2,
+    ):
+        bench.four_steps({"name": "data", **change})
+        assert serial() == number
+
+
+def test_serial_no_is_a_lock(bench):
+    bench.four_steps(DATA)
+    bench.four_steps({**DATA, "size": 80})
+    change = {"name": "data", "size": 96}
+    said = bench.refused("Changed", {**change, "serial_no": 1})
+    assert "data has serial_no 2, not 1" in said
+    for state in ({"vm": "web01", "state": "attached"}, {"state": "absent"}):
+        bench.refused("Changed", {"name": "data", **state, "serial_no": 3})
+    bench.four_steps({**change, "serial_no": 2})
+    assert bench.disk("data").size_mib == 96
+
+
+# -- running VMs
+
+
+def test_a_running_vm(bench):
+    bench.four_steps(DATA)
+    bench.start()
+    attach = {"name": "data", "vm": "web01", "state": "attached"}
+    if bench.kind == "vmadm":
+        bench.refused("VmNotStopped", attach)
+    bench.four_steps(attach, allow_restart=True)
+    bench.four_steps({"name": "data", "vm": "web01", "state": "detached"}, allow_restart=True)
+    assert bench.vm().config.state == "running"
+
+
+def test_taking_from_a_running_vm(bench):
+    bench.start()
+    take = {"name": "a", "vm": "web02", "state": "attached", "take": True}
+    if bench.kind == "vmadm":
+        bench.refused("VmNotStopped", take)
+    bench.four_steps(take, allow_restart=True)
+    assert (bench.vm().config.state, bench.vm(TWO).config.state) == ("running", "stopped")
+
+
+# -- refusals
+
+NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
+
+
+@pytest.mark.parametrize(
+    ("code", "entry", "said"),
+    [
+        ("InvalidArgument", {}, "a disk needs a name, a uuid, or a VM and its index"),
+        ("InvalidArgument", {"name": "x", "state": "attached"}, "state=attached needs vm"),
+        ("InvalidArgument", {"index": 1}, "index and pci_slot need vm"),
+        ("InvalidArgument", {"vm": "web01", "index": -2}, "0 or more, or -1"),
+        ("InvalidArgument", {"name": "a", "vm": "web01", "state": "attached", "index": -2}, "from 0 to 99999, or -1"),
+        ("InvalidArgument", {"vm": "web01", "index": 1, "name": "a"}, "without name and uuid"),
+        ("InvalidArgument", {"vm": "web01", "index": 1, "state": "absent"}, "needs a name or a uuid"),
+        ("InvalidArgument", {"vm": "web01", "index": -1, "state": "detached"}, "another disk the next time"),
+        ("InvalidArgument", {"name": "a", "state": "detached", "size": 5}, "size is for state=present and attached"),
+        ("InvalidArgument", {"name": "a", "state": "absent", "take": True}, "take is for state=attached"),
+        ("InvalidArgument", {"name": "a", "destroy_snapshots": True}, "destroy_snapshots is for state=absent"),
+        ("InvalidArgument", {"name": "x", "size": "remaining"}, "in vm_disks"),
+        ("InvalidArgument", {"name": "x", "size": "0"}, "at least 1 MiB"),
+        ("InvalidArgument", {"name": "x/y", "size": 5}, "disk name 'x/y'"),
+        ("InvalidArgument", {"uuid": "x"}, "is not a uuid"),
+        ("InvalidArgument", {"name": "x", "source": "a", "image": IMAGE}, "exclude each other"),
+        ("InvalidArgument", {"name": "x", "source": "a", "block_size": 4096}, "the source has its own"),
+        ("InvalidArgument", {"name": "x", "source_snapshot": "a"}, "needs source"),
+        ("InvalidArgument", {"name": "x", "source": "a", "source_method": "clone"}, "needs source_snapshot"),
+        ("InvalidArgument", {"name": "x", "source": "a", "size": 16}, "smaller than the 32 MiB"),
+        ("InvalidArgument", {"name": "a", "serial_no": -1}, "0 or more"),
+        ("InvalidArgument", {"name": "a", "size": 16}, "dangerous_allow_shrink=true permits it"),
+        ("InvalidArgument", {"vm": "web01", "index": 0, "state": "detached"}, "the boot disk cannot be removed"),
+        ("InvalidArgument", {"name": "a", "vm": "web01", "state": "attached", "index": 5}, "has index 1"),
+        ("InvalidArgument", {"name": "a", "model": "x"}, "model 'x' is none of"),
+        ("MissingParameter", {"name": "x"}, "needs a size, an image or a source"),
+        ("ResourceNotFound", {"name": "x", "state": "detached"}, "there is no such disk"),
+        ("ResourceNotFound", {"name": "x", "vm": "web01", "state": "attached"}, "there is no such disk"),
+        ("ResourceNotFound", {"uuid": NOT_THERE, "size": 5}, "there is no such disk"),
+        ("ResourceNotFound", {"vm": "web01", "index": 9}, "has no disk there"),
+        ("ResourceNotFound", {"name": "x", "vm": "nobody"}, "no VM with this"),
+        ("ResourceNotFound", {"name": "x", "source": "y"}, "source y: no disk has"),
+        ("ResourceNotFound", {"name": "x", "source": "a", "source_snapshot": "s"}, "has no snapshot s; it has: none"),
+        ("ResourceNotFound", {"name": "x", "image": NOT_THERE}, "there is no"),
+        ("Ambiguous", {"name": "root"}, "2 disks have it"),
+        ("InUse", {"name": "a", "vm": "web02", "state": "attached"}, "take=true moves it to web02"),
+        ("FixedAtBirth", {"name": "a", "block_size": 65536}, "block_size of a"),
+        ("InsufficientSpace", {"name": "x", "size": "1TiB"}, "this task needs"),
+        ("InsufficientSpace", {"name": "a", "size": "50GiB"}, "flexible_disk_size"),
+    ],
+)
+def test_refusals(bench, code, entry, said):
+    assert said in bench.refused(code, entry)
+
+
+def test_a_disk_is_listed_once(bench):
+    by_uuid = {"uuid": bench.disk("a").uuid, "state": "detached"}
+    assert "listed twice, also as a" in bench.refused("InvalidArgument", {"name": "a", "size": 64}, by_uuid)
+    assert "two new disks" in bench.refused("InvalidArgument", DATA, DATA)
+
+
+def test_what_two_vms_take_from_each_other_takes_two_tasks(bench):
+    there = {"name": "a", "vm": "web02", "state": "attached", "take": True}
+    back = {"name": "c", "vm": "web01", "state": "attached", "take": True}
+    assert "take disks from each other" in bench.refused("InvalidArgument", there, back)
+
+
+def test_names_are_unique_in_a_vm(bench):
+    bench.four_steps({"name": "c", "size": 8, "vm": "web01"})
+    uuid = bench.vm().parked[0].uuid
+    taken = {"uuid": bench.disk("a").uuid, "name": "c"}
+    bench.refused("NameConflict", taken)
+    bench.refused("NameConflict", {"uuid": uuid, "name": "a"})
+    bench.refused("NameConflict", {"uuid": uuid, "vm": "web02", "state": "attached"})
+
+
+def test_an_index_or_a_slot_that_is_taken(bench):
+    bench.four_steps(DATA)
+    attach = {"name": "data", "vm": "web01", "state": "attached"}
+    assert "index 1 belongs to" in bench.refused("InvalidArgument", {**attach, "index": 1})
+    slot = bench.disk("a").pci_slot
+    assert 'pci_slot "%s" belongs to' % slot in bench.refused("InvalidArgument", {**attach, "pci_slot": slot})
+
+
+def test_one_uuid_on_two_volumes_is_refused_for_both(bench):
+    bench.four_steps(DATA)
+    bench.four_steps({"name": "other", "size": 8})
+    uuid = bench.disk("data").uuid
+    bench.run("zfs", "set", "flexdisk:uuid=" + uuid, bench.disk("other").volume.name)
+    for entry in ({"uuid": uuid, "state": "absent"}, {"name": "other", "state": "absent"}):
+        said = bench.refused("Ambiguous", entry)
+        assert bench.disk("data").volume.name in said
+
+
+def test_a_copy_needs_room_for_what_its_snapshot_pins(bench):
+    bench.write("a")
+    root = bench.vm().root.name
+    bench.run("zfs", "set", "reservation=0", root)
+    bench.run("zfs", "set", "quota=%d" % (bench.vm().root.used + (4 << 20)), root)
+    assert "its snapshot would pin" in bench.refused("InsufficientSpace", {"name": "twin", "source": "a"})
+
+
+def test_an_idle_run_starts_three_processes_for_many_disks(bench):
+    wanted = [{"name": f"d{n}", "size": 1, "tags": {"n": str(n)}} for n in range(40)]
+    bench.go(*wanted)
+    bench.host.calls.clear()
+    assert not bench.go(*wanted).changed
+    assert len(bench.host.calls) == {"vmadm": 3, "libvirt": 2}[bench.kind], bench.host.calls
