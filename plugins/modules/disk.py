@@ -91,6 +91,14 @@ options:
     description:
       - Block size of a new disk, in bytes.
     type: int
+  type: &type
+    description:
+      - What backs it. V(thick) is a volume whose whole size is reserved, V(sparse) one that takes what is written,
+        V(file) a raw file in a file system of its own. A new disk is V(thick) unless this says otherwise.
+      - A disk of another type is converted, between volume and file by a copy, for which its VM must be stopped; its
+        snapshots do not come along, which O(destroy_snapshots) permits.
+      - SmartOS has V(thick) alone.
+    type: str
   image: &image
     description:
       - UUID of the image that a new disk is a clone of.
@@ -170,6 +178,7 @@ options:
       take: *take
       size: *size
       block_size: *block_size
+      type: *type
       image: *image
       source: *source
       source_snapshot: *source_snapshot

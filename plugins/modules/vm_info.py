@@ -96,7 +96,7 @@ vms:
       type: bool
       returned: always
     disk_template:
-      description: V(thick) or V(sparse) where all disks are, V(mixed), or V(diskless).
+      description: The type of all disks, V(thick), V(sparse) or V(file); else V(mixed), or V(diskless).
       type: str
       returned: always
     disks:

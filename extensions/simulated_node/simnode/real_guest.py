@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The `guest` command on a real volume: write, discard, look. On a file system it works on one file in it."""
+"""The `guest` command on a real volume, or on a file in a file system, the disk if there is one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def _path(dataset: str) -> str:
     """The volume's device, as soon as it is there, or a file in the file system."""
     kind = _property(dataset, "type")
     if kind == "filesystem":
-        return os.path.join(_property(dataset, "mountpoint"), "guest-data")
+        disk = os.path.join(_property(dataset, "mountpoint"), "disk.raw")
+        return disk if os.path.exists(disk) else os.path.join(_property(dataset, "mountpoint"), "guest-data")
     path = "/dev/zvol/" + dataset
     deadline = time.monotonic() + DEVICE_SECONDS
     while not os.path.exists(path) and time.monotonic() < deadline:

@@ -136,7 +136,18 @@ def test_every_scenario_of_vm_disks_is_run() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize(
     "target",
-    ["disk_info", "disk_verify", "vm_disks_refusals", "vm_info", "vm_snapshot", "zfs_quota", "role_flexible_disks"],
+    [
+        "disk",
+        "disk_adopt",
+        "disk_info",
+        "disk_types",
+        "disk_verify",
+        "vm_disks_refusals",
+        "vm_info",
+        "vm_snapshot",
+        "zfs_quota",
+        "role_flexible_disks",
+    ],
 )
 def test_target_in_full(lab: Lab, target: str) -> None:
     run(lab, target)

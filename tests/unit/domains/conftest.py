@@ -25,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .fake import FakeDomains
+from .files import FakeFiles
 
 VM = "cccccccc-0000-4000-8000-000000000001"
 OTHER = "cccccccc-0000-4000-8000-000000000002"
@@ -85,10 +86,13 @@ class LinuxHost:
         self.node = Node.create(None, [PoolSpec("tank", 64 << 30, 12, [{"type": "disk", "disks": 1}], "openzfs-2.1")])
         self.calls: list[list[str]] = []
         self.domains = FakeDomains(self._volsize)
+        self.files = FakeFiles(self.node.pools)
         self.hook: Any = None
         self.uri = "qemu:///system"
 
     def _volsize(self, path: str) -> int | None:
+        if not path.startswith("/dev/zvol/"):
+            return self.files.size(path) if self.files.size(path) >= 0 else None
         name = path[len("/dev/zvol/") :]
         rc, out, _err = self.node.run(["zfs", "get", "-Hpo", "value", "volsize", name], "")
         return int(out) if rc == 0 else None
@@ -136,7 +140,13 @@ class LinuxHost:
         return Libvirt(self.domains, self.uri, self.runner, lambda seconds: None)
 
     def host(self) -> Host:
-        return observe(Zfs(self.runner), self.driver())
+        return observe(self.zfs(), self.driver())
+
+    def zfs(self) -> Zfs:
+        return Zfs(self.runner, lambda seconds: None, self.called, self.files)
+
+    def called(self, name: str) -> str:
+        return name if self.node.run(["zfs", "get", "-Ho", "value", "volsize", name], "")[0] == 0 else ""
 
     def vm(self, uuid: str = VM) -> Vm:
         return next(v for v in self.host().vms if v.config.uuid == uuid)
@@ -145,7 +155,7 @@ class LinuxHost:
         return {disk.name: disk for disk in self.vm(uuid).disks}
 
     def converge(self, *vms: dict[str, Any], check: bool = False, **policy: Any) -> Outcome:
-        return converge(Zfs(self.runner), self.driver(), vms, Policy(**policy), None, check)
+        return converge(self.zfs(), self.driver(), vms, Policy(**policy), None, check)
 
     def fingerprint(self) -> str:
         both = [{u: self.domains.xml(u, live) for u in xs} for live, xs in self._texts()]

@@ -108,7 +108,7 @@ class FakeDomains:
         disk = ET.fromstring(xml)
         if uuid not in self.lives:
             raise failed("domain is not running")
-        path = child(disk, "source").get("dev", "")
+        path = source(disk)
         if not self.device(path):
             raise failed("Could not open '%s': No such file or directory" % path)
         if disk.find("address") is not None:
@@ -122,7 +122,7 @@ class FakeDomains:
 
     def detach(self, uuid: str, xml: str) -> None:
         after = self._called("detach", uuid, xml)
-        path = child(ET.fromstring(xml), "source").get("dev", "")
+        path = source(ET.fromstring(xml))
         if path not in self.held:
             self._leaving.append((uuid, path))
         after()
@@ -132,7 +132,7 @@ class FakeDomains:
         for leaving in [one for one in self._leaving if one[0] == uuid]:
             self._leaving.remove(leaving)
             devices = child(self.lives[uuid], "devices")
-            gone = [d for d in devices.findall("disk") if child(d, "source").get("dev") == leaving[1]]
+            gone = [d for d in devices.findall("disk") if source(d) == leaving[1]]
             slots = {place(d)[:2] for d in gone if child(d, "address").get("type") == "pci"}
             for disk in devices.findall("disk"):
                 if disk in gone or (child(disk, "address").get("type") == "pci" and place(disk)[:2] in slots):
@@ -141,7 +141,7 @@ class FakeDomains:
     def block_resize(self, uuid: str, target: str, size: int) -> None:
         after = self._called("block_resize", uuid, target, size)
         disk = next(d for d in self.lives[uuid].findall("devices/disk") if child(d, "target").get("dev") == target)
-        path = child(disk, "source").get("dev", "")
+        path = source(disk)
         if size > (self._volsize(path) or 0):
             raise failed("Cannot grow device files")
         assert size >= self.guest_sizes[uuid, path], "the guest would see its disk shrink"
@@ -158,7 +158,8 @@ class FakeDomains:
         after = self._called("create", uuid)
         if uuid in self.lives:
             raise failed("Requested operation is not valid: domain is already running")
-        lacking = [p for p in self.paths(uuid) if p.startswith("/dev/zvol/") and not self.device(p)]
+        ours = ("/dev/zvol/", "/var/lib/flexdisk/")
+        lacking = [p for p in self.paths(uuid) if p.startswith(ours) and not self.device(p)]
         if lacking:
             raise failed("Could not open %s" % lacking)
         self.boot(uuid)
@@ -250,6 +251,11 @@ def child(element: ET.Element, name: str) -> ET.Element:
 
 def target(disk: ET.Element) -> str:
     return child(disk, "target").get("dev", "")
+
+
+def source(disk: ET.Element) -> str:
+    """A disk says what kind of source it has, and libvirt believes it."""
+    return child(disk, "source").get({"block": "dev", "file": "file"}[disk.get("type", "")], "")
 
 
 def pci(device: ET.Element) -> bool:

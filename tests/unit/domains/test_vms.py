@@ -14,7 +14,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vms import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import LinuxHost, domain
 
@@ -39,7 +38,7 @@ GONE = {"name": "web01", "state": "absent", "destroy_disks": True, "destroy_snap
 
 
 def go(linux, *vms, check=False, pool="tank", **policy):
-    zfs, wanted = Zfs(linux.runner, lambda seconds: None), [{**NEW, **vm} for vm in vms]
+    zfs, wanted = linux.zfs(), [{**NEW, **vm} for vm in vms]
     return run(zfs, linux.driver(), wanted, PACKAGES, Policy(**policy), pool, check)
 
 

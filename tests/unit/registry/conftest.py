@@ -40,7 +40,8 @@ class Bench:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.host: Any = Simulated() if kind == "vmadm" else LinuxHost()
+        host: Any = Simulated() if kind == "vmadm" else LinuxHost()
+        self.host = host
         self.pool = "zones" if kind == "vmadm" else "tank"
         self.plan = ("", 0)
         self.count = 0
@@ -84,8 +85,10 @@ class Bench:
         return sent, self.runner(second, sent.stdout)
 
     def sides(self) -> tuple[Zfs, Any]:
-        zfs = Zfs(self.runner, lambda seconds: None, pipe=self.pipe)
-        return zfs, Vmadm(self.runner) if self.kind == "vmadm" else self.host.driver()
+        if self.kind == "vmadm":
+            return Zfs(self.runner, lambda seconds: None, pipe=self.pipe), Vmadm(self.runner)
+        zfs = Zfs(self.runner, lambda seconds: None, self.host.called, self.host.files, self.pipe)
+        return zfs, self.host.driver()
 
     # -- runs
 

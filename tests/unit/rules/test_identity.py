@@ -78,7 +78,9 @@ def test_facts():
         "description": "a%0Ab",
         "tags": '{"k":"v"}',
         "remaining": "",
+        "type": "",
     }
+    assert identity.facts("", "", "", 0, "", "", False, False, "", {}, "", "sparse")["type"] == "sparse"
     assert set(facts) < set(identity.NAMES)
 
 

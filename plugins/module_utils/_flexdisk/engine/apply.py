@@ -13,11 +13,11 @@ import uuid
 from dataclasses import replace
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.dataset import Dataset
+from ..model.dataset import RECORD, Dataset
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
-from ..model.vm import Disk, Vm
+from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan import predict
 from ..plan.steps import Step, VmPlan
 from ..rules import identity, papers
@@ -29,10 +29,12 @@ from ..zfs import exact
 from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
 from ..zfs.guard import Guard, lift
+from . import file_disks
 from .intent import Intents
 from .observe import observe
 
 _Properties = t.Dict[str, t.Union[int, str]]
+RESERVATION: t.Dict[str, _Properties] = {THICK: {"refreservation": "auto"}, SPARSE: {"refreservation": "none"}}
 
 
 _Verb = t.Callable[..., None]
@@ -96,8 +98,8 @@ class Applier:
                 self._note(plan, number)
                 self._verbs[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
-                if step.kind == "rollback":
-                    # Disks of different times: the VM stays down, and the intent says so.
+                if step.kind == "rollback" or step.args.get("aside"):
+                    # Disks of different times, or one of them aside: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, False) from exc
                 restarted = self._restart(plan) if down else None
                 told = self._tells(plan, step)
@@ -255,8 +257,10 @@ class Applier:
     def normalise(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         # Room first: a volume that is under-reserved takes more than its old overhead.
         self._settle(after)
+        then = {volume.name: volume for volume in after.volumes}
         for volume in step.args["volumes"]:
-            self.zfs.set(volume, refreservation="auto")
+            figure = then[volume].refreservation if then[volume].kind == "filesystem" else "auto"
+            self.zfs.set(volume, refreservation=figure)
 
     def flexible(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         if self.storage is not None:
@@ -309,24 +313,46 @@ class Applier:
 
     def resize(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
-        self.read(args["volume"], args["guid"])
-        if self.storage is None:
-            if after.root.quota > vm.root.quota:
-                self._settle(after)
-            self.zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
+        now = self.read(args["volume"], args["guid"])
+        if self.storage is None and after.root.quota > vm.root.quota:
+            self._settle(after)
+        if args["type"] == FILE:
+            file_disks.resize(self.zfs, now, args["size"] * MIB, geometry)
+        elif self.storage is None:
+            self.zfs.set(args["volume"], volsize=args["size"] * MIB, **reservation(args["type"]))
         self.hypervisor.resize_disk(vm.config.uuid, args["path"], args["size"], step.kind == "shrink")
         now = self.read(args["volume"], args["guid"])
         if now.volsize != args["size"] * MIB:
             raise FlexdiskError(
                 "NotApplied", "%s should have %d bytes and has %d" % (now.name, args["size"] * MIB, now.volsize)
             )
-        off = not is_automatic(now.refreservation, now.volsize, now.volblocksize, geometry)
+        off = args["type"] == THICK and not _automatic(now, geometry)
         if off:
             self.zfs.set(now.name, refreservation="auto")
         # The hypervisor moves quota and reservation by what the overhead changes, from wherever they are.
         if off or self.storage is None or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
             self._settle(after)
         self.zfs.set_facts(now.name, stamp(now.user))
+
+    def convert(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        """Sparse is written down before a reservation goes, and until there is one again."""
+        args = step.args
+        now = self.read(args["volume"], args["guid"])
+        if "half" in args:
+            self.make_container(now.pool)
+            file_disks.convert(self.zfs, now, args, stamp(now.user), geometry)
+            return
+        fact = {"type": "" if args["type"] == THICK else args["type"]}
+        if args["type"] == SPARSE:
+            self.zfs.set_facts(now.name, fact)
+        self.zfs.set(now.name, **RESERVATION[args["type"]])
+        self.zfs.set_facts(now.name, {**fact, **stamp(now.user)})
+
+    def discard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        half, whole = self.read(step.args["half"]), self.read(step.args["volume"])
+        if half.user.get("from") != str(whole.guid):
+            raise FlexdiskError("Changed", "%s changed since it was read: no copy of %s" % (half.name, whole.name))
+        file_disks.discard(self.zfs, half)
 
     def edit(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         entries = [dict(entry, path=step.args["paths"][volume]) for volume, entry in step.args["entries"].items()]
@@ -417,15 +443,21 @@ class Applier:
                 self.zfs.release(tag, snapshot)
         now = self.read(volume, step.args["guid"])
         snapshots = ["%s@%s" % (volume, short) for short in step.args["snapshots"]]
-        self.destroyers.add(exact.destroy(self.zfs, self._library, now, snapshots))
+        # A channel program cannot unmount a file system.
+        library = self._library if now.kind == "volume" else None
+        self.destroyers.add(exact.destroy(self.zfs, library, now, snapshots))
+        file_disks.removed(self.zfs, now)
 
     # -- disks that come
 
     def attach(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args, disk = step.args, t.cast(Disk, step.args["disk"])
-        self.read(args["source"], args["guid"])
+        now = self.read(args["source"], args["guid"])
         volume, size = disk.volume, args["size"] * MIB
-        early, late = _fitted(volume, size, geometry)
+        if args["type"] == FILE:
+            early, late = self._fit_file(args, size, geometry)
+        else:
+            early, late = _fitted(volume, size, args["type"], geometry)
         if early:
             self.zfs.set(args["source"], **early)
         self.zfs.set(vm.root.name, quota=after.root.quota)
@@ -435,23 +467,44 @@ class Applier:
             self.zfs.set(args["volume"], **late)
         if args["compression"] != volume.compression:
             self.zfs.set(args["volume"], compression=args["compression"])
-        self.zfs.set_facts(args["volume"], {**args["facts"], **stamp(volume.user)})
+        if args["type"] == FILE:
+            self._fit_file(args, size, geometry, last=True)
+        marks = {key: "" for key in file_disks.MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
+        self.zfs.set_facts(args["volume"], {**args["facts"], **marks, **stamp(volume.user)})
         self._configure(vm, after, args["config"], volume.origin, disk.image_size)
 
-    def make_volume(self, args: t.Mapping[str, t.Any], facts: t.Mapping[str, str]) -> None:
+    def _fit_file(
+        self, args: t.Mapping[str, t.Any], size: int, geometry: PoolGeometry, last: bool = False
+    ) -> t.Tuple[_Properties, _Properties]:
+        """A smaller file outside the VM, a larger one inside: there is the room."""
+        now = self.read(args["volume"] if last else args["source"])
+        file_disks.ensure(self.zfs, now)
+        if last or size < now.volsize or now.refreservation > automatic_reservation(size, RECORD, geometry):
+            file_disks.resize(self.zfs, now, size, geometry)
+        return {}, {}
+
+    def make_disk(self, args: t.Mapping[str, t.Any], facts: t.Mapping[str, str], geometry: PoolGeometry) -> None:
+        if args["type"] == FILE:
+            size = args["size"] * MIB
+            file_disks.make(self.zfs, args["volume"], size, args["own_compression"], facts, geometry)
+            file_disks.ensure(self.zfs, self.read(args["volume"]))
+        else:
+            self._make_volume(args, facts)
+
+    def _make_volume(self, args: t.Mapping[str, t.Any], facts: t.Mapping[str, str]) -> None:
         options = {"compression": args["own_compression"]} if args["own_compression"] else {}
         if args["origin"]:
             self.zfs.clone(args["origin"], args["volume"], options, facts)
-            self.zfs.set(args["volume"], volsize=args["size"] * MIB, refreservation="auto")
+            self.zfs.set(args["volume"], volsize=args["size"] * MIB, **reservation(args["type"]))
         else:
             options["volblocksize"] = str(args["block_size"])
-            self.zfs.create_volume(args["volume"], args["size"] * MIB, options, facts)
+            self.zfs.create_volume(args["volume"], args["size"] * MIB, options, facts, args["type"] == SPARSE)
 
     def create(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         args = step.args
-        identity = str(uuid.uuid4())
+        identity = args["config"]["uuid"] or str(uuid.uuid4())
         self.zfs.set(vm.root.name, quota=after.root.quota)
-        self.make_volume(args, {**args["facts"], **stamp({}), "uuid": identity})
+        self.make_disk(args, {**args["facts"], **stamp({}), "uuid": identity}, geometry)
         self._configure(vm, after, {**args["config"], "uuid": identity}, args["origin"], args["image_size"])
 
     def _configure(self, vm: Vm, after: Vm, config: t.Mapping[str, t.Any], origin: str, image_size: int) -> None:
@@ -462,16 +515,18 @@ class Applier:
         self._settle(after)
 
 
-def _fitted(volume: Dataset, size: int, geometry: PoolGeometry) -> t.Tuple[_Properties, _Properties]:
+def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> t.Tuple[_Properties, _Properties]:
     """What a disk must be set to before it is moved into a VM, and after it.
 
     What it gives back comes first, for the VM has no room for that; what it takes is the VM's own reservation, so only
     then. A volsize that stays is not set: even that moves blocks to the snapshots alone.
     """
-    if size == volume.volsize and is_automatic(volume.refreservation, size, volume.volblocksize, geometry):
-        return {}, {}
     resized: _Properties = {} if size == volume.volsize else {"volsize": size}
-    automatic: _Properties = {"refreservation": "auto"}
+    if wanted == SPARSE:
+        return {**resized, **(RESERVATION[SPARSE] if volume.refreservation else {})}, {}
+    if not resized and _automatic(volume, geometry):
+        return {}, {}
+    automatic = RESERVATION[THICK]
     if volume.refreservation > automatic_reservation(size, volume.volblocksize, geometry):
         return {**resized, **automatic}, {}
     if size < volume.volsize:
@@ -479,9 +534,19 @@ def _fitted(volume: Dataset, size: int, geometry: PoolGeometry) -> t.Tuple[_Prop
     return {}, {**resized, **automatic}
 
 
+def _automatic(volume: Dataset, geometry: PoolGeometry) -> bool:
+    return is_automatic(volume.refreservation, volume.volsize, volume.volblocksize, geometry)
+
+
+def reservation(wanted: str) -> _Properties:
+    """What goes with a volsize. One that has no reservation gets none by that."""
+    return RESERVATION[THICK] if wanted == THICK else {}
+
+
 def _kinds(vm: Vm) -> t.Set[t.Tuple[int, int]]:
     """Size and block size of every volume that the plan knows."""
-    return {(v.volsize, v.volblocksize) for v in (*vm.volumes, *(disk.volume for disk in vm.parked))}
+    every = (*vm.volumes, *(disk.volume for disk in vm.parked))
+    return {(v.volsize, v.volblocksize) for v in every if v.kind == "volume"}
 
 
 def _stops(plan: VmPlan, number: int) -> bool:
@@ -509,6 +574,8 @@ _VERBS: t.Dict[str, _Verb] = {
     "autoboot": Applier.autoboot,
     "shrink": Applier.resize,
     "grow": Applier.resize,
+    "convert": Applier.convert,
+    "discard": Applier.discard,
     "edit": Applier.edit,
     "compression": Applier.compression,
     "identity": Applier.identity,

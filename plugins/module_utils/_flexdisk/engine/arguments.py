@@ -34,6 +34,7 @@ DISK: _Spec = {
     "pci_slot": {"type": "str"},
     "model": {"type": "str"},
     "block_size": {"type": "int"},
+    "type": {"type": "str", "choices": ["thick", "sparse", "file"]},
     "compression": {"type": "str"},
     "preserve": {"type": "bool"},
     "description": {"type": "str"},

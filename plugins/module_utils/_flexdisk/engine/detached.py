@@ -11,13 +11,14 @@ import uuid
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import Vm
+from ..model.vm import FILE, Vm
 from ..plan.steps import Step
 from ..rules import identity
 from ..rules.linking import container
 from ..rules.reservation import PoolGeometry
 from ..zfs.guard import SNAPSHOT, lift
-from .apply import Applier, stamp
+from . import file_disks
+from .apply import RESERVATION, Applier, stamp
 
 
 def create(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
@@ -27,14 +28,14 @@ def create(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeomet
     made = {**args, "volume": "%s/%s" % (container(vm.root.pool), own)}
     facts = {**args["facts"], **stamp({}), "uuid": own}
     if not (args["copy_of"] or args["origin"]):
-        applier.make_volume(made, facts)
+        applier.make_disk(made, facts, geometry)
         return
     if args["copy_of"]:
         _copy(applier, args["copy_of"], made["volume"], {**facts, "from": identity.IMPORTING})
     else:
         options = {"compression": args["own_compression"]} if args["own_compression"] else {}
         applier.zfs.clone(args["origin"], made["volume"], options, {**facts, "from": identity.IMPORTING})
-    _end(applier, applier.read(made["volume"]), args["size"])
+    _end(applier, applier.read(made["volume"]), args["size"], args["type"])
     if args["copy_of"] and args["own_compression"]:
         applier.zfs.set(made["volume"], compression=args["own_compression"])
 
@@ -54,21 +55,25 @@ def _copy(applier: Applier, source: str, volume: str, facts: t.Mapping[str, str]
         lift(applier.zfs, source)
 
 
-def _end(applier: Applier, volume: Dataset, size: int) -> None:
+def _end(applier: Applier, volume: Dataset, size: int, kind: str) -> None:
     """What is left of the making of a disk that has all its data."""
     lift(applier.zfs, volume.name)
     figures: t.Dict[str, t.Union[int, str]] = {} if volume.volsize == size * MIB else {"volsize": size * MIB}
-    applier.zfs.set(volume.name, **figures, refreservation="auto")
+    applier.zfs.set(volume.name, **figures, **RESERVATION[kind])
     applier.zfs.set_facts(volume.name, {"from": ""})
 
 
 def finish(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-    _end(applier, applier.read(step.args["volume"], step.args["guid"]), step.args["size"])
+    _end(applier, applier.read(step.args["volume"], step.args["guid"]), step.args["size"], step.args["type"])
 
 
 def resize(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
     now = applier.read(step.args["volume"], step.args["guid"])
-    applier.zfs.set(now.name, volsize=step.args["size"] * MIB, refreservation="auto")
+    if step.args["type"] == FILE:
+        file_disks.ensure(applier.zfs, now)
+        file_disks.resize(applier.zfs, now, step.args["size"] * MIB, geometry)
+    else:
+        applier.zfs.set(now.name, volsize=step.args["size"] * MIB, **RESERVATION[step.args["type"]])
     applier.zfs.set_facts(now.name, stamp(now.user))
 
 

@@ -146,8 +146,10 @@ def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:
         owner = job.owner.config.uuid if job.owner is not None else ""
         named = (p for p in now if p.vm is None and p.disk.vm == owner and p.disk.name == job.wish.spec.name)
         return next(named, None) if job.wish.state == "present" else None
-    guid = job.place.disk.volume.guid
-    return next((p for p in now if p.disk.volume.guid == guid), None)
+    was = job.place.disk
+    there = (p for p in now if p.disk.volume.guid == was.volume.guid)
+    # What was copied from a volume to a file, or back, is another dataset.
+    return next(there, next((p for p in now if was.uuid and p.disk.uuid == was.uuid), None))
 
 
 def _result(job: Job, place: t.Optional[Place], changed: bool, check_mode: bool) -> _Dict:

@@ -24,6 +24,7 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
     result: _Dict = {
         "name": disk.name,
         "boot": disk.boot,
+        "type": disk.type,
         "size": disk.size_mib,
         "block_size": disk.volume.volblocksize,
         "pci_slot": disk.pci_slot,
@@ -76,8 +77,8 @@ def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
 
 
 def disk_template(vm: Vm) -> str:
-    """C(thick) or C(sparse) where all disks of the VM are, C(mixed), or C(diskless)."""
-    kinds = {"thick" if disk.volume.refreservation else "sparse" for disk in vm.disks if not disk.hidden}
+    """The type of all disks of the VM, C(mixed), or C(diskless)."""
+    kinds = {disk.type for disk in vm.disks if not disk.hidden}
     return kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "diskless"
 
 

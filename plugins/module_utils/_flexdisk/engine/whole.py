@@ -9,19 +9,20 @@ from __future__ import annotations
 import typing as t
 
 from ..model.errors import FlexdiskError
-from ..model.vm import Vm
+from ..model.vm import FILE, Vm
 from ..plan.steps import Step
 from ..rules import identity
 from ..rules.intent import used
 from ..rules.linking import image_of
 from ..rules.reservation import PoolGeometry
+from . import file_disks
 from .apply import Applier, stamp
 
 
 def create_vm(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
     args = step.args
     if applier.storage is None:
-        _make_storage(applier, after, args)
+        _make_storage(applier, after, args, geometry)
     applier.hypervisor.create_vm(args["new"], [_entry(disk) for disk in args["disks"]], args["indestructible"])
     if applier.storage is not None:
         if any(args["facts"].values()):
@@ -30,14 +31,14 @@ def create_vm(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeo
             applier.zfs.set_facts(disk["volume"], {**disk["facts"], **stamp({})})
 
 
-def _make_storage(applier: Applier, after: Vm, args: t.Mapping[str, t.Any]) -> None:
+def _make_storage(applier: Applier, after: Vm, args: t.Mapping[str, t.Any], geometry: PoolGeometry) -> None:
     """The configuration comes last: a VM that is there has all its disks."""
     root = after.root
     figures = ("quota", "reservation", "refquota", "refreservation")
     options = {key: str(getattr(root, key)) for key in figures if getattr(root, key)}
     applier.zfs.create_filesystem(root.name, {"mountpoint": "none", "canmount": "off", **options}, args["facts"])
     for disk in args["disks"]:
-        applier.make_volume(disk, {**disk["facts"], **stamp({})})
+        applier.make_disk(disk, {**disk["facts"], **stamp({})}, geometry)
 
 
 def import_image(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
@@ -73,8 +74,9 @@ def delete_vm(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeo
         _only_these(applier, vm, volumes)
     if applier.storage is None:
         for name, guid in volumes.items():
-            applier.read(name, guid)
+            now = applier.read(name, guid)
             applier.zfs.destroy(name, True)
+            file_disks.removed(applier.zfs, now)
         if vm.root.kind:
             applier.zfs.destroy(vm.root.name, True)
     applier.hypervisor.delete_vm(vm.config.uuid)
@@ -123,8 +125,13 @@ def rollback(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeom
     if applier.storage is not None:
         applier.storage.roll_back(vm.config.uuid, step.args["name"])
     else:
+        files = {d.volume.name: d.volume for d in after.disks + after.orphans if d.type == FILE}
         for part in step.args["parts"]:
             applier.zfs.rollback(part)
+            name = part.partition("@")[0]
+            if name in files:
+                # Our property is not among what goes back.
+                applier.zfs.set_facts(name, {"size": str(files[name].volsize)})
 
 
 def _entry(disk: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

@@ -14,7 +14,7 @@ from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, Pci, VmConfig
-from ..rules.identity import is_pool, is_uuid
+from ..rules.identity import disk_in, is_pool, is_uuid
 from ..rules.slots import Slot, render_slot
 from .xml_text import Element, Text
 
@@ -41,10 +41,11 @@ def path_of(disk: Element) -> str:
 
 
 def managed(domain: Element, disk: Element) -> bool:
-    """A plain disk on a volume. bhyve's driver knows such a disk as a file."""
-    kind = "file" if is_bhyve(domain) else "block"
+    """A plain disk on a volume, which bhyve's driver knows as a file, or in a file of ours."""
+    ours = not is_bhyve(domain) and bool(disk_in(path_of(disk)))
+    kind = "file" if ours or is_bhyve(domain) else "block"
     right = disk.attributes.get("type") == kind and disk.attributes.get("device", "disk") == "disk"
-    return right and bool(volume_of(path_of(disk)))
+    return right and (ours or bool(volume_of(path_of(disk))))
 
 
 def is_bhyve(domain: Element) -> bool:
@@ -176,11 +177,11 @@ def _entries(domain: Element) -> t.Iterator[DiskConfig]:
 
 
 def _uses(domain: Element) -> t.FrozenSet[str]:
-    """Volumes that it names anywhere, below a mirror or as a CD-ROM say."""
+    """Volumes and files of disks that it names anywhere, below a mirror or as a CD-ROM say."""
     paths = {
         v for e in domain.walk() if e.name == "source" for v in (e.attributes.get("dev"), e.attributes.get("file"))
     }
-    return frozenset(volume_of(path) for path in paths if path and volume_of(path))
+    return frozenset(p if disk_in(p) else volume_of(p) for p in paths if p and (disk_in(p) or volume_of(p)))
 
 
 def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> str:

@@ -10,7 +10,7 @@ import typing as t
 
 from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
-from ..rules.identity import serial_of
+from ..rules.identity import disk_in, serial_of
 from ..rules.slots import Slot, parse_slot
 from . import domain as facts
 from .xml_text import Element, Text, render
@@ -25,14 +25,15 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
     """The element of a disk that the domain shall get: path, uuid, pci_slot, model, boot."""
     domain = Text(xml).root
     taken = [d for text in (xml, live) if text for d in facts.disks(Text(text).root)]
-    block = not facts.is_bhyve(domain)
+    boots = disk["boot"] and _by_os(domain)
+    block = not (facts.is_bhyve(domain) or disk_in(disk["path"]))
     parts = [
         "<disk type='%s' device='disk'>" % ("block" if block else "file"),
-        "  <driver name='qemu' type='raw' cache='none' discard='unmap'/>" if block else "",
+        "" if facts.is_bhyve(domain) else "  <driver name='qemu' type='raw' cache='none' discard='unmap'/>",
         "  " + render("source", **{"dev" if block else "file": disk["path"]}),
-        "  " + render("target", dev=_target(disk["model"], taken), bus=disk["model"]),
+        "  " + render("target", dev=_target(disk["model"], taken, boots), bus=disk["model"]),
         "  <serial>%s</serial>" % serial_of(disk["uuid"]),
-        "  " + render("boot", order=str(_free_order(domain))) if disk["boot"] and not _by_os(domain) else "",
+        "  " + render("boot", order=str(_free_order(domain))) if disk["boot"] and not boots else "",
         "  " + _address(disk["pci_slot"]) if disk["pci_slot"] else "",
         "</disk>",
     ]
@@ -176,12 +177,12 @@ def _boot(text: Text, disk: Element) -> None:
         _put(text, before, "boot", render("boot", order=str(mine)) if mine else "")
 
 
-def _target(model: str, taken: t.Iterable[Element]) -> str:
-    """A name for the disk that comes after the first one, which may be booted from for being it."""
+def _target(model: str, taken: t.Iterable[Element], boots: bool = False) -> str:
+    """A name for the disk that comes after the first one, which may be booted from for being it; boots: this one is."""
     prefix = _PREFIX.get(model, "vd")
     names = {disk.get("target", "dev") for disk in taken}
     free = [number for number in range(702) if _name(prefix, number) not in names]
-    first = next((number for number in range(702) if _name(prefix, number) in names), -1)
+    first = -1 if boots else next((number for number in range(702) if _name(prefix, number) in names), -1)
     return _name(prefix, next((number for number in free if number > first), free[0]))
 
 

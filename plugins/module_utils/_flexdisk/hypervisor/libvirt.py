@@ -30,7 +30,7 @@ PATIENCE = 60
 ASK_AGAIN = 15
 _ALWAYS = (
     "normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard", "park",
-    "snapshot", "delete_snapshot", "properties",
+    "snapshot", "delete_snapshot", "properties", "convert", "discard",
 )  # fmt: skip
 _HOT = ("grow", "attach", "create", "detach", "destroy")
 
@@ -62,6 +62,7 @@ class Libvirt:
             removal_destroys=False,
             moves_autoboot=False,
             usual_quota=MIB,
+            types=("thick", "sparse") if bhyve else ("thick", "sparse", "file"),
         )
 
     def vms(self) -> t.List[VmConfig]:
@@ -136,7 +137,8 @@ class Libvirt:
         self._prove(vm, path, "disk %s" % path, serial=serial_of(disk["uuid"]), **wanted)
 
     def _await_device(self, path: str) -> None:
-        self._wait(lambda: self._domains.device(path), "NoDevice", "%s does not appear on the host" % path)
+        if domain.volume_of(path):
+            self._wait(lambda: self._domains.device(path), "NoDevice", "%s does not appear on the host" % path)
 
     def forget_disk(self, vm: str, path: str) -> None:
         """The guest first: if it does not let go, the configuration has the disk still."""

@@ -34,7 +34,7 @@ _OURS = frozenset((
 ))  # fmt: skip
 _LIVE = frozenset((
     "normalise", "law", "flexible", "quota", "compression", "identity", "park", "destroy_parked", "unguard",
-    "snapshot", "delete_snapshot", "properties",
+    "snapshot", "delete_snapshot", "properties", "convert",
 ))  # fmt: skip
 
 

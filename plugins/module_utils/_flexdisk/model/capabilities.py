@@ -19,7 +19,8 @@ class Capabilities:
     device_prefix makes a volume's name the path of its disk; functions_per_slot is 1 where a running guest gives up a
     PCI device only as a whole; platform chooses the default block size.
 
-    usual_quota is that of a new VM, in bytes; default_pool where it is made if nothing is said.
+    usual_quota is that of a new VM, in bytes; default_pool where it is made if nothing is said. types are those that
+    its disks can be of.
 
     keeps_storage: it sizes volumes, sets quotas and takes snapshots itself, else the engine does. removal_destroys: it
     destroys a volume that it is told to forget, so that this must have been moved away before. moves_autoboot: a stop
@@ -40,3 +41,4 @@ class Capabilities:
     moves_autoboot: bool = True
     usual_quota: int = 0
     default_pool: str = ""
+    types: t.Tuple[str, ...] = ("thick",)

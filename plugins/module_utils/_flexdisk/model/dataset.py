@@ -9,6 +9,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+# Block size of the files that are disks: their file systems' recordsize.
+RECORD = 131072
+
 # Where FreeBSD and Linux have the devices of volumes.
 ZVOL = "/dev/zvol/"
 
@@ -16,6 +19,8 @@ ZVOL = "/dev/zvol/"
 @dataclass(frozen=True)
 class Dataset:
     """A file system, volume or snapshot as C(zfs get -Hp) shows it.
+
+    Of a file system that holds a disk's file volsize is the size of that file, and volblocksize the block size.
 
     user holds our own properties without their C(flexdisk:) prefix, and only those whose source is local or
     received: an inherited value says nothing about this dataset. received names those that are not set here but came
@@ -59,6 +64,11 @@ class Dataset:
     @property
     def pool(self) -> str:
         return self.name.split("@", 1)[0].split("/", 1)[0]
+
+    @property
+    def backs(self) -> bool:
+        """Whether it is, or holds, a disk."""
+        return self.kind == "volume" or (self.kind == "filesystem" and self.volsize > 0)
 
     @property
     def pinned(self) -> int:

@@ -24,6 +24,7 @@ class DiskSpec:
     pci_slot: t.Optional[str] = None
     model: t.Optional[str] = None
     block_size: t.Optional[int] = None
+    type: t.Optional[str] = None
     compression: t.Optional[str] = None
     preserve: t.Optional[bool] = None
     description: t.Optional[str] = None

@@ -13,6 +13,7 @@ from .dataset import Dataset
 from .sizes import MIB
 
 ABSENT = "absent"
+THICK, SPARSE, FILE = "thick", "sparse", "file"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class Disk:
 
     vm is the uuid of the VM that has it or had it last; uuid, slot, model and boot are the hypervisor's word for an
     attached disk and the volume's own properties for a parked one. guarded says that an interrupted run has left its
-    guard, a snapshot that is not among snapshots.
+    guard, a snapshot that is not among snapshots; half is what an interrupted conversion has copied so far, with a name
+    of its own.
     """
 
     volume: Dataset
@@ -117,6 +119,7 @@ class Disk:
     parked: bool = False
     snapshots: t.Tuple[Dataset, ...] = ()
     guarded: bool = False
+    half: str = ""
 
     @property
     def size(self) -> int:
@@ -127,6 +130,13 @@ class Disk:
     def size_mib(self) -> int:
         """MiB, rounded down (a volsize set by hand need not be whole)."""
         return self.volume.volsize // MIB
+
+    @property
+    def type(self) -> str:
+        """What backs it: a volume whose whole size is reserved, one that takes what is written, or a file."""
+        if self.volume.kind == "filesystem":
+            return FILE
+        return THICK if self.volume.refreservation else SPARSE
 
     @property
     def label(self) -> str:

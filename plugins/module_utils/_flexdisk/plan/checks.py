@@ -11,12 +11,13 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
-from ..model.vm import Disk, Vm
+from ..model.vm import THICK, Disk, Vm
 from ..rules import space
+from ..rules.change import crosses
 from ..rules.declaration import Collector
 from ..rules.linking import Host, container
 from ..rules.reservation import PoolGeometry
-from . import verbs
+from . import predict, verbs
 from .targets import Intent, Leaver, Target, staying_bytes
 
 
@@ -24,6 +25,7 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     """All checks of one VM that need no order of steps."""
     for target in intent.targets:
         _target(intent, target, capabilities, found)
+        check_type(target, host, intent.vm.config.pool, capabilities, found)
     for leaver in intent.leavers:
         _leaver(leaver, found)
         _protected(intent.vm, leaver.disk, "removed", found)
@@ -33,6 +35,7 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     _boot(intent, found)
     _inflexible(intent, found)
     _space(intent, host, found)
+    _reserved(intent, host.geometry[intent.vm.config.pool], found)
     _quota(intent, capabilities, found)
 
 
@@ -155,6 +158,27 @@ def _moves(intent: Intent, host: Host, found: Collector) -> None:
             _encryption(target.disk, intent.vm.root, "attached", found)
 
 
+def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities, found: Collector) -> None:
+    """What forbids that a disk has its type, or becomes of another one by a copy."""
+    disk = target.disk
+    if target.type not in capabilities.types:
+        found.add(
+            "NotSupported",
+            "type %s: a disk of a VM of %s can only be %s"
+            % (target.type, capabilities.name, " or ".join(capabilities.types)),
+            target.label,
+        )
+    if disk is None or not crosses(target.type, disk):
+        return
+    _gone(Leaver(disk, True, target.spec.destroy_snapshots), found)
+    spare = verbs.place(disk)
+    taken = {spare, spare + verbs.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
+    for name in sorted(taken):
+        found.add("AlreadyExists", "cannot be converted: there is a %s already" % name, target.label)
+    if not disk.parked:
+        _encryption(disk, host.datasets.get(container(pool)) or host.datasets[pool], "converted", found)
+
+
 def _encryption(disk: Disk, destination: Dataset, verb: str, found: Collector) -> None:
     own = disk.volume.encryptionroot
     if own and own != disk.volume.name and own != destination.encryptionroot:
@@ -188,9 +212,11 @@ def _boot(intent: Intent, found: Collector) -> None:
     vm = intent.vm
     managed = {id(g.disk) for g in intent.targets if g.disk is not None}
     leaving = {id(leaver.disk) for leaver in intent.leavers}
-    boots = [d.label for d in vm.disks if d.boot and id(d) not in managed and id(d) not in leaving]
+    returns = any(g.disk is not None and g.disk.parked and g.disk.boot for g in intent.targets)
+    stands_in = returns and vm.config.first_boots
+    boots = [d.label for d in vm.disks if d.boot and not stands_in and id(d) not in managed and id(d) not in leaving]
     for target in intent.targets:
-        now = target.disk is not None and not target.disk.parked and target.disk.boot
+        now = target.disk is not None and target.disk.boot and (target.disk.parked or not stands_in)
         if target.spec.boot or (target.spec.boot is None and now):
             boots.append(target.label)
     if len(boots) > 1:
@@ -242,11 +268,32 @@ def _space(intent: Intent, host: Host, found: Collector) -> None:
     )
 
 
+def _reserved(intent: Intent, geometry: PoolGeometry, found: Collector) -> None:
+    """Without flexible_disk_size what snapshots hold is not counted, so a quota may lack room for a reservation."""
+    growing = [g for g in intent.targets if g.disk is not None and g.stays and _converts(g) and g.type == THICK]
+    if intent.flexible is not None or not growing:
+        return
+    volumes = [t.cast(Disk, g.disk).volume for g in growing]
+    need = sum(predict.resized(v, v.volsize, geometry).used - v.used for v in volumes)
+    room = max(intent.vm.root.quota, space.expected_quota(intent.vm, geometry)) - intent.vm.root.used
+    if need > room:
+        figures = render_apart(need, max(0, room))
+        found.add(
+            "InsufficientSpace",
+            "type thick needs %s more, the VM's quota has %s left" % figures,
+            ", ".join(g.label for g in growing),
+        )
+
+
+def _converts(target: Target) -> bool:
+    return target.disk is not None and target.spec.type not in (None, target.disk.type)
+
+
 def _at_rest(intent: Intent, geometry: PoolGeometry) -> bool:
     """Whether a VM under the law keeps its disks, their sizes, its flexible_disk_size and its quota."""
     vm = intent.vm
     asked = (intent.flexible, intent.quota) != (vm.config.flexible_disk_size, vm.root.refquota)
-    resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size for g in intent.targets)
+    resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size or _converts(g) for g in intent.targets)
     return not (asked or resized or intent.leavers or space.drift_cause(vm, geometry))
 
 

@@ -10,21 +10,21 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..model.capabilities import Capabilities
-from ..model.dataset import Dataset
+from ..model.dataset import RECORD, Dataset
 from ..model.desired import DiskSpec, DiskWish
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart, render_mib
-from ..model.vm import Disk, Vm, VmConfig
+from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
 from ..rules import identity
 from ..rules.declaration import Collector
 from ..rules.linking import Host, container
 from ..rules.registry import Place, find_source
 from ..rules.reservation import default_block_size
 from ..rules.snapshots import charge
-from . import checks, verbs
+from . import checks, predict, verbs
 from .ordering import Sequence
 from .steps import Step, VmPlan
-from .targets import Leaver, Target
+from .targets import Leaver, Target, kept_type
 
 
 @dataclass(frozen=True)
@@ -72,26 +72,50 @@ def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, found: C
         return
     disk = job.place.disk
     yield from verbs.unguard([disk, *_source_of(host, disk, wish)])
+    yield from verbs.discard([disk])
     if wish.state == "absent":
         yield from _destruction(host, disk, wish, found)
     else:
-        yield from _changes(disk, wish.spec, found)
+        yield from _changes(host, pool, replace(disk, half=""), wish.spec, capabilities, found)
 
 
-def _changes(disk: Disk, spec: DiskSpec, found: Collector) -> t.Iterator[Step]:
-    target = Target(spec, disk, -(-disk.size // MIB) if spec.size is None else spec.size)
+def _changes(
+    host: Host, pool: str, disk: Disk, spec: DiskSpec, capabilities: Capabilities, found: Collector
+) -> t.Iterator[Step]:
+    kept = disk.volume.user.get("type", THICK) if unfinished(disk) else kept_type(disk, capabilities)
+    size = -(-disk.size // MIB) if spec.size is None else spec.size
+    target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
     checks.check_shrink(target, found)
+    checks.check_type(target, host, pool, capabilities, found)
     if unfinished(disk):
-        yield _finish(disk, target.size)
-    elif target.bytes != disk.size:
-        step = t.cast(Step, verbs.resize(target, "shrink" if target.bytes < disk.size else "grow"))
-        yield replace(step, kind="resize_detached")
+        yield _finish(disk, target.size, target.type)
+    else:
+        converted = _converted(host, pool, target, capabilities) if spec.type is not None else None
+        if converted is not None:
+            yield converted
+            shelved = replace(shelf(host, pool, capabilities.brand), parked=(disk,))
+            disk = predict.apply(shelved, converted, host.geometry[pool]).parked[0]
+            target = replace(target, disk=disk, kept=target.type)
+        yield from _resized(target)
     compression = verbs.compression(target)
     if compression is not None:
         yield compression
     facts = verbs.identity_of(disk, target)
     if facts is not None:
         yield facts
+
+
+def _resized(target: Target) -> t.Iterator[Step]:
+    disk = t.cast(Disk, target.disk)
+    if target.bytes != disk.size:
+        step = t.cast(Step, verbs.resize(target, "shrink" if target.bytes < disk.size else "grow"))
+        yield replace(step, kind="resize_detached")
+
+
+def _converted(host: Host, pool: str, target: Target, capabilities: Capabilities) -> t.Optional[Step]:
+    geometry = host.geometry[pool]
+    block = target.spec.block_size or default_block_size(geometry, platform=capabilities.platform)
+    return verbs.convert(t.cast(Disk, target.disk), target.type, geometry, target.label, block)
 
 
 def unfinished(disk: Disk) -> bool:
@@ -109,9 +133,9 @@ def _source_of(host: Host, disk: Disk, wish: DiskWish) -> t.List[Disk]:
         return []
 
 
-def _finish(disk: Disk, size: int) -> Step:
+def _finish(disk: Disk, size: int, kind: str) -> Step:
     text = "= creation of %s ended: %s" % (disk.label, render_mib(size))
-    args = {"volume": disk.volume.name, "size": size, "guid": disk.volume.guid, "snapshots": False}
+    args = {"volume": disk.volume.name, "size": size, "guid": disk.volume.guid, "snapshots": False, "type": kind}
     return Step("finish_detached", text, disk.label, args=args)
 
 
@@ -134,8 +158,11 @@ def _destruction(host: Host, disk: Disk, wish: DiskWish, found: Collector) -> t.
 
 def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, found: Collector) -> t.Optional[Step]:
     spec = job.wish.spec
-    target = Target(spec, None, spec.size or 0, block_size=spec.block_size or 0)
+    target = Target(spec, None, spec.size or 0, block_size=spec.block_size or 0, type=spec.type or THICK)
+    checks.check_type(target, host, pool, capabilities, found)
     target.block_size = target.block_size or default_block_size(host.geometry[pool], platform=capabilities.platform)
+    if target.type == FILE:
+        target.block_size = RECORD
     origin = _origin(host, pool, job.wish, found)
     args: t.Dict[str, t.Any] = {"copy_of": "", "origin": ""}
     words = ""
@@ -190,6 +217,9 @@ def _of_disk(host: Host, place: Place, pool: str, wish: DiskWish, found: Collect
             "a clone lies in the pool of its source, %s, not in %s" % (disk.volume.pool, pool),
             wish.label,
         )
+    if FILE in (disk.type, wish.spec.type):
+        words = "%s: neither a file nor what becomes one is copied or cloned; convert it where it lies" % place.words
+        found.add("NotSupported", words, wish.label)
     if unfinished(disk):
         found.add("InUse", "the creation of %s was interrupted; state=present ends it" % place.words, wish.label)
     if not wish.source_snapshot:
@@ -231,9 +261,11 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Mapping[s
         model=spec.model or "",
         description=spec.description or "",
         tags=spec.tags or {},
+        kind=target.type,
     )
     above = host.datasets.get(container(pool)) or host.datasets[pool]
-    text = "+ %s %s detached%s" % (target.label, render_mib(target.size), words)
+    kind = " %s" % target.type if target.type != THICK else ""
+    text = "+ %s %s%s detached%s" % (target.label, render_mib(target.size), kind, words)
     args = {
         **origin,
         "volume": "%s/%s" % (container(pool), target.label),
@@ -242,6 +274,7 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Mapping[s
         "compression": spec.compression or above.compression,
         "own_compression": spec.compression or "",
         "facts": facts,
+        "type": target.type,
         "vm": disk.vm,
     }
     return Step("create_detached", text, target.label, args=args)

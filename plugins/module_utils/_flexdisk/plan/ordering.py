@@ -13,10 +13,10 @@ from ..model.capabilities import Capabilities
 from ..model.desired import Policy
 from ..model.sizes import MIB, render_bytes, render_change
 from ..model.vm import Disk, Vm
-from ..rules import space
-from ..rules.change import config_changes
+from ..rules import identity, space
+from ..rules.change import config_changes, crosses
 from ..rules.declaration import Collector
-from ..rules.reservation import PoolGeometry
+from ..rules.reservation import PoolGeometry, default_block_size
 from . import predict, recovery, verbs
 from .steps import Step
 from .targets import Intent, Target
@@ -127,7 +127,8 @@ def _work(
     first: t.Sequence[Step] = (),
 ) -> Sequence:
     seq = Sequence(intent.vm, geometry)
-    for step in verbs.unguard(_concerned(intent)):
+    concerned = _concerned(intent)
+    for step in (*verbs.unguard(concerned), *verbs.discard(concerned)):
         seq.add(step)
     changes = _space_changes(intent, capabilities.keeps_storage)
     for step in repairs(seq.vm, geometry, policy.reclaim, intent.flexible, recomputed=bool(changes)):
@@ -141,10 +142,15 @@ def _work(
     for step in _feasible(seq.vm, changes, geometry):
         seq.add(step)
     seq.add(_edits(seq, standing))
+    copied = [g for g in intent.targets if g.disk is not None and crosses(g.type, g.disk)]
+    for target in copied:
+        _copied(seq, target, capabilities)
+    standing = [g for g in standing if g not in copied]
     for target in standing:
-        seq.add(verbs.compression(target))
-        seq.add(verbs.resize(target, "grow"))
-    arriving = [replace(g, disk=g.disk and predict.unguarded(g.disk)) for g in intent.targets if not g.stays]
+        _in_place(seq, target)
+    arriving = [
+        replace(g, disk=g.disk and predict.unguarded(g.disk)) for g in intent.targets if not (g.stays or g in copied)
+    ]
     for target in [g for g in arriving if g.disk is not None] + [g for g in arriving if g.disk is None]:
         seq.add(verbs.arrive(seq.vm, target, capabilities))
     for target in standing:
@@ -152,6 +158,39 @@ def _work(
     for disk in intent.kept + [d for d in seq.vm.disks if d.hidden]:
         seq.add(verbs.copy(seq.volume_of(disk)))
     return seq
+
+
+def _in_place(seq: Sequence, target: Target) -> None:
+    if target.spec.type is not None:
+        disk = seq.volume_of(t.cast(Disk, target.disk))
+        seq.add(verbs.convert(disk, target.type, seq.geometry, target.label))
+    seq.add(verbs.compression(target))
+    seq.add(verbs.resize(target, "grow"))
+
+
+def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
+    """A file becomes a volume or a volume a file outside the VM, so that whatever interrupts that is a parked disk."""
+    was = t.cast(Disk, target.disk)
+    uuid, aside = was.uuid or identity.uuid_of(was.volume.guid), not was.parked
+    if aside:
+        seq.add(verbs.step_aside(seq.vm, seq.volume_of(was), target.label))
+    parked = next((d for d in seq.vm.parked if d.uuid == uuid), predict.unguarded(was))
+    block = target.spec.block_size or default_block_size(seq.geometry, platform=capabilities.platform)
+    why = "its data is copied" if was.path else ""
+    step = verbs.convert(parked, target.type, seq.geometry, target.label, block, why)
+    if step is None:
+        return
+    if aside:
+        step = replace(step, args={**step.args, "aside": True})
+    seq.add(step)
+    if parked not in seq.vm.parked:
+        # Another VM's: it is predicted by itself.
+        stranger = predict.apply(replace(seq.vm, parked=(parked,)), step, seq.geometry)
+        parked = stranger.parked[0]
+    else:
+        parked = next(d for d in seq.vm.parked if d.uuid == uuid)
+    arrival = verbs.arrive(seq.vm, replace(target, disk=parked, kept=target.type), capabilities)
+    seq.add(replace(arrival, args={**arrival.args, "aside": True}) if aside else arrival)
 
 
 def _concerned(intent: Intent) -> t.List[Disk]:

@@ -159,6 +159,8 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
     start = _held(vm) + sum(guests.values())
     course = [0]
     for step in plan.steps:
+        if step.kind == "convert":
+            course.append(course[-1] + step.args.get("beside", 0))
         vm = predict.apply(vm, step, geometry)
         if step.kind == "attach":
             guests.pop(step.args["source"], None)

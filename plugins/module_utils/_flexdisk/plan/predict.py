@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import ABSENT, Disk, DiskConfig, Vm
+from ..model.vm import ABSENT, FILE, SPARSE, THICK, Disk, DiskConfig, Vm
 from ..rules import identity, slots, snapshots
 from ..rules.linking import image_of, index_of
-from ..rules.reservation import PoolGeometry, automatic_reservation
+from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
 from ..rules.space import expected_quota, settled_quota
 from .steps import Step
 
@@ -25,6 +25,13 @@ def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
     """The volume at another size, at its automatic reservation; what its snapshots pin stays."""
     reservation = automatic_reservation(volsize, volume.volblocksize, geometry)
     return replace(volume, volsize=volsize, refreservation=reservation, used=volume.pinned + reservation)
+
+
+def typed(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
+    """The volume with the reservation of a type."""
+    if wanted != SPARSE:
+        return resized(volume, volume.volsize, geometry)
+    return replace(volume, refreservation=0, usedbyrefreservation=0, used=volume.pinned + volume.written)
 
 
 def apply(vm: Vm, step: Step, geometry: PoolGeometry) -> Vm:
@@ -131,12 +138,52 @@ def _quota(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 def _resize(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     before = next(v for v in vm.volumes if v.name == args["volume"])
-    after = resized(before, args["size"] * MIB, geometry)
+    after = _sized(before, args, geometry)
     vm = _map(vm, args["volume"], lambda d: replace(d, volume=after))
     if vm.flexible:
         return _lawful(vm, geometry)
-    moved = (after.refreservation - after.volsize) - (before.refreservation - before.volsize)
+    if args["type"] != SPARSE:
+        moved = (after.refreservation - after.volsize) - (before.refreservation - before.volsize)
+    else:
+        moved = sum(sign * overhead(v.volsize, v.volblocksize, geometry) for sign, v in ((1, after), (-1, before)))
     return _root(vm, quota=vm.root.quota + moved, reservation=vm.root.reservation + moved)
+
+
+def _sized(volume: Dataset, args: _Args, geometry: PoolGeometry) -> Dataset:
+    if args["type"] != SPARSE:
+        return resized(volume, args["size"] * MIB, geometry)
+    return replace(typed(volume, args["type"], geometry), volsize=args["size"] * MIB)
+
+
+def _convert(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    wanted = args["type"]
+    fact = {"type": "" if wanted == THICK else wanted}
+
+    def copied(disk: Disk) -> Disk:
+        volume = Dataset(
+            name=disk.volume.name,
+            kind="filesystem" if wanted == FILE else "volume",
+            volsize=disk.volume.volsize,
+            volblocksize=args["block_size"],
+            compression=args["compression"],
+            user={**disk.volume.user, "uuid": args["uuid"]},
+        )
+        volume = typed(volume, wanted, geometry)
+        if wanted == SPARSE:
+            volume = replace(volume, used=volume.volsize, written=volume.volsize)
+        disk = replace(disk, volume=volume, uuid=args["uuid"], image="", image_size=0, snapshots=(), half="")
+        return believed(disk, fact)
+
+    def converted(disk: Disk) -> Disk:
+        if "half" in args:
+            return copied(disk)
+        return believed(replace(disk, volume=typed(disk.volume, wanted, geometry)), fact)
+
+    return _map(vm, args["volume"], converted)
+
+
+def _discard(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _map(vm, args["volume"], lambda d: replace(d, half=""))
 
 
 def _edit(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
@@ -197,7 +244,8 @@ def _detach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     else:
         vm, disk = _out(vm, args["volume"])
     disk = believed(disk, args["facts"])
-    parked = replace(disk, volume=replace(disk.volume, name=args["target"]), parked=True, boot=False, path="")
+    boot = disk.volume.user.get("boot") == "true"
+    parked = replace(disk, volume=replace(disk.volume, name=args["target"]), parked=True, boot=boot, path="")
     low = max(0, vm.root.reservation - disk.volume.used)
     vm = _settled(replace(vm, parked=(*vm.parked, parked)), geometry)
     return _root(vm, reservation=min(low, vm.root.quota)) if args["lean"] else vm
@@ -253,6 +301,10 @@ def _in(vm: Vm, disk: Disk, args: _Args, geometry: PoolGeometry) -> Vm:
         pci_slot=disk.pci_slot,
         uuid=disk.uuid,
     )
+    if config["boot"]:
+        # Without a boot order another one may have been the first.
+        vm = _config(vm, disks=tuple(replace(e, boot=False) for e in vm.config.disks))
+        vm = replace(vm, disks=tuple(replace(d, boot=False) for d in vm.disks))
     vm = _config(vm, disks=(*vm.config.disks, entry))
     return _lawful(replace(vm, disks=_sorted((*vm.disks, disk))), geometry)
 
@@ -264,7 +316,7 @@ def _attach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
         parked=tuple(d for d in vm.parked if d.volume.name != disk.volume.name),
         orphans=tuple(d for d in vm.orphans if d.volume.name != disk.volume.name),
     )
-    volume = resized(disk.volume, args["size"] * MIB, geometry)
+    volume = _sized(disk.volume, args, geometry)
     volume = replace(volume, name=args["volume"], compression=args["compression"])
     return _in(vm, replace(disk, volume=volume), args, geometry)
 
@@ -272,12 +324,12 @@ def _attach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     blank = Dataset(
         name=args["volume"],
-        kind="volume",
+        kind="filesystem" if args["type"] == FILE else "volume",
         volblocksize=args["block_size"],
         compression=args["compression"],
         origin=args["origin"],
     )
-    volume = resized(blank, args["size"] * MIB, geometry)
+    volume = _sized(blank, args, geometry)
     own = args["config"]["uuid"]
     disk = Disk(volume=volume, vm=vm.config.uuid, index=0, uuid=own, image_size=args["image_size"])
     return _in(vm, disk, args, geometry)
@@ -286,12 +338,12 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 def _create_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     blank = Dataset(
         name=args["volume"],
-        kind="volume",
+        kind="filesystem" if args["type"] == FILE else "volume",
         volblocksize=args["block_size"],
         compression=args["compression"],
         origin=args["origin"],
     )
-    volume = resized(blank, args["size"] * MIB, geometry)
+    volume = _sized(blank, args, geometry)
     disk = Disk(
         volume=volume, vm=args["vm"], index=0, model=args["facts"]["model"], image=image_of(args["origin"]), parked=True
     )
@@ -299,8 +351,7 @@ def _create_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 
 
 def _resize_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    size = args["size"] * MIB
-    return _map(vm, args["volume"], lambda d: replace(d, volume=resized(d.volume, size, geometry)))
+    return _map(vm, args["volume"], lambda d: replace(d, volume=_sized(d.volume, args, geometry)))
 
 
 def _finish_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
@@ -388,7 +439,7 @@ def _rollback(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
         then = replace(
             dataset,
             volsize=part.volsize,
-            used=held + dataset.refreservation if dataset.kind == "volume" else dataset.used,
+            used=held + dataset.refreservation if dataset.backs else dataset.used,
             usedbydataset=held,
             usedbysnapshots=0,
             usedbyrefreservation=dataset.refreservation,
@@ -411,6 +462,8 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "quota": _quota,
     "shrink": _resize,
     "grow": _resize,
+    "convert": _convert,
+    "discard": _discard,
     "edit": _edit,
     "compression": _compression,
     "identity": _identity,

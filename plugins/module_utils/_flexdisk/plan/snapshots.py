@@ -73,7 +73,7 @@ def _take(seq: Sequence, spec: SnapshotSpec, now: int, found: Collector) -> None
     for step in ordering.repairs(vm, seq.geometry, False):
         seq.add(step)
     vm = seq.vm
-    charge = sum(map(snapshots.charge, (vm.root, *vm.volumes)))
+    charge = sum(map(snapshots.holds, (vm.root, *vm.volumes)))
     text = "+ snapshot %s of %d disks, holds %s at once" % (name, len(vm.volumes), render_bytes(charge))
     step = Step("snapshot", text, args={"name": name, "full_name": snapshots.PREFIX + name, "creation": now})
     after = predict.apply(vm, step, seq.geometry)

@@ -10,12 +10,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ..model.capabilities import Capabilities
-from ..model.dataset import Dataset
+from ..model.dataset import RECORD, Dataset
 from ..model.desired import DiskSpec, VmSpec
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_mib
-from ..model.vm import Disk, Pci, Vm
-from ..rules import slots, space
+from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
+from ..rules import identity, slots, space
 from ..rules.change import birth_differences
 from ..rules.declaration import Collector
 from ..rules.linking import Host
@@ -26,7 +26,9 @@ from .predict import unguarded
 
 @dataclass
 class Target:
-    """What an entry's disk shall be. size is MiB; disk None: to be made; managed: the entry says something of size."""
+    """What an entry's disk shall be. size is MiB; disk None: to be made; managed: the entry says something of size;
+    kept is the type that it has if nothing is said of that; uuid is that of a new disk, "" where it is chosen later.
+    """
 
     spec: DiskSpec
     disk: t.Optional[Disk] = None
@@ -38,6 +40,9 @@ class Target:
     origin: t.Optional[Dataset] = None
     image_size: int = 0
     managed: bool = True
+    type: str = THICK
+    kept: str = THICK
+    uuid: str = ""
 
     @property
     def bytes(self) -> int:
@@ -134,11 +139,32 @@ def _pair(
     size = -(-disk.size // MIB) if entry.size is None else entry.size
     managed = entry.size is not None or entry.remaining
     basis = disk.remaining if entry.remaining else ""
-    intent.targets.append(Target(entry, disk, size, basis=basis, managed=managed))
+    kept = kept_type(disk, capabilities)
+    intent.targets.append(Target(entry, disk, size, basis=basis, managed=managed, type=entry.type or kept, kept=kept))
+
+
+def new_uuid(host: Host, *words: object) -> str:
+    """The uuid of what is to be made, the same as long as no disk has it."""
+    everywhere = (*host.parked, *(d for vm in host.vms for d in vm.disks + vm.orphans))
+    taken = {disk.uuid for disk in everywhere}
+    return next(u for u in (identity.uuid_for(*words, turn) for turn in range(len(taken) + 1)) if u not in taken)
+
+
+def kept_type(disk: Disk, capabilities: Capabilities) -> str:
+    """The type of a disk that nothing is said of. What an interrupted run has left without a reservation is sparse only
+    if it says so: a clone gets its reservation after it has been made.
+    """
+    left = not (disk.path or disk.parked)
+    found = disk.volume.user.get("type", THICK) if left and disk.type == SPARSE else disk.type
+    return found if found in (*capabilities.types, FILE) else THICK
 
 
 def _new(vm: Vm, entry: DiskSpec, host: Host, capabilities: Capabilities, found: Collector) -> Target:
-    target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0)
+    target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0, type=entry.type or THICK)
+    if entry.type == FILE:
+        # Its path has the uuid, which must be known before.
+        target.uuid = new_uuid(host, vm.config.uuid, FILE, entry.name)
+        target.block_size = RECORD
     if entry.image is not None:
         name = "%s/%s@final" % (vm.config.pool, entry.image)
         target.origin = host.datasets.get(name)

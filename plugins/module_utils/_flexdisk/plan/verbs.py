@@ -10,15 +10,19 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
+from ..model.dataset import RECORD
 from ..model.sizes import MIB, render_bytes, render_change, render_mib
-from ..model.vm import Disk, Vm
+from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..rules import identity, slots, snapshots
-from ..rules.change import fact_changes
+from ..rules.change import crosses, fact_changes
 from ..rules.linking import container, index_of
+from ..rules.reservation import PoolGeometry, automatic_reservation
 from .steps import Step
 from .targets import Leaver, Target
 
 PARKED_PREFIX = "flexdisk-parked-"
+COPY = ".copy"
+DEFAULT_BLOCK = 16384
 
 
 def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
@@ -31,6 +35,7 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
         "slot": disk.pci_slot,
         "model": disk.model,
         "boot": disk.boot,
+        "kind": disk.type,
         "preserve": disk.preserve,
         "description": disk.description,
         "tags": disk.tags,
@@ -142,14 +147,15 @@ def place(disk: Disk) -> str:
     return "%s/%s" % (container(disk.volume.pool), disk.uuid or identity.uuid_of(disk.volume.guid))
 
 
-def _leaving(disk: Disk, vm: Vm, nameless: bool) -> t.Dict[str, t.Any]:
+def _leaving(disk: Disk, vm: Vm, nameless: bool, returns: bool = False) -> t.Dict[str, t.Any]:
     renames = []
     for snapshot in disk.snapshots:
         short = snapshot.name.split("@", 1)[1]
         if short.startswith(snapshots.PREFIX):
             new = "%s%s-%d-%s" % (PARKED_PREFIX, vm.config.uuid[:8], snapshot.createtxg, short)
             renames.append((short, new))
-    facts = facts_of(disk, boot=False, remaining="", **({"name": ""} if nameless else {}))
+    changes: t.Dict[str, t.Any] = {} if returns else {"boot": False, "remaining": ""}
+    facts = facts_of(disk, **changes, **({"name": ""} if nameless else {}))
     return {
         "volume": disk.volume.name,
         "path": disk.path,
@@ -183,6 +189,13 @@ def detach(vm: Vm, leaver: Leaver, lean: bool) -> Step:
     )
     args = _leaving(disk, vm, leaver.nameless)
     return Step("detach" if disk.path else "park", text, disk.label, args={**args, "lean": lean})
+
+
+def step_aside(vm: Vm, disk: Disk, label: str) -> Step:
+    """A detach for the time that its data is copied: what the VM makes of the disk stays with it."""
+    text = "- %s %s parked to be copied" % (label, render_mib(disk.size_mib))
+    args = {**_leaving(disk, vm, False, True), "lean": True, "aside": True}
+    return Step("detach" if disk.path else "park", text, label, args=args)
 
 
 def cold(vm: Vm, slot: str, capabilities: Capabilities) -> str:
@@ -232,8 +245,49 @@ def resize(target: Target, kind: str) -> t.Optional[Step]:
     if target.bytes == disk.size or smaller != (kind == "shrink"):
         return None
     text = "~ %s %s" % (target.label, render_change(disk.size, target.bytes))
-    args = {"volume": disk.volume.name, "path": disk.path, "size": target.size, "guid": disk.volume.guid}
+    kept = target.kept if kind == "shrink" else target.type
+    args = {"volume": disk.volume.name, "path": disk.path, "size": target.size, "guid": disk.volume.guid, "type": kept}
     return Step(kind, text, target.label, smaller, {**args, "snapshots": bool(disk.snapshots)})
+
+
+def discard(disks: t.Iterable[Disk]) -> t.Iterator[Step]:
+    """Remove what interrupted conversions have copied so far; the disks are whole without."""
+    for disk in (d for d in disks if d.half):
+        text = "- half a copy of %s, left by an interrupted conversion" % disk.label
+        yield Step("discard", text, disk.label, args={"volume": disk.volume.name, "half": disk.half})
+
+
+def convert(
+    disk: Disk, wanted: str, geometry: PoolGeometry, label: str = "", block_size: int = DEFAULT_BLOCK, cold: str = ""
+) -> t.Optional[Step]:
+    """The disk becomes one of another type. What becomes a file, or was one, must be parked: its data is copied.
+
+    block_size (bytes) is that of a volume that was a file.
+    """
+    if disk.type == wanted:
+        return None
+    label = label or disk.label
+    text = "~ %s %s -> %s" % (label, disk.type, wanted)
+    args: t.Dict[str, t.Any] = {"volume": disk.volume.name, "guid": disk.volume.guid, "type": wanted}
+    if crosses(wanted, disk):
+        block = RECORD if wanted == FILE else block_size
+        spare = place(disk)
+        args.update(
+            uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
+            half=spare + COPY if disk.volume.name != spare + COPY else spare,
+            block_size=block,
+            compression=disk.volume.compression,
+            snapshots=bool(disk.snapshots),
+            facts={"type": "" if wanted == THICK else wanted},
+            beside=0 if wanted == SPARSE else automatic_reservation(disk.size, block, geometry),
+        )
+        if wanted == SPARSE:
+            args["beside"] = disk.size
+        text += ": %s to copy%s" % (
+            render_mib(disk.size_mib),
+            ", %d snapshots DESTROYED" % len(disk.snapshots) if disk.snapshots else "",
+        )
+    return Step("convert", text, label, bool("half" in args and disk.snapshots), args, cold)
 
 
 def compression(target: Target) -> t.Optional[Step]:
@@ -270,17 +324,19 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
     index = remembered if adrift else _free_index(vm, remembered if target.spec.index is None else target.spec.index)
     volume = "%s/disk%d" % (vm.config.dataset, index) if not adrift or disk is None else disk.volume.name
     spec = target.spec
-    boot = bool(spec.boot) or (vm.config.first_boots and not vm.config.disks)
+    again = disk is not None and disk.parked and disk.boot
+    boot = (again if spec.boot is None else spec.boot) or (vm.config.first_boots and not vm.config.disks)
+    uuid = disk.uuid if disk else target.uuid
     config = {
-        "path": capabilities.device_prefix + volume,
+        "path": path_of(capabilities, volume, target.type, uuid),
         "size": target.size,
         "model": target.model,
         "boot": boot,
         "pci_slot": target.slot,
-        "uuid": disk.uuid if disk else "",
+        "uuid": uuid,
     }
     changes = {key: wanted for key, (_now, wanted) in fact_changes(spec, disk).items()} if disk else {}
-    base = disk or Disk(volume=vm.root, vm=vm.config.uuid, index=index, uuid="")
+    base = disk or Disk(volume=vm.root, vm=vm.config.uuid, index=index, uuid=uuid)
     facts = facts_of(
         base,
         **{
@@ -289,17 +345,23 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
             "slot": target.slot,
             "model": target.model,
             "boot": boot,
+            "kind": target.type,
             "remaining": target.basis,
             **({"name": spec.name, "preserve": bool(spec.preserve)} if disk is None else {}),
             **({"description": spec.description or "", "tags": spec.tags or {}} if disk is None else {}),
             **changes,
         },
     )
-    args: t.Dict[str, t.Any] = {"volume": volume, "size": target.size, "config": config}
+    args: t.Dict[str, t.Any] = {"volume": volume, "size": target.size, "config": config, "type": target.type}
     why = cold(vm, target.slot, capabilities)
     if disk is not None:
         return replace(_attach(vm, target, disk, {**args, "facts": _stale(disk, facts)}), cold=why)
     return replace(_create(vm, target, {**args, "facts": facts}), cold=why)
+
+
+def path_of(capabilities: Capabilities, volume: str, kind: str, uuid: str) -> str:
+    """Where the hypervisor finds a disk."""
+    return identity.file_of(uuid) if kind == FILE else capabilities.device_prefix + volume
 
 
 def _at(target: Target) -> str:
@@ -310,10 +372,11 @@ def _attach(vm: Vm, target: Target, disk: Disk, args: t.Dict[str, t.Any]) -> Ste
     since = identity.decode_time(disk.volume.user.get("mtime", ""))
     same = target.size * MIB == disk.size
     wanted, now = target.spec.compression, disk.volume.compression
-    text = "+ %s %s re-attached%s%s%s" % (
+    text = "+ %s %s re-attached%s%s%s%s" % (
         target.label,
         render_mib(target.size) if same else render_change(disk.size, target.size * MIB),
         _at(target),
+        ", %s -> %s" % (target.kept, target.type) if target.type != target.kept else "",
         ", compression %s -> %s" % (now, wanted) if wanted not in (None, now) else "",
         ", parked since %s" % since if since and disk.parked else "",
     )
@@ -325,9 +388,10 @@ def _attach(vm: Vm, target: Target, disk: Disk, args: t.Dict[str, t.Any]) -> Ste
 
 def _create(vm: Vm, target: Target, args: t.Dict[str, t.Any]) -> Step:
     spec = target.spec
-    text = "+ %s %s%s%s" % (
+    text = "+ %s %s%s%s%s" % (
         target.label,
         render_mib(target.size),
+        " %s" % target.type if target.type != THICK else "",
         _at(target),
         " from image %s" % spec.image if spec.image else "",
     )

@@ -11,7 +11,7 @@ from dataclasses import fields
 
 from ..model.dataset import Dataset
 from ..model.desired import DiskSpec
-from ..model.vm import Disk, Vm, VmConfig
+from ..model.vm import FILE, Disk, Vm, VmConfig
 
 Change = t.Tuple[t.Any, t.Any]
 
@@ -19,11 +19,20 @@ Change = t.Tuple[t.Any, t.Any]
 def birth_differences(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
     """What differs of block_size and image: (is, wanted). Only a new disk can have the wanted value."""
     found: t.Dict[str, Change] = {}
-    if spec.block_size is not None and spec.block_size != disk.volume.volblocksize:
+    if spec.block_size not in (None, disk.volume.volblocksize) and not becomes_volume(spec, disk):
         found["block_size"] = (disk.volume.volblocksize, spec.block_size)
     if spec.image is not None and spec.image != disk.image:
         found["image"] = (disk.image or "none", spec.image)
     return found
+
+
+def crosses(wanted: t.Optional[str], disk: Disk) -> bool:
+    """Whether the disk becomes a file, or is one and becomes a volume: its data must be copied."""
+    return wanted is not None and FILE in (wanted, disk.type) and wanted != disk.type
+
+
+def becomes_volume(spec: DiskSpec, disk: Disk) -> bool:
+    return disk.type == FILE and crosses(spec.type, disk)
 
 
 def config_changes(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
@@ -61,7 +70,7 @@ def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.Lis
             plain = isinstance(was, (bool, int, str)) and name != "digest"
             words.append("%s %s -> %s" % (name, was, now) if plain else "%s of the configuration" % name)
     before = {d.name: d for d in (vm.root, *vm.volumes) if d.kind}
-    after = {d.name: d for d in datasets if d.kind == "volume" or d.name == vm.root.name}
+    after = {d.name: d for d in datasets if d.backs or d.name == vm.root.name}
     words += ["%s is %s" % (name, "gone" if name in before else "new") for name in sorted({*before} ^ {*after})]
     for name in sorted({*before} & {*after}):
         for what in ("guid", "createtxg", "volsize"):

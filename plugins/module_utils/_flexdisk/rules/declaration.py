@@ -11,10 +11,15 @@ import typing as t
 from ..model.desired import DiskSpec, VmSpec
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import REMAINING, parse_quota, parse_size, parse_size_or_remaining
-from ..model.vm import VmConfig
+from ..model.vm import FILE, SPARSE, THICK, VmConfig
 from . import identity, slots
 
 COMPRESSIONS = ("on", "off", "lz4", "lzjb", "zle", "gzip", *tuple("gzip-%d" % n for n in range(1, 10)))
+_OF_VOLUMES = {
+    "image": "a clone of an image is a volume",
+    "block_size": "the file has blocks of 128 KiB",
+}
+TYPES = (THICK, SPARSE, FILE)
 _Raw = t.Mapping[str, t.Any]
 
 
@@ -87,6 +92,11 @@ def disk_spec(found: Collector, label: str, raw: _Raw) -> DiskSpec:
     if raw.get("image") is not None and not identity.is_uuid(str(raw["image"])):
         found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"], label)
     _check_block_size(found, label, raw)
+    if raw.get("type") is not None and raw["type"] not in TYPES:
+        found.add("InvalidArgument", "type %r is none of %s" % (raw["type"], ", ".join(TYPES)), label)
+    for what in ("image", "block_size"):
+        if raw.get("type") == FILE and raw.get(what) is not None:
+            found.add("InvalidArgument", "%s and type=file exclude each other: %s" % (what, _OF_VOLUMES[what]), label)
     if raw.get("compression") is not None and raw["compression"] not in COMPRESSIONS:
         found.add("InvalidArgument", "compression %r is none of %s" % (raw["compression"], COMPRESSIONS), label)
     tags = raw.get("tags")
@@ -108,7 +118,7 @@ def disk_spec(found: Collector, label: str, raw: _Raw) -> DiskSpec:
         recreate=bool(raw.get("recreate")),
         **{
             key: raw.get(key)
-            for key in ("boot", "image", "model", "block_size", "compression", "preserve", "description")
+            for key in ("boot", "image", "model", "block_size", "type", "compression", "preserve", "description")
         },
     )
 

@@ -18,6 +18,7 @@ from uuid import UUID as Uuid
 from uuid import uuid5
 
 from ..model.errors import FlexdiskError
+from ..model.vm import THICK
 
 PREFIX = "flexdisk:"
 GUARD_SNAPSHOT = "flexdisk-guard"
@@ -30,6 +31,9 @@ NAMES = (
     "slot",
     "model",
     "boot",
+    "type",
+    "size",
+    "copied",
     "preserve",
     "description",
     "tags",
@@ -48,6 +52,11 @@ FLEXIBLE = "flexible_disk_size"
 
 # The value of "from" on an image that is not whole yet.
 IMPORTING = "import"
+
+FILES, FILE = "/var/lib/flexdisk", "disk.raw"
+
+# The value of "from" on a file system whose file is not there yet.
+MAKING = "new"
 
 UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 VM_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -83,6 +92,18 @@ def uuid_of(guid: int) -> str:
 def uuid_for(*words: object) -> str:
     """The uuid of what is to be made, the same whenever it is planned for the same."""
     return str(uuid5(_NAMESPACE, "\t".join(map(str, words))))
+
+
+def file_of(uuid: str) -> str:
+    """The file of a disk of type file. It stays where it is when its dataset is renamed."""
+    return "%s/%s/%s" % (FILES, uuid, FILE)
+
+
+def disk_in(path: str) -> str:
+    """The uuid of the disk whose file this is, "" for any other path."""
+    folder, _slash, name = path.rpartition("/")
+    above, _slash, uuid = folder.rpartition("/")
+    return uuid if (above, name) == (FILES, FILE) and is_uuid(uuid) else ""
 
 
 def serial_of(uuid: str) -> str:
@@ -186,6 +207,7 @@ def facts(
     description: str,
     tags: t.Mapping[str, str],
     remaining: str,
+    kind: str = THICK,
 ) -> t.Dict[str, str]:
     """The properties that describe a disk, encoded; an empty value means that the property is not set."""
     return {
@@ -196,6 +218,7 @@ def facts(
         "slot": slot,
         "model": model,
         "boot": "true" if boot else "false",
+        "type": "" if kind == THICK else kind,
         "preserve": "true" if preserve else "false",
         "description": encode_text(description),
         "tags": encode_tags(tags) if tags else "",

@@ -91,10 +91,25 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
         config,
         flexible_disk_size=int(stored) if _FLEXIBLE.match(stored) else None,
         indestructible=root is not None and root.user.get("indestructible") == "true",
-        disks=tuple(
-            replace(e, uuid=_uuid(e, datasets.get(e.volume))) if _within(config, e) else e for e in config.disks
-        ),
+        disks=tuple(_known(config, entry, datasets) for entry in _with_files(config, datasets)),
     )
+
+
+def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset]) -> DiskConfig:
+    return replace(entry, uuid=_uuid(entry, datasets.get(entry.volume))) if _within(config, entry) else entry
+
+
+def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[DiskConfig, ...]:
+    """A file's path tells the disk, and only ZFS where that lies."""
+    if not any(identity.disk_in(entry.path) for entry in config.disks):
+        return config.disks
+    places = files(d for d in datasets.values() if d.name.startswith(config.dataset + "/"))
+    return tuple(replace(e, volume=places.get(identity.disk_in(e.path), e.volume)) for e in config.disks)
+
+
+def files(datasets: t.Iterable[Dataset]) -> t.Dict[str, str]:
+    """Datasets of disks that are files, by the uuids of these."""
+    return {d.user["uuid"]: d.name for d in datasets if d.kind == "filesystem" and d.backs and d.user.get("uuid")}
 
 
 def _within(config: VmConfig, entry: DiskConfig) -> bool:
@@ -133,6 +148,16 @@ class _Tree:
         for dataset in datasets:
             where = self.snapshots if dataset.kind == "snapshot" else self.children
             where.setdefault(dataset.parent, []).append(dataset)
+        self.halves = self._halves()
+
+    def _halves(self) -> t.Dict[str, str]:
+        """What interrupted conversions have made so far, by the name of what each is a copy of.
+
+        That goes when the copy is whole: one of nothing that is there is the disk itself.
+        """
+        every = [d for children in self.children.values() for d in children]
+        copies = {d.user["from"]: d.name for d in every if d.parent == container(d.pool) and d.user.get("from")}
+        return {d.name: copies[str(d.guid)] for d in every if str(d.guid) in copies} if copies else {}
 
     def below(self, name: str) -> t.Iterator[Dataset]:
         """Everything below a dataset, however deep."""
@@ -141,10 +166,10 @@ class _Tree:
             yield from self.below(child.name)
 
     def of(self, name: str) -> t.Dict[str, t.Any]:
-        """snapshots and guarded of a volume."""
+        """snapshots, guarded and half of a volume."""
         every = sorted(self.snapshots.get(name, ()), key=lambda s: s.createtxg)
         own = tuple(s for s in every if not s.name.endswith("@" + identity.GUARD_SNAPSHOT))
-        return {"snapshots": own, "guarded": len(own) < len(every)}
+        return {"snapshots": own, "guarded": len(own) < len(every), "half": self.halves.get(name, "")}
 
 
 def _own(volume: Dataset, **known: t.Any) -> t.Dict[str, t.Any]:
@@ -211,7 +236,7 @@ def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, p
         volume = datasets.get(entry.volume) if entry.volume else None
         if config.bare and entry.volume and not _within(config, entry):
             strays.append(entry.path)
-        elif volume is not None and volume.kind == "volume":
+        elif volume is not None and volume.backs:
             image_size = _image_size(volume, datasets)
             slot = places[entry.path]
             disks.append(attached_disk(config, entry, slot, volume, image_size, **tree.of(volume.name)))
@@ -222,12 +247,12 @@ def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, p
     known = {d.volume.name for d in disks}
     orphans, other_used = [], 0
     for child in tree.below(root.name):
-        if child.kind == "volume" and child.name not in known:
+        if child.backs and child.name not in known:
             own = _own(child, index=index_of(child.name), image_size=_image_size(child, datasets))
             orphans.append(Disk(volume=child, vm=config.uuid, **own, **tree.of(child.name)))
             # One that lies deeper is part of a file system's figure, too.
             other_used -= child.used if child.parent != root.name else 0
-        elif child.kind == "filesystem" and child.parent == root.name:
+        elif child.kind == "filesystem" and not child.backs and child.parent == root.name:
             other_used += child.used
     return Vm(
         config=config,
@@ -255,15 +280,16 @@ def link(
     parked: t.Dict[str, t.List[Disk]] = {}
     for pool in geometry:
         for volume in tree.children.get(container(pool), ()):
-            if volume.kind == "volume":
+            if volume.backs and volume.name not in tree.halves.values():
                 disk = parked_disk(volume, _image_size(volume, by_name), **tree.of(volume.name))
                 parked.setdefault(disk.vm, []).append(disk)
     vms, others, unlinked = [], [], []
     users: t.Dict[str, t.List[VmConfig]] = {}
+    places = files(datasets)
     for config in configs:
         config = completed(config, by_name)
         for name in config.uses:
-            users.setdefault(name, []).append(config)
+            users.setdefault(places.get(identity.disk_in(name), name), []).append(config)
         if config.brand != brand:
             others.append(config)
         elif config.dataset not in by_name:

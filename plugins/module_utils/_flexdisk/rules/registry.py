@@ -23,6 +23,7 @@ _OF_STATE = {
     "size": ("present", "attached"),
     "image": ("present",),
     "block_size": ("present",),
+    "type": ("present", "attached"),
     "source": ("present",),
     "source_snapshot": ("present",),
     "model": ("present", "attached"),
@@ -117,6 +118,9 @@ def _check_size(found: Collector, label: str, raw: _Raw) -> None:
 def _check_wish(found: Collector, label: str, wish: DiskWish, raw: _Raw) -> None:
     """What an entry says must suit its state, and name a disk that a second run finds again."""
     for option, states in _OF_STATE.items():
+        if option == "destroy_snapshots" and wish.spec.type is not None:
+            # A conversion may give them up, too.
+            continue
         if raw.get(option) not in (None, False, []) and wish.state not in states:
             found.add("InvalidArgument", "%s is for state=%s" % (option, " and ".join(states)), label)
     _check_address(found, label, wish)

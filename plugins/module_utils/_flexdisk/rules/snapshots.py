@@ -116,12 +116,20 @@ def shared(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) 
     """
     if max(snapshots, key=lambda s: s.createtxg) is not snapshot:
         return 0
-    return min(snapshot.written - snapshot.used, max(0, dataset.refreservation - dataset.written))
+    moved = snapshot.written - snapshot.used
+    return min(moved, max(0, dataset.refreservation - dataset.written)) if dataset.refreservation else moved
 
 
 def frees(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) -> int:
     """Bytes that the dataset gives back when this one of its snapshots goes."""
-    return snapshot.used + shared(dataset, snapshots, snapshot)
+    return snapshot.used + (shared(dataset, snapshots, snapshot) if dataset.refreservation else 0)
+
+
+def holds(dataset: Dataset) -> int:
+    """Bytes of the disk's promised space that a snapshot of it takes: without a reservation ZFS takes nothing at once,
+    but what is written now can no longer be overwritten.
+    """
+    return charge(dataset) if dataset.refreservation or not dataset.backs else dataset.written
 
 
 def held(snapshots: t.Iterable[Dataset]) -> int:
@@ -140,11 +148,12 @@ def without(vm: Vm, parts: t.Collection[str]) -> Vm:
         if part is None:
             return dataset, before
         again = shared(dataset, before, part)
+        reserved = again if dataset.refreservation else 0
         left = replace(
             dataset,
             used=dataset.used - frees(dataset, before, part),
             usedbysnapshots=dataset.usedbysnapshots - part.used,
-            usedbyrefreservation=dataset.usedbyrefreservation - again,
+            usedbyrefreservation=dataset.usedbyrefreservation - reserved,
             written=dataset.written + again,
         )
         return left, tuple(s for s in before if s is not part)

@@ -15,6 +15,7 @@ from ..model.dataset import Dataset
 from ..rules.identity import PREFIX
 from ..rules.reservation import PoolGeometry
 from . import devices, errors, read
+from .files import Files
 
 BACK_OFF = (0.2, 0.4, 0.8, 1.6, 3.2)
 DEVICES_LAG = (*BACK_OFF, *[5.0] * 10)
@@ -28,8 +29,10 @@ class Zfs:
         runner: Runner,
         pause: t.Callable[[float], None] = time.sleep,
         called: t.Callable[[str], str] = devices.called,
+        files: t.Optional[Files] = None,
         pipe: t.Optional[Pipe] = None,
     ) -> None:
+        self.files = files or Files()
         self._runner = runner
         self._pipe = pipe
         self._pause = pause
@@ -132,9 +135,17 @@ class Zfs:
             if not value:
                 self._run("zfs", "inherit", PREFIX + key, name)
 
-    def create_volume(self, name: str, volsize: int, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
-        """A thick volume with its identity from its first moment. options are native properties."""
-        self._run("zfs", "create", *_options(options, facts), "-V", str(volsize), name)
+    def create_volume(
+        self,
+        name: str,
+        volsize: int,
+        options: t.Mapping[str, str],
+        facts: t.Mapping[str, str],
+        sparse: bool = False,
+    ) -> None:
+        """A volume with its identity from its first moment. options are native properties; sparse: none reserved."""
+        flags = ["-s"] if sparse else []
+        self._run("zfs", "create", *flags, *_options(options, facts), "-V", str(volsize), name)
 
     def clone(self, snapshot: str, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
         """A clone without a reservation; sizing it is a call of its own, since a failed clone stays behind."""
@@ -159,6 +170,17 @@ class Zfs:
             "DeviceLags",
             "%s is %s now, and its device still has the old name after %d s" % (old, new, sum(DEVICES_LAG)),
         )
+
+    def await_device(self, volume: str) -> None:
+        """Ends when the device of a volume that is there has its name."""
+        for seconds in DEVICES_LAG:
+            if self._called(volume) == volume:
+                return
+            self._pause(seconds)
+        raise errors.ZfsError("DeviceLags", "%s has no device after %d s" % (volume, sum(DEVICES_LAG)))
+
+    def mount(self, name: str) -> None:
+        self._run("zfs", "mount", name)
 
     def snapshot(self, name: str, recursive: bool = False) -> None:
         """recursive: of everything below too, all at one moment."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import typing as t
+from dataclasses import replace
 
-from ..model.dataset import Dataset
+from ..model.dataset import RECORD, Dataset
 from ..model.errors import FlexdiskError
 from ..rules.identity import FLEXIBLE, NAMES, PREFIX
 from ..rules.intent import INDEX
@@ -60,7 +61,7 @@ def parse_get(stdout: str) -> t.List[Dataset]:
         row[prop] = "-" if prop.startswith(PREFIX) and source not in _OWN_SOURCES else value
         if prop.startswith(PREFIX) and source not in ("local", "-") and "@" not in name:
             sources.setdefault(name, {})[prop[len(PREFIX) :]] = source
-    return [_dataset(name, row, sources.get(name, {})) for name, row in rows.items()]
+    return _with_files({name: _dataset(name, row, sources.get(name, {})) for name, row in rows.items()})
 
 
 def _number(name: str, prop: str, value: str) -> int:
@@ -87,6 +88,26 @@ def _dataset(name: str, row: t.Mapping[str, str], sources: t.Mapping[str, str]) 
         inherited={p: s[len(_INHERITED) :] for p, s in sources.items() if s.startswith(_INHERITED)},
         **{**numbers, **texts},  # type: ignore[arg-type]
     )
+
+
+_SIZE = re.compile(r"\A[1-9][0-9]{0,18}\Z")
+
+
+def _with_files(found: t.Dict[str, Dataset]) -> t.List[Dataset]:
+    """Sizes of disks that are files: ZFS knows them as our property, of a snapshot only where the size has changed."""
+    for name, dataset in found.items():
+        if dataset.kind == "filesystem" and dataset.user.get("type") == "file":
+            found[name] = replace(dataset, volsize=_size_of(dataset, 0), volblocksize=RECORD)
+    for name, dataset in found.items():
+        above = found.get(dataset.parent) if dataset.kind == "snapshot" else None
+        if above is not None and above.kind == "filesystem" and above.volsize:
+            found[name] = replace(dataset, volsize=_size_of(dataset, above.volsize), volblocksize=RECORD)
+    return list(found.values())
+
+
+def _size_of(dataset: Dataset, other: int) -> int:
+    own = dataset.user.get("size", "")
+    return int(own) if _SIZE.match(own) else other
 
 
 _DRAID = re.compile(r"\Adraid(\d?)(?::(\d+)d)?(?::(\d+)c)?(?::(\d+)s)?-\d+\Z")

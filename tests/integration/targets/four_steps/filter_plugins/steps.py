@@ -25,14 +25,24 @@ def datasets(text: str) -> Datasets:
 
 
 def law(found: Datasets, root: str, flexible: int | None) -> int:
-    """Bytes of quota and reservation of a VM's dataset by RFD 154: q + F + RESV - SIZE, or q + RESV without F."""
+    """Bytes of quota and reservation of a VM's dataset by RFD 154: q + F + RESV - SIZE, or q + RESV without F.
+
+    A volume without a reservation counts as another of its size has one; a file system with a disk's file, as that.
+    """
     volumes = [d for name, d in found.items() if name.startswith(root + "/") and d["type"] == "volume"]
-    reserved: int = sum(d["refreservation"] for d in volumes)
+    thick = {(d["volsize"], d["volblocksize"]): d["refreservation"] for d in volumes if d["refreservation"]}
+    reserved: int = sum(d["refreservation"] or thick[d["volsize"], d["volblocksize"]] for d in volumes)
+    files = [d for name, d in found.items() if name.startswith(root + "/") and _holds_a_disk(d)]
+    reserved += sum(d["refreservation"] for d in files)
     quota: int = found[root]["refquota"]
     if flexible is None:
         return quota + reserved
-    sizes: int = sum(d["volsize"] for d in volumes)
+    sizes: int = sum(d["volsize"] for d in volumes) + sum(d["flexdisk:size"] for d in files)
     return quota + flexible * MIB + reserved - sizes
+
+
+def _holds_a_disk(dataset: dict[str, Any]) -> bool:
+    return dataset["type"] == "filesystem" and dataset.get("flexdisk:type") == "file"
 
 
 def comparable(vms: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:

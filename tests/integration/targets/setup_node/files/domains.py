@@ -170,13 +170,14 @@ def described(text: str) -> list[dict[str, Any]]:
         source, address = disk.find("source"), disk.find("address")
         if source is None or address is None:
             raise SystemExit(f"a disk without source or address in {text}")
-        volume = volume_of(source.get("dev", ""))
+        path = source.get("dev") or source.get("file") or ""
+        uuid = path.split("/")[4] if path.startswith("/var/lib/flexdisk/") else ""
         place = [int(address.get(word, "0"), 16) for word in ("bus", "slot", "function")]
         found.append(
             {
-                "path": source.get("dev"),
+                "path": path,
                 "serial": disk.findtext("serial"),
-                "uuid": zfs("get", "-Hpo", "value", "flexdisk:uuid", volume),
+                "uuid": uuid or zfs("get", "-Hpo", "value", "flexdisk:uuid", volume_of(path)),
                 "pci_slot": ":".join(map(str, place)) if address.get("type") == "pci" else "",
             }
         )

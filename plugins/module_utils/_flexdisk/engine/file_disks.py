@@ -1,0 +1,142 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Disks that are files in file systems of their own: made, sized, removed, converted from and to volumes by copy."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..model.dataset import RECORD, ZVOL, Dataset
+from ..model.errors import FlexdiskError
+from ..model.vm import FILE, SPARSE
+from ..rules import identity
+from ..rules.reservation import PoolGeometry, automatic_reservation
+from ..zfs.commands import Zfs
+
+# Seconds between two notes of how far a copy is.
+PACE = 5.0
+
+# On a copy that is being made.
+MARKS = ("from", "copied")
+
+_Args = t.Mapping[str, t.Any]
+_Facts = t.Mapping[str, str]
+
+
+def folder(uuid: str) -> str:
+    return identity.file_of(uuid).rpartition("/")[0]
+
+
+def make(zfs: Zfs, name: str, size: int, compression: str, facts: _Facts, geometry: PoolGeometry) -> None:
+    """A file system with its identity and room for the whole file, then the file; size is bytes."""
+    options = {
+        "mountpoint": folder(facts["uuid"]),
+        "canmount": "on",
+        "recordsize": str(RECORD),
+        "atime": "off",
+        "refreservation": str(automatic_reservation(size, RECORD, geometry)),
+        **({"compression": compression} if compression else {}),
+    }
+    marks = {"type": FILE, "size": str(size), "from": identity.MAKING}
+    zfs.create_filesystem(name, options, {**marks, **{k: v for k, v in facts.items() if k not in marks or v}})
+
+
+def ensure(zfs: Zfs, now: Dataset) -> None:
+    """Mounted, and with its file; that is made where an interrupted run has not come to it."""
+    path = identity.file_of(now.user["uuid"])
+    if not zfs.files.mounted(folder(now.user["uuid"])):
+        zfs.mount(now.name)
+    if now.user.get("from") == identity.MAKING:
+        zfs.files.make(path, now.volsize)
+        zfs.set_facts(now.name, {"from": ""})
+    if zfs.files.size(path) < 0:
+        raise FlexdiskError("Changed", "%s of %s is not there; it should have %d bytes" % (path, now.name, now.volsize))
+
+
+def resize(zfs: Zfs, now: Dataset, size: int, geometry: PoolGeometry) -> None:
+    """Room before the file, where it grows; the file before its room, where it shrinks.
+
+    Interrupted, it is found at the old size and done again, or the file put back to that. Snapshots keep theirs: they
+    are marked with it first.
+    """
+    path = identity.file_of(now.user["uuid"])
+    figure = {"refreservation": automatic_reservation(size, RECORD, geometry)}
+    grows = size >= now.volsize
+    if grows and now.refreservation != figure["refreservation"]:
+        zfs.set(now.name, **figure)
+    if size != now.volsize or size != zfs.files.size(path):
+        for part in zfs.datasets(now.name):
+            if part.kind == "snapshot" and "size" not in part.user:
+                zfs.set_facts(part.name, {"size": str(now.volsize)})
+        zfs.files.resize(path, size)
+        zfs.set_facts(now.name, {"size": str(size)})
+    if not grows:
+        zfs.set(now.name, **figure)
+
+
+def removed(zfs: Zfs, gone: Dataset) -> None:
+    """What is left of it in the file system of the host."""
+    if gone.kind == "filesystem" and gone.user.get("uuid"):
+        zfs.files.remove_folder(folder(gone.user["uuid"]))
+
+
+def convert(zfs: Zfs, now: Dataset, args: _Args, stamps: _Facts, geometry: PoolGeometry) -> None:
+    """A copy beside the disk, which goes when that is whole and synced; then the copy has its name.
+
+    Until then the copy says whose it is by the guid in its property C(from), and how far it is in C(copied).
+    """
+    half, size, uuid = args["half"], now.volsize, args["uuid"]
+    kept = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in ("size", "copied")}
+    facts = {**kept, **stamps, "uuid": uuid, **args["facts"], "from": str(now.guid)}
+    if args["type"] == FILE:
+        make(zfs, half, size, args["compression"], facts, geometry)
+        if not zfs.files.mounted(folder(uuid)):
+            zfs.mount(half)
+        zfs.files.make(identity.file_of(uuid), size)
+    else:
+        options = {"volblocksize": str(args["block_size"]), "compression": args["compression"]}
+        zfs.create_volume(half, size, options, facts, args["type"] == SPARSE)
+    if now.kind == "filesystem":
+        ensure(zfs, now)
+        resize(zfs, now, size, geometry)
+    zfs.files.copy(_data(zfs, now), _data(zfs, _named(zfs, half)), size, _Notes(zfs, half))
+    zfs.destroy(now.name, args["snapshots"])
+    if now.kind == "filesystem":
+        removed(zfs, now)
+    zfs.rename(half, now.name)
+    zfs.set_facts(now.name, dict.fromkeys(MARKS, ""))
+
+
+def discard(zfs: Zfs, half: Dataset) -> None:
+    """What an interrupted conversion has copied so far."""
+    zfs.destroy(half.name)
+    removed(zfs, half)
+
+
+def _named(zfs: Zfs, name: str) -> Dataset:
+    return next(d for d in zfs.datasets(name, snapshots=False) if d.name == name)
+
+
+def _data(zfs: Zfs, dataset: Dataset) -> str:
+    """Where its bytes are."""
+    if dataset.kind == "filesystem":
+        return identity.file_of(dataset.user["uuid"])
+    zfs.await_device(dataset.name)
+    return ZVOL + dataset.name
+
+
+class _Notes:
+    """Writes down how far a copy is, now and then."""
+
+    def __init__(self, zfs: Zfs, name: str) -> None:
+        self._zfs = zfs
+        self._name = name
+        self._last = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        if time.monotonic() - self._last >= PACE:
+            self._zfs.set_facts(self._name, {"copied": str(done)})
+            self._last = time.monotonic()

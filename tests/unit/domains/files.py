@@ -1,0 +1,101 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Files on simulated file systems: their bytes are the file system's, their length is a block far behind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from simnode.zfs import kernel
+from simnode.zfs.errors import ZfsError as Refusal
+from simnode.zfs.model import Dataset
+from simnode.zfs.storage import Storage
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.files import Files
+
+_FAR = 1 << 50
+_DEVICE = "/dev/zvol/"
+
+
+class FakeFiles(Files):
+    """A file is the one in the file system that is mounted on its folder."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.hook: Callable[[str, tuple[Any, ...], str], None] | None = None
+        self.folders: set[str] = set()
+        self.broken = ""
+
+    @contextlib.contextmanager
+    def _called(self, name: str, *arguments: Any) -> Iterator[None]:
+        self.calls.append((name, arguments))
+        if self.hook:
+            self.hook(name, arguments, "before")
+        yield
+        if self.hook:
+            self.hook(name, arguments, "after")
+
+    def _on(self, folder: str) -> Dataset | None:
+        pools = self.storage.pools.values()
+        every = [d for pool in pools for d in pool.datasets.values() if d.props.get("mountpoint") == folder]
+        assert len(every) < 2, "two file systems with one mountpoint"
+        return every[0] if every else None
+
+    def _of(self, path: str) -> Dataset:
+        if path.startswith(_DEVICE):
+            return self.storage.dataset(path[len(_DEVICE) :])
+        found = self._on(path.rpartition("/")[0])
+        if found is None:
+            raise ZfsError("FileFailed", "%s: No such file or directory" % path)
+        return found
+
+    def _write(self, dataset: Dataset, start: int, end: int, content: str) -> None:
+        try:
+            kernel.write(self.storage, dataset, start, end, content)
+        except Refusal as refusal:
+            raise ZfsError("FileFailed", "%s: %s" % (dataset.name, refusal.text)) from None
+
+    def mounted(self, folder: str) -> bool:
+        if self._on(folder) is not None:
+            self.folders.add(folder)
+        return self._on(folder) is not None
+
+    def size(self, path: str) -> int:
+        found = self._on(path.rpartition("/")[0])
+        lengths = [e[2] for e in found.extents if e[0] >= _FAR] if found is not None else []
+        return int(lengths[0]) if lengths else -1
+
+    def make(self, path: str, size: int) -> None:
+        with self._called("make", path, size):
+            self._length(path, size)
+
+    def resize(self, path: str, size: int) -> None:
+        with self._called("resize", path, size):
+            assert self.size(path) >= 0
+            kernel.trim(self.storage, self._of(path), size, _FAR)
+            self._length(path, size)
+
+    def _length(self, path: str, size: int) -> None:
+        if self.size(path) != size:
+            self._write(self._of(path), _FAR, _FAR + 512, str(size))
+
+    def copy(self, source: str, target: str, size: int, told: Callable[[int], None]) -> None:
+        with self._called("copy", source, target, size):
+            for start, end, content, _birth in list(self._of(source).extents):
+                if 0 <= start < size:
+                    self._write(self._of(target), start, min(end, size), content)
+                    told(min(end, size))
+                    if self.broken:
+                        raise ZfsError("FileFailed", "%s: %s" % (target, self.broken))
+            told(size)
+
+    def remove_folder(self, folder: str) -> None:
+        assert self._on(folder) is None
+        with self._called("remove_folder", folder):
+            self.folders.discard(folder)
