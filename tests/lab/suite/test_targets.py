@@ -134,6 +134,7 @@ def test_every_scenario_of_vm_disks_is_run() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("hypervisor", ["vmadm", "libvirt"])
 @pytest.mark.parametrize(
     "target",
     [
@@ -149,8 +150,8 @@ def test_every_scenario_of_vm_disks_is_run() -> None:
         "role_flexible_disks",
     ],
 )
-def test_target_in_full(lab: Lab, target: str) -> None:
-    run(lab, target)
+def test_target_in_full(lab: Lab, target: str, hypervisor: str) -> None:
+    run(lab, target, "-e", f"flexdisk_hypervisor={hypervisor}")
 
 
 def test_a_detach_is_guarded_by_libzfs_core(lab: Lab) -> None:
