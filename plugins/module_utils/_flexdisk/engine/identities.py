@@ -76,7 +76,7 @@ def run(
         result.released = [entry for entry in (released(plan.before) for plan in plans) if entry is not None]
     after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if not check_mode and any(plan.steps for plan in plans):
-        apply_plans(zfs, hypervisor, host, plans, Policy(), outcome, None, _VERBS)
+        apply_plans(zfs, hypervisor, host, plans, Policy(), outcome, None, VERBS)
         after = look_again(zfs, hypervisor, pool, plans, outcome)
     for (spec, _vm), plan in zip(wanted, plans):
         vm = (after or {}).get(plan.vm)
@@ -156,4 +156,4 @@ def _take(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometr
     applier.zfs.set_facts(step.args["dataset"], step.args["facts"])
 
 
-_VERBS = {"release": _take, "package": _take}
+VERBS = {"release": _take, "package": _take}

@@ -72,7 +72,7 @@ def verify(
     result.steps = _steps(mending)
     outcome.changed, outcome.diff = mending.changed, _diff(mending)
     if outcome.changed and not check_mode:
-        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, verbs=_VERBS)
+        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, verbs=VERBS)
         if outcome.failure is None:
             _apply_outside(zfs, hypervisor, mending.outside, outcome)
         _look_again(result, lambda: look(observe(zfs, hypervisor, pool, complete=True)), wanted)
@@ -186,7 +186,7 @@ def _unguard(applier: Applier, step: Step) -> None:
     lift(applier.zfs, step.args["volume"])
 
 
-_VERBS = {"correct": _correct}
+VERBS = {"correct": _correct}
 _OUTSIDE: t.Dict[str, t.Callable[[Applier, Step], None]] = {
     "correct": _write,
     "forget_intent": _write,
