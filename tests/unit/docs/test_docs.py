@@ -18,8 +18,16 @@ import yaml
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK, POWER
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import findings, packages, registry
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
+    findings,
+    packages,
+    papers,
+    registry,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import (
+    Collector,
+    parse_vm_spec,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
     Vdev,
@@ -27,7 +35,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import quota_law
 from ansible_collections.flexdisk.hypervisor.plugins.modules import disk as disk_module
-from ansible_collections.flexdisk.hypervisor.plugins.modules import disk_verify, vm_disks
+from ansible_collections.flexdisk.hypervisor.plugins.modules import disk_adopt, disk_verify, vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm as vm_module
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,6 +80,7 @@ EXAMPLES = [
     ("vm_disks-EXAMPLES", yaml.safe_load((ROOT / "plugins/modules/vm_disks.yml").read_text())["EXAMPLES"]),
     ("vm-EXAMPLES", vm_module.EXAMPLES),
     ("disk-EXAMPLES", disk_module.EXAMPLES),
+    ("disk_adopt-EXAMPLES", disk_adopt.EXAMPLES),
 ]
 
 
@@ -101,6 +110,16 @@ def test_examples_of_vms_are_valid(block):
         assert {key for disk in vm.get("disks", []) for key in disk} <= {*DISK}
         problems += packages.parse_wish({"state": "present", **vm}, known)[1]
     assert problems == []
+
+
+@pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])
+def test_examples_of_adoption_are_valid(block):
+    for arguments in declared(yaml.safe_load(block), "disk_adopt"):
+        given = (arguments or {}).get("vms", [])
+        for vm in [] if isinstance(given, str) else given:  # a template of what was released
+            found = Collector(vm["vm"])
+            papers.parse_spec(vm, found)
+            assert found.problems == []
 
 
 @pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])

@@ -86,7 +86,38 @@ PACKAGE = st.fixed_dictionaries(
     optional={"flexible_disk": st.booleans(), "memory": mostly(st.just(512), ANY), "disks": mostly(st.just([{}]), ANY)},
 )
 COMMON = {"pool": mostly(st.just("zones"), TEXTS), "hypervisor": mostly(st.just("vmadm"), TEXTS)}
+ADOPTED = st.fixed_dictionaries(
+    {"index": mostly(st.integers(0, 4), NUMBERS)},
+    optional={
+        "uuid": TEXTS,
+        "pci_slot": mostly(st.just("0:4:1"), TEXTS),
+        "name": mostly(st.sampled_from(["root", "a", "new"]), TEXTS),
+        "preserve": st.booleans(),
+        "description": TEXTS,
+        "tags": mostly(st.just({"n": "1"}), ANY),
+        "ctime": mostly(st.just("2026-01-31T23:59:59Z"), TEXTS),
+        "serial_no": mostly(st.integers(1, 9), NUMBERS),
+        "remaining": mostly(st.just("30720:2048"), TEXTS),
+    },
+)
 ARGUMENTS = {
+    "disk_adopt": st.fixed_dictionaries(
+        {"state": mostly(st.sampled_from(["adopted", "released"]), TEXTS)},
+        optional={
+            **COMMON,
+            "vms": mostly(
+                st.lists(
+                    st.fixed_dictionaries(
+                        {"vm": mostly(st.just("web01"), TEXTS)},
+                        optional={"package": TEXTS, "disks": mostly(st.lists(ADOPTED, max_size=3), ANY)},
+                    ),
+                    max_size=2,
+                ),
+                ANY,
+            ),
+            "forget": st.booleans(),
+        },
+    ),
     "vm": st.fixed_dictionaries(
         {"vms": mostly(st.lists(WHOLE, min_size=1, max_size=2), ANY)},
         optional={**COMMON, "packages": mostly(st.lists(PACKAGE, max_size=2), ANY), "allow_restart": st.booleans()},

@@ -23,7 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from .conftest import PLUGINS, VM
 
 DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": "64"}]
-MODULES = ("disk", "disk_info", "disk_verify", "vm", "vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
+MODULES = ("disk", "disk_adopt", "disk_info", "disk_verify", "vm", "vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = {
     "disk": {"name": "data", "size": 64},
@@ -50,6 +50,7 @@ def test_one_disk_or_several(host):
     assert set(done) - {"changed", "invocation", "diff", "warnings"} <= set(documented)
     gone = host("disk", name="archive", vm="web01", state="detached")
     assert gone["guard"].startswith("cli")
+    assert host("disk", name="archive", state="absent")["destroyed_by"] == "cli"
 
 
 def test_a_disk_has_no_other_options(host):
@@ -224,6 +225,24 @@ def test_snapshot(host):
     assert [s["name"] for s in kept["vms"][0]["snapshots"]] == ["two"]
 
 
+def test_adopt(host):
+    before = host.state()
+    predicted = host("disk_adopt", check=True)
+    assert host.state() == before
+    done = host("disk_adopt", vms=[{"vm": "web01", "disks": [{"index": 1, "name": "data", "tags": {"n": 1}}]}])
+    assert predicted["changed"]
+    assert [d["name"] for d in done["vms"][0]["disks"]] == ["disk0", "data"]
+    down = host("disk_adopt", state="released")
+    documented = documentation("disk_adopt", "RETURN")
+    assert set(down) - {"changed", "invocation", "diff", "warnings"} == set(documented)
+    assert set(down["released"][0]) <= set(documented["released"]["contains"])
+    up = host("disk_adopt", vms=down["released"])
+    assert up["changed"]
+    assert host("disk_adopt", check=True, state="released")["released"] == down["released"]
+    assert host("disk_adopt", vms=[{"vm": "web01", "disks": [{"name": "x"}]}])["failed"]
+    assert host("disk_adopt", forget=True)["error_code"] == "InvalidArgument"
+
+
 def test_disks(host):
     host("vm_disks", vms=[spec({"name": "data", "size": 64, "tags": {"a": "1"}})])
     host("vm_disks", vms=[spec(unlisted="detach")])
@@ -288,7 +307,7 @@ def other(host):
     thread.join()
 
 
-@pytest.mark.parametrize("module", ["disk_verify", "vm_disks", "vm_snapshot", "zfs_quota"])
+@pytest.mark.parametrize("module", ["disk_adopt", "disk_verify", "vm_disks", "vm_snapshot", "zfs_quota"])
 def test_while_another_task_runs(host, other, module, monkeypatch):
     warned = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: warned.append(text))
@@ -377,6 +396,15 @@ def test_a_roles_variables_are_the_options_of_its_module(role, module):
     told.pop("recalculate_quota", None)
     assert set(told) == set(argument_spec(module))
     same_keys(told, argument_spec(module), role)
+
+
+@pytest.mark.parametrize(
+    ("variable", "module", "option"), [("adopt_vms", "disk_adopt", "vms"), ("disks", "disk", "disks")]
+)
+def test_lists_of_the_registry_are_the_options_of_their_modules(variable, module, option):
+    specs = yaml.safe_load((ROOT / "roles" / "disk_registry" / "meta" / "argument_specs.yml").read_text())
+    told = specs["argument_specs"]["main"]["options"]["disk_registry_" + variable]
+    same_keys({option: told}, {option: argument_spec(module)[option]}, variable)
 
 
 # -- the door

@@ -355,6 +355,14 @@ def _properties(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _config(vm, **changes)
 
 
+def _package(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _root(vm, user={key: value for key, value in {**vm.root.user, **args["facts"]}.items() if value})
+
+
+def _release(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _map(vm, args["dataset"], lambda d: replace(believed(d, args["facts"]), uuid=args["uuid"]))
+
+
 def _snapshot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     def taken(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
         charge = snapshots.charge(dataset)
@@ -427,4 +435,6 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "create_vm": _create_vm,
     "delete_vm": _delete_vm,
     "properties": _properties,
+    "package": _package,
+    "release": _release,
 }

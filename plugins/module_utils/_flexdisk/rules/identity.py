@@ -40,6 +40,7 @@ NAMES = (
     "mtime",
     "package",
     "indestructible",
+    "released",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.
@@ -87,6 +88,12 @@ def uuid_for(*words: object) -> str:
 def serial_of(uuid: str) -> str:
     """What a guest sees of a uuid where a serial number has room for 20 characters."""
     return uuid.replace("-", "")[:20]
+
+
+def uuid_with(serial: str, guid: int) -> str:
+    """A uuid of which a guest has seen the beginning already: 20 hex digits, the rest from its volume's guid."""
+    parts = [serial[start:end] for start, end in ((0, 8), (8, 12), (12, 16), (16, 20))]
+    return "-".join([*parts, uuid_of(guid).rsplit("-", 1)[1]])
 
 
 def encode_text(text: str) -> str:

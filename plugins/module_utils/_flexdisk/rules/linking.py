@@ -107,6 +107,23 @@ def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
     return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == entry.serial), "")
 
 
+def own_uuid(config: VmConfig, entry: DiskConfig, volume: Dataset) -> str:
+    """The uuid that is known of an attached disk without the properties of its volume, "" for none."""
+    return _uuid(entry, replace(volume, user={})) if config.bare else entry.uuid
+
+
+def agrees(entry: DiskConfig, uuid: str) -> bool:
+    """Whether the hypervisor says nothing against a uuid."""
+    if entry.uuid:
+        return entry.uuid == uuid
+    return not serial_shown(entry) or identity.serial_of(uuid) == entry.serial
+
+
+def serial_shown(entry: DiskConfig) -> bool:
+    """Whether the serial can be the beginning of a uuid."""
+    return bool(_SERIAL.match(entry.serial))
+
+
 class _Tree:
     """Children and snapshots by dataset, so that linking many VMs stays linear."""
 
@@ -163,7 +180,7 @@ def attached_disk(
         "image_size": entry.image_size or image_size,
         "path": entry.path,
     }
-    if entry.uuid or _SERIAL.match(entry.serial):
+    if entry.uuid or serial_shown(entry):
         known["uuid"] = entry.uuid
     return Disk(
         volume=volume,
