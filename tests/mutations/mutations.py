@@ -11,6 +11,7 @@ from typing import NamedTuple
 STATEFUL = "tests/unit/stateful/test_stateful.py"
 VMS = "tests/unit/engine/test_vms.py"
 SNAPSHOTS = "tests/unit/engine/test_snapshots.py"
+DISKS = "tests/unit/registry/test_disks.py"
 
 
 class Mutation(NamedTuple):
@@ -353,5 +354,68 @@ MUTATIONS = (
         "if papers.KEY in disk.volume.user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
         "if papers.KEY in disk.volume.user and kept is None:",
         "tests/unit/engine/test_adopt.py",
+    ),
+    Mutation(
+        "disk: taken without a word",
+        "plan/registry.py",
+        "elif not wish.take:",
+        "elif False:",
+        DISKS,
+    ),
+    Mutation(
+        "disk: serial_no is no lock",
+        "plan/registry.py",
+        "if now != job.wish.serial and",
+        "if False and",
+        DISKS,
+    ),
+    Mutation(
+        "disk: clones go unasked",
+        "plan/checks.py",
+        " if c not in leaver.clones]",
+        " if False]",
+        DISKS,
+    ),
+    Mutation(
+        "disk: an index is given twice",
+        "plan/registry.py",
+        "            if index in used:",
+        "            if False:",
+        DISKS,
+    ),
+    Mutation(
+        "disk: a name is given twice",
+        "plan/registry.py",
+        "        if taken is not None:",
+        "        if False:",
+        DISKS,
+    ),
+    Mutation(
+        "disk: a copy where there is no room",
+        "plan/detached.py",
+        "    if pins > room:",
+        "    if False:",
+        DISKS,
+    ),
+    Mutation(
+        "disk: the VM that it left stays half done",
+        "plan/registry.py",
+        "if vm is None or not (vm.interrupted",
+        "if True or not (vm.interrupted",
+        "tests/unit/registry/test_killed.py",
+    ),
+    Mutation(
+        "disk: an unfinished copy looks whole",
+        "engine/detached.py",
+        '_copy(applier, args["copy_of"], made["volume"], {**facts, "from": identity.IMPORTING})',
+        '_copy(applier, args["copy_of"], made["volume"], facts)',
+        "tests/unit/registry/test_killed.py",
+    ),
+    Mutation(
+        "disk: another volume is destroyed",
+        "zfs/exact.py",
+        '_DIFFERS = ("guid", "uuid", "snapshots")',
+        "_DIFFERS = ()",
+        "tests/unit/zfs/test_exact.py",
     ),
 )

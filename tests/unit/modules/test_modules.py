@@ -49,6 +49,7 @@ def test_one_disk_or_several(host):
     assert set(done) - {"changed", "invocation", "diff", "warnings"} <= set(documented)
     gone = host("disk", name="archive", vm="web01", state="detached")
     assert gone["guard"].startswith("cli")
+    assert host("disk", name="archive", state="absent")["destroyed_by"] == "cli"
 
 
 def test_a_disk_has_no_other_options(host):

@@ -52,7 +52,8 @@ class StepFailed(Exception):
 
 
 class Applier:
-    """Applies plans on one host. guards collects what protected the disks that were taken out of VMs.
+    """Applies plans on one host. guards collects what protected the disks that were taken out of VMs, destroyers what
+    destroyed volumes.
 
     Without intents none is written: for plans whose steps can be found out again from the state alone. verbs are those
     that only some modules need.
@@ -78,6 +79,7 @@ class Applier:
         self._library = library
         self._intents = intents
         self.guards: t.Set[str] = set()
+        self.destroyers: t.Set[str] = set()
 
     def run(self, plan: VmPlan, geometry: PoolGeometry) -> None:
         """All steps. Raises StepFailed; the VM is started again if we had stopped it, or an interrupted run had."""
@@ -415,7 +417,7 @@ class Applier:
                 self.zfs.release(tag, snapshot)
         now = self.read(volume, step.args["guid"])
         snapshots = ["%s@%s" % (volume, short) for short in step.args["snapshots"]]
-        exact.destroy(self.zfs, self._library, now, snapshots)
+        self.destroyers.add(exact.destroy(self.zfs, self._library, now, snapshots))
 
     # -- disks that come
 
