@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: disk
 short_description: Disks as objects of their own, which VMs come and go from
-version_added: 0.3.0
+version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (@flexdisk)
 description:

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: disk_info
 short_description: Report disks, attached to VMs or not
-version_added: 0.1.0
+version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (@flexdisk)
 description:
@@ -62,6 +62,7 @@ options:
     choices:
       thick: The pool keeps the whole size for the disk.
       sparse: The disk takes what is written to it.
+      file: A raw file in a file system of its own.
   tags:
     description:
       - Only disks that have all of these tags with these values. A tag without a value (V(null)) may have any.
@@ -132,7 +133,7 @@ disks:
       type: str
       returned: always
     type:
-      description: V(thick) or V(sparse).
+      description: V(thick), V(sparse) or V(file).
       type: str
       returned: always
     size:

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: disk_verify
 short_description: Find what is wrong with disks, and repair it
-version_added: 0.1.0
+version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (@flexdisk)
 description:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import Problem
-from ..model.vm import Disk, Vm
+from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan.planner import find_vm
 from ..rules import releases
 from ..rules.linking import Host
@@ -21,7 +21,7 @@ from . import report
 from .observe import observe
 
 STATES = ("attached", "detached", "orphaned")
-TYPES = ("thick", "sparse")
+TYPES = (THICK, SPARSE, FILE)
 _Dict = t.Dict[str, t.Any]
 
 
@@ -79,10 +79,6 @@ def _every(host: Host) -> t.Iterator[t.Tuple[Disk, str, t.Optional[Vm]]]:
         yield disk, "detached", by_uuid.get(disk.vm)
 
 
-def type_of(disk: Disk) -> str:
-    return "thick" if disk.volume.refreservation else "sparse"
-
-
 def matches(disk: Disk, state: str, filters: Filters) -> bool:
     """Whether a disk is asked for; its VM aside."""
     tags = filters.tags.items()
@@ -90,7 +86,7 @@ def matches(disk: Disk, state: str, filters: Filters) -> bool:
         (filters.uuid is None or disk.uuid == filters.uuid.lower())
         and (filters.name is None or disk.name == filters.name)
         and (filters.state is None or state in filters.state)
-        and (filters.type is None or type_of(disk) in filters.type)
+        and (filters.type is None or disk.type in filters.type)
         and all(key in disk.tags and value in (None, disk.tags[key]) for key, value in tags)
     )
 
@@ -103,7 +99,6 @@ def _result(host: Host, disk: Disk, state: str, vm: t.Optional[Vm], figures: boo
         vm=disk.vm,
         alias=config.alias if config is not None else _alias(host, disk.vm),
         vm_state=config.state if config is not None and state != "detached" else "",
-        type=type_of(disk),
         never_used=never_used(disk.volume),
         adopted=disk.adopted,
     )
