@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filter disk_table: what vm_info returns, for a reader."""
+"""The filter disk_table: what vm_info or disk_info returns, for a reader."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import render_mib
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
+    render_bytes,
+    render_mib,
+)
 
 COLUMNS = ("VM", "DISK", "SLOT", "SIZE", "PRESERVE", "PARKED", "FREE", "ALLOCATABLE")
-FIGURES = ("SIZE", "FREE", "ALLOCATABLE")
+DISK_COLUMNS = ("VM", "DISK", "STATE", "TYPE", "SLOT", "SIZE", "USED", "FREES POOL", "FREES VM", "UUID")
+FIGURES = ("SIZE", "FREE", "ALLOCATABLE", "FREES POOL", "FREES VM")
 _Dict = t.Mapping[str, t.Any]
 _Row = t.Tuple[str, ...]
 
 
 def disk_table(found: _Dict) -> t.List[str]:
-    """The result of vm_info as lines of a table."""
+    """The result of vm_info or disk_info as lines of a table."""
     try:
-        return _table(found)
+        return _disks(found["disks"]) if "disks" in found else _table(found)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(
-            "disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked (%r)" % exc
+            "disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked, or of disk_info, with disks"
+            " (%r)" % exc
         ) from exc
 
 
@@ -41,6 +46,26 @@ def _table(found: _Dict) -> t.List[str]:
     for uuid, disks in sorted(strays.items()):
         rows += _vm_rows(uuid, disks, ("-", "-"))
     return _aligned([COLUMNS, *rows])
+
+
+def _disks(disks: t.Sequence[_Dict]) -> t.List[str]:
+    """One row for each disk; what destroying it would free only where that was asked for."""
+    rows: t.List[_Row] = [DISK_COLUMNS]
+    for disk in disks:
+        frees = disk.get("frees") or {}
+        name, slot, size, _preserve, _parked = _disk_cells(disk)
+        rows.append((
+            disk["alias"] or disk["vm"] or "-",
+            name,
+            disk["state"],
+            disk["type"],
+            slot,
+            size,
+            "never" if disk["never_used"] else "yes",
+            *("-" if frees.get(key) is None else render_bytes(frees[key]) for key in ("pool", "allocatable")),
+            disk["uuid"] or "-",
+        ))  # fmt: skip
+    return _aligned(rows)
 
 
 def _vm_rows(label: str, disks: t.Sequence[_Dict], space: t.Tuple[str, str]) -> t.List[_Row]:
@@ -68,7 +93,7 @@ def _size(mib: t.Optional[int]) -> str:
 
 def _aligned(rows: t.Sequence[_Row]) -> t.List[str]:
     widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join(_cell(*cell) for cell in zip(COLUMNS, row, widths)).rstrip() for row in rows]
+    return ["  ".join(_cell(*cell) for cell in zip(rows[0], row, widths)).rstrip() for row in rows]
 
 
 def _cell(column: str, text: str, width: int) -> str:

@@ -283,6 +283,16 @@ vms:
   returned: always
   type: list
   elements: dict
+guard:
+  description:
+    - What protected disks while they were taken out of VMs, V(libzfs_core), V(cli) or V(none).
+  returned: when a disk was detached or destroyed
+  type: str
+destroyed_by:
+  description:
+    - What destroyed volumes, V(libzfs_core) (in the transaction that compared them with what was planned) or V(cli).
+  returned: when a volume was destroyed
+  type: str
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -17,7 +17,7 @@ from simnode.node import PoolSpec
 from simnode.vmadm.admin import COMMANDS
 from simnode.zfs import extents
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door, registry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import converge
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
@@ -74,10 +74,12 @@ class NodeBackend:
     def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
         """What the module does, with this node's runner."""
         self._calls, self._fault, self._dead = [], fault, False
-        policy = Policy(**{key: value for key, value in arguments.items() if key != "vms"})
-        zfs = Zfs(self._runner, self.node.sleep)
+        policy = Policy(**{key: value for key, value in arguments.items() if key not in ("vms", "disks")})
+        zfs = Zfs(self._runner, self.node.sleep, pipe=self._pipe)
+        module = registry.run if "disks" in arguments else converge
+        wanted = arguments.get("disks") or arguments["vms"]
         try:
-            outcome = converge(zfs, Vmadm(self._runner, self.node.sleep), arguments["vms"], policy, None, check)
+            outcome = module(zfs, Vmadm(self._runner, self.node.sleep), wanted, policy, None, check)
         except FlexdiskError as exc:
             return dict(door.error(exc), failed=True)
         except Killed:
@@ -95,6 +97,10 @@ class NodeBackend:
         if self._fault is None or not self._fault.hits(len(self._calls), words):
             return Answer(*self.node.run(words, stdin))
         return self._spoil(self._fault, words, stdin, timeout)
+
+    def _pipe(self, first: Sequence[str], second: Sequence[str]) -> tuple[Answer, Answer]:
+        sent = self._runner(first)
+        return sent, self._runner(second, sent.stdout)
 
     def _spoil(self, fault: Fault, argv: list[str], stdin: str, timeout: float) -> Answer:
         truth = Answer(0, "", "")

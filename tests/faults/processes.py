@@ -29,7 +29,7 @@ from typing import Any
 from ansible.module_utils.testing import patch_module_args
 from simnode import Node
 
-from ansible_collections.flexdisk.hypervisor.plugins.modules import vm_disks
+from ansible_collections.flexdisk.hypervisor.plugins.modules import disk, vm_disks
 from tests.faults import shim
 from tests.faults.node import NodeBackend
 from tests.faults.shim import Fault
@@ -39,9 +39,10 @@ FORK = multiprocessing.get_context("fork")
 PROGRAM = """#!{python} -IS
 import _socket, marshal, sys
 
+question = marshal.dumps((sys.argv, sys.stdin.read()))
 link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 link.connect({address!r})
-link.sendall(marshal.dumps((sys.argv, sys.stdin.read())))
+link.sendall(question)
 link.shutdown(_socket.SHUT_WR)
 answer = b""
 while part := link.recv(1 << 16):
@@ -151,4 +152,4 @@ def _install(folder: Path) -> None:
 def _run_module(arguments: dict[str, Any], environment: dict[str, str], answer: Path) -> None:
     os.environ.update(environment)
     with answer.open("w") as stream, redirect_stdout(stream), patch_module_args(arguments):
-        vm_disks.main()
+        (disk if "disks" in arguments else vm_disks).main()

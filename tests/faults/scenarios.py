@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is interrupted: a state of a hypervisor, and a task of vm_disks that changes it.
+"""What is interrupted: a state of a hypervisor, and a task of vm_disks, or with disks one of disk, that changes it.
 
 Sizes are small enough for a real pool. Every disk and snapshot has contents of its own before the task begins.
 """
@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """`prepare` makes the state on an empty backend; `task` are the arguments of vm_disks."""
+    """`prepare` makes the state on an empty backend; `task` are the arguments of vm_disks or disk."""
 
     name: str
     prepare: Callable[[Backend], None]
@@ -169,6 +169,7 @@ def drifted(backend: Backend) -> None:
     backend.run("zfs", "set", "quota=8G", f"{POOL}/{WEB}")
 
 
+TO_WEB = {**A, "vm": "web01", "state": "attached"}
 NEW = {"name": "n", "size": 32, "description": "new", "tags": {"k": "v"}}
 SHRUNK = {**A, "size": 32, "dangerous_allow_shrink": True}
 MIXED = declare(
@@ -219,5 +220,22 @@ SCENARIOS = {
         Scenario("recreate-preserved", preserved,
                  declare({**A, "size": 64, "block_size": 4096, "recreate": True, "preserve": True}, B)),
         Scenario("two-vms", two, TOGETHER),
+        Scenario("disk-make", stopped, {"disks": [{"name": "n", "size": 32, "tags": {"k": "v"}}]}),
+        Scenario("disk-copy", snapshots, {"disks": [{"name": "n", "source": "a", "size": 80}]}),
+        Scenario("disk-copy-snapshot", snapshots, {"disks": [{"name": "n", "source": "a", "source_snapshot": "own"}]}),
+        Scenario("disk-clone", snapshots, {"disks": [{"name": "n", "source": "a", "source_snapshot": "own",
+                                                      "source_method": "clone"}]}),
+        Scenario("disk-grow", parked_with_snapshots, {"disks": [{"name": "a", "size": 128, "description": "more"}]}),
+        Scenario("disk-attach", parked, {"disks": [{**TO_WEB, "pci_slot": "0:4:6", "size": 80}]}),
+        Scenario("disk-detach", snapshots, {"disks": [{**A, "vm": "web01", "state": "detached"}]}),
+        Scenario("disk-detach-running", running, {"disks": [{**A, "vm": "web01", "state": "detached"}],
+                                                  "allow_restart": True}),
+        Scenario("disk-take", two, {"disks": [{**B, "from_vm": "web01", "vm": "db01", "state": "attached",
+                                               "take": True}]}),
+        Scenario("disk-together", two, {"disks": [{**TO_WEB, "from_vm": "web01"},
+                                                  {**B, "state": "detached", "vm": "web01"},
+                                                  {"name": "n", "size": 32}]}),
+        Scenario("disk-destroy", parked_with_snapshots, {"disks": [{**A, "state": "absent",
+                                                                    "destroy_snapshots": True}]}),
     )
 }  # fmt: skip

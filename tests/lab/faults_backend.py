@@ -28,7 +28,6 @@ FOLDER = "/opt/flexdisk-faults"
 DOMAINS = remote.ROOT / "tests" / "integration" / "targets" / "setup_node" / "files" / "domains.py"
 PYTHON = f"{FOLDER}/python"
 INTERPRETER = f'#!/bin/sh\nPATH={FOLDER}:$PATH exec /usr/bin/python3 "$@"\n'
-MODULE = "flexdisk.hypervisor.vm_disks"
 KILL_SECONDS = 120.0
 PATIENCE = 600  # a task whose controller was killed goes on
 RESULT = re.compile(r"^lab01 \| (\S+) => (\{.*)", re.MULTILINE | re.DOTALL)
@@ -73,6 +72,10 @@ for path in glob.glob("/var/run/flexdisk/*.lock"):
         except BlockingIOError:
             print(path)
 """
+
+
+def module_of(arguments: Mapping[str, Any]) -> str:
+    return "flexdisk.hypervisor." + ("disk" if "disks" in arguments else "vm_disks")
 
 
 class LabBackend:
@@ -133,13 +136,13 @@ class LabBackend:
         options = ["-e", f"ansible_python_interpreter={PYTHON}", *(["--check"] if check else [])]
         if fault is not None and fault.kill == "controller":
             return self._killed_controller(words, options, fault.nth)
-        done = self._lab.ad_hoc(MODULE, json.dumps(words), *options, check=False)
+        done = self._lab.ad_hoc(module_of(words), json.dumps(words), *options, check=False)
         return parse(done.stdout or done.stderr)
 
     def _killed_controller(self, words: Mapping[str, Any], options: Sequence[str], nth: int) -> dict[str, Any]:
         """Kill ansible-playbook and all its processes here while the command number nth waits on the lab."""
         book = self._lab.workdir / "interrupted.json"
-        play = {"hosts": "hypervisors", "gather_facts": False, "tasks": [{MODULE: words}]}
+        play = {"hosts": "hypervisors", "gather_facts": False, "tasks": [{module_of(words): words}]}
         book.write_text(json.dumps([play]), encoding="utf-8")
         with subprocess.Popen(
             self._lab.ansible_argv("ansible-playbook", str(book), *options), env=self._lab.environment(),

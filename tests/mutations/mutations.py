@@ -11,6 +11,7 @@ from typing import NamedTuple
 STATEFUL = "tests/unit/stateful/test_stateful.py"
 VMS = "tests/unit/engine/test_vms.py"
 SNAPSHOTS = "tests/unit/engine/test_snapshots.py"
+DISKS = "tests/unit/registry/test_disks.py"
 
 
 class Mutation(NamedTuple):
@@ -115,8 +116,8 @@ MUTATIONS = (
     Mutation(
         "identity written to another volume",
         "engine/apply.py",
-        'self.zfs.set_facts(name, {**step.args["facts"], **stamp(volume.user)})',
-        'self.zfs.set_facts(vm.disks[0].volume.name, {**step.args["facts"], **stamp(volume.user)})',
+        'self.zfs.set_facts(name, {**stamp(volume.user), **step.args["facts"]})',
+        'self.zfs.set_facts(vm.disks[0].volume.name, {**stamp(volume.user), **step.args["facts"]})',
     ),
     Mutation(
         "allocatable ignores what snapshots pin",
@@ -324,5 +325,97 @@ MUTATIONS = (
     applier.zfs.set(volume, refreservation="none")
 """,
         "tests/unit/domains/test_vms.py",
+    ),
+    Mutation(
+        "disk: taken without a word",
+        "plan/registry.py",
+        "elif not wish.take:",
+        "elif False:",
+        DISKS,
+    ),
+    Mutation(
+        "disk: serial_no is no lock",
+        "plan/registry.py",
+        "if now != job.wish.serial and",
+        "if False and",
+        DISKS,
+    ),
+    Mutation(
+        "disk: clones go unasked",
+        "plan/checks.py",
+        " if c not in leaver.clones]",
+        " if False]",
+        DISKS,
+    ),
+    Mutation(
+        "disk: an index is given twice",
+        "plan/registry.py",
+        "            if index in used:",
+        "            if False:",
+        DISKS,
+    ),
+    Mutation(
+        "disk: a name is given twice",
+        "plan/registry.py",
+        "        if taken is not None:",
+        "        if False:",
+        DISKS,
+    ),
+    Mutation(
+        "disk: a copy where there is no room",
+        "plan/detached.py",
+        "    if pins > room:",
+        "    if False:",
+        DISKS,
+    ),
+    Mutation(
+        "disk: the VM that it left stays half done",
+        "plan/registry.py",
+        "if vm is None or not (vm.interrupted",
+        "if True or not (vm.interrupted",
+        "tests/unit/registry/test_killed.py",
+    ),
+    Mutation(
+        "disk: an unfinished copy looks whole",
+        "engine/detached.py",
+        '_copy(applier, args["copy_of"], made["volume"], {**facts, "from": identity.IMPORTING})',
+        '_copy(applier, args["copy_of"], made["volume"], facts)',
+        "tests/unit/registry/test_killed.py",
+    ),
+    Mutation(
+        "disk: another volume is destroyed",
+        "zfs/exact.py",
+        '_DIFFERS = ("guid", "uuid", "snapshots")',
+        "_DIFFERS = ()",
+        "tests/unit/zfs/test_exact.py",
+    ),
+    Mutation(
+        "a release takes the name away first, so that its papers do not count yet",
+        "rules/papers.py",
+        """    "serial_no",
+    "uuid",
+    "name",
+    "vm",
+""",
+        """    "name",
+    "vm",
+    "uuid",
+    "serial_no",
+""",
+        "tests/unit/engine/test_adopt.py",
+    ),
+    Mutation(
+        "a release takes facts away and keeps no papers",
+        "plan/identities.py",
+        'facts[papers.KEY] = kept or ""',
+        'facts[papers.KEY] = ""',
+        "tests/unit/engine/test_adopt.py",
+    ),
+    Mutation(
+        "papers that name another disk are used",
+        "plan/identities.py",
+        "if papers.KEY in disk.volume.user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
+        "if papers.KEY in disk.volume.user and kept is None:",
+        "tests/unit/engine/test_adopt.py",
     ),
 )

@@ -105,25 +105,30 @@ def digest(guest: Guest, device: str) -> str:
 def test_a_guest_sees_what_was_declared(host: Host, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     guest = make(1)
     root, data, logs, new = ({"name": name} for name in (*NAMES, "new"))
+
+    def seen_after(*disks: dict[str, Any], unlisted: str = "refuse") -> dict[str, tuple[str, int, str]]:
+        vm = host.converge("guest1", *disks, unlisted=unlisted)
+        guest.wait_until(lambda now: without_device(now) == sorted(seen(vm).values()))
+        return seen(vm)
+
     assert len(guest.start()) == 3
 
-    vm = host.converge("guest1", root, {**data, "size": 96}, logs)
-    guest.wait_until(lambda now: without_device(now) == sorted(seen(vm).values()))
-    assert seen(vm)["data"][:2] == ("0000:04:00.0", 96 * MIB)
+    three = seen_after({**root, "size": 96}, data, logs)
+    assert three["root"][:2] == ("0000:03:00.0", 96 * MIB)
 
-    vm = host.converge("guest1", root, data, logs, {**new, "size": 32, "pci_slot": "7:0:0"})
-    guest.wait_until(lambda now: without_device(now) == sorted(seen(vm).values()))
-    assert seen(vm)["new"][:2] == ("0000:07:00.0", 32 * MIB)
+    two = seen_after(root, logs, unlisted="detach")
+    assert two == {name: three[name] for name in ("root", "logs")}
 
-    before = seen(vm)
-    vm = host.converge("guest1", root, logs, new, unlisted="detach")
-    guest.wait_until(lambda now: without_device(now) == sorted(seen(vm).values()))
-    assert seen(vm) == {name: disk for name, disk in before.items() if name != "data"}
-    host.quiet("guest1", root, logs, new, unlisted="detach")
+    three = seen_after(root, logs, {**new, "size": 32, "pci_slot": "7:0:0"})
+    assert three == {**two, "new": ("0000:07:00.0", 32 * MIB, three["new"][2])}
+
+    two = seen_after(root, new, unlisted="detach")
+    assert two == {name: three[name] for name in ("root", "new")}
+    host.quiet("guest1", root, new, unlisted="detach")
 
     guest.shut_down()
-    assert without_device(guest.start()) == sorted(seen(vm).values())
-    host.quiet("guest1", root, logs, new, unlisted="detach")
+    assert without_device(guest.start()) == sorted(two.values())
+    host.quiet("guest1", root, new, unlisted="detach")
     with capsys.disabled():
         print(f"\nconsole of {guest.name}, {len(guests.listings(guest.transcript()))} lists:\n{guest.transcript()}")
 

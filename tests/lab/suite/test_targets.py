@@ -134,11 +134,24 @@ def test_every_scenario_of_vm_disks_is_run() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("hypervisor", ["vmadm", "libvirt"])
 @pytest.mark.parametrize(
-    "target", ["vm_disks_refusals", "vm_info", "vm_snapshot", "disk_types", "zfs_quota", "role_flexible_disks"]
+    "target",
+    [
+        "disk",
+        "disk_adopt",
+        "disk_info",
+        "disk_types",
+        "disk_verify",
+        "vm_disks_refusals",
+        "vm_info",
+        "vm_snapshot",
+        "zfs_quota",
+        "role_flexible_disks",
+    ],
 )
-def test_target_in_full(lab: Lab, target: str) -> None:
-    run(lab, target)
+def test_target_in_full(lab: Lab, target: str, hypervisor: str) -> None:
+    run(lab, target, "-e", f"flexdisk_hypervisor={hypervisor}")
 
 
 def test_a_detach_is_guarded_by_libzfs_core(lab: Lab) -> None:

@@ -18,8 +18,16 @@ import yaml
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK, POWER
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import packages, registry
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
+    findings,
+    packages,
+    papers,
+    registry,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import (
+    Collector,
+    parse_vm_spec,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
     Vdev,
@@ -27,8 +35,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import quota_law
 from ansible_collections.flexdisk.hypervisor.plugins.modules import disk as disk_module
+from ansible_collections.flexdisk.hypervisor.plugins.modules import disk_adopt, disk_verify, vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm as vm_module
-from ansible_collections.flexdisk.hypervisor.plugins.modules import vm_disks
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")])
@@ -72,6 +80,7 @@ EXAMPLES = [
     ("vm_disks-EXAMPLES", yaml.safe_load((ROOT / "plugins/modules/vm_disks.yml").read_text())["EXAMPLES"]),
     ("vm-EXAMPLES", vm_module.EXAMPLES),
     ("disk-EXAMPLES", disk_module.EXAMPLES),
+    ("disk_adopt-EXAMPLES", disk_adopt.EXAMPLES),
 ]
 
 
@@ -101,6 +110,16 @@ def test_examples_of_vms_are_valid(block):
         assert {key for disk in vm.get("disks", []) for key in disk} <= {*DISK}
         problems += packages.parse_wish({"state": "present", **vm}, known)[1]
     assert problems == []
+
+
+@pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])
+def test_examples_of_adoption_are_valid(block):
+    for arguments in declared(yaml.safe_load(block), "disk_adopt"):
+        given = (arguments or {}).get("vms", [])
+        for vm in [] if isinstance(given, str) else given:  # a template of what was released
+            found = Collector(vm["vm"])
+            papers.parse_spec(vm, found)
+            assert found.problems == []
 
 
 @pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])
@@ -134,6 +153,16 @@ def test_every_error_code_is_explained():
     assert len(used) > 25
     explained = set(re.findall(r"`([A-Za-z]+)`", (ROOT / "docs" / "errors.md").read_text()))
     assert used - {"NAMES_PARTIAL", "NAME_CONFLICT"} <= explained
+
+
+def test_every_kind_of_finding_is_explained_as_the_code_has_it():
+    page = (ROOT / "docs" / "disks-verify.md").read_text()
+    told = re.findall(r"^\| `([a-z_]+)` \| (\w+) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+    kinds = [(kind, k.severity, k.meaning, k.repair or "-") for kind, k in findings.KINDS.items()]
+    assert told == kinds
+    assert {k.severity for k in findings.KINDS.values()} == set(findings.SEVERITIES)
+    choices = yaml.safe_load(disk_verify.DOCUMENTATION)["options"]["repair"]["choices"]
+    assert list(choices) == list(findings.REPAIRABLE)
 
 
 def test_the_figures_of_the_laws():

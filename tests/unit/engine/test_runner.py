@@ -21,6 +21,11 @@ def test_the_second_reads_the_first():
     assert runner.calls == 2
 
 
+@pytest.mark.parametrize("first", ["cat", "wc -c"])
+def test_the_first_has_nothing_to_read(first):
+    assert SubprocessRunner().pipe(("sh", "-c", first), ("cat",))[1].stdout.strip() in ("", "0")
+
+
 def test_what_each_says_is_kept_apart():
     first, second = SubprocessRunner().pipe(("sh", "-c", "echo a >&2; exit 3"), ("sh", "-c", "cat; echo b >&2; exit 4"))
     assert (first.rc, first.stderr, second.rc, second.stderr) == (3, "a\n", 4, "b\n")

@@ -54,3 +54,23 @@ def test_a_host_without_vms_has_only_the_heading():
 def test_refuses_what_is_no_result_of_vm_info():
     with pytest.raises(AnsibleFilterError, match="vm_info"):
         FilterModule().filters()["disk_table"]({"msg": "failed"})
+
+
+def test_lays_out_disks_of_disk_info():
+    web = {"vm": "uuid-of-web01", "alias": "web01", "type": "thick", "never_used": False, "uuid": "u1"}
+    frees = {"pool": 8650752, "allocatable": 2 << 30, "reserved": None}
+    lost = {**web, "vm": GONE, "alias": "", "never_used": True, "uuid": "u2", "frees": {**frees, "allocatable": None}}
+    disks = [
+        {**web, **disk("root", 20480, state="attached"), "frees": frees},
+        {**lost, **disk("old", 10240, state="detached", pci_slot="")},
+        {**web, **disk("", 64, state="orphaned", volume="zones/x/disk9"), "vm": "", "alias": "", "uuid": ""},
+    ]
+    lines = disk_table({"disks": disks})
+    assert [line[38:] for line in lines] == [
+        "DISK     STATE     TYPE   SLOT     SIZE  USED   FREES POOL  FREES VM  UUID",
+        "root     attached  thick  0:4:0  20 GiB  yes       8.2 MiB     2 GiB  u1",
+        "old      detached  thick  -      10 GiB  never     8.2 MiB         -  u2",
+        "(disk9)  orphaned  thick  0:4:0  64 MiB  yes             -         -  -",
+    ]
+    assert [line[:38].rstrip() for line in lines] == ["VM", "web01", GONE, "-"]
+    assert disk_table({"disks": []})[0].startswith("VM  DISK  STATE")

@@ -24,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.filter.match_disks import m
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import arguments, door
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .node import ANY, FAST, HOSTILE, NUMBERS, TEXTS, Watched, watched
@@ -85,7 +86,38 @@ PACKAGE = st.fixed_dictionaries(
     optional={"flexible_disk": st.booleans(), "memory": mostly(st.just(512), ANY), "disks": mostly(st.just([{}]), ANY)},
 )
 COMMON = {"pool": mostly(st.just("zones"), TEXTS), "hypervisor": mostly(st.just("vmadm"), TEXTS)}
+ADOPTED = st.fixed_dictionaries(
+    {"index": mostly(st.integers(0, 4), NUMBERS)},
+    optional={
+        "uuid": TEXTS,
+        "pci_slot": mostly(st.just("0:4:1"), TEXTS),
+        "name": mostly(st.sampled_from(["root", "a", "new"]), TEXTS),
+        "preserve": st.booleans(),
+        "description": TEXTS,
+        "tags": mostly(st.just({"n": "1"}), ANY),
+        "ctime": mostly(st.just("2026-01-31T23:59:59Z"), TEXTS),
+        "serial_no": mostly(st.integers(1, 9), NUMBERS),
+        "remaining": mostly(st.just("30720:2048"), TEXTS),
+    },
+)
 ARGUMENTS = {
+    "disk_adopt": st.fixed_dictionaries(
+        {"state": mostly(st.sampled_from(["adopted", "released"]), TEXTS)},
+        optional={
+            **COMMON,
+            "vms": mostly(
+                st.lists(
+                    st.fixed_dictionaries(
+                        {"vm": mostly(st.just("web01"), TEXTS)},
+                        optional={"package": TEXTS, "disks": mostly(st.lists(ADOPTED, max_size=3), ANY)},
+                    ),
+                    max_size=2,
+                ),
+                ANY,
+            ),
+            "forget": st.booleans(),
+        },
+    ),
     "vm": st.fixed_dictionaries(
         {"vms": mostly(st.lists(WHOLE, min_size=1, max_size=2), ANY)},
         optional={**COMMON, "packages": mostly(st.lists(PACKAGE, max_size=2), ANY), "allow_restart": st.booleans()},
@@ -99,6 +131,30 @@ ARGUMENTS = {
             "allow_force_stop": st.booleans(),
             "matching": mostly(st.sampled_from(["name", "order"]), TEXTS),
             "on_refusal": mostly(st.sampled_from(["stop", "continue"]), TEXTS),
+        },
+    ),
+    "disk_info": st.fixed_dictionaries(
+        {},
+        optional={
+            **COMMON,
+            "uuid": TEXTS,
+            "name": TEXTS,
+            "vm": mostly(st.just("web01"), TEXTS),
+            "state": mostly(st.lists(st.sampled_from(["attached", "detached", "orphaned"])), ANY),
+            "type": mostly(st.lists(st.sampled_from(["thick", "sparse"])), ANY),
+            "tags": mostly(st.dictionaries(TEXTS, st.one_of(st.none(), TEXTS), max_size=2), ANY),
+            "space": st.booleans(),
+            "hidden": st.booleans(),
+        },
+    ),
+    "disk_verify": st.fixed_dictionaries(
+        {},
+        optional={
+            **COMMON,
+            "vms": mostly(st.lists(TEXTS, max_size=3), ANY),
+            "repair": mostly(st.lists(st.sampled_from(REPAIRABLE), max_size=3), ANY),
+            "unused_days": mostly(st.integers(-1, 99), NUMBERS),
+            "fail_on": mostly(st.sampled_from(["never", "warning", "error"]), TEXTS),
         },
     ),
     "vm_info": st.fixed_dictionaries(
@@ -159,7 +215,7 @@ def test_arguments_of_any_kind(module, tmp_path_factory, monkeypatch, capsys, da
         assert "Traceback" not in said["msg"]
     else:
         assert said["changed"] in (True, False)
-    if check or module == "vm_info":
+    if check or module.endswith("_info"):
         assert not [call for call in sim.calls if changes(call)]
 
 

@@ -23,10 +23,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from .conftest import PLUGINS, VM
 
 DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": "64"}]
-MODULES = ("disk", "vm", "vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
+MODULES = ("disk", "disk_adopt", "disk_info", "disk_verify", "vm", "vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = {
     "disk": {"name": "data", "size": 64},
+    "disk_verify": {"repair": ["stale_copy"]},
     "vm": {"vms": [{"name": "web01"}]},
     "vm_disks": {"vms": [{"vm": "web01"}]},
     "vm_snapshot": {"vms": ["web01"], "name": "one"},
@@ -49,6 +50,7 @@ def test_one_disk_or_several(host):
     assert set(done) - {"changed", "invocation", "diff", "warnings"} <= set(documented)
     gone = host("disk", name="archive", vm="web01", state="detached")
     assert gone["guard"].startswith("cli")
+    assert host("disk", name="archive", state="absent")["destroyed_by"] == "cli"
 
 
 def test_a_disk_has_no_other_options(host):
@@ -223,6 +225,66 @@ def test_snapshot(host):
     assert [s["name"] for s in kept["vms"][0]["snapshots"]] == ["two"]
 
 
+def test_adopt(host):
+    before = host.state()
+    predicted = host("disk_adopt", check=True)
+    assert host.state() == before
+    done = host("disk_adopt", vms=[{"vm": "web01", "disks": [{"index": 1, "name": "data", "tags": {"n": 1}}]}])
+    assert predicted["changed"]
+    assert [d["name"] for d in done["vms"][0]["disks"]] == ["disk0", "data"]
+    down = host("disk_adopt", state="released")
+    documented = documentation("disk_adopt", "RETURN")
+    assert set(down) - {"changed", "invocation", "diff", "warnings"} == set(documented)
+    assert set(down["released"][0]) <= set(documented["released"]["contains"])
+    up = host("disk_adopt", vms=down["released"])
+    assert up["changed"]
+    assert host("disk_adopt", check=True, state="released")["released"] == down["released"]
+    assert host("disk_adopt", vms=[{"vm": "web01", "disks": [{"name": "x"}]}])["failed"]
+    assert host("disk_adopt", forget=True)["error_code"] == "InvalidArgument"
+
+
+def test_disks(host):
+    host("vm_disks", vms=[spec({"name": "data", "size": 64, "tags": {"a": "1"}})])
+    host("vm_disks", vms=[spec(unlisted="detach")])
+    lean, full = host("disk_info"), host("disk_info", tags={"a": None}, state=["detached"], space=True)
+    assert [d["state"] for d in lean["disks"]] == ["attached", "detached"]
+    assert [d["name"] for d in full["disks"]] == ["data"]
+    documented = documentation("disk_info", "RETURN")["disks"]["contains"]
+    assert set(full["disks"][0]) == set(documented)
+    assert set(full["disks"][0]["frees"]) == set(documented["frees"]["contains"])
+    assert host("disk_info", tags={"a": 1})["disks"] == host("disk_info", name="data")["disks"]
+    assert host("disk_info", vm="nobody")["error_code"] == "ResourceNotFound"
+
+
+def test_verify(host):
+    clean = host("disk_verify")
+    assert (clean["findings"], clean["counts"]) == ([], {"error": 0, "warning": 0, "info": 0})
+    host("vm_disks", vms=[spec(*DISKS[1:])])
+    host.node("zfs", "set", "flexdisk:slot=0:9:0", f"zones/{VM}/disk1")
+    host.node("zfs", "create", "-V", "64M", f"zones/{VM}/disk9")
+    before = host.state()
+    found = host("disk_verify")
+    predicted = host("disk_verify", check=True, repair=["stale_copy", "orphan_volume"])
+    failed = host("disk_verify", fail_on="warning")
+    assert (failed["error_code"], len(failed["problems"])) == ("DefectFound", 3)
+    assert "orphan_volume: zones/" in failed["msg"]
+    assert set(failed) - set(found) == {"msg", "error_code", "problems", "failed"}
+    assert not host("disk_verify", fail_on="error").get("failed")
+    assert host.state() == before
+    documented = documentation("disk_verify", "RETURN")
+    assert set(found["findings"][0]) == set(documented["findings"]["contains"])
+    [task] = [f["repair"]["flexdisk.hypervisor.disk_verify"] for f in found["findings"] if f["kind"] == "stale_copy"]
+    assert [f["kind"] for f in host("disk_verify", check=True, **task)["repaired"]] == ["stale_copy"]
+    done = host("disk_verify", repair=["stale_copy", "orphan_volume"], fail_on="warning")
+    assert set(done) - {"guard"} == set(predicted)
+    assert set(done) - {"invocation", "changed", "diff"} == set(documented)
+    for key in ("changed", "findings", "repaired", "counts", "steps", "diff"):
+        assert done[key] == predicted[key], key
+    assert sorted(f["kind"] for f in done["repaired"]) == ["orphan_volume", "quota_drift", "stale_copy"]
+    again = host("disk_verify", repair=["stale_copy", "orphan_volume"])
+    assert (again["changed"], again["findings"]) == (False, done["findings"])
+
+
 # -- one at a time
 
 
@@ -245,7 +307,7 @@ def other(host):
     thread.join()
 
 
-@pytest.mark.parametrize("module", ["vm_disks", "vm_snapshot", "zfs_quota"])
+@pytest.mark.parametrize("module", ["disk_adopt", "disk_verify", "vm_disks", "vm_snapshot", "zfs_quota"])
 def test_while_another_task_runs(host, other, module, monkeypatch):
     warned = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: warned.append(text))
@@ -306,7 +368,7 @@ def test_options_are_as_documented(module):
         "ansible_collections.flexdisk.hypervisor.plugins.doc_fragments._flexdisk"
     ).ModuleDocFragment
     documented.update(yaml.safe_load(fragment.DOCUMENTATION)["options"])
-    if module != "vm_info":
+    if not module.endswith("_info"):
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
     if module == "disk" or (module.startswith("vm") and module != "vm_info"):
         documented.update(yaml.safe_load(fragment.POWER)["options"])
@@ -334,6 +396,15 @@ def test_a_roles_variables_are_the_options_of_its_module(role, module):
     told.pop("recalculate_quota", None)
     assert set(told) == set(argument_spec(module))
     same_keys(told, argument_spec(module), role)
+
+
+@pytest.mark.parametrize(
+    ("variable", "module", "option"), [("adopt_vms", "disk_adopt", "vms"), ("disks", "disk", "disks")]
+)
+def test_lists_of_the_registry_are_the_options_of_their_modules(variable, module, option):
+    specs = yaml.safe_load((ROOT / "roles" / "disk_registry" / "meta" / "argument_specs.yml").read_text())
+    told = specs["argument_specs"]["main"]["options"]["disk_registry_" + variable]
+    same_keys({option: told}, {option: argument_spec(module)[option]}, variable)
 
 
 # -- the door

@@ -11,7 +11,13 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import apply, detached, whole
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+    apply,
+    detached,
+    identities,
+    verify,
+    whole,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
@@ -182,7 +188,11 @@ def test_a_vm_in_transition_is_left_alone(fields):
 
 
 def test_every_verb_can_be_predicted_and_applied():
-    assert set(predict._VERBS) == {*apply._VERBS, *whole.VERBS, *detached.VERBS}
+    assert set(predict._VERBS) == {
+        verb
+        for verbs in (apply._VERBS, *(room.VERBS for room in (detached, identities, verify, whole)))
+        for verb in verbs
+    }
     assert CAPABILITIES.live <= set(predict._VERBS)
 
 

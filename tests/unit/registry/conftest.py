@@ -40,7 +40,8 @@ class Bench:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.host: Any = Simulated() if kind == "vmadm" else LinuxHost()
+        host: Any = Simulated() if kind == "vmadm" else LinuxHost()
+        self.host = host
         self.pool = "zones" if kind == "vmadm" else "tank"
         self.plan = ("", 0)
         self.count = 0

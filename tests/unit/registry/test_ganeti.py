@@ -10,15 +10,13 @@ import re
 from itertools import chain
 from pathlib import Path
 
-import pytest
 import yaml
 
 from .conftest import ONE, TWO, Bench
 
 THREE = "cccccccc-0000-4000-8000-000000000003"
 ROOT = Path(__file__).resolve().parents[3]
-TABLES = sorted((ROOT / "tests" / "unit" / "data").glob("ganeti*.yml"))
-OURS = ROOT / "tests" / "unit" / "data" / "ganeti.yml"
+TABLE = ROOT / "tests" / "unit" / "data" / "ganeti.yml"
 DATA = {"name": "data", "size": 64}
 
 
@@ -37,13 +35,12 @@ CASES = (
 
 
 def test_no_case_is_forgotten():
-    assert {case for case in yaml.safe_load(OURS.read_text()) if not case.startswith(("gap-", "S-"))} == CASES
+    assert {case for case in yaml.safe_load(TABLE.read_text()) if not case.startswith(("gap-", "S-"))} == CASES
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda path: path.stem)
-def test_every_test_that_a_table_names_is_there(table):
-    named = re.findall(r"(tests/[\w/.]+\.py)::(\w+)", table.read_text())
-    assert named
+def test_every_test_that_is_named_is_there():
+    named = re.findall(r"(tests/[\w/.]+\.py)::(\w+)", TABLE.read_text())
+    assert len(named) > 40
     for path, test in named:
         assert "def %s(" % test in (ROOT / path).read_text(), (path, test)
 

@@ -20,7 +20,7 @@ from ..model.sizes import MIB
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan import predict
 from ..plan.steps import Step, VmPlan
-from ..rules import identity
+from ..rules import identity, papers
 from ..rules.change import since_read
 from ..rules.linking import completed, container, image_of
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
@@ -54,7 +54,8 @@ class StepFailed(Exception):
 
 
 class Applier:
-    """Applies plans on one host. guards collects what protected the disks that were taken out of VMs.
+    """Applies plans on one host. guards collects what protected the disks that were taken out of VMs, destroyers what
+    destroyed volumes.
 
     Without intents none is written: for plans whose steps can be found out again from the state alone. verbs are those
     that only some modules need.
@@ -80,6 +81,7 @@ class Applier:
         self._library = library
         self._intents = intents
         self.guards: t.Set[str] = set()
+        self.destroyers: t.Set[str] = set()
 
     def run(self, plan: VmPlan, geometry: PoolGeometry) -> None:
         """All steps. Raises StepFailed; the VM is started again if we had stopped it, or an interrupted run had."""
@@ -355,7 +357,7 @@ class Applier:
     def edit(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         entries = [dict(entry, path=step.args["paths"][volume]) for volume, entry in step.args["entries"].items()]
         self.hypervisor.edit_disks(vm.config.uuid, entries)
-        for volume in (v for v in vm.volumes if v.name in step.args["entries"]):
+        for volume in (v for v in vm.volumes if v.name in step.args["entries"] and papers.registered(v)):
             self.zfs.set_facts(volume.name, stamp(volume.user))
 
     def compression(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
@@ -370,7 +372,7 @@ class Applier:
         name = step.args["volume"]
         known = next((d.volume for d in vm.disks + vm.orphans + vm.parked if d.volume.name == name), None)
         volume = known or self.read(name)
-        self.zfs.set_facts(name, {**step.args["facts"], **stamp(volume.user)})
+        self.zfs.set_facts(name, {**stamp(volume.user), **step.args["facts"]})
 
     def copy(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         self.zfs.set_facts(step.args["volume"], step.args["facts"])
@@ -442,7 +444,8 @@ class Applier:
         now = self.read(volume, step.args["guid"])
         snapshots = ["%s@%s" % (volume, short) for short in step.args["snapshots"]]
         # A channel program cannot unmount a file system.
-        exact.destroy(self.zfs, self._library if now.kind == "volume" else None, now, snapshots)
+        library = self._library if now.kind == "volume" else None
+        self.destroyers.add(exact.destroy(self.zfs, library, now, snapshots))
         file_disks.removed(self.zfs, now)
 
     # -- disks that come

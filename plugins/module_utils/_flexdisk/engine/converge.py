@@ -37,6 +37,7 @@ class Outcome:
     problems: t.List[Problem] = field(default_factory=list)
     failure: t.Optional[t.Dict[str, t.Any]] = None
     guard: str = ""
+    destroyed_by: str = ""
     warnings: t.List[str] = field(default_factory=list)
 
 
@@ -129,6 +130,7 @@ def apply_plans(
         except StepFailed as exc:
             outcome.failure = _failure(plan, exc, plans[number + 1 :])
             break
+    outcome.destroyed_by = "+".join(sorted(applier.destroyers))
     outcome.guard = "+".join(sorted(applier.guards))
     if leaves and why_not and "libzfs_core" not in applier.guards:
         outcome.guard += " (%s)" % why_not

@@ -28,12 +28,18 @@ def _index(host: Host, pool: str) -> str:
     return box.user.get(intent.INDEX, "") if box is not None else ""
 
 
-def with_intents(zfs: Zfs, host: Host) -> Host:
-    """The host with its intents, one process for each pool that has any. VMs know theirs of this host."""
+def with_intents(zfs: Zfs, host: Host, complete: bool = False) -> Host:
+    """The host with its intents, one process for each pool that has any. VMs know theirs of this host.
+
+    complete: also those that the index does not list, one process for each pool with a container.
+    """
     found: t.Dict[t.Tuple[str, str], t.Optional[IntentRecord]] = {}
     for pool in host.geometry:
         listed = intent.decode_index(_index(host, pool))
-        if listed:
+        if complete and container(pool) in host.datasets:
+            values = zfs.local_facts(container(pool))
+            found.update({(pool, vm): intent.decode(values[key]) for vm, key in intent.written(values)})
+        elif listed:
             values = zfs.local_facts(container(pool), [intent.property_of(vm) for vm in listed])
             for vm in listed:
                 if intent.property_of(vm) in values:

@@ -18,12 +18,18 @@ from .intent import with_intents
 
 
 def observe(
-    zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str] = None, snapshots: bool = True, more: str = ""
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    pool: t.Optional[str] = None,
+    snapshots: bool = True,
+    more: str = "",
+    complete: bool = False,
 ) -> Host:
     """What is now. pool restricts the VMs to those of one pool; without it every pool that has VMs is read, and on a
     host without VMs every pool with parked disks. more is a pool that is read besides.
 
-    snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures.
+    snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures. complete:
+    intents that are not listed, too.
     """
     if pool is not None:
         check_pool(pool)
@@ -46,4 +52,5 @@ def observe(
         ours = (d.pool for d in datasets if d.name == container(d.pool) or d.name[len(d.pool) + 1 :] in uuids)
         pools = sorted({*ours, *asked, *(c.pool for c in configs if c.pool)})
     brand = hypervisor.capabilities.brand
-    return with_intents(zfs, link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand))
+    host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand)
+    return with_intents(zfs, host, complete)

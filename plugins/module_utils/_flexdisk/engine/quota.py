@@ -66,13 +66,13 @@ def _plan(vm: Vm, host: Host, reclaim: bool, outcome: Outcome) -> VmPlan:
     for step in steps:
         after = predict.apply(after, step, geometry)
     short = vm.flexible and any(space.quota_drift(after, geometry))
-    problem = _obstacle(vm, after) if steps or short else None
+    problem = obstacle(vm, after) if steps or short else None
     if problem is not None:
         outcome.problems.append(problem)
     return VmPlan(vm.config.uuid, vm, after, tuple(steps))
 
 
-def _obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
+def obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
     """Why the law's quota would be below what the VM holds. ZFS takes it as long as the slack of 1 MiB is left."""
     name = vm.config.alias or vm.config.uuid
     room = space.allocatable(vm)

@@ -43,7 +43,7 @@ class SubprocessRunner:
     def pipe(self, first: t.Sequence[str], second: t.Sequence[str]) -> t.Tuple[Answer, Answer]:
         """Two programs at once, the second reads what the first writes."""
         self.calls += 2
-        writer = self._start(first)
+        writer = self._start(first, subprocess.DEVNULL)
         try:
             reader = self._start(second, t.cast(t.IO[bytes], writer.stdout))
         except BaseException:

@@ -23,7 +23,8 @@ class Dataset:
     Of a file system that holds a disk's file volsize is the size of that file, and volblocksize the block size.
 
     user holds our own properties without their C(flexdisk:) prefix, and only those whose source is local or
-    received: an inherited value says nothing about this dataset.
+    received: an inherited value says nothing about this dataset. received names those that are not set here but came
+    with C(zfs receive); inherited has those that only show through, each with the dataset that it is set on.
     """
 
     name: str
@@ -50,6 +51,8 @@ class Dataset:
     compression: str = ""
     encryptionroot: str = ""
     user: t.Mapping[str, str] = field(default_factory=dict)
+    received: t.FrozenSet[str] = field(default=frozenset(), compare=False)
+    inherited: t.Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def parent(self) -> str:

@@ -40,6 +40,35 @@ class DiskSpec:
 
 
 @dataclass(frozen=True)
+class Papers:
+    """What is known of a disk's identity besides its volume: said by a task, or left there by a release.
+
+    uuid, index and pci_slot say which disk it is. None, and "" but for description and remaining: nothing is said.
+    """
+
+    uuid: str = ""
+    index: t.Optional[int] = None
+    pci_slot: t.Optional[str] = None
+    name: str = ""
+    preserve: t.Optional[bool] = None
+    description: t.Optional[str] = None
+    tags: t.Optional[t.Mapping[str, str]] = None
+    ctime: str = ""
+    mtime: str = ""
+    serial_no: t.Optional[int] = None
+    remaining: t.Optional[str] = None
+
+
+@dataclass(frozen=True)
+class AdoptSpec:
+    """One VM whose disks are to have an identity; disks are what is said of some of them."""
+
+    vm: str
+    package: str = ""
+    disks: t.Tuple[Papers, ...] = ()
+
+
+@dataclass(frozen=True)
 class DiskWish:
     """What a task wants of one disk, wherever it is. state is present, attached, detached or absent.
 

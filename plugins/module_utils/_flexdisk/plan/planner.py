@@ -14,7 +14,7 @@ from ..model.desired import Policy, VmSpec
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes
 from ..model.vm import Vm
-from ..rules import space
+from ..rules import papers, space
 from ..rules.declaration import Collector
 from ..rules.linking import Host, unlinked_reason
 from ..rules.matching import Match, match
@@ -72,9 +72,15 @@ def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capa
 
 
 def check_begun(vm: Vm, found: Collector) -> None:
-    """A rollback that was interrupted comes before everything else."""
+    """A rollback or a release that was interrupted comes before everything else."""
     if vm.interrupted is not None and vm.interrupted.rollback:
         found.add("InUse", unfinished(vm.interrupted))
+    for disk in (d for d in vm.disks if papers.halfway(d.volume)):
+        found.add(
+            "InUse",
+            "a release of its identity was interrupted; disk_adopt ends it (state=released) or takes it back (adopted)",
+            disk.label,
+        )
 
 
 def plan_matched(

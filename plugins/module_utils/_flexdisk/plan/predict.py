@@ -201,9 +201,10 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
     """The disk with the facts written to its volume, as a later read shows it."""
     user = {**disk.volume.user, **facts}
     user = {k: v for k, v in user.items() if v}
+    inherited = {k: v for k, v in disk.volume.inherited.items() if k not in user}
     return replace(
         disk,
-        volume=replace(disk.volume, user=user),
+        volume=replace(disk.volume, user=user, received=disk.volume.received - facts.keys(), inherited=inherited),
         name=user.get("name", ""),
         preserve=user.get("preserve") == "true",
         description=identity.decode_text(user.get("description", "")),
@@ -214,6 +215,14 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
 
 def _identity(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _map(vm, args["volume"], lambda d: believed(d, args["facts"]))
+
+
+def _correct(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    """Also of the VM's own dataset."""
+    facts, root = args["facts"], vm.root
+    if args["volume"] == root.name:
+        return _root(vm, user={**root.user, **facts}, received=root.received - facts.keys())
+    return _map(vm, args["volume"], lambda d: believed(d, facts))
 
 
 def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
@@ -397,6 +406,14 @@ def _properties(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _config(vm, **changes)
 
 
+def _package(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _root(vm, user={key: value for key, value in {**vm.root.user, **args["facts"]}.items() if value})
+
+
+def _release(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    return _map(vm, args["dataset"], lambda d: replace(believed(d, args["facts"]), uuid=args["uuid"]))
+
+
 def _snapshot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     def taken(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
         charge = snapshots.charge(dataset)
@@ -451,6 +468,7 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "compression": _compression,
     "identity": _identity,
     "copy": _identity,
+    "correct": _correct,
     "detach": _detach,
     "park": _detach,
     "destroy": _destroy,
@@ -470,4 +488,6 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "create_vm": _create_vm,
     "delete_vm": _delete_vm,
     "properties": _properties,
+    "package": _package,
+    "release": _release,
 }

@@ -132,6 +132,16 @@ def copy(disk: Disk) -> t.Optional[Step]:
     return Step("copy", "", disk.label, args={"volume": disk.volume.name, "facts": stale}) if stale else None
 
 
+def register(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, str]) -> Step:
+    """Give an attached disk its identity; more are properties that do not describe it."""
+    facts = facts_of(disk, **changes)
+    again = " again" if more.get("serial_no") else ""
+    at = disk.pci_slot or "legacy slot"
+    text = "= %s adopted%s (%s at %s)" % (facts["name"], again, disk.volume.name, at)
+    args = {"volume": disk.volume.name, "facts": {**_stale(disk, facts), **more}}
+    return Step("identity", text, facts["name"], args=args)
+
+
 def place(disk: Disk) -> str:
     """Where a disk lies outside any VM."""
     return "%s/%s" % (container(disk.volume.pool), disk.uuid or identity.uuid_of(disk.volume.guid))

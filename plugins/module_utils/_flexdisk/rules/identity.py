@@ -44,6 +44,7 @@ NAMES = (
     "mtime",
     "package",
     "indestructible",
+    "released",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.
@@ -110,6 +111,12 @@ def serial_of(uuid: str) -> str:
     return uuid.replace("-", "")[:20]
 
 
+def uuid_with(serial: str, guid: int) -> str:
+    """A uuid of which a guest has seen the beginning already: 20 hex digits, the rest from its volume's guid."""
+    parts = [serial[start:end] for start, end in ((0, 8), (8, 12), (12, 16), (16, 20))]
+    return "-".join([*parts, uuid_of(guid).rsplit("-", 1)[1]])
+
+
 def encode_text(text: str) -> str:
     """Printable ASCII as it is, everything else (tabs, newlines, other scripts) percent-encoded.
 
@@ -144,6 +151,29 @@ def decode_tags(value: str) -> t.Dict[str, str]:
 def decode_time(value: str) -> str:
     """A time stamp as we write them, "" for anything else."""
     return value if _TIME.match(value) else ""
+
+
+def _is_tags(value: str) -> bool:
+    return bool(decode_tags(value)) or decode_text(value) == "{}"
+
+
+_VALID: t.Mapping[str, t.Callable[[str], t.Any]] = {
+    "uuid": UUID.match,
+    "name": DISK_NAME.match,
+    "vm": UUID.match,
+    "index": _INDEX.match,
+    "boot": ("true", "false").__contains__,
+    "preserve": ("true", "false").__contains__,
+    "tags": _is_tags,
+    "serial_no": _SERIAL.match,
+    "ctime": _TIME.match,
+    "mtime": _TIME.match,
+}
+
+
+def is_valid(name: str, value: str) -> bool:
+    """Whether we would have written the value of a property; True for those that take any text."""
+    return bool(_VALID[name](value)) if name in _VALID else True
 
 
 def decode_index(value: str) -> int:

@@ -26,6 +26,14 @@ def property_of(vm: str) -> str:
     return "intent." + vm
 
 
+def written(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
+    """VMs and names of the properties that are intents."""
+    for name in properties:
+        vm = name[len(property_of("")) :]
+        if name.startswith(property_of("")) and identity.is_uuid(vm):
+            yield vm, name
+
+
 def encode_index(vms: t.Iterable[str]) -> str:
     """Which intents there are: zfs reads properties by their names only, or all."""
     return ",".join(sorted(vms))

@@ -122,6 +122,23 @@ def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
     return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == entry.serial), "")
 
 
+def own_uuid(config: VmConfig, entry: DiskConfig, volume: Dataset) -> str:
+    """The uuid that is known of an attached disk without the properties of its volume, "" for none."""
+    return _uuid(entry, replace(volume, user={})) if config.bare else entry.uuid
+
+
+def agrees(entry: DiskConfig, uuid: str) -> bool:
+    """Whether the hypervisor says nothing against a uuid."""
+    if entry.uuid:
+        return entry.uuid == uuid
+    return not serial_shown(entry) or identity.serial_of(uuid) == entry.serial
+
+
+def serial_shown(entry: DiskConfig) -> bool:
+    """Whether the serial can be the beginning of a uuid."""
+    return bool(_SERIAL.match(entry.serial))
+
+
 class _Tree:
     """Children and snapshots by dataset, so that linking many VMs stays linear."""
 
@@ -188,7 +205,7 @@ def attached_disk(
         "image_size": entry.image_size or image_size,
         "path": entry.path,
     }
-    if entry.uuid or _SERIAL.match(entry.serial):
+    if entry.uuid or serial_shown(entry):
         known["uuid"] = entry.uuid
     return Disk(
         volume=volume,
@@ -280,11 +297,12 @@ def link(
         else:
             vms.append(_link_vm(config, by_name, tree, tuple(parked.get(config.uuid, ()))))
     everywhere = tuple(disk for disks in parked.values() for disk in disks)
-    duplicates = _duplicates(vms, everywhere)
-    return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), duplicates, users)
+    shared = duplicates(vms, everywhere)
+    return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), shared, users)
 
 
-def _duplicates(vms: t.Iterable[Vm], parked: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
+def duplicates(vms: t.Iterable[Vm], parked: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
+    """Uuids that are on more than one volume, with the names of these."""
     places: t.Dict[str, t.List[str]] = {}
     for disks in [parked, *(vm.disks + vm.orphans for vm in vms)]:
         for disk in disks:

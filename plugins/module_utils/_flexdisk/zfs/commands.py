@@ -71,9 +71,9 @@ class Zfs:
         )
         return read.parse_get(out)
 
-    def local_facts(self, name: str, facts: t.Sequence[str]) -> t.Mapping[str, str]:
-        """Own properties set on this dataset here, neither inherited nor received."""
-        names = ",".join(PREFIX + fact for fact in facts)
+    def local_facts(self, name: str, facts: t.Sequence[str] = ()) -> t.Mapping[str, str]:
+        """Own properties set on this dataset here, neither inherited nor received; all of them if none are named."""
+        names = ",".join(PREFIX + fact for fact in facts) or "all"
         out = self._run("zfs", "get", "-Hp", "-s", "local", "-o", "name,property,value,source", names, name)
         found = read.parse_get(out)
         return found[0].user if found else {}

@@ -38,6 +38,7 @@ _NUMBERS = (
 _TEXTS = ("origin", "compression", "encryptionroot")
 PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX)))
 _OWN_SOURCES = ("local", "received")
+_INHERITED = "inherited from "
 
 
 def parse_get(stdout: str) -> t.List[Dataset]:
@@ -47,6 +48,7 @@ def parse_get(stdout: str) -> t.List[Dataset]:
     tabs and newlines, and with them what looks like lines of other datasets.
     """
     rows: t.Dict[str, t.Dict[str, str]] = {}
+    sources: t.Dict[str, t.Dict[str, str]] = {}
     lines = stdout.split("\n")
     for line in lines if lines[-1] else lines[:-1]:
         fields = line.split("\t")
@@ -57,7 +59,9 @@ def parse_get(stdout: str) -> t.List[Dataset]:
         if prop in row:
             raise FlexdiskError("UnexpectedOutput", "zfs get printed %s of %s twice" % (prop, name))
         row[prop] = "-" if prop.startswith(PREFIX) and source not in _OWN_SOURCES else value
-    return _with_files({name: _dataset(name, row) for name, row in rows.items()})
+        if prop.startswith(PREFIX) and source not in ("local", "-") and "@" not in name:
+            sources.setdefault(name, {})[prop[len(PREFIX) :]] = source
+    return _with_files({name: _dataset(name, row, sources.get(name, {})) for name, row in rows.items()})
 
 
 def _number(name: str, prop: str, value: str) -> int:
@@ -71,7 +75,7 @@ def _number(name: str, prop: str, value: str) -> int:
         ) from None
 
 
-def _dataset(name: str, row: t.Mapping[str, str]) -> Dataset:
+def _dataset(name: str, row: t.Mapping[str, str], sources: t.Mapping[str, str]) -> Dataset:
     numbers = {prop: _number(name, prop, row.get(prop, "-")) for prop in _NUMBERS}
     texts = {prop: "" if row.get(prop, "-") == "-" else row[prop] for prop in _TEXTS}
     clones = row.get("clones", "-")
@@ -80,6 +84,8 @@ def _dataset(name: str, row: t.Mapping[str, str]) -> Dataset:
         kind=row.get("type", ""),
         clones=tuple(c for c in clones.split(",") if c) if clones != "-" else (),
         user={p[len(PREFIX) :]: v for p, v in row.items() if p.startswith(PREFIX) and v != "-"},
+        received=frozenset(prop for prop, source in sources.items() if source == "received"),
+        inherited={p: s[len(_INHERITED) :] for p, s in sources.items() if s.startswith(_INHERITED)},
         **{**numbers, **texts},  # type: ignore[arg-type]
     )
 

@@ -170,7 +170,7 @@ def described(text: str) -> list[dict[str, Any]]:
         source, address = disk.find("source"), disk.find("address")
         if source is None or address is None:
             raise SystemExit(f"a disk without source or address in {text}")
-        path = str(source.get("dev") or source.get("file"))
+        path = source.get("dev") or source.get("file") or ""
         uuid = path.split("/")[4] if path.startswith("/var/lib/flexdisk/") else ""
         place = [int(address.get(word, "0"), 16) for word in ("bus", "slot", "function")]
         found.append(

@@ -1,0 +1,253 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What can be wrong with the disks of a host: every kind with its severity, what it means, and what repairs it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+SEVERITIES = ("error", "warning", "info")
+OURS = "flexdisk.hypervisor."
+Task = t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """severity is error (data or a VM are in danger, or a task is refused), warning (to be put right), info (to know).
+    repair says what disk_verify does about it, "" for what it leaves to people.
+    """
+
+    severity: str
+    meaning: str
+    repair: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong. vm is a uuid, disk a label, volume the dataset concerned; repair is the task that puts
+    it right; args is what our own repair needs.
+    """
+
+    kind: str
+    message: str
+    vm: str = ""
+    alias: str = ""
+    disk: str = ""
+    volume: str = ""
+    repair: t.Optional[Task] = None
+    repairable: bool = False
+    args: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+    @property
+    def severity(self) -> str:
+        return KINDS[self.kind].severity
+
+    def as_dict(self) -> t.Dict[str, t.Any]:
+        keys = ("kind", "severity", "vm", "alias", "disk", "volume", "message", "repair", "repairable")
+        return {**{key: getattr(self, key) for key in keys}, "meaning": KINDS[self.kind].meaning}
+
+
+def own_task(kind: str, vm: str = "") -> Task:
+    """The task of this collection's own repair."""
+    return {OURS + "disk_verify": {**({"vms": [vm]} if vm else {}), "repair": [kind]}}
+
+
+def counts(findings: t.Iterable[Finding]) -> t.Dict[str, int]:
+    """How many there are of each severity."""
+    every = [finding.severity for finding in findings]
+    return {severity: every.count(severity) for severity in SEVERITIES}
+
+
+def fails(findings: t.Iterable[Finding], limit: str) -> bool:
+    """Whether any is as severe as limit, one of SEVERITIES or C(never)."""
+    bad = SEVERITIES[: SEVERITIES.index(limit) + 1] if limit in SEVERITIES else ()
+    return any(finding.severity in bad for finding in findings)
+
+
+KINDS: t.Dict[str, Kind] = {
+    # what the hypervisor's configuration and the volumes say of each other
+    "dangling_reference": Kind(
+        "error",
+        "The VM's configuration names a volume that does not exist. The VM does not start, or starts without the disk.",
+    ),
+    "parked_still_configured": Kind(
+        "warning",
+        "The disk is detached, its data are whole, and the VM's configuration names it still. An interrupted detach "
+        "leaves that.",
+        "takes the disk out of the configuration; the VM must be stopped",
+    ),
+    "shared_volume": Kind(
+        "error",
+        "Several VMs have the same volume. If two of them run, they destroy its file system.",
+    ),
+    "disk_twice": Kind(
+        "error",
+        "The VM has the same volume as two disks. A guest that uses both destroys its file system.",
+    ),
+    "stray_volume": Kind(
+        "warning",
+        "A disk of the VM lies outside the VM's dataset: its quota does not cover it, snapshots leave it out.",
+    ),
+    "slot_conflict": Kind(
+        "error",
+        "Several disks of the VM have the same PCI slot. The VM does not start.",
+    ),
+    "not_plugged": Kind(
+        "warning",
+        "The running VM does not have a disk that it is configured with. It will after its next start.",
+    ),
+    "vm_without_dataset": Kind(
+        "error",
+        "The VM has no dataset any more, or is described in an unknown way. Nothing can be done to the VM.",
+    ),
+    # identity
+    "duplicate_uuid": Kind(
+        "error",
+        "Several volumes have the same uuid, so no task knows which is meant: all that concern them are refused.",
+    ),
+    "uuid_mismatch": Kind(
+        "error",
+        "The hypervisor and the volume name different uuids: somebody has moved or copied something by hand. Tasks "
+        "that destroy or detach the disk are refused.",
+        "writes the hypervisor's uuid to the volume, unless another disk has the uuid that the volume carries",
+    ),
+    "serial_mismatch": Kind(
+        "error",
+        "The guest is shown the serial number of another disk than the volume says to be: somebody has moved or copied "
+        "something by hand. Tasks that destroy or detach the disk are refused.",
+    ),
+    "uuid_not_configured": Kind(
+        "info",
+        "The volume has an identity that its VM's configuration does not have yet, so a volume put into its place by "
+        "hand would not be noticed.",
+    ),
+    "stale_copy": Kind(
+        "warning",
+        "The volume's copy of what the hypervisor says of the disk is out of date. The hypervisor's word counts; the "
+        "copy is what a detached disk, or one of a lost VM, is known by.",
+        "copies the hypervisor's word to the volume",
+    ),
+    "duplicate_name": Kind(
+        "error",
+        "Several disks of one VM, attached or detached from it, have the same name: an entry with it matches none.",
+    ),
+    "invalid_name": Kind(
+        "warning",
+        "The name is none that a disk can have, so the disk counts as unnamed, or is a mere number, which is taken for "
+        "an index by people and programs.",
+    ),
+    # properties
+    "invalid_property": Kind(
+        "warning",
+        "A property of the volume has a value that does not validate. It counts as not set.",
+    ),
+    "property_too_long": Kind(
+        "error",
+        "A property is longer than ZFS keeps one. It is lost when the volume is sent elsewhere or written again.",
+    ),
+    "inherited_property": Kind(
+        "warning",
+        "A property that belongs to single volumes is set on a dataset above, and shows through where they lack it. It "
+        "counts for nothing here, but zfs list shows it, and a volume may seem to be what it is not.",
+        "takes the property away from the dataset above",
+    ),
+    "received_property": Kind(
+        "info",
+        "A property came with zfs receive and is not set here. It counts, until the next incremental receive changes "
+        "it or zfs inherit hides it.",
+        "sets it here, to the same value",
+    ),
+    # volumes without a VM
+    "orphan_volume": Kind(
+        "warning",
+        "The volume lies below a VM's dataset and the VM's configuration does not know it. It takes space of the VM, "
+        "goes when the VM is deleted, and no guest sees it.",
+        "detaches it, with its data and snapshots, so that it outlives the VM",
+    ),
+    "parked_place": Kind(
+        "warning",
+        "A detached disk does not lie where its uuid says, or has none.",
+        "gives it a uuid if it has none, and renames its volume to it",
+    ),
+    "never_used": Kind(
+        "info",
+        "Nothing has ever been written to the detached disk. It takes its whole size from the pool.",
+    ),
+    "unknown_vm": Kind(
+        "info",
+        "The detached disk remembers a VM that this host does not have. It waits for a VM to attach it to, or goes "
+        "for good.",
+    ),
+    "stranger_volume": Kind(
+        "info",
+        "The volume has the identity of a disk and lies where no task looks: a copy, a backup, or what is left of "
+        "a VM.",
+    ),
+    # space
+    "quota_drift": Kind(
+        "warning",
+        "Quota or reservation of the VM's dataset are not what the law gives: its disks can get less than they were "
+        "promised, or take more.",
+        "applies the law, as zfs_quota does",
+    ),
+    "reservation_off_auto": Kind(
+        "warning",
+        "A thick volume's reservation is not the one that ZFS gives by itself: too small, and writes to it may fail; "
+        "too large, and space is lost.",
+        "sets it to auto and applies the law, as zfs_quota does",
+    ),
+    "unused_quota": Kind(
+        "info",
+        "The VM has no flexible disk space, and its quota is above the law: room for a disk that was removed.",
+    ),
+    # what interrupted runs leave
+    "guard": Kind(
+        "warning",
+        "An interrupted detach has left its guard, a held snapshot: the volume cannot be destroyed, and what is "
+        "overwritten stays allocated.",
+        "lifts the guard",
+    ),
+    "from_mark": Kind(
+        "warning",
+        "An interrupted run has left a mark on a volume that it was about to move or to fill.",
+        "takes the mark away where the move has come to its end",
+    ),
+    "intent": Kind(
+        "warning",
+        "A run on this host was interrupted. The next task that names the VM takes it up.",
+    ),
+    "intent_of_other_host": Kind(
+        "warning",
+        "A run on another host was interrupted, and only that host takes it up. If the host is gone or its name has "
+        "changed, nobody will.",
+        "forgets it; nothing of what it says is done",
+    ),
+    "intent_unreadable": Kind(
+        "warning",
+        "What an interrupted run wrote down cannot be read. Nobody takes it up.",
+        "forgets it; nothing of what it says is done",
+    ),
+    "intent_without_vm": Kind(
+        "warning",
+        "An interrupted run concerned a VM that this host does not have.",
+        "forgets it; nothing of what it says is done",
+    ),
+    "intent_index": Kind(
+        "warning",
+        "The list of interrupted runs is not what there is. One that it does not name is never taken up.",
+        "writes the list anew",
+    ),
+}
+REPAIRABLE = tuple(kind for kind, entry in KINDS.items() if entry.repair)
+# What a repair that is cut off leaves behind.
+LEAVES: t.Dict[str, t.Tuple[str, ...]] = {
+    "orphan_volume": ("guard", "quota_drift"),
+    "reservation_off_auto": ("quota_drift",),
+    "intent_of_other_host": ("intent_index",),
+    "intent_unreadable": ("intent_index",),
+    "intent_without_vm": ("intent_index",),
+}
+INTENTS = ("intent_of_other_host", "intent_unreadable", "intent_without_vm", "intent_index")

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The papers of a released disk: its identity as one property of its volume, or as an entry of a task.
+
+A release writes them, then takes the facts away one by one, serial_no first. So papers count where an identity is not
+whole, and a release that was killed anywhere has lost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from dataclasses import fields, replace
+
+from ..model.dataset import Dataset
+from ..model.desired import AdoptSpec, Papers
+from ..model.vm import Disk
+from . import identity, slots
+from .declaration import Collector
+
+KEY = "released"
+FACTS = (
+    "serial_no",
+    "uuid",
+    "name",
+    "vm",
+    "index",
+    "slot",
+    "model",
+    "boot",
+    "preserve",
+    "description",
+    "tags",
+    "remaining",
+    "ctime",
+    "mtime",
+)
+MOST_SERIAL = 10**15 - 1
+_REMAINING = re.compile(r"\A[0-9]{1,12}:[0-9]{1,15}\Z")
+_Raw = t.Mapping[str, t.Any]
+
+
+def registered(volume: Dataset) -> bool:
+    """Whether the disk has its identity, all of it: serial_no is the first fact that a release takes away."""
+    user = volume.user
+    return bool((user.get("uuid") or user.get("name")) and user.get("serial_no"))
+
+
+def halfway(volume: Dataset) -> bool:
+    """Whether a release of the disk has begun and not ended."""
+    user = volume.user
+    return KEY in user and not registered(volume) and any(user.get(fact) for fact in FACTS)
+
+
+def left(volume: Dataset) -> t.Optional[Papers]:
+    """The papers that count, None where there are none or they are not what we write."""
+    return decode(volume.user[KEY]) if KEY in volume.user and not registered(volume) else None
+
+
+def papers_of(disk: Disk) -> Papers:
+    """What a release keeps of a disk, and what one has kept."""
+    found = left(disk.volume)
+    if found is not None:
+        return found
+    user = disk.volume.user
+    uuid, serial = user.get("uuid", ""), user.get("serial_no", "")
+    number = int(serial) if serial.isdigit() and len(serial) <= len(str(MOST_SERIAL)) else 0
+    return Papers(
+        uuid=uuid if identity.is_uuid(uuid) else "",
+        name=disk.name,
+        preserve=disk.preserve,
+        description=disk.description or None,
+        tags=dict(disk.tags) or None,
+        ctime=identity.decode_time(user.get("ctime", "")),
+        mtime=identity.decode_time(user.get("mtime", "")),
+        serial_no=number or None,
+        remaining=disk.remaining if _REMAINING.match(disk.remaining) else None,
+    )
+
+
+def entry(papers: Papers) -> t.Dict[str, t.Any]:
+    """The papers as an entry of O(vms[].disks)."""
+    pairs = ((f.name, getattr(papers, f.name)) for f in fields(Papers))
+    return {key: dict(value) if key == "tags" else value for key, value in pairs if value not in (None, "")}
+
+
+def encode(papers: Papers) -> str:
+    """Raises FlexdiskError InvalidArgument where they are longer than a property can be."""
+    text = json.dumps(entry(papers), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return identity.check_value("what is kept of it", identity.encode_text(text))
+
+
+def decode(value: str) -> t.Optional[Papers]:
+    """The papers, None for anything that we would not have written."""
+    try:
+        raw = json.loads(identity.decode_text(value))
+        if not isinstance(raw, dict) or not _plain(raw):
+            return None
+        found = Collector("")
+        papers = parse_papers(raw, 0, found)
+    except (RecursionError, TypeError, ValueError):
+        return None
+    return None if found.problems else papers
+
+
+def _plain(raw: _Raw) -> bool:
+    """Whether every value is of its type; a bool is an int to Python."""
+    kinds: t.Dict[str, t.Any] = {"index": int, "serial_no": int, "preserve": bool, "tags": dict}
+    tags = raw.get("tags") or {}
+    return (
+        {*raw} <= {f.name for f in fields(Papers)}
+        and all(type(value) is kinds.get(key, str) for key, value in raw.items())
+        and all(isinstance(value, str) for value in tags.values())
+    )
+
+
+def parse_spec(raw: _Raw, found: Collector) -> AdoptSpec:
+    """One entry of O(vms)."""
+    vm = found.vm
+    if not vm or any(ord(c) < 32 for c in vm):
+        found.add("InvalidArgument", "vm must be a uuid, a unique prefix of one, or an alias; got %r" % raw.get("vm"))
+    package = raw.get("package") or ""
+    if package:
+        found.attempt("", lambda: identity.check_value("package", package))
+        if not package.isprintable():
+            found.add("InvalidArgument", "package %r is not printable" % package)
+    disks = tuple(parse_papers(disk, number, found) for number, disk in enumerate(raw.get("disks") or ()))
+    for what in ("name", "uuid"):
+        values = [getattr(papers, what) for papers in disks if getattr(papers, what)]
+        for value in sorted({v for v in values if values.count(v) > 1}):
+            found.add("InvalidArgument", "two disks with the %s %s" % (what, value), value)
+    return AdoptSpec(vm, package, disks)
+
+
+def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
+    """One disk. number is its place in the list. Problems go to found."""
+    name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
+    label = name or uuid or "disks[%d]" % number
+    serial, index, tags = raw.get("serial_no"), raw.get("index"), raw.get("tags")
+    if uuid and not identity.is_uuid(uuid):
+        found.add("InvalidArgument", "disk uuid %r is not a uuid" % uuid, label)
+    if name:
+        _check_name(name, serial is not None, label, found)
+    if index is not None and not 0 <= index <= 99999:
+        found.add("InvalidArgument", "index %d: from 0 to 99999" % index, label)
+    if serial is not None and not 1 <= serial <= MOST_SERIAL:
+        found.add("InvalidArgument", "serial_no %d: from 1 to %d" % (serial, MOST_SERIAL), label)
+    for key in ("ctime", "mtime"):
+        if raw.get(key) and not identity.decode_time(raw[key]):
+            found.add("InvalidArgument", "%s %r: written as 2026-01-31T23:59:59Z" % (key, raw[key]), label)
+    if raw.get("remaining") and not _REMAINING.match(raw["remaining"]):
+        found.add("InvalidArgument", "remaining %r is not what a release returns" % raw["remaining"], label)
+    if tags is not None:
+        tags = {str(key): str(value) for key, value in tags.items()}
+        found.attempt(label, lambda: identity.check_value("tags", identity.encode_tags(t.cast(t.Any, tags))))
+    if raw.get("description") is not None:
+        found.attempt(label, lambda: identity.check_value("description", identity.encode_text(raw["description"])))
+    slot = raw.get("pci_slot")
+    return Papers(
+        uuid=uuid,
+        index=index,
+        pci_slot=None if slot is None else found.attempt(label, slots.normalise, str(slot)),
+        name=name,
+        preserve=raw.get("preserve"),
+        description=raw.get("description"),
+        tags=tags,
+        ctime=raw.get("ctime") or "",
+        mtime=raw.get("mtime") or "",
+        serial_no=serial,
+        remaining=raw.get("remaining"),
+    )
+
+
+def _check_name(name: str, known: bool, label: str, found: Collector) -> None:
+    """known: the disk had the name before, when it may have been given one of digits alone."""
+    if not identity.DISK_NAME.match(name):
+        found.add(
+            "InvalidArgument",
+            "disk name %r: up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit" % name,
+            label,
+        )
+    elif name.isdigit() and not known:
+        found.add("InvalidArgument", "disk name %r: a number is taken for an index; add a letter" % name, label)
+
+
+def merged(said: Papers, kept: t.Optional[Papers]) -> Papers:
+    """What a task says, and for the rest what a release has kept."""
+    if kept is None:
+        return said
+    new = {f.name: getattr(said, f.name) for f in fields(Papers)}
+    silent = {"description": (None,), "remaining": (None,)}
+    return replace(kept, **{key: v for key, v in new.items() if v not in silent.get(key, (None, ""))})

@@ -1,0 +1,311 @@
+#!/usr/bin/python
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Report disks, wherever they are."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: disk_info
+short_description: Report disks, attached to VMs or not
+version_added: 0.1.0
+author:
+  - flexdisk.hypervisor contributors (@flexdisk)
+description:
+  - Reports every disk of a ZFS hypervisor, those of VMs, those that are detached, and volumes below a VM's dataset that
+    the VM's configuration does not know.
+  - With several filters a disk must match all of them.
+  - Everything is read at once, however many disks there are.
+extends_documentation_fragment:
+  - flexdisk.hypervisor._flexdisk
+  - flexdisk.hypervisor._flexdisk.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+    details:
+      - Nothing is changed.
+  idempotent:
+    support: full
+options:
+  uuid:
+    description:
+      - Only the disk with this UUID.
+    type: str
+  name:
+    description:
+      - Only disks with this name. Names are unique within a VM only.
+    type: str
+  vm:
+    description:
+      - Only disks of this VM, attached to it, orphaned in it, or detached from it; by UUID, alias or unique UUID
+        prefix.
+      - The UUID of a VM that is no longer there finds the disks that were detached from it.
+    type: str
+  state:
+    description:
+      - Only disks in one of these states.
+    type: list
+    elements: str
+    choices:
+      attached: In the disk list of a VM.
+      detached: Kept outside any VM, below the dataset C(POOL/flexdisk).
+      orphaned: A volume below a VM's dataset that the VM's configuration does not know.
+  type:
+    description:
+      - Only disks of one of these types.
+    type: list
+    elements: str
+    choices:
+      thick: The pool keeps the whole size for the disk.
+      sparse: The disk takes what is written to it.
+  tags:
+    description:
+      - Only disks that have all of these tags with these values. A tag without a value (V(null)) may have any.
+    type: dict
+  space:
+    description:
+      - Also report what destroying each disk would free, and what stands against it.
+    type: bool
+    default: false
+  hidden:
+    description:
+      - Also report disks that the platform itself has added to VMs.
+    type: bool
+    default: false
+seealso:
+  - module: flexdisk.hypervisor.disk_verify
+  - module: flexdisk.hypervisor.vm_info
+"""
+
+EXAMPLES = r"""
+- name: What is there
+  flexdisk.hypervisor.disk_info:
+  register: found
+
+- name: Detached disks of one project, and what they cost
+  flexdisk.hypervisor.disk_info:
+    state:
+      - detached
+    tags:
+      project: shop
+    space: true
+
+- name: Disks that have an owner, whoever it is
+  flexdisk.hypervisor.disk_info:
+    tags:
+      owner:
+"""
+
+RETURN = r"""
+disks:
+  description: The disks, VM by VM, then the detached ones.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    uuid:
+      description: UUID of the disk, empty for a volume that has none.
+      type: str
+      returned: always
+    name:
+      description: Name of the disk, empty for none.
+      type: str
+      returned: always
+    state:
+      description: V(attached), V(detached) or V(orphaned).
+      type: str
+      returned: always
+    vm:
+      description: UUID of the VM that has the disk or had it last, empty for none.
+      type: str
+      returned: always
+    alias:
+      description: Alias of that VM, empty if it is no longer there.
+      type: str
+      returned: always
+    vm_state:
+      description: State of the VM that has the disk, empty for a detached one.
+      type: str
+      returned: always
+    type:
+      description: V(thick) or V(sparse).
+      type: str
+      returned: always
+    size:
+      description: MiB.
+      type: int
+      returned: always
+    block_size:
+      description: Bytes.
+      type: int
+      returned: always
+    refreservation:
+      description: MiB that are kept for the disk, rounded up.
+      type: int
+      returned: always
+    boot:
+      description: Whether the VM boots from it.
+      type: bool
+      returned: always
+    pci_slot:
+      description: PCI slot that the disk has, or had last.
+      type: str
+      returned: always
+    model:
+      description: How the guest sees it.
+      type: str
+      returned: always
+    image:
+      description: UUID of the image that it began as, empty for none.
+      type: str
+      returned: always
+    index:
+      description: Index of the disk in its VM.
+      type: int
+      returned: always
+    path:
+      description: Path of its device in the VM's configuration, empty if it is not attached.
+      type: str
+      returned: always
+    volume:
+      description: The ZFS volume.
+      type: str
+      returned: always
+    preserve:
+      description: Whether the disk is kept when it is no longer declared.
+      type: bool
+      returned: always
+    description:
+      description: What its owner says of it.
+      type: str
+      returned: always
+    tags:
+      description: Tags.
+      type: dict
+      returned: always
+    remaining:
+      description: Whether it was given all the space that remained.
+      type: bool
+      returned: always
+    compression:
+      description: Compression of the volume.
+      type: str
+      returned: always
+    hidden:
+      description: Whether the platform has added it.
+      type: bool
+      returned: always
+    adopted:
+      description: Whether a task has given the volume its identity.
+      type: bool
+      returned: always
+    never_used:
+      description: Whether nothing has been written to it, and it did not begin as a copy.
+      type: bool
+      returned: always
+    serial_no:
+      description: How often it was changed.
+      type: str
+      returned: when known
+    ctime:
+      description: When it was made, or adopted (UTC).
+      type: str
+      returned: when known
+    mtime:
+      description: When it was changed last (UTC).
+      type: str
+      returned: when known
+    snapshots:
+      description: Number of its snapshots.
+      type: int
+      returned: with O(space=true)
+    pinned:
+      description: MiB that only its snapshots hold.
+      type: int
+      returned: with O(space=true)
+    clones:
+      description: Datasets that began as a snapshot of it. It cannot be destroyed before them.
+      type: list
+      elements: str
+      returned: with O(space=true)
+    held_snapshots:
+      description: Snapshots that somebody holds. It cannot be destroyed before they are released.
+      type: list
+      elements: str
+      returned: with O(space=true)
+    frees:
+      description: What destroying this disk alone, with its snapshots, would give back. All in bytes.
+      type: dict
+      returned: with O(space=true)
+      contains:
+        pool:
+          description:
+            - What the pool has more for others. Of a detached disk that is all it takes.
+            - A VM's quota is reserved for it, so of an attached disk it is what the law gives up, what ZFS needs for
+              the disk's metadata, and of a VM without flexible disk space nothing.
+          type: int
+          returned: always
+        allocatable:
+          description:
+            - What other disks of the VM can get then. Null for a detached disk and without flexible disk space.
+          type: int
+          returned: always
+        reserved:
+          description:
+            - What stays with a VM without flexible disk space, as room for another disk, until
+              M(flexdisk.hypervisor.zfs_quota) with O(flexdisk.hypervisor.zfs_quota#module:reclaim=true) gives it to the
+              pool. Null for others.
+          type: int
+          returned: always
+      sample:
+        pool: 8650752
+        allocatable: 2147483648
+        reserved: null
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._flexdisk.engine import door, lock
+from ..module_utils._flexdisk.engine.arguments import HOST
+from ..module_utils._flexdisk.engine.disks_info import STATES, TYPES, Filters, disks_info
+from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.model.errors import FlexdiskError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "uuid": {"type": "str"},
+            "name": {"type": "str"},
+            "vm": {"type": "str"},
+            "state": {"type": "list", "elements": "str", "choices": [*STATES]},
+            "type": {"type": "list", "elements": "str", "choices": [*TYPES]},
+            "tags": {"type": "dict"},
+            "space": {"type": "bool", "default": False},
+            "hidden": {"type": "bool", "default": False},
+            **HOST,
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    tags = {key: value if value is None else str(value) for key, value in (params["tags"] or {}).items()}
+    wanted = {key: params[key] for key in ("uuid", "name", "vm", "state", "type")}
+    try:
+        zfs, hypervisor = door.open_host(params, SubprocessRunner())
+        filters = Filters(**wanted, tags=tags)
+        found = disks_info(zfs, hypervisor, filters, params["pool"], params["space"], params["hidden"])
+    except FlexdiskError as exc:
+        module.fail_json(**door.error(exc))
+    for warning in lock.busy(params["pool"]):
+        module.warn(warning)
+    if found.problems:
+        module.fail_json(**door.refusal(found.problems))
+    module.exit_json(changed=False, disks=found.disks)
+
+
+if __name__ == "__main__":
+    main()
