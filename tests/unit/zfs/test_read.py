@@ -60,6 +60,21 @@ def test_a_volume():
     )
 
 
+def test_where_own_properties_come_from():
+    rows = [
+        "p/v\ttype\tvolume\t-",
+        "p/v\tflexdisk:name\ta\tlocal",
+        "p/v\tflexdisk:uuid\tu\treceived",
+        "p/v\tflexdisk:tags\tx\tinherited from p/a b",
+        "p/v\tflexdisk:slot\t-\t-",
+        "p/v@s\tflexdisk:name\ta\tinherited from p/v",
+    ]
+    volume, snapshot = read.parse_get("\n".join(rows) + "\n")
+    assert dict(volume.user) == {"name": "a", "uuid": "u"}
+    assert (volume.received, volume.inherited) == ({"uuid"}, {"tags": "p/a b"})
+    assert (snapshot.received, snapshot.inherited) == (set(), {}), "a snapshot shows what its volume has"
+
+
 def test_file_systems_and_snapshots():
     root, snapshot = read.parse_get(
         lines(
