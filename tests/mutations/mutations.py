@@ -110,8 +110,8 @@ MUTATIONS = (
     Mutation(
         "uuid made anew on re-attach",
         "plan/verbs.py",
-        '"uuid": disk.uuid if disk else "",',
-        '"uuid": identity.uuid_of(disk.volume.guid) if disk else "",',
+        "uuid = disk.uuid if disk else target.uuid",
+        "uuid = identity.uuid_of(disk.volume.guid) if disk else target.uuid",
     ),
     Mutation(
         "identity written to another volume",
@@ -246,8 +246,8 @@ MUTATIONS = (
     Mutation(
         "snapshot: half rolled back and started",
         "engine/apply.py",
-        '                if step.kind == "rollback":\n',
-        "                if False:\n",
+        'if step.kind == "rollback" or step',
+        "if False and step",
         SNAPSHOTS,
     ),
     Mutation(
