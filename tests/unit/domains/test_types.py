@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import file_disks, info, snapshots
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, SnapshotSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import ABSENT, Vm, VmConfig
@@ -769,3 +770,24 @@ def test_the_type_that_it_has_is_no_conversion(linux):
         host = LinuxHost()
         made(host, kind)
         assert not host.converge(spec({"name": "d", "type": kind})).changed
+
+
+def test_a_host_with_each_type_has_nothing_wrong(linux):
+    linux.adopted()
+    linux.four_steps(spec(*({"name": kind, "size": 16, "type": kind} for kind in TYPES)))
+    assert findings(linux) == []
+    linux.four_steps(spec(unlisted="detach"))
+    assert findings(linux) == []
+
+
+@pytest.mark.parametrize(("was", "kind"), [("thick", "file"), ("file", "thick")])
+def test_half_a_copy_is_no_twin(was, kind):
+    linux, _content = host_with(was)
+    with pytest.raises(Killed):
+        run(linux, spec({"name": "d", "type": kind}), points_until(linux_copying, was, {"type": kind}))
+    assert findings(linux) == ["quota_drift", "intent"]
+
+
+def findings(linux):
+    result = verify(linux.zfs(), linux.driver(), None, [], None, 30, True, int(linux.node.now()))
+    return [finding.kind for finding in result.findings]

@@ -59,8 +59,10 @@ class _Facts:
         for volume, users in host.users.items():
             self.users.setdefault(volume, {}).update({config.uuid: config for config in users})
         self.by_uuid: t.Dict[str, t.List[str]] = {}
+        # A copy that a conversion has not ended is no disk.
+        guids = {str(dataset.guid) for dataset in host.datasets.values()}
         for dataset in host.datasets.values():
-            if dataset.kind == "volume" and "uuid" in dataset.user:
+            if dataset.backs and "uuid" in dataset.user and dataset.user.get("from") not in guids:
                 self.by_uuid.setdefault(dataset.user["uuid"], []).append(dataset.name)
         self.taken = {disk.uuid for vm in host.vms for disk in vm.disks} | {disk.uuid for disk in host.parked}
 
