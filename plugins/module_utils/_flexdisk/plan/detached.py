@@ -87,16 +87,13 @@ def _changes(
     target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
     checks.check_shrink(target, found)
     checks.check_type(target, host, pool, capabilities, found)
-    if unfinished(disk):
-        yield _finish(disk, target.size, target.type)
-    else:
-        converted = _converted(host, pool, target, capabilities) if spec.type is not None else None
-        if converted is not None:
-            yield converted
-            shelved = replace(shelf(host, pool, capabilities.brand), parked=(disk,))
-            disk = predict.apply(shelved, converted, host.geometry[pool]).parked[0]
-            target = replace(target, disk=disk, kept=target.type)
-        yield from _resized(target)
+    first = _begun(host, pool, target, capabilities)
+    if first is not None:
+        yield first
+        shelved = replace(shelf(host, pool, capabilities.brand), parked=(disk,))
+        disk = predict.apply(shelved, first, host.geometry[pool]).parked[0]
+        target = replace(target, disk=disk, kept=target.type)
+    yield from _resized(target)
     compression = verbs.compression(target)
     if compression is not None:
         yield compression
@@ -112,10 +109,16 @@ def _resized(target: Target) -> t.Iterator[Step]:
         yield replace(step, kind="resize_detached")
 
 
-def _converted(host: Host, pool: str, target: Target, capabilities: Capabilities) -> t.Optional[Step]:
+def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) -> t.Optional[Step]:
+    """What makes another volume of it: the end of its creation, or its conversion."""
+    disk = t.cast(Disk, target.disk)
+    if unfinished(disk):
+        return _finish(disk, target.size, target.type)
+    if target.spec.type is None:
+        return None
     geometry = host.geometry[pool]
     block = target.spec.block_size or default_block_size(geometry, platform=capabilities.platform)
-    return verbs.convert(t.cast(Disk, target.disk), target.type, geometry, target.label, block)
+    return verbs.convert(disk, target.type, geometry, target.label, block)
 
 
 def unfinished(disk: Disk) -> bool:
