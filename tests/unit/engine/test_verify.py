@@ -152,6 +152,13 @@ def swapped(sim):
         sim.run("zfs", "rename", f"{ROOT}/{old}", f"{ROOT}/{new}")
 
 
+def exchanged_for_an_orphan(sim):
+    """The disk that the configuration means lies beside it, another volume where it was."""
+    sim.run("zfs", "rename", f"{ROOT}/disk1", f"{ROOT}/disk9")
+    sim.run("zfs", "create", "-V", "512M", f"{ROOT}/disk1")
+    sim.run("zfs", "set", "flexdisk:uuid=eeeeeeee-0000-4000-8000-00000000000e", f"{ROOT}/disk1")
+
+
 def no_uuid(sim):
     del device(sim, 1)["uuid"]
 
@@ -317,6 +324,7 @@ def listed_only(sim):
 
 # What is made, all kinds that are found then, and those that are left after the repair of all of them.
 TWINS = {"orphan_volume", "duplicate_uuid", "quota_drift"}
+EXCHANGED = {"uuid_mismatch", "orphan_volume", "duplicate_uuid", "quota_drift"}
 SHARED = {"shared_volume", "stray_volume", "uuid_mismatch", "duplicate_name"}
 DEFECTS = [
     (destroyed, {"dangling_reference", "quota_drift"}, {"dangling_reference"}),
@@ -336,6 +344,7 @@ DEFECTS = [
     (orphaned_twins, TWINS, TWINS - {"quota_drift"}),
     (other_uuid, {"uuid_mismatch"}, set()),
     (swapped, {"uuid_mismatch"}, {"uuid_mismatch"}),
+    (exchanged_for_an_orphan, EXCHANGED, EXCHANGED - {"quota_drift"}),
     (no_uuid, {"uuid_not_configured"}, {"uuid_not_configured"}),
     (stale, {"stale_copy"}, set()),
     (lost_property, {"stale_copy"}, set()),
@@ -390,6 +399,12 @@ def test_nothing_is_wrong_with_a_clean_host():
         assert told(go(sim, *repair, check=True)) == []
     assert sim.fingerprint() == before
     assert told(go(Simulated())) == []
+
+
+def test_papers_of_a_package_are_no_defect_of_disks():
+    sim = world()
+    sim.run("zfs", "set", "flexdisk:released=small", ROOT)
+    assert kinds(go(sim)) == []
 
 
 @pytest.mark.parametrize(("make", "found", "left"), DEFECTS, ids=named)

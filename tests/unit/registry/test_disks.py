@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import IMAGE, ONE, TWO
+from tests.unit.domains.conftest import domain
+
+from .conftest import IMAGE, ONE, TWO, Bench
 
 DATA = {"name": "data", "size": 64}
 
@@ -311,9 +313,28 @@ def test_one_uuid_on_two_volumes_is_refused_for_both(bench):
     bench.four_steps({"name": "other", "size": 8})
     uuid = bench.disk("data").uuid
     bench.run("zfs", "set", "flexdisk:uuid=" + uuid, bench.disk("other").volume.name)
-    for entry in ({"uuid": uuid, "state": "absent"}, {"name": "other", "state": "absent"}):
+    attach = {"vm": "web01", "state": "attached"}
+    for entry in (
+        {"uuid": uuid, "state": "absent"},
+        {"name": "other", "state": "absent"},
+        {"name": "other", "size": 16},
+        {"name": "other", **attach},
+        {"name": "data", "state": "detached"},
+    ):
         said = bench.refused("Ambiguous", entry)
         assert bench.disk("data").volume.name in said
+
+
+def test_a_detached_disk_that_a_domain_is_configured_with():
+    """By hand: our configuration does not have it, the domain's does, and it could be started at any moment."""
+    bench = Bench("libvirt")
+    bench.four_steps(DATA)
+    disk = bench.disk("data")
+    other = "cccccccc-0000-4000-8000-000000000003"
+    bench.run("zfs", "create", f"tank/{other}")
+    bench.host.domains.add(domain([disk.volume.name], uuid=other, name="web03"))
+    for entry in ({"size": 96}, {"state": "absent"}, {"state": "detached"}):
+        assert "is configured in web03" in bench.refused("InUse", {"name": "data", **entry})
 
 
 def test_a_copy_needs_room_for_what_its_snapshot_pins(bench):

@@ -47,6 +47,13 @@ def test_another_type(linux, was, kind, where):
     assert (linux.disk("data").size_mib, linux.digest("data")) == (96, digest)
 
 
+def test_a_file_becomes_a_volume_of_the_block_size_asked_for(linux):
+    linux.four_steps({"name": "data", "size": 64, "type": "file"})
+    linux.four_steps({"name": "data", "vm": "web01", "state": "attached"})
+    linux.four_steps({"name": "data", "type": "thick", "block_size": 65536})
+    assert linux.disk("data").volume.volblocksize == 65536
+
+
 def test_snapshots_are_given_up_by_a_word(linux):
     linux.four_steps({"name": "data", "size": 64})
     linux.host.run("zfs", "snapshot", linux.disk("data").volume.name + "@mine")

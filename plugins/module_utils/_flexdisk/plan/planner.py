@@ -13,7 +13,7 @@ from ..model.capabilities import Capabilities
 from ..model.desired import Policy, VmSpec
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes
-from ..model.vm import Vm
+from ..model.vm import Disk, Vm
 from ..rules import papers, space
 from ..rules.declaration import Collector
 from ..rules.linking import Host, unlinked_reason
@@ -93,7 +93,7 @@ def plan_matched(
     found: Collector,
 ) -> VmPlan:
     """Steps for a VM whose entries have found their disks. Problems of before are in found."""
-    _duplicates(host, vm, found)
+    _duplicates(host, vm, [disk for _spec, disk in matched.pairs], found)
     intent = resolve(vm, spec, matched, host, capabilities, found)
     check(intent, host, capabilities, found)
     sequence = None
@@ -105,9 +105,9 @@ def plan_matched(
     return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
 
 
-def _duplicates(host: Host, vm: Vm, found: Collector) -> None:
-    """One uuid on two volumes is a refusal for every VM that has one of them."""
-    for disk in vm.disks + vm.orphans + vm.parked:
+def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], found: Collector) -> None:
+    """One uuid on two volumes is a refusal for every VM that has one of them, or is about to."""
+    for disk in {id(d): d for d in (*vm.disks, *vm.orphans, *vm.parked, *claimed)}.values():
         places = host.duplicates.get(disk.uuid)
         if places:
             found.add("Ambiguous", "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(places)), disk.label)

@@ -10,9 +10,9 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..model.capabilities import Capabilities
-from ..model.desired import DiskWish, Policy, VmSpec
+from ..model.desired import DiskSpec, DiskWish, Policy, VmSpec
 from ..model.errors import FlexdiskError, Problem
-from ..model.vm import Disk, Vm
+from ..model.vm import FILE, Disk, Vm
 from ..rules.change import birth_differences
 from ..rules.declaration import Collector, slot_problems
 from ..rules.linking import Host
@@ -128,6 +128,7 @@ class Registry:
 
     def _present(self, job: Job, place: Place) -> None:
         wish, disk = job.wish, place.disk
+        self._check_owners(job, place)
         for what, (now, wanted) in birth_differences(wish.spec, disk).items():
             self._add(wish, "FixedAtBirth", "%s of %s is %s and cannot become %s" % (what, place.words, now, wanted))
         if unfinished(disk) and wish.state not in ("present", "absent"):
@@ -166,14 +167,19 @@ class Registry:
             words = "%s: only a detached disk is destroyed; state=detached first" % place.words
             self._add(job.wish, "InUse", words)
             return
-        self._twins(job, place)
         self._loose.setdefault(place.disk.volume.pool, []).append(job)
 
-    def _twins(self, job: Job, place: Place) -> None:
-        volumes = self._host.duplicates.get(place.disk.uuid)
-        if volumes:
-            words = "the uuid %s is on several volumes: %s" % (place.disk.uuid, ", ".join(volumes))
+    def _check_owners(self, job: Job, place: Place) -> None:
+        """One uuid on two volumes is a refusal for both, and a detached disk is in no VM's configuration."""
+        disk = place.disk
+        twins = self._host.duplicates.get(disk.uuid)
+        if twins:
+            words = "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(twins))
             self._add(job.wish, "Ambiguous", words)
+        users = self._host.users.get(disk.volume.name) if place.vm is None else None
+        if users:
+            words = "%s is configured in %s" % (place.words, ", ".join(config.label for config in users))
+            self._add(job.wish, "InUse", words)
 
     def _check_name(self, job: Job, place: Place) -> None:
         """A detached disk is renamed in the name space of the VM that had it."""
@@ -242,7 +248,7 @@ class Registry:
             given = _given(done[giver.config.uuid].after, t.cast(Place, job.place).disk)
             if given is not None:
                 pairs.append((job.wish, given))
-        specs = [(replace(wish.spec, uuid=disk.uuid, image=None, block_size=None), disk) for wish, disk in pairs]
+        specs = [(_of_disk(wish, disk), disk) for wish, disk in pairs]
         for _spec, disk in specs:
             if not disk.uuid:
                 found.add(
@@ -282,6 +288,12 @@ class Registry:
             if now != job.wish.serial and job.place.disk.volume.name in changed:
                 words = "%s has serial_no %d, not %d: it was changed since it was read"
                 self._add(job.wish, "Changed", words % (label_of(job.place), now, job.wish.serial))
+
+
+def _of_disk(wish: DiskWish, disk: Disk) -> DiskSpec:
+    """The entry for a disk that is there. Only one that becomes a volume gets a block size."""
+    block = wish.spec.block_size if disk.type == FILE else None
+    return replace(wish.spec, uuid=disk.uuid, image=None, block_size=block)
 
 
 def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:

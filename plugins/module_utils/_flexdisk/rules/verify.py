@@ -21,7 +21,7 @@ from .reservation import PoolGeometry
 _DAY = 86400
 _SHOWN = 5
 _OF_VMS = (identity.FLEXIBLE, "package", "indestructible")
-_OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "from"))
+_OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "from", "released"))
 _Found = t.Iterator[Finding]
 
 
@@ -259,6 +259,8 @@ def _disowned(about: _About, entry: DiskConfig, contested: bool) -> Finding:
     why_not = (
         "another disk has the uuid %s: volumes were exchanged; zfs rename takes that back" % own if swapped else ""
     )
+    elsewhere = [v for v in about.facts.by_uuid.get(disk.uuid, ()) if v != disk.volume.name]
+    why_not = why_not or ("%s has the hypervisor's uuid" % ", ".join(elsewhere) if elsewhere else "")
     why_not = "the volume is configured more than once" if contested else why_not
     message = "the hypervisor says uuid %s, the volume %s" % (entry.uuid, own)
     return about.mended("uuid_mismatch", message, why_not, args={"facts": {"uuid": disk.uuid}})

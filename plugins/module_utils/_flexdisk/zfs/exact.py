@@ -24,8 +24,15 @@ end
 if uuid ~= "" and zfs.get_prop(volume, "flexdisk:uuid") ~= uuid then
     return "uuid"
 end
+local known = {}
+for n = 4, #argv do
+    known[argv[n]] = true
+end
 local snapshots = {}
 for snapshot in zfs.list.snapshots(volume) do
+    if not known[snapshot] then
+        return "snapshots"
+    end
     snapshots[#snapshots + 1] = snapshot
 end
 if #snapshots ~= #argv - 3 then
