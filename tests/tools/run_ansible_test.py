@@ -2,26 +2,83 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs ansible-test on a copy of the collection.
+"""Runs ansible-test on a copy of the collection; all integration targets on two copies at once, each on its own node.
 
 Usage: run_ansible_test.py sanity|integration [arguments of ansible-test]
 """
 
 from __future__ import annotations
 
+import queue
+import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from pip_bootstrap import bootstrap
-from tree import BIN, copy_tree, require, run
+from tree import BIN, BUILD, ROOT, copy_tree, environment, require, run
+
+TARGETS = "tests/integration/targets"
+COPIES = (BUILD, BUILD / "second")
+
+
+def ansible_test(*arguments: str) -> list[str | Path]:
+    command, *rest = arguments
+    return [BIN / "ansible-test", command, "--local", "--color", "no", *rest]
+
+
+def targets() -> list[str]:
+    """All that are run for themselves, those with most text first."""
+    found = []
+    for folder in sorted((ROOT / TARGETS).iterdir()):
+        aliases = folder / "aliases"
+        if not folder.name.startswith("setup_") and "hidden" not in (aliases.read_text() if aliases.exists() else ""):
+            size = sum(path.stat().st_size for path in folder.rglob("*.yml"))
+            found.append((-size, folder.name))
+    return [name for _size, name in sorted(found)]
+
+
+def work(copy: Path, waiting: queue.SimpleQueue[str]) -> list[str]:
+    """Run target after target until none is left; the names of those that failed."""
+    failed: list[str] = []
+    while True:
+        try:
+            name = waiting.get_nowait()
+        except queue.Empty:
+            return failed
+        began = time.monotonic()
+        done = subprocess.run(
+            ansible_test("integration", name), cwd=copy, env=environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+        )  # fmt: skip
+        verdict = "ok" if done.returncode == 0 else "FAILED"
+        print(f"{done.stdout}\n{verdict}: {name} ({time.monotonic() - began:.0f} s)", flush=True)
+        if done.returncode:
+            failed.append(name)
+
+
+def integration() -> int:
+    """All targets; 1 if any failed."""
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for name in targets():
+        waiting.put(name)
+    copies = [copy_tree(where) for where in COPIES]
+    with ThreadPoolExecutor(len(copies)) as workers:
+        failed = [name for names in workers.map(lambda copy: work(copy, waiting), copies) for name in names]
+    print("integration: %s" % ("failed: " + ", ".join(failed) if failed else "all targets passed"))
+    return 1 if failed else 0
 
 
 def main() -> None:
     """Exit with ansible-test's exit code."""
     command, *arguments = sys.argv[1:]
     if command == "integration":
-        require("tests/integration/targets")
+        require(TARGETS)
     bootstrap()
-    sys.exit(run([BIN / "ansible-test", command, "--local", "--color", "no", *arguments], cwd=copy_tree()))
+    if command == "integration" and not arguments:
+        sys.exit(integration())
+    sys.exit(run(ansible_test(command, *arguments), cwd=copy_tree()))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BIN = ROOT / ".venv" / "bin"
 DEV = ROOT / ".dev"  # a collections path in which the collection is a link to ROOT: always the current files
 BUILD = ROOT / "build"
-COPY = BUILD / "ansible_collections" / "flexdisk" / "hypervisor"  # for ansible-test, which follows no link
 TARGET_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")  # all that ansible-core 2.19 manages
 
 
@@ -65,14 +64,17 @@ def project_files() -> list[str]:
     return sorted({name for name in names if name and (ROOT / name).is_file()})
 
 
-def copy_tree() -> Path:
-    """Bring COPY up to date with the project's files, and return it. tests/output in it is ansible-test's own, kept."""
+def copy_tree(where: Path = BUILD) -> Path:
+    """A copy of the project's files below `where`, up to date, for ansible-test, which follows no link. tests/output in
+    it is ansible-test's own, kept.
+    """
+    copy = where / "ansible_collections" / "flexdisk" / "hypervisor"
     wanted = set(project_files())
-    COPY.mkdir(parents=True, exist_ok=True)
+    copy.mkdir(parents=True, exist_ok=True)
     # A repository of its own, or ansible-test would ask the one around it, which ignores all of build
-    subprocess.run(["git", "init", "--quiet"], cwd=COPY, check=True)
-    for path in sorted(COPY.rglob("*"), reverse=True):
-        name = path.relative_to(COPY).as_posix()
+    subprocess.run(["git", "init", "--quiet"], cwd=copy, check=True)
+    for path in sorted(copy.rglob("*"), reverse=True):
+        name = path.relative_to(copy).as_posix()
         if name in wanted or name.startswith((".git/", "tests/output/")):
             continue
         if path.is_dir() and not path.is_symlink():
@@ -81,10 +83,10 @@ def copy_tree() -> Path:
         else:
             path.unlink()
     for name in wanted:
-        target = COPY / name
+        target = copy / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)
-    return COPY
+    return copy
 
 
 def python_folders() -> dict[str, Path]:

@@ -79,8 +79,7 @@ def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[str]) -> str:
     guid = volume.guid - (1 << 64) if volume.guid >= 1 << 63 else volume.guid
     words = [volume.name, str(guid), volume.user.get("uuid", ""), *snapshots]
     try:
-        found = library.lzc_channel_program(volume.pool.encode(), PROGRAM, params=[word.encode() for word in words])
-        said = found[b"return"]
+        said = library.lzc_channel_program(volume.pool.encode(), PROGRAM, params=[word.encode() for word in words])
     except Exception:  # pylint: disable=broad-except  # its errors share no base class with ours
         return ""
     return said.decode() if isinstance(said, bytes) else ""
