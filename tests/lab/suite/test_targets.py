@@ -122,6 +122,10 @@ def test_vm(lab: Lab) -> None:
     run(lab, "vm", "-e", "flexdisk_tests=2_move_space")
 
 
+def test_disk(lab: Lab) -> None:
+    run(lab, "disk", "-e", "flexdisk_tests=2_made_of")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("hypervisor", ["vmadm", "libvirt"])
 def test_vm_in_full(lab: Lab, hypervisor: str) -> None:
