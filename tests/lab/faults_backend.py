@@ -62,6 +62,26 @@ zpool import --rewind-to-checkpoint -d /dev/disk/by-id {remote.POOL}
 zpool checkpoint {remote.POOL}
 rm -rf /var/lib/simnode; cp -a {KEPT} /var/lib/simnode
 """
+KEPT_DOMAINS = "/var/lib/libvirt/flexdisk.kept"
+# The kept state of a running guest is its memory, too: to boot one takes minutes.
+KEEP_DOMAINS = f"""
+rm -rf {KEPT_DOMAINS}; mkdir {KEPT_DOMAINS}; cd {KEPT_DOMAINS}
+virsh -q list --all --autostart --name > autostart
+for domain in $(virsh -q list --all --name); do virsh -q dumpxml --inactive $domain > $domain.xml; done
+for domain in $(virsh -q list --name); do virsh -q save $domain $domain.memory; done
+{KEEP}"""
+START_KEPT = f"""
+cd {KEPT_DOMAINS}
+for memory in $(find . -name "*.memory"); do virsh -q restore --running $memory; done
+"""
+REWIND_DOMAINS = f"""
+for domain in $(virsh -q list --name); do virsh -q destroy $domain; done
+for domain in $(virsh -q list --all --name); do virsh -q undefine $domain; done
+{REWIND}
+cd {KEPT_DOMAINS}; udevadm settle
+for xml in *.xml; do virsh -q define $xml; done
+for domain in $(cat autostart); do virsh -q autostart $domain; done
+"""
 # One line for each lock that somebody holds.
 LOCKS = """
 import fcntl, glob
@@ -81,15 +101,17 @@ def module_of(arguments: Mapping[str, Any]) -> str:
 class LabBackend:
     """A Backend on the lab: a state that is made once and can be had again."""
 
+    keep, rewind = KEEP, REWIND
+
     def __init__(self, lab: Lab, prepare: Callable[[Backend], object]) -> None:
         self._lab = lab
         self._begin()
         prepare(self)
-        remote.script(KEEP)
+        remote.script(self.keep)
 
     def again(self) -> None:
         """The state as it was made."""
-        remote.script(REWIND)
+        remote.script(self.rewind)
 
     def _begin(self) -> None:
         lab = self._lab
@@ -160,15 +182,11 @@ class LabBackend:
 class DomainsBackend(LabBackend):
     """The same with VMs of libvirt: each disk is a PCI device of its own, and snapshots are ZFS's alone."""
 
-    def __init__(self, lab: Lab, prepare: Callable[[Backend], object]) -> None:
-        self._lab = lab
-        self._prepare = prepare
-        self.again()
+    keep, rewind = KEEP_DOMAINS + START_KEPT, REWIND_DOMAINS + START_KEPT
 
-    def again(self) -> None:
-        self._begin()
+    def _begin(self) -> None:
+        super()._begin()
         self._write(DOMAINS.name, DOMAINS.read_text(encoding="utf-8"))
-        self._prepare(self)
 
     def run(self, *argv: str, stdin: str = "") -> str:
         if argv[:2] == ("vmadm", "create-snapshot"):
