@@ -16,6 +16,7 @@ import yaml
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door, lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
@@ -97,6 +98,13 @@ def test_what_is_returned_is_documented(host):
     assert set(done) - {"changed", "invocation", "diff", "warnings"} <= set(documented)
     assert set(done["vms"][0]) <= set(documented["vms"]["contains"])
     assert done["guard"].startswith("cli")
+
+
+def test_an_option_without_a_value_is_none(host):
+    """As templates leave them."""
+    empty = {key: None for key in DISK if key not in ("name", "state")}
+    done = host("vm_disks", vms=[spec({"name": "data", **empty})])
+    assert not done.get("failed"), done["msg"]
 
 
 def test_sizes_of_every_spelling(host):

@@ -34,7 +34,7 @@ DISK: _Spec = {
     "pci_slot": {"type": "str"},
     "model": {"type": "str"},
     "block_size": {"type": "int"},
-    "type": {"type": "str", "choices": ["thick", "sparse", "file"]},
+    "type": {"type": "str"},
     "compression": {"type": "str"},
     "preserve": {"type": "bool"},
     "description": {"type": "str"},
