@@ -102,7 +102,7 @@ def test_what_is_returned_is_documented(host):
 
 def test_an_option_without_a_value_is_none(host):
     """As templates leave them."""
-    empty = {key: None for key in DISK if key not in ("name", "state")}
+    empty = {key: None for key, option in DISK.items() if key != "name" and "default" not in option}
     done = host("vm_disks", vms=[spec({"name": "data", **empty})])
     assert not done.get("failed"), done["msg"]
 
