@@ -13,6 +13,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, SnapshotSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import ABSENT, Vm, VmConfig
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict, verbs
@@ -444,6 +445,44 @@ def test_half_a_copy_goes_with_the_next_run_that_wants_none(change):
     assert not [n for n in linux.host().datasets if n.startswith("tank/flexdisk/")]
     if not change:
         assert digest(linux, linux.disks()["d"]) == was
+
+
+@pytest.mark.parametrize("uuid", [True, False], ids=["its own uuid", "no uuid"])
+def test_a_property_alone_destroys_nothing(linux, uuid):
+    """flexdisk:from of a detached disk names the guid of another one."""
+    precious = made(linux, "thick")
+    write(linux, precious, 7)
+    was = digest(linux, precious)
+    linux.four_steps(spec(unlisted="detach"))
+    linux.four_steps(spec({"name": "e", "size": 16}))
+    parked = linux.vm().parked[0]
+    if not uuid:
+        linux.run("zfs", "inherit", "flexdisk:uuid", parked.volume.name)
+        parked = linux.vm().parked[0]
+    linux.run("zfs", "set", "flexdisk:from=%d" % linux.disks()["e"].volume.guid, parked.volume.name)
+    assert [d.volume.name for d in linux.host().parked] == [parked.volume.name]
+    done = linux.converge(spec({"name": "e", "size": 32}))
+    assert (done.problems, done.failure) == ([], None)
+    assert "half a copy" not in done.diff
+    assert digest(linux, parked) == was
+
+
+def test_what_has_become_a_disk_is_not_discarded(linux):
+    """Between the plan and its step the copy may have got another uuid."""
+    made(linux, "thick")
+    with pytest.raises(Killed):
+        run(linux, spec({"name": "d", "type": "file"}), points_until(linux_copying, "thick", {"type": "file"}))
+    parked = linux.vm().parked[0]
+
+    vm, host = linux.vm(), linux.host()
+    step = next(verbs.discard(vm.parked))
+    assert step.destroys
+    assert "DESTROYED" in step.text
+    linux.run("zfs", "set", "flexdisk:uuid=" + OTHER, parked.half)
+    applier = Applier(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
+    with pytest.raises(FlexdiskError, match="no copy of"):
+        applier.discard(vm, vm, step, host.geometry["tank"])
+    assert parked.half in linux.host().datasets
 
 
 def linux_copying(program, arguments, moment):

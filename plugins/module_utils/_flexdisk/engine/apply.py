@@ -22,7 +22,7 @@ from ..plan import predict
 from ..plan.steps import Step, VmPlan
 from ..rules import identity, papers
 from ..rules.change import since_read
-from ..rules.linking import completed, container, image_of
+from ..rules.linking import completed, container, image_of, is_half
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..rules.space import expected_quota
 from ..zfs import exact
@@ -349,8 +349,8 @@ class Applier:
         self.zfs.set_facts(now.name, {**fact, **stamp(now.user)})
 
     def discard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        half, whole = self.read(step.args["half"]), self.read(step.args["volume"])
-        if half.user.get("from") != str(whole.guid):
+        half, whole = self.read(step.args["half"]), self.read(step.args["volume"], step.args["guid"])
+        if not is_half(whole, half):
             raise FlexdiskError("Changed", "%s changed since it was read: no copy of %s" % (half.name, whole.name))
         file_disks.discard(self.zfs, half)
 

@@ -12,7 +12,7 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
 from ..model.vm import THICK, Disk, Vm
-from ..rules import space
+from ..rules import identity, space
 from ..rules.change import crosses
 from ..rules.declaration import Collector
 from ..rules.linking import Host, container
@@ -172,7 +172,7 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
         return
     _gone(Leaver(disk, True, target.spec.destroy_snapshots), found)
     spare = verbs.place(disk)
-    taken = {spare, spare + verbs.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
+    taken = {spare, spare + identity.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
     for name in sorted(taken):
         found.add("AlreadyExists", "cannot be converted: there is a %s already" % name, target.label)
     if not disk.parked:

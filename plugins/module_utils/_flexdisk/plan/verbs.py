@@ -21,7 +21,6 @@ from .steps import Step
 from .targets import Leaver, Target
 
 PARKED_PREFIX = "flexdisk-parked-"
-COPY = ".copy"
 DEFAULT_BLOCK = 16384
 
 
@@ -253,8 +252,9 @@ def resize(target: Target, kind: str) -> t.Optional[Step]:
 def discard(disks: t.Iterable[Disk]) -> t.Iterator[Step]:
     """Remove what interrupted conversions have copied so far; the disks are whole without."""
     for disk in (d for d in disks if d.half):
-        text = "- half a copy of %s, left by an interrupted conversion" % disk.label
-        yield Step("discard", text, disk.label, args={"volume": disk.volume.name, "half": disk.half})
+        text = "- half a copy of %s, left by an interrupted conversion, DESTROYED" % disk.label
+        args = {"volume": disk.volume.name, "guid": disk.volume.guid, "half": disk.half}
+        yield Step("discard", text, disk.label, True, args)
 
 
 def convert(
@@ -274,7 +274,7 @@ def convert(
         spare = place(disk)
         args.update(
             uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
-            half=spare + COPY if disk.volume.name != spare + COPY else spare,
+            half=spare + identity.COPY if disk.volume.name != spare + identity.COPY else spare,
             block_size=block,
             compression=disk.volume.compression,
             snapshots=bool(disk.snapshots),

@@ -55,6 +55,9 @@ IMPORTING = "import"
 
 FILES, FILE = "/var/lib/flexdisk", "disk.raw"
 
+# What the name of a copy beside its disk ends in.
+COPY = ".copy"
+
 # The value of "from" on a file system whose file is not there yet.
 MAKING = "new"
 
