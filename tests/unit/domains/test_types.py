@@ -501,6 +501,157 @@ def points_until(found, kind, change):
     return next(n for n, point in enumerate(seen) if found(*point))
 
 
+# -- a disk that is aside
+
+
+def cut_off(was, kind, found, up=True):
+    """A host with a running VM whose disk is being converted, killed where found(program, arguments, moment) says."""
+    linux = host_with(was)[0]
+    if up:
+        linux.domains.boot(VM)
+
+    def hook(*point):
+        if found(*point):
+            linux.hook = linux.domains.hook = linux.files.hook = None
+            raise Killed
+
+    linux.hook = linux.domains.hook = linux.files.hook = hook
+    with pytest.raises(Killed):
+        linux.converge(spec({"name": "d", "type": kind}), allow_restart=True)
+    return linux
+
+
+def after_the_original(program, arguments, moment):
+    return moment == "after" and "destroy" in arguments
+
+
+def after_the_conversion(program, arguments, moment):
+    return moment == "after" and "inherit" in arguments and "flexdisk:copied" in arguments
+
+
+ASIDE = pytest.mark.parametrize("point", [linux_copying, after_the_original, after_the_conversion])
+
+
+@ASIDE
+@pytest.mark.parametrize("wish", [{"vm": VM}, {"vm": VM, "disks": [ROOT, {"name": "e", "size": 16}]}])
+def test_no_vm_runs_without_the_disk_that_is_aside(point, wish):
+    linux = cut_off("thick", "file", point)
+    assert linux.vm().config.state == "stopped"
+    for check in (True, False):
+        refused = linux.converge(wish, check=check, allow_restart=True)
+        assert [(p.code, p.disk) for p in refused.problems] == [("InUse", "d")]
+        assert "conversion was interrupted" in refused.problems[0].message
+    assert linux.vm().config.state == "stopped"
+    done = linux.converge(spec({"name": "d"}, {"name": "e", "size": 16}), allow_restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    assert linux.vm().config.state == "running"
+    assert not {"from", "copied"} & set(linux.disks()["d"].volume.user)
+    assert linux.vm().interrupted is None
+
+
+@ASIDE
+@pytest.mark.parametrize("entry", [{"type": "file"}, {"type": "thick"}, {"size": 64}])
+def test_a_failure_starts_no_vm_whose_disk_is_aside(point, entry):
+    """Neither does one of a later run, whose disk was aside before."""
+    linux = cut_off("thick", "file", point)
+    linux.files.broken = "Input/output error"
+    done = linux.converge(spec({"name": "d", **entry}), allow_restart=True)
+    if done.failure is not None:
+        assert linux.vm().config.state == "stopped"
+    assert (linux.vm().config.state == "running") == ("d" in linux.disks())
+
+
+@ASIDE
+def test_one_that_is_aside_can_be_given_up(point):
+    linux = cut_off("thick", "file", point)
+    done = linux.converge(spec({"name": "d", "state": "absent"}), allow_restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    assert linux.vm().config.state == "running"
+    assert not [n for n in linux.host().datasets if n.startswith("tank/flexdisk/")]
+
+
+@pytest.mark.parametrize("change", [{}, {"type": "file"}])
+def test_half_a_copy_goes_with_its_snapshots(change):
+    """Recursive snapshots of a pool are taken of it, too."""
+    linux = cut_off("thick", "file", linux_copying)
+    linux.run("zfs", "snapshot", "-r", "tank@auto")
+    wish = spec({"name": "d", **change})
+    linux.run("zfs", "destroy", linux.vm().parked[0].volume.name + "@auto")
+    for check in (True, False):
+        done = linux.converge(wish, check=check, allow_restart=True)
+        assert (done.problems, done.failure) == ([], None)
+    assert linux.disks()["d"].type == change.get("type", "thick")
+    assert not [n for n in linux.host().datasets if n.startswith("tank/flexdisk/")]
+
+
+def test_what_others_have_made_below_half_a_copy_stays():
+    linux = cut_off("thick", "file", linux_copying)
+    below = linux.vm().parked[0].half + "/theirs"
+    linux.run("zfs", "create", "-o", "mountpoint=none", below)
+    done = linux.converge(spec({"name": "d"}), allow_restart=True)
+    assert done.failure["error_code"] == "InUse"
+    assert below in done.failure["message"]
+    assert below in linux.host().datasets
+
+
+@pytest.mark.parametrize("mine", [0, 1])
+@pytest.mark.parametrize("was", ["thick", "file"])
+def test_a_snapshot_that_came_while_it_copied_is_not_destroyed(was, mine):
+    linux, content = host_with(was)
+    linux.domains.boot(VM)
+    for number in range(mine):
+        assert snapshot(linux, state="present", name=f"s{number}").failure is None
+    kind = "thick" if was == "file" else "file"
+
+    def hook(*point):
+        if linux_copying(*point):
+            linux.hook = linux.domains.hook = linux.files.hook = None
+            linux.run("zfs", "snapshot", linux.vm().parked[0].volume.name + "@theirs")
+
+    linux.files.hook = hook
+    wish = spec({"name": "d", "type": kind, "destroy_snapshots": bool(mine)})
+    done = linux.converge(wish, allow_restart=True)
+    assert done.failure["error_code"] == "Changed"
+    assert "theirs" in done.failure["message"]
+    done = linux.converge(spec({"name": "d"}), allow_restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    disk = linux.disks()["d"]
+    assert (disk.type, digest(linux, disk), len(disk.snapshots)) == (was, content, mine + 1)
+    assert linux.vm().config.state == "running"
+
+
+def test_a_detached_disk_does_not_boot_by_its_property(linux):
+    made(linux, "thick")
+    linux.four_steps(spec(unlisted="detach"))
+    linux.run("zfs", "set", "flexdisk:boot=true", linux.vm().parked[0].volume.name)
+    linux.four_steps(spec({"name": "d"}))
+    assert [(d.name, d.boot) for d in linux.vm().disks] == [("root", True), ("d", False)]
+
+
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_a_boot_disk_that_was_cut_off_boots_again(where):
+    """At every point, with another disk in the VM that could boot in its place."""
+
+    def begin():
+        return host_with("thick")[0]
+
+    entries = [{**ROOT, "type": "file"}, {"name": "d"}]
+    wish = {"vm": VM, "disks": entries if where == "first" else entries[::-1]}
+    whole = begin()
+    points = run(whole, wish)
+    assert [(d.name, d.boot) for d in whole.vm().disks] == [("root", True), ("d", False)]
+    for point in range(points):
+        linux = begin()
+        with pytest.raises(Killed):
+            run(linux, wish, point)
+        done = linux.converge(wish)
+        assert (done.problems, done.failure) == ([], None), point
+        assert picture(linux) == picture(whole), point
+        assert not any({"from", "copied"} & set(d.volume.user) for d in linux.vm().disks), point
+        linux.assert_whole()
+        assert not linux.converge(wish).changed, point
+
+
 # -- files and volumes
 
 
@@ -824,7 +975,7 @@ def test_half_a_copy_is_no_twin(was, kind):
     linux, _content = host_with(was)
     with pytest.raises(Killed):
         run(linux, spec({"name": "d", "type": kind}), points_until(linux_copying, was, {"type": kind}))
-    assert findings(linux) == ["quota_drift", "intent"]
+    assert findings(linux) == ["from_mark", "quota_drift", "intent"]
 
 
 def findings(linux):

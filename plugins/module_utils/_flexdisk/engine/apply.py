@@ -21,7 +21,7 @@ from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan import predict
 from ..plan.steps import Step, VmPlan
 from ..rules import identity, papers
-from ..rules.change import since_read
+from ..rules.change import put_aside, since_read
 from ..rules.linking import completed, container, image_of, is_half
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..rules.space import expected_quota
@@ -98,7 +98,7 @@ class Applier:
                 self._note(plan, number)
                 self._verbs[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
-                if step.kind == "rollback" or step.args.get("aside"):
+                if step.kind == "rollback" or step.args.get("aside") or any(put_aside(vm, d) for d in vm.parked):
                     # Disks of different times, or one of them aside: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, False) from exc
                 restarted = self._restart(plan) if down else None
@@ -470,8 +470,10 @@ class Applier:
         if args["type"] == FILE:
             self._fit_file(args, size, geometry, last=True)
         marks = {key: "" for key in file_disks.MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
-        self.zfs.set_facts(args["volume"], {**args["facts"], **marks, **stamp(volume.user)})
+        self.zfs.set_facts(args["volume"], {**args["facts"], **stamp(volume.user)})
         self._configure(vm, after, args["config"], volume.origin, disk.image_size)
+        # Until the VM has it, they say what it was there.
+        self.zfs.set_facts(args["volume"], marks)
 
     def _fit_file(
         self, args: t.Mapping[str, t.Any], size: int, geometry: PoolGeometry, last: bool = False

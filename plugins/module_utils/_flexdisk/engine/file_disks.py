@@ -107,7 +107,9 @@ def convert(zfs: Zfs, now: Dataset, args: _Args, stamps: _Facts, geometry: PoolG
     if now.kind == "filesystem":
         removed(zfs, now)
     zfs.rename(half, now.name)
-    zfs.set_facts(now.name, dict.fromkeys(MARKS, ""))
+    # What is aside stays so until the VM has it again.
+    aside = now.user.get("from") == identity.ASIDE
+    zfs.set_facts(now.name, {**dict.fromkeys(MARKS, ""), **({"from": identity.ASIDE} if aside else {})})
 
 
 def discard(zfs: Zfs, half: Dataset) -> None:

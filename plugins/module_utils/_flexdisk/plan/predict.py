@@ -172,7 +172,9 @@ def _convert(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
         if wanted == SPARSE:
             volume = replace(volume, used=volume.volsize, written=volume.volsize)
         disk = replace(disk, volume=volume, uuid=args["uuid"], image="", image_size=0, snapshots=(), half="")
-        return believed(disk, fact)
+        # What is aside stays so until the VM has it again.
+        stays = disk.volume.user.get("from") == identity.ASIDE
+        return believed(disk, {**fact, "from": identity.ASIDE if stays else "", "copied": ""})
 
     def converted(disk: Disk) -> Disk:
         if "half" in args:
@@ -318,7 +320,8 @@ def _attach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     )
     volume = _sized(disk.volume, args, geometry)
     volume = replace(volume, name=args["volume"], compression=args["compression"])
-    return _in(vm, replace(disk, volume=volume), args, geometry)
+    disk = believed(replace(disk, volume=volume), {"from": "", "copied": ""})
+    return _in(vm, disk, args, geometry)
 
 
 def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
