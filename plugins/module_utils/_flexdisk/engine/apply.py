@@ -340,13 +340,24 @@ class Applier:
         now = self.read(args["volume"], args["guid"])
         if "half" in args:
             self.make_container(now.pool)
-            file_disks.convert(self.zfs, now, args, stamp(now.user), geometry)
+            file_disks.copy(self.zfs, now, args, stamp(now.user), geometry)
+            self._confirm_snapshots(now.name, args["snapshots"])
+            self._gone(now.name, step)
+            file_disks.take_place(self.zfs, args["half"], now)
             return
         fact = {"type": "" if args["type"] == THICK else args["type"]}
         if args["type"] == SPARSE:
             self.zfs.set_facts(now.name, fact)
         self.zfs.set(now.name, **RESERVATION[args["type"]])
         self.zfs.set_facts(now.name, {**fact, **stamp(now.user)})
+
+    def _confirm_snapshots(self, volume: str, planned: t.Collection[str]) -> None:
+        """A copy takes long enough for others to make some, and these nobody has given up."""
+        names = {d.name.split("@", 1)[1] for d in self.zfs.datasets(volume) if d.kind == "snapshot"}
+        changed = sorted(names ^ {*planned})
+        if changed:
+            words = "%s changed since it was read: snapshots %s came or went; it is not destroyed"
+            raise FlexdiskError("Changed", words % (volume, ", ".join(changed)))
 
     def discard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         half, whole = self.read(step.args["half"]), self.read(step.args["volume"], step.args["guid"])

@@ -248,6 +248,10 @@ def _detach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     disk = believed(disk, args["facts"])
     boot = disk.volume.user.get("boot") == "true"
     parked = replace(disk, volume=replace(disk.volume, name=args["target"]), parked=True, boot=boot, path="")
+    names = dict(args["renames"])
+    pairs = [(s, s.name.split("@", 1)[1]) for s in disk.snapshots]
+    moved = tuple(replace(s, name="%s@%s" % (args["target"], names.get(short, short))) for s, short in pairs)
+    parked = replace(parked, snapshots=moved)
     low = max(0, vm.root.reservation - disk.volume.used)
     vm = _settled(replace(vm, parked=(*vm.parked, parked)), geometry)
     return _root(vm, reservation=min(low, vm.root.quota)) if args["lean"] else vm

@@ -286,7 +286,7 @@ def convert(
             half=spare + identity.COPY if disk.volume.name != spare + identity.COPY else spare,
             block_size=block,
             compression=disk.volume.compression,
-            snapshots=bool(disk.snapshots),
+            snapshots=tuple(s.name.split("@", 1)[1] for s in disk.snapshots),
             facts={"type": "" if wanted == THICK else wanted},
             beside=0 if wanted == SPARSE else automatic_reservation(disk.size, block, geometry),
         )
