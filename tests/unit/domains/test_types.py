@@ -485,6 +485,22 @@ def test_what_has_become_a_disk_is_not_discarded(linux):
     assert parked.half in linux.host().datasets
 
 
+@pytest.mark.parametrize("by", ["name", "uuid"])
+def test_what_is_not_made_yet_is_not_attached(by):
+    """A copy or a clone of a disk that was cut off: its size and its reservation are not what was asked for."""
+    linux = host_with("thick", parked=True)[0]
+    parked = linux.vm().parked[0]
+    linux.run("zfs", "set", "flexdisk:from=import", parked.volume.name)
+    wish = spec({"name": "d"} if by == "name" else {"uuid": parked.uuid, "name": "d"})
+    for check in (True, False):
+        refused = linux.converge(wish, check=check)
+        assert [(p.code, p.disk) for p in refused.problems] == [("InUse", "d")]
+        assert "the creation of" in refused.problems[0].message
+        assert "state=present of flexdisk.hypervisor.disk ends it" in refused.problems[0].message
+    assert not linux.converge(spec()).problems
+    linux.four_steps(spec({"name": "d", "state": "absent"}))
+
+
 def linux_copying(program, arguments, moment):
     return program == "copy" and moment == "after"
 
@@ -975,7 +991,7 @@ def test_half_a_copy_is_no_twin(was, kind):
     linux, _content = host_with(was)
     with pytest.raises(Killed):
         run(linux, spec({"name": "d", "type": kind}), points_until(linux_copying, was, {"type": kind}))
-    assert findings(linux) == ["from_mark", "quota_drift", "intent"]
+    assert findings(linux) == ["quota_drift", "from_mark", "intent"]
 
 
 def findings(linux):

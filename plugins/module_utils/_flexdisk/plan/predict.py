@@ -366,6 +366,13 @@ def _finish_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _resize_detached(vm, args, geometry)
 
 
+def _end_conversion(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    def ended(disk: Disk) -> Disk:
+        return believed(replace(disk, volume=replace(disk.volume, name=args["target"])), args["facts"])
+
+    return _map(vm, args["volume"], ended)
+
+
 def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
     """The VM with a disk of the platform (MiB, bytes), and with the room that it needs."""
     blank = Dataset(entry.volume, "volume", volblocksize=block_size, compression=vm.root.compression)
@@ -485,6 +492,7 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "attach": _attach,
     "create": _create,
     "create_detached": _create_detached,
+    "end_conversion": _end_conversion,
     "resize_detached": _resize_detached,
     "finish_detached": _finish_detached,
     "snapshot": _snapshot,
