@@ -85,4 +85,9 @@ def resize(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeomet
     applier.zfs.set_facts(now.name, stamp(now.user))
 
 
-VERBS = {"create_detached": create, "finish_detached": finish, "end_conversion": end_conversion, "resize_detached": resize}
+VERBS = {
+    "create_detached": create,
+    "finish_detached": finish,
+    "end_conversion": end_conversion,
+    "resize_detached": resize,
+}

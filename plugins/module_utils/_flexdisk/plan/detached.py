@@ -87,7 +87,7 @@ def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, found: C
     if wish.state == "absent":
         yield from _destruction(host, disk, wish, found)
     else:
-        yield from _changes(host, pool, replace(disk, half=""), wish.spec, capabilities, found)
+        yield from _changes(host, pool, disk, wish.spec, capabilities, found)
 
 
 def _changes(
@@ -98,7 +98,8 @@ def _changes(
     target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
     checks.check_shrink(target, found)
     checks.check_type(target, host, pool, capabilities, found)
-    shelved = shelf(host, pool, capabilities.brand)
+    disk = replace(disk, half="")
+    target, shelved = replace(target, disk=disk), shelf(host, pool, capabilities.brand)
     ended = _ended(host, disk)
     if ended is not None:
         yield ended
