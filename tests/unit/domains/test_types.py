@@ -13,6 +13,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, SnapshotSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import ABSENT, Vm, VmConfig
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict, verbs
@@ -446,6 +447,60 @@ def test_half_a_copy_goes_with_the_next_run_that_wants_none(change):
         assert digest(linux, linux.disks()["d"]) == was
 
 
+@pytest.mark.parametrize("uuid", [True, False], ids=["its own uuid", "no uuid"])
+def test_a_property_alone_destroys_nothing(linux, uuid):
+    """flexdisk:from of a detached disk names the guid of another one."""
+    precious = made(linux, "thick")
+    write(linux, precious, 7)
+    was = digest(linux, precious)
+    linux.four_steps(spec(unlisted="detach"))
+    linux.four_steps(spec({"name": "e", "size": 16}))
+    parked = linux.vm().parked[0]
+    if not uuid:
+        linux.run("zfs", "inherit", "flexdisk:uuid", parked.volume.name)
+        parked = linux.vm().parked[0]
+    linux.run("zfs", "set", "flexdisk:from=%d" % linux.disks()["e"].volume.guid, parked.volume.name)
+    assert [d.volume.name for d in linux.host().parked] == [parked.volume.name]
+    done = linux.converge(spec({"name": "e", "size": 32}))
+    assert (done.problems, done.failure) == ([], None)
+    assert "half a copy" not in done.diff
+    assert digest(linux, parked) == was
+
+
+def test_what_has_become_a_disk_is_not_discarded(linux):
+    """Between the plan and its step the copy may have got another uuid."""
+    made(linux, "thick")
+    with pytest.raises(Killed):
+        run(linux, spec({"name": "d", "type": "file"}), points_until(linux_copying, "thick", {"type": "file"}))
+    parked = linux.vm().parked[0]
+
+    vm, host = linux.vm(), linux.host()
+    step = next(verbs.discard(vm.parked))
+    assert step.destroys
+    assert "DESTROYED" in step.text
+    linux.run("zfs", "set", "flexdisk:uuid=" + OTHER, parked.half)
+    applier = Applier(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
+    with pytest.raises(FlexdiskError, match="no copy of"):
+        applier.discard(vm, vm, step, host.geometry["tank"])
+    assert parked.half in linux.host().datasets
+
+
+@pytest.mark.parametrize("by", ["name", "uuid"])
+def test_what_is_not_made_yet_is_not_attached(by):
+    """A copy or a clone of a disk that was cut off: its size and its reservation are not what was asked for."""
+    linux = host_with("thick", parked=True)[0]
+    parked = linux.vm().parked[0]
+    linux.run("zfs", "set", "flexdisk:from=import", parked.volume.name)
+    wish = spec({"name": "d"} if by == "name" else {"uuid": parked.uuid, "name": "d"})
+    for check in (True, False):
+        refused = linux.converge(wish, check=check)
+        assert [(p.code, p.disk) for p in refused.problems] == [("InUse", "d")]
+        assert "the creation of" in refused.problems[0].message
+        assert "state=present of flexdisk.hypervisor.disk ends it" in refused.problems[0].message
+    assert not linux.converge(spec()).problems
+    linux.four_steps(spec({"name": "d", "state": "absent"}))
+
+
 def linux_copying(program, arguments, moment):
     return program == "copy" and moment == "after"
 
@@ -460,6 +515,157 @@ def points_until(found, kind, change):
     linux.hook = linux.domains.hook = linux.files.hook = hook
     linux.converge(spec({"name": "d", **change}))
     return next(n for n, point in enumerate(seen) if found(*point))
+
+
+# -- a disk that is aside
+
+
+def cut_off(was, kind, found, up=True):
+    """A host with a running VM whose disk is being converted, killed where found(program, arguments, moment) says."""
+    linux = host_with(was)[0]
+    if up:
+        linux.domains.boot(VM)
+
+    def hook(*point):
+        if found(*point):
+            linux.hook = linux.domains.hook = linux.files.hook = None
+            raise Killed
+
+    linux.hook = linux.domains.hook = linux.files.hook = hook
+    with pytest.raises(Killed):
+        linux.converge(spec({"name": "d", "type": kind}), allow_restart=True)
+    return linux
+
+
+def after_the_original(program, arguments, moment):
+    return moment == "after" and "destroy" in arguments
+
+
+def after_the_conversion(program, arguments, moment):
+    return moment == "after" and "inherit" in arguments and "flexdisk:copied" in arguments
+
+
+ASIDE = pytest.mark.parametrize("point", [linux_copying, after_the_original, after_the_conversion])
+
+
+@ASIDE
+@pytest.mark.parametrize("wish", [{"vm": VM}, {"vm": VM, "disks": [ROOT, {"name": "e", "size": 16}]}])
+def test_no_vm_runs_without_the_disk_that_is_aside(point, wish):
+    linux = cut_off("thick", "file", point)
+    assert linux.vm().config.state == "stopped"
+    for check in (True, False):
+        refused = linux.converge(wish, check=check, allow_restart=True)
+        assert [(p.code, p.disk) for p in refused.problems] == [("InUse", "d")]
+        assert "conversion was interrupted" in refused.problems[0].message
+    assert linux.vm().config.state == "stopped"
+    done = linux.converge(spec({"name": "d"}, {"name": "e", "size": 16}), allow_restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    assert linux.vm().config.state == "running"
+    assert not {"from", "copied"} & set(linux.disks()["d"].volume.user)
+    assert linux.vm().interrupted is None
+
+
+@ASIDE
+@pytest.mark.parametrize("entry", [{"type": "file"}, {"type": "thick"}, {"size": 64}])
+def test_a_failure_starts_no_vm_whose_disk_is_aside(point, entry):
+    """Neither does one of a later run, whose disk was aside before."""
+    linux = cut_off("thick", "file", point)
+    linux.files.broken = "Input/output error"
+    done = linux.converge(spec({"name": "d", **entry}), allow_restart=True)
+    if done.failure is not None:
+        assert linux.vm().config.state == "stopped"
+    assert (linux.vm().config.state == "running") == ("d" in linux.disks())
+
+
+@ASIDE
+def test_one_that_is_aside_can_be_given_up(point):
+    linux = cut_off("thick", "file", point)
+    done = linux.converge(spec({"name": "d", "state": "absent"}), allow_restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    assert linux.vm().config.state == "running"
+    assert not [n for n in linux.host().datasets if n.startswith("tank/flexdisk/")]
+
+
+@pytest.mark.parametrize("change", [{}, {"type": "file"}])
+def test_half_a_copy_goes_with_its_snapshots(change):
+    """Recursive snapshots of a pool are taken of it, too."""
+    linux = cut_off("thick", "file", linux_copying)
+    linux.run("zfs", "snapshot", "-r", "tank@auto")
+    wish = spec({"name": "d", **change})
+    linux.run("zfs", "destroy", linux.vm().parked[0].volume.name + "@auto")
+    for check in (True, False):
+        done = linux.converge(wish, check=check, allow_restart=True)
+        assert (done.problems, done.failure) == ([], None)
+    assert linux.disks()["d"].type == change.get("type", "thick")
+    assert not [n for n in linux.host().datasets if n.startswith("tank/flexdisk/")]
+
+
+def test_what_others_have_made_below_half_a_copy_stays():
+    linux = cut_off("thick", "file", linux_copying)
+    below = linux.vm().parked[0].half + "/theirs"
+    linux.run("zfs", "create", "-o", "mountpoint=none", below)
+    done = linux.converge(spec({"name": "d"}), allow_restart=True)
+    assert done.failure["error_code"] == "InUse"
+    assert below in done.failure["message"]
+    assert below in linux.host().datasets
+
+
+@pytest.mark.parametrize("mine", [0, 1])
+@pytest.mark.parametrize("was", ["thick", "file"])
+def test_a_snapshot_that_came_while_it_copied_is_not_destroyed(was, mine):
+    linux, content = host_with(was)
+    linux.domains.boot(VM)
+    for number in range(mine):
+        assert snapshot(linux, state="present", name=f"s{number}").failure is None
+    kind = "thick" if was == "file" else "file"
+
+    def hook(*point):
+        if linux_copying(*point):
+            linux.hook = linux.domains.hook = linux.files.hook = None
+            linux.run("zfs", "snapshot", linux.vm().parked[0].volume.name + "@theirs")
+
+    linux.files.hook = hook
+    wish = spec({"name": "d", "type": kind, "destroy_snapshots": bool(mine)})
+    done = linux.converge(wish, allow_restart=True)
+    assert done.failure["error_code"] == "Changed"
+    assert "theirs" in done.failure["message"]
+    done = linux.converge(spec({"name": "d"}), allow_restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    disk = linux.disks()["d"]
+    assert (disk.type, digest(linux, disk), len(disk.snapshots)) == (was, content, mine + 1)
+    assert linux.vm().config.state == "running"
+
+
+def test_a_detached_disk_does_not_boot_by_its_property(linux):
+    made(linux, "thick")
+    linux.four_steps(spec(unlisted="detach"))
+    linux.run("zfs", "set", "flexdisk:boot=true", linux.vm().parked[0].volume.name)
+    linux.four_steps(spec({"name": "d"}))
+    assert [(d.name, d.boot) for d in linux.vm().disks] == [("root", True), ("d", False)]
+
+
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_a_boot_disk_that_was_cut_off_boots_again(where):
+    """At every point, with another disk in the VM that could boot in its place."""
+
+    def begin():
+        return host_with("thick")[0]
+
+    entries = [{**ROOT, "type": "file"}, {"name": "d"}]
+    wish = {"vm": VM, "disks": entries if where == "first" else entries[::-1]}
+    whole = begin()
+    points = run(whole, wish)
+    assert [(d.name, d.boot) for d in whole.vm().disks] == [("root", True), ("d", False)]
+    for point in range(points):
+        linux = begin()
+        with pytest.raises(Killed):
+            run(linux, wish, point)
+        done = linux.converge(wish)
+        assert (done.problems, done.failure) == ([], None), point
+        assert picture(linux) == picture(whole), point
+        assert not any({"from", "copied"} & set(d.volume.user) for d in linux.vm().disks), point
+        linux.assert_whole()
+        assert not linux.converge(wish).changed, point
 
 
 # -- files and volumes
@@ -785,7 +991,7 @@ def test_half_a_copy_is_no_twin(was, kind):
     linux, _content = host_with(was)
     with pytest.raises(Killed):
         run(linux, spec({"name": "d", "type": kind}), points_until(linux_copying, was, {"type": kind}))
-    assert findings(linux) == ["quota_drift", "intent"]
+    assert findings(linux) == ["quota_drift", "from_mark", "intent"]
 
 
 def findings(linux):

@@ -110,7 +110,9 @@ def test_an_unfinished_disk_is_used_for_nothing(bench):
         number += 1
     assert bench.disk("twin").volume.user["from"] == "import"
     for entry in ({"vm": "web01", "state": "attached"}, {"state": "detached"}):
-        assert "interrupted; state=present ends it" in bench.refused("InUse", {"name": "twin", **entry})
+        assert "interrupted; state=present of flexdisk.hypervisor.disk ends it" in bench.refused(
+            "InUse", {"name": "twin", **entry}
+        )
     bench.refused("InUse", {"name": "other", "source": "twin"})
     bench.four_steps({"name": "twin", "state": "absent"})
     assert ONE not in [d.vm for d in bench.read().parked]

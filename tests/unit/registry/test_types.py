@@ -77,3 +77,83 @@ def test_vmadm_has_neither(kind):
         refused = bench.go(wish)
         assert [(p.code, p.disk) for p in refused.problems] == [("NotSupported", wish["name"])]
         assert "type %s" % kind in refused.problems[0].message
+
+
+def begun(entry, until):
+    """A bench whose detached disk data is being converted by this entry, killed as soon as until(bench) is true."""
+    number = 0
+    while True:
+        number += 1
+        bench = Bench("libvirt")
+        bench.four_steps({"name": "data", "size": 64})
+        bench.host.run("zfs", "snapshot", bench.disk("data").volume.name + "@mine")
+        bench.four_steps({"name": "child", "source": "data", "source_snapshot": "mine", "source_method": "clone"})
+        bench.write("child")
+        assert bench.killed("after", number, entry), "it never comes so far"
+        if until(bench):
+            return bench
+
+
+def halved(bench):
+    return bool(bench.disk("child").half)
+
+
+def replaced(bench):
+    child = bench.disk("child")
+    return child.volume.user.get("from", "").isdigit() and not child.half
+
+
+GONE = {"name": "data", "state": "absent", "destroy_snapshots": True}
+
+
+def test_half_a_copy_of_a_clone_goes_with_it():
+    bench = begun({"name": "child", "type": "file"}, halved)
+    bench.four_steps({**GONE, "destroy_clones": [bench.disk("child").volume.name]})
+    assert not [n for n in bench.read().datasets if n.startswith("tank/flexdisk/")]
+
+
+@pytest.mark.parametrize("entry", [{"size": 96}, {"state": "absent"}, {"type": "file"}])
+def test_what_is_given_up_as_a_clone_is_listed_once(linux, entry):
+    linux.four_steps({"name": "data", "size": 64})
+    linux.host.run("zfs", "snapshot", linux.disk("data").volume.name + "@mine")
+    linux.four_steps({"name": "child", "source": "data", "source_snapshot": "mine", "source_method": "clone"})
+    gone = {**GONE, "destroy_clones": [linux.disk("child").volume.name]}
+    for entries in ([gone, {"name": "child", **entry}], [{"name": "child", **entry}, gone]):
+        assert "listed twice" in linux.refused("InvalidArgument", *entries)
+
+
+@pytest.mark.parametrize("more", [{}, {"type": "file"}, {"size": 96}, {"type": "sparse"}, {"state": "absent"}])
+def test_a_conversion_that_was_cut_off_after_the_original(more):
+    """The copy is the disk, and is called so by the next run."""
+    bench = begun({"name": "child", "type": "file"}, replaced)
+    uuid, was = bench.disk("child").uuid, bench.digest("child")
+    assert bench.disk("child").volume.name == f"tank/flexdisk/{uuid}.copy"
+    done = bench.four_steps({"name": "child", **more})
+    if "state" in more:
+        assert not [n for n in bench.read().datasets if uuid in n]
+        return
+    disk = bench.disk("child")
+    assert (disk.volume.name, bench.digest("child")) == (f"tank/flexdisk/{uuid}", was)
+    assert not {"from", "copied"} & set(disk.volume.user)
+    assert (disk.type, disk.size_mib) == (more.get("type", "file"), more.get("size", 64))
+    assert done.changed
+
+
+@pytest.mark.parametrize(("was", "kind"), [("thick", "file"), ("file", "thick")])
+def test_killed_at_any_change_of_a_conversion(was, kind):
+    """And then at any change of the run that ends it."""
+    number, come = 0, True
+    while come:
+        number += 1
+        for when in ("before", "after"):
+            bench = Bench("libvirt")
+            bench.four_steps({"name": "data", "size": 32, "type": was})
+            digest, uuid = bench.write("data"), bench.disk("data").uuid
+            come = bench.killed(when, number, {"name": "data", "type": kind})
+            bench.killed(when, 1, {"name": "data", "type": kind})
+            bench.four_steps({"name": "data", "type": kind})
+            disk = bench.disk("data")
+            assert (disk.type, bench.digest("data"), disk.uuid) == (kind, digest, uuid), (when, number)
+            assert [n for n in bench.read().datasets if uuid in n] == [f"tank/flexdisk/{uuid}"], (when, number)
+            assert not {"from", "copied"} & set(disk.volume.user), (when, number)
+    assert number > 4

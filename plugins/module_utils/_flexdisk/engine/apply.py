@@ -21,8 +21,8 @@ from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan import predict
 from ..plan.steps import Step, VmPlan
 from ..rules import identity, papers
-from ..rules.change import since_read
-from ..rules.linking import completed, container, image_of
+from ..rules.change import put_aside, since_read
+from ..rules.linking import completed, container, image_of, is_half
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..rules.space import expected_quota
 from ..zfs import exact
@@ -98,7 +98,7 @@ class Applier:
                 self._note(plan, number)
                 self._verbs[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
-                if step.kind == "rollback" or step.args.get("aside"):
+                if step.kind == "rollback" or step.args.get("aside") or any(put_aside(vm, d) for d in vm.parked):
                     # Disks of different times, or one of them aside: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, False) from exc
                 restarted = self._restart(plan) if down else None
@@ -340,7 +340,10 @@ class Applier:
         now = self.read(args["volume"], args["guid"])
         if "half" in args:
             self.make_container(now.pool)
-            file_disks.convert(self.zfs, now, args, stamp(now.user), geometry)
+            file_disks.copy(self.zfs, now, args, stamp(now.user), geometry)
+            self._confirm_snapshots(now.name, args["snapshots"])
+            self._gone(now.name, step)
+            file_disks.take_place(self.zfs, args["half"], now)
             return
         fact = {"type": "" if args["type"] == THICK else args["type"]}
         if args["type"] == SPARSE:
@@ -348,9 +351,17 @@ class Applier:
         self.zfs.set(now.name, **RESERVATION[args["type"]])
         self.zfs.set_facts(now.name, {**fact, **stamp(now.user)})
 
+    def _confirm_snapshots(self, volume: str, planned: t.Collection[str]) -> None:
+        """A copy takes long enough for others to make some, and these nobody has given up."""
+        names = {d.name.split("@", 1)[1] for d in self.zfs.datasets(volume) if d.kind == "snapshot"}
+        changed = sorted(names ^ {*planned})
+        if changed:
+            words = "%s changed since it was read: snapshots %s came or went; it is not destroyed"
+            raise FlexdiskError("Changed", words % (volume, ", ".join(changed)))
+
     def discard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
-        half, whole = self.read(step.args["half"]), self.read(step.args["volume"])
-        if half.user.get("from") != str(whole.guid):
+        half, whole = self.read(step.args["half"]), self.read(step.args["volume"], step.args["guid"])
+        if not is_half(whole, half):
             raise FlexdiskError("Changed", "%s changed since it was read: no copy of %s" % (half.name, whole.name))
         file_disks.discard(self.zfs, half)
 
@@ -470,8 +481,10 @@ class Applier:
         if args["type"] == FILE:
             self._fit_file(args, size, geometry, last=True)
         marks = {key: "" for key in file_disks.MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
-        self.zfs.set_facts(args["volume"], {**args["facts"], **marks, **stamp(volume.user)})
+        self.zfs.set_facts(args["volume"], {**args["facts"], **stamp(volume.user)})
         self._configure(vm, after, args["config"], volume.origin, disk.image_size)
+        # Until the VM has it, they say what it was there.
+        self.zfs.set_facts(args["volume"], marks)
 
     def _fit_file(
         self, args: t.Mapping[str, t.Any], size: int, geometry: PoolGeometry, last: bool = False

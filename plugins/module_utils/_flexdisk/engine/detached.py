@@ -67,6 +67,14 @@ def finish(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeomet
     _end(applier, applier.read(step.args["volume"], step.args["guid"]), step.args["size"], step.args["type"])
 
 
+def end_conversion(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+    args = step.args
+    now = applier.read(args["volume"], args["guid"])
+    if args["target"] != args["volume"]:
+        applier.zfs.rename(args["volume"], args["target"])
+    applier.zfs.set_facts(args["target"], {key: v for key, v in args["facts"].items() if v or key in now.user})
+
+
 def resize(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
     now = applier.read(step.args["volume"], step.args["guid"])
     if step.args["type"] == FILE:
@@ -77,4 +85,9 @@ def resize(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeomet
     applier.zfs.set_facts(now.name, stamp(now.user))
 
 
-VERBS = {"create_detached": create, "finish_detached": finish, "resize_detached": resize}
+VERBS = {
+    "create_detached": create,
+    "finish_detached": finish,
+    "end_conversion": end_conversion,
+    "resize_detached": resize,
+}

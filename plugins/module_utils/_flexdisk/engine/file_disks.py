@@ -83,10 +83,10 @@ def removed(zfs: Zfs, gone: Dataset) -> None:
         zfs.files.remove_folder(folder(gone.user["uuid"]))
 
 
-def convert(zfs: Zfs, now: Dataset, args: _Args, stamps: _Facts, geometry: PoolGeometry) -> None:
-    """A copy beside the disk, which goes when that is whole and synced; then the copy has its name.
+def copy(zfs: Zfs, now: Dataset, args: _Args, stamps: _Facts, geometry: PoolGeometry) -> None:
+    """A copy beside the disk, whole and synced at the end.
 
-    Until then the copy says whose it is by the guid in its property C(from), and how far it is in C(copied).
+    It says whose it is by the guid in its property C(from), and how far it is in C(copied).
     """
     half, size, uuid = args["half"], now.volsize, args["uuid"]
     kept = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in ("size", "copied")}
@@ -103,16 +103,24 @@ def convert(zfs: Zfs, now: Dataset, args: _Args, stamps: _Facts, geometry: PoolG
         ensure(zfs, now)
         resize(zfs, now, size, geometry)
     zfs.files.copy(_data(zfs, now), _data(zfs, _named(zfs, half)), size, _Notes(zfs, half))
-    zfs.destroy(now.name, args["snapshots"])
-    if now.kind == "filesystem":
-        removed(zfs, now)
+
+
+def take_place(zfs: Zfs, half: str, now: Dataset) -> None:
+    """The copy of a disk that has gone gets its name."""
     zfs.rename(half, now.name)
-    zfs.set_facts(now.name, dict.fromkeys(MARKS, ""))
+    # What is aside stays so until the VM has it again.
+    aside = now.user.get("from") == identity.ASIDE
+    zfs.set_facts(now.name, {**dict.fromkeys(MARKS, ""), **({"from": identity.ASIDE} if aside else {})})
 
 
 def discard(zfs: Zfs, half: Dataset) -> None:
-    """What an interrupted conversion has copied so far."""
-    zfs.destroy(half.name)
+    """What an interrupted conversion has copied so far, with the snapshots that came with the whole pool's."""
+    parts = [d for d in zfs.datasets(half.name) if d.name != half.name]
+    others = [d.name for d in parts if d.kind != "snapshot"]
+    if others:
+        words = "%s is half a copy and would be destroyed; there is %s in it, which is none of it"
+        raise FlexdiskError("InUse", words % (half.name, ", ".join(others)))
+    zfs.destroy(half.name, bool(parts))
     removed(zfs, half)
 
 

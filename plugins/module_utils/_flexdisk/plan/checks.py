@@ -12,8 +12,8 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
 from ..model.vm import THICK, Disk, Vm
-from ..rules import space
-from ..rules.change import crosses
+from ..rules import identity, space
+from ..rules.change import crosses, put_aside
 from ..rules.declaration import Collector
 from ..rules.linking import Host, container
 from ..rules.reservation import PoolGeometry
@@ -172,7 +172,7 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
         return
     _gone(Leaver(disk, True, target.spec.destroy_snapshots), found)
     spare = verbs.place(disk)
-    taken = {spare, spare + verbs.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
+    taken = {spare, spare + identity.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
     for name in sorted(taken):
         found.add("AlreadyExists", "cannot be converted: there is a %s already" % name, target.label)
     if not disk.parked:
@@ -212,11 +212,12 @@ def _boot(intent: Intent, found: Collector) -> None:
     vm = intent.vm
     managed = {id(g.disk) for g in intent.targets if g.disk is not None}
     leaving = {id(leaver.disk) for leaver in intent.leavers}
-    returns = any(g.disk is not None and g.disk.parked and g.disk.boot for g in intent.targets)
+    returns = any(g.disk is not None and g.disk.boot and put_aside(vm, g.disk) for g in intent.targets)
     stands_in = returns and vm.config.first_boots
     boots = [d.label for d in vm.disks if d.boot and not stands_in and id(d) not in managed and id(d) not in leaving]
     for target in intent.targets:
-        now = target.disk is not None and target.disk.boot and (target.disk.parked or not stands_in)
+        disk = target.disk
+        now = disk is not None and disk.boot and (not stands_in if target.stays else put_aside(vm, disk))
         if target.spec.boot or (target.spec.boot is None and now):
             boots.append(target.label)
     if len(boots) > 1:

@@ -24,7 +24,7 @@ from ..rules.snapshots import charge
 from . import checks, predict, verbs
 from .ordering import Sequence
 from .steps import Step, VmPlan
-from .targets import Leaver, Target, kept_type
+from .targets import Leaver, Target, kept_type, unfinished, unfinished_words
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,23 @@ def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Ca
     before = shelf(host, pool, capabilities.brand)
     found = Collector("")
     seq = Sequence(before, host.geometry[pool])
+    _check_clones(jobs, found)
     for job in sorted(jobs, key=_turn):
         for step in _steps(host, pool, job, capabilities, found):
             seq.add(step)
     if found.problems:
         return VmPlan("", before, before, (), tuple(found.problems))
     return VmPlan("", before, seq.vm, tuple(seq.steps))
+
+
+def _check_clones(jobs: t.Sequence[Job], found: Collector) -> None:
+    """What goes with a disk that it is a clone of has no entry of its own."""
+    given_up = {clone: job.wish.label for job in jobs for clone in job.wish.destroy_clones}
+    for job in jobs:
+        name = job.place.disk.volume.name if job.place is not None else ""
+        if name in given_up:
+            words = "listed twice, also in destroy_clones of %s: %s" % (given_up[name], name)
+            found.add("InvalidArgument", words, job.wish.label)
 
 
 def _turn(job: Job) -> t.Tuple[bool, bool]:
@@ -76,7 +87,7 @@ def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, found: C
     if wish.state == "absent":
         yield from _destruction(host, disk, wish, found)
     else:
-        yield from _changes(host, pool, replace(disk, half=""), wish.spec, capabilities, found)
+        yield from _changes(host, pool, disk, wish.spec, capabilities, found)
 
 
 def _changes(
@@ -87,11 +98,17 @@ def _changes(
     target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
     checks.check_shrink(target, found)
     checks.check_type(target, host, pool, capabilities, found)
+    disk = replace(disk, half="")
+    target, shelved = replace(target, disk=disk), shelf(host, pool, capabilities.brand)
+    ended = _ended(host, disk)
+    if ended is not None:
+        yield ended
+        disk = predict.apply(replace(shelved, parked=(disk,)), ended, host.geometry[pool]).parked[0]
+        target = replace(target, disk=disk)
     first = _begun(host, pool, target, capabilities)
     if first is not None:
         yield first
-        shelved = replace(shelf(host, pool, capabilities.brand), parked=(disk,))
-        disk = predict.apply(shelved, first, host.geometry[pool]).parked[0]
+        disk = predict.apply(replace(shelved, parked=(disk,)), first, host.geometry[pool]).parked[0]
         target = replace(target, disk=disk, kept=target.type)
     yield from _resized(target)
     compression = verbs.compression(target)
@@ -121,9 +138,19 @@ def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) ->
     return verbs.convert(disk, target.type, geometry, target.label, block)
 
 
-def unfinished(disk: Disk) -> bool:
-    """Its creation was interrupted: all data are there, its size and its reservation may not be."""
-    return disk.volume.user.get("from") == identity.IMPORTING
+def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
+    """The end of a conversion whose original has gone: the copy gets its name, and is marked no more. What a VM waits
+    for is aside still.
+    """
+    mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, verbs.place(disk)
+    if not mark.isdigit() or any(str(dataset.guid) == mark for dataset in host.datasets.values()):
+        return None
+    if now != wanted + identity.COPY or wanted in host.datasets:
+        wanted = now
+    waits = any(vm.config.uuid == disk.vm and vm.interrupted is not None for vm in host.vms)
+    facts = {"from": identity.ASIDE if waits else "", "copied": ""}
+    args = {"volume": now, "guid": disk.volume.guid, "target": wanted, "facts": facts}
+    return Step("end_conversion", "= conversion of %s ended" % disk.label, disk.label, args=args)
 
 
 def _source_of(host: Host, disk: Disk, wish: DiskWish) -> t.List[Disk]:
@@ -151,6 +178,8 @@ def _destruction(host: Host, disk: Disk, wish: DiskWish, found: Collector) -> t.
         if other is None:
             found.add("InUse", "%s is no detached disk, so it is not destroyed as a clone" % clone, disk.label)
         else:
+            yield from verbs.unguard([other])
+            yield from verbs.discard([other])
             yield from _destruction(host, other, wish, found)
     leaver = Leaver(disk, True, wish.spec.destroy_snapshots, held=wish.release_holds, clones=given_up)
     checks.check_destruction(leaver, found)
@@ -224,7 +253,7 @@ def _of_disk(host: Host, place: Place, pool: str, wish: DiskWish, found: Collect
         words = "%s: neither a file nor what becomes one is copied or cloned; convert it where it lies" % place.words
         found.add("NotSupported", words, wish.label)
     if unfinished(disk):
-        found.add("InUse", "the creation of %s was interrupted; state=present ends it" % place.words, wish.label)
+        found.add("InUse", unfinished_words(place.words), wish.label)
     if not wish.source_snapshot:
         _check_room(host, place, wish, found)
         return _Origin(disk.volume.name, disk.volume, True)

@@ -14,7 +14,7 @@ from ..model.desired import Policy
 from ..model.sizes import MIB, render_bytes, render_change
 from ..model.vm import Disk, Vm
 from ..rules import identity, space
-from ..rules.change import config_changes, crosses
+from ..rules.change import config_changes, crosses, put_aside
 from ..rules.declaration import Collector
 from ..rules.reservation import PoolGeometry, default_block_size
 from . import predict, recovery, verbs
@@ -53,6 +53,7 @@ def order(
         work = _work(intent, geometry, capabilities, policy, first) if first else work
     if work.steps or vm.interrupted:
         check_ready(vm, found)
+    _check_aside(intent, found)
     if not needs_stop or config.state != "running":
         return _resumed(vm, work, geometry, capabilities)
     if not policy.allow_restart:
@@ -63,6 +64,15 @@ def order(
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
+
+
+def _check_aside(intent: Intent, found: Collector) -> None:
+    """A VM that a conversion has stopped does not go on without the disk, nor with another one in its place."""
+    vm, claimed = intent.vm, [g.disk for g in intent.targets] + [leaver.disk for leaver in intent.leavers]
+    for disk in (d for d in vm.parked if put_aside(vm, d) and not any(d is other for other in claimed)):
+        if vm.interrupted is not None or disk.volume.user["from"] == identity.ASIDE:
+            words = "its conversion was interrupted; list it (%s, uuid %s), or the VM would run without it"
+            found.add("InUse", words % (disk.volume.name, disk.uuid), disk.label)
 
 
 def check_ready(vm: Vm, found: Collector) -> None:

@@ -172,7 +172,9 @@ def _convert(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
         if wanted == SPARSE:
             volume = replace(volume, used=volume.volsize, written=volume.volsize)
         disk = replace(disk, volume=volume, uuid=args["uuid"], image="", image_size=0, snapshots=(), half="")
-        return believed(disk, fact)
+        # What is aside stays so until the VM has it again.
+        stays = disk.volume.user.get("from") == identity.ASIDE
+        return believed(disk, {**fact, "from": identity.ASIDE if stays else "", "copied": ""})
 
     def converted(disk: Disk) -> Disk:
         if "half" in args:
@@ -246,6 +248,10 @@ def _detach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     disk = believed(disk, args["facts"])
     boot = disk.volume.user.get("boot") == "true"
     parked = replace(disk, volume=replace(disk.volume, name=args["target"]), parked=True, boot=boot, path="")
+    names = dict(args["renames"])
+    pairs = [(s, s.name.split("@", 1)[1]) for s in disk.snapshots]
+    moved = tuple(replace(s, name="%s@%s" % (args["target"], names.get(short, short))) for s, short in pairs)
+    parked = replace(parked, snapshots=moved)
     low = max(0, vm.root.reservation - disk.volume.used)
     vm = _settled(replace(vm, parked=(*vm.parked, parked)), geometry)
     return _root(vm, reservation=min(low, vm.root.quota)) if args["lean"] else vm
@@ -318,7 +324,8 @@ def _attach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     )
     volume = _sized(disk.volume, args, geometry)
     volume = replace(volume, name=args["volume"], compression=args["compression"])
-    return _in(vm, replace(disk, volume=volume), args, geometry)
+    disk = believed(replace(disk, volume=volume), {"from": "", "copied": ""})
+    return _in(vm, disk, args, geometry)
 
 
 def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
@@ -357,6 +364,13 @@ def _resize_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
 def _finish_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     vm = _map(vm, args["volume"], lambda d: believed(d, {"from": ""}))
     return _resize_detached(vm, args, geometry)
+
+
+def _end_conversion(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    def ended(disk: Disk) -> Disk:
+        return believed(replace(disk, volume=replace(disk.volume, name=args["target"])), args["facts"])
+
+    return _map(vm, args["volume"], ended)
 
 
 def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
@@ -478,6 +492,7 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "attach": _attach,
     "create": _create,
     "create_detached": _create_detached,
+    "end_conversion": _end_conversion,
     "resize_detached": _resize_detached,
     "finish_detached": _finish_detached,
     "snapshot": _snapshot,

@@ -20,9 +20,10 @@ from ..rules.matching import Match
 from ..rules.registry import Place, label_of, locate, serial_of
 from ..rules.space import drift_cause
 from . import verbs
-from .detached import Job, plan_detached, unfinished
+from .detached import Job, plan_detached
 from .planner import check_begun, find_vm, lacking, plan_matched, turn
 from .steps import Step, VmPlan
+from .targets import unfinished, unfinished_words
 
 
 @dataclass
@@ -132,7 +133,7 @@ class Registry:
         for what, (now, wanted) in birth_differences(wish.spec, disk).items():
             self._add(wish, "FixedAtBirth", "%s of %s is %s and cannot become %s" % (what, place.words, now, wanted))
         if unfinished(disk) and wish.state not in ("present", "absent"):
-            self._add(wish, "InUse", "the creation of %s was interrupted; state=present ends it" % place.words)
+            self._add(wish, "InUse", unfinished_words(place.words))
         elif wish.state == "absent":
             self._destroyed(job, place)
         elif wish.state == "detached":

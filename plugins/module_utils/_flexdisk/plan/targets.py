@@ -111,12 +111,24 @@ def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabi
     return intent
 
 
+def unfinished(disk: Disk) -> bool:
+    """Its creation was interrupted: all data are there, its size and its reservation may not be."""
+    return disk.volume.user.get("from") == identity.IMPORTING
+
+
+def unfinished_words(words: str) -> str:
+    """What is said where a disk is asked for whose creation was interrupted."""
+    return "the creation of %s was interrupted; state=present of flexdisk.hypervisor.disk ends it" % words
+
+
 def _pair(
     intent: Intent, entry: DiskSpec, disk: Disk, host: Host, capabilities: Capabilities, found: Collector
 ) -> None:
     if not entry.present:
         intent.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
         return
+    if disk.parked and unfinished(disk):
+        found.add("InUse", unfinished_words(disk.volume.name), entry.label)
     fixed = birth_differences(entry, disk)
     if fixed and not entry.recreate:
         for what, (now, wanted) in fixed.items():

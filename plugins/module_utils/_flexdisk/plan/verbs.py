@@ -14,14 +14,13 @@ from ..model.dataset import RECORD
 from ..model.sizes import MIB, render_bytes, render_change, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..rules import identity, slots, snapshots
-from ..rules.change import crosses, fact_changes
+from ..rules.change import crosses, fact_changes, put_aside
 from ..rules.linking import container, index_of
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from .steps import Step
 from .targets import Leaver, Target
 
 PARKED_PREFIX = "flexdisk-parked-"
-COPY = ".copy"
 DEFAULT_BLOCK = 16384
 
 
@@ -50,9 +49,15 @@ def _stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
     return {key: value for key, value in facts.items() if disk.volume.user.get(key, "") != value}
 
 
+def _unmarked(disk: Disk) -> t.Dict[str, str]:
+    """Of a disk that is where it shall be, what a conversion has left."""
+    return {"from": "", "copied": ""} if identity.is_aside(disk.volume.user.get("from", "")) else {}
+
+
 def _wanted(disk: Disk, target: Target) -> t.Dict[str, str]:
     changes = {key: wanted for key, (_now, wanted) in fact_changes(target.spec, disk).items()}
-    return facts_of(disk, remaining=target.basis if target.spec.remaining else "", **changes)
+    facts = facts_of(disk, remaining=target.basis if target.spec.remaining else "", **changes)
+    return {**facts, **(_unmarked(disk) if disk.path else {})}
 
 
 def persist(vm: Vm, places: bool) -> t.Optional[Step]:
@@ -128,7 +133,7 @@ def identity_of(disk: Disk, target: Target) -> t.Optional[Step]:
 
 def copy(disk: Disk) -> t.Optional[Step]:
     """Bring an adopted disk's properties in line with the hypervisor."""
-    stale = _stale(disk, facts_of(disk)) if disk.adopted else {}
+    stale = _stale(disk, {**facts_of(disk), **_unmarked(disk)}) if disk.adopted else {}
     return Step("copy", "", disk.label, args={"volume": disk.volume.name, "facts": stale}) if stale else None
 
 
@@ -155,7 +160,9 @@ def _leaving(disk: Disk, vm: Vm, nameless: bool, returns: bool = False) -> t.Dic
             new = "%s%s-%d-%s" % (PARKED_PREFIX, vm.config.uuid[:8], snapshot.createtxg, short)
             renames.append((short, new))
     changes: t.Dict[str, t.Any] = {} if returns else {"boot": False, "remaining": ""}
-    facts = facts_of(disk, **changes, **({"name": ""} if nameless else {}))
+    facts = {**facts_of(disk, **changes, **({"name": ""} if nameless else {})), **_unmarked(disk)}
+    if returns and disk.volume.user.get("from") != identity.MAKING:
+        facts["from"] = identity.ASIDE
     return {
         "volume": disk.volume.name,
         "path": disk.path,
@@ -211,7 +218,8 @@ def cold(vm: Vm, slot: str, capabilities: Capabilities) -> str:
 def unname(disk: Disk) -> Step:
     """A preserved disk that no VM has makes way for a new one of its name."""
     text = "~ %s stays where it is without its name (uuid %s)" % (disk.label, disk.uuid)
-    return Step("identity", text, disk.label, args={"volume": disk.volume.name, "facts": {"name": ""}})
+    facts = {"name": "", **_stale(disk, _unmarked(disk))}
+    return Step("identity", text, disk.label, args={"volume": disk.volume.name, "facts": facts})
 
 
 def destroy(leaver: Leaver) -> Step:
@@ -253,8 +261,9 @@ def resize(target: Target, kind: str) -> t.Optional[Step]:
 def discard(disks: t.Iterable[Disk]) -> t.Iterator[Step]:
     """Remove what interrupted conversions have copied so far; the disks are whole without."""
     for disk in (d for d in disks if d.half):
-        text = "- half a copy of %s, left by an interrupted conversion" % disk.label
-        yield Step("discard", text, disk.label, args={"volume": disk.volume.name, "half": disk.half})
+        text = "- half a copy of %s, left by an interrupted conversion, DESTROYED" % disk.label
+        args = {"volume": disk.volume.name, "guid": disk.volume.guid, "half": disk.half}
+        yield Step("discard", text, disk.label, True, args)
 
 
 def convert(
@@ -274,10 +283,10 @@ def convert(
         spare = place(disk)
         args.update(
             uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
-            half=spare + COPY if disk.volume.name != spare + COPY else spare,
+            half=spare + identity.COPY if disk.volume.name != spare + identity.COPY else spare,
             block_size=block,
             compression=disk.volume.compression,
-            snapshots=bool(disk.snapshots),
+            snapshots=tuple(s.name.split("@", 1)[1] for s in disk.snapshots),
             facts={"type": "" if wanted == THICK else wanted},
             beside=0 if wanted == SPARSE else automatic_reservation(disk.size, block, geometry),
         )
@@ -324,7 +333,7 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
     index = remembered if adrift else _free_index(vm, remembered if target.spec.index is None else target.spec.index)
     volume = "%s/disk%d" % (vm.config.dataset, index) if not adrift or disk is None else disk.volume.name
     spec = target.spec
-    again = disk is not None and disk.parked and disk.boot
+    again = disk is not None and disk.boot and put_aside(vm, disk)
     boot = (again if spec.boot is None else spec.boot) or (vm.config.first_boots and not vm.config.disks)
     uuid = disk.uuid if disk else target.uuid
     config = {

@@ -12,6 +12,7 @@ from dataclasses import fields
 from ..model.dataset import Dataset
 from ..model.desired import DiskSpec
 from ..model.vm import FILE, Disk, Vm, VmConfig
+from . import identity
 
 Change = t.Tuple[t.Any, t.Any]
 
@@ -33,6 +34,11 @@ def crosses(wanted: t.Optional[str], disk: Disk) -> bool:
 
 def becomes_volume(spec: DiskSpec, disk: Disk) -> bool:
     return disk.type == FILE and crosses(spec.type, disk)
+
+
+def put_aside(vm: Vm, disk: Disk) -> bool:
+    """A disk that its own conversion has taken out of this VM: it comes back as what it was there."""
+    return disk.vm == vm.config.uuid and not disk.path and identity.is_aside(disk.volume.user.get("from", ""))
 
 
 def config_changes(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:

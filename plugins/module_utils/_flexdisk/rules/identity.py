@@ -55,6 +55,12 @@ IMPORTING = "import"
 
 FILES, FILE = "/var/lib/flexdisk", "disk.raw"
 
+# The value of "from" on a disk that a conversion has taken out of its VM and not brought back yet.
+ASIDE = "aside"
+
+# What the name of a copy beside its disk ends in.
+COPY = ".copy"
+
 # The value of "from" on a file system whose file is not there yet.
 MAKING = "new"
 
@@ -71,6 +77,11 @@ _SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
 
 def is_uuid(text: str) -> bool:
     return bool(UUID.match(text))
+
+
+def is_aside(mark: str) -> bool:
+    """Whether "from" is a conversion's, with the guid of the original on the copy that takes its place."""
+    return mark == ASIDE or mark.isdigit()
 
 
 def is_pool(name: str) -> bool:

@@ -139,6 +139,17 @@ def serial_shown(entry: DiskConfig) -> bool:
     return bool(_SERIAL.match(entry.serial))
 
 
+def is_half(whole: Dataset, half: Dataset) -> bool:
+    """Whether a conversion has begun one dataset as the copy of the other. More than its mark must say so: it has the
+    disk's uuid, and lies where a copy of that disk is made.
+    """
+    known = whole.user.get("uuid", "")
+    uuid = known if identity.is_uuid(known) else identity.uuid_of(whole.guid)
+    place = "%s/%s" % (container(whole.pool), uuid)
+    marked = half.user.get("from") == str(whole.guid) and half.user.get("uuid") == uuid
+    return marked and half.name != whole.name and half.name in (place, place + identity.COPY)
+
+
 class _Tree:
     """Children and snapshots by dataset, so that linking many VMs stays linear."""
 
@@ -156,8 +167,10 @@ class _Tree:
         That goes when the copy is whole: one of nothing that is there is the disk itself.
         """
         every = [d for children in self.children.values() for d in children]
-        copies = {d.user["from"]: d.name for d in every if d.parent == container(d.pool) and d.user.get("from")}
-        return {d.name: copies[str(d.guid)] for d in every if str(d.guid) in copies} if copies else {}
+        copies = [d for d in every if d.parent == container(d.pool) and d.user.get("from")]
+        wholes = {str(d.guid): d for d in every if d.backs} if copies else {}
+        pairs = [(wholes[d.user["from"]], d) for d in copies if d.user["from"] in wholes]
+        return {whole.name: half.name for whole, half in pairs if is_half(whole, half)}
 
     def below(self, name: str) -> t.Iterator[Dataset]:
         """Everything below a dataset, however deep."""
