@@ -31,6 +31,7 @@ class FakeFiles(Files):
         self.hook: Callable[[str, tuple[Any, ...], str], None] | None = None
         self.folders: set[str] = set()
         self.broken = ""
+        self.over: dict[str, str] = {}
 
     @contextlib.contextmanager
     def _called(self, name: str, *arguments: Any) -> Iterator[None]:
@@ -42,6 +43,8 @@ class FakeFiles(Files):
             self.hook(name, arguments, "after")
 
     def _on(self, folder: str) -> Dataset | None:
+        if folder in self.over:
+            return self.storage.dataset(self.over[folder])
         pools = self.storage.pools.values()
         every = [d for pool in pools for d in pool.datasets.values() if d.props.get("mountpoint") == folder]
         assert len(every) < 2, "two file systems with one mountpoint"
@@ -61,10 +64,14 @@ class FakeFiles(Files):
         except Refusal as refusal:
             raise ZfsError("FileFailed", "%s: %s" % (dataset.name, refusal.text)) from None
 
-    def mounted(self, folder: str) -> bool:
-        if self._on(folder) is not None:
-            self.folders.add(folder)
-        return self._on(folder) is not None
+    def mounted(self, folder: str, name: str) -> bool:
+        found = self._on(folder)
+        if found is None:
+            return False
+        self.folders.add(folder)
+        if found.name != name:
+            raise ZfsError("Changed", "%s is mounted at %s, where %s belongs" % (found.name, folder, name))
+        return True
 
     def size(self, path: str) -> int:
         found = self._on(path.rpartition("/")[0])

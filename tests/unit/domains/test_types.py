@@ -997,3 +997,94 @@ def test_half_a_copy_is_no_twin(was, kind):
 def findings(linux):
     result = verify(linux.zfs(), linux.driver(), None, [], None, 30, True, int(linux.node.now()))
     return [finding.kind for finding in result.findings]
+
+
+# -- what somebody else has done to a file
+
+
+def grown_by_hand(linux, parked=False):
+    """A file of 32 MiB that has 64, with data there."""
+    disk = made(linux, "file")
+    if parked:
+        linux.four_steps(spec(unlisted="detach"))
+        disk = linux.vm().parked[0]
+    linux.files.resize(identity.file_of(disk.uuid), 64 * MIB)
+    linux.run("guest", "write", disk.volume.name, "40", "8", "tail")
+    return disk, linux.run("guest", "hash", disk.volume.name, "40", "8")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{}, {"size": 48}, {"size": 16, "dangerous_allow_shrink": True}, {"type": "thick"}, {"type": "thick", "size": 48}],
+    ids=str,
+)
+@pytest.mark.parametrize("parked", [False, True])
+def test_what_a_file_has_beyond_its_size_is_not_cut_off(linux, parked, entry):
+    disk, tail = grown_by_hand(linux, parked)
+    if not entry and not parked:
+        assert not linux.converge(spec({"name": "d"})).changed
+        linux.four_steps(spec(unlisted="detach"))
+    done = linux.converge(spec({"name": "d", **entry}))
+    assert (done.problems, done.failure["error_code"]) == ([], "Changed")
+    assert f"has {64 * MIB} bytes" in done.failure["message"]
+    assert f"says {32 * MIB}" in done.failure["message"]
+    path, volume = identity.file_of(disk.uuid), linux.files._on(f"/var/lib/flexdisk/{disk.uuid}").name
+    assert linux.files.size(path) == 64 * MIB
+    assert linux.run("guest", "hash", volume, "40", "8") == tail
+    linux.four_steps(spec({"name": "d", "size": 64}))
+    assert linux.run("guest", "hash", linux.disks()["d"].volume.name, "40", "8") == tail
+
+
+@pytest.mark.parametrize("uuid", [None, "%s/.", "../..", "", "x"])
+@pytest.mark.parametrize(
+    "entry",
+    [{"size": 64}, {"type": "thick"}, {"state": "absent"}, {"size": 16, "dangerous_allow_shrink": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_uuid_that_is_none_is_no_path(linux, uuid, entry, parked):
+    disk = made(linux, "file")
+    if parked:
+        linux.four_steps(spec(unlisted="detach"))
+        disk = linux.vm().parked[0]
+    if uuid is None:
+        linux.run("zfs", "inherit", "flexdisk:uuid", disk.volume.name)
+    else:
+        linux.run("zfs", "set", "flexdisk:uuid=" + uuid.replace("%s", disk.uuid), disk.volume.name)
+    del linux.files.calls[:]
+    done = linux.converge(spec({"name": "d", **entry}))
+    if done.failure:
+        assert done.failure["error_code"] == "IdentityMismatch"
+    assert linux.files.calls == []
+
+
+@pytest.mark.parametrize("kind", ["grow", "attach", "file to thick"])
+def test_another_file_system_in_its_place_is_not_taken_for_it(linux, kind):
+    """A backup that was received with its properties is mounted over the disk."""
+    disk = made(linux, "file")
+    write(linux, disk, 7)
+    was = digest(linux, disk)
+    linux.run("zfs", "create", "tank/backup")
+    if kind == "attach":
+        linux.four_steps(spec(unlisted="detach"))
+    linux.files.over["/var/lib/flexdisk/" + disk.uuid] = "tank/backup"
+    del linux.files.calls[:]
+    wish = spec({"name": "d", **{"grow": {"size": 64}, "attach": {}, "file to thick": {"type": "thick"}}[kind]})
+    done = linux.converge(wish)
+    assert (done.problems, done.failure["error_code"]) == ([], "Changed")
+    assert "tank/backup is mounted at" in done.failure["message"]
+    assert linux.files.calls == []
+    del linux.files.over["/var/lib/flexdisk/" + disk.uuid]
+    done = linux.converge(wish)
+    assert (done.problems, done.failure) == ([], None)
+    assert digest(linux, linux.disks()["d"]) == was
+
+
+def test_a_copy_goes_to_its_own_file_system_only(linux):
+    disk = made(linux, "thick")
+    linux.run("zfs", "create", "tank/backup")
+    linux.files.over["/var/lib/flexdisk/" + disk.uuid] = "tank/backup"
+    done = linux.converge(spec({"name": "d", "type": "file"}))
+    assert (done.problems, done.failure["error_code"]) == ([], "Changed")
+    assert linux.files.calls == []
+    assert linux.vm().parked[0].type == "thick"

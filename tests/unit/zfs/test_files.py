@@ -82,5 +82,70 @@ def test_only_an_empty_folder_goes(tmp_path):
     for name in ("full", "empty", "none"):
         Files().remove_folder(str(tmp_path / name))
     assert [p.name for p in tmp_path.iterdir()] == ["full"]
-    assert not Files().mounted(str(tmp_path))
-    assert Files().mounted("/")
+
+
+MOUNTED = """rootfs / rootfs rw 0 0
+/dev/vda1 / ext4 rw 0 0
+tank/a /disks/a zfs rw,xattr 0 0
+tank/a\\040b /disks/a\\040b zfs rw,xattr 0 0
+"""
+
+
+@pytest.fixture
+def mounts(tmp_path, monkeypatch):
+    def told(text):
+        (tmp_path / "mounts").write_text(text)
+        monkeypatch.setattr(module, "MOUNTS", str(tmp_path / "mounts"))
+        return Files().mounted
+
+    return told
+
+
+def test_what_is_mounted_by_its_name(mounts):
+    mounted = mounts(MOUNTED)
+    assert mounted("/disks/a", "tank/a")
+    assert mounted("/disks/a b", "tank/a b")
+    assert not mounted("/disks", "tank")
+    assert not mounted("/disks/b", "tank/b")
+
+
+@pytest.mark.parametrize(
+    "more", ["backup/a /disks/a zfs rw 0 0\n", "tmpfs /disks tmpfs rw 0 0\n"], ids=["there", "above"]
+)
+def test_another_that_covers_it_is_told(mounts, more):
+    mounted = mounts(MOUNTED + more)
+    with pytest.raises(ZfsError, match=r"is mounted at /disks.*, where tank/a belongs") as caught:
+        mounted("/disks/a", "tank/a")
+    assert caught.value.code == "Changed"
+    assert mounts(MOUNTED + more + "tank/a /disks/a zfs rw 0 0\n")("/disks/a", "tank/a")
+
+
+def test_what_this_system_has_mounted():
+    assert not Files().mounted("/no/such/folder", "tank/a")
+    with pytest.raises(ZfsError, match="where tank/a belongs"):
+        Files().mounted("/", "tank/a")
+
+
+def test_a_device_is_found_by_a_link(tmp_path, monkeypatch):
+    """As udev makes them; and what is no block device is not written to."""
+    monkeypatch.setattr(module, "DEVICES", f"{tmp_path}/")
+    monkeypatch.setattr(module.stat, "S_ISBLK", stat.S_ISREG)
+    (tmp_path / "zd0").write_bytes(bytes(10))
+    (tmp_path / "disk0").symlink_to("zd0")
+    (tmp_path / "source").write_bytes(b"0123456789")
+    Files().copy(str(tmp_path / "source"), str(tmp_path / "disk0"), 10, lambda done: None)
+    assert (tmp_path / "zd0").read_bytes() == b"0123456789"
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "DEVICES", f"{tmp_path}/disk0")
+    with pytest.raises(ZfsError, match="disk0 is no block device"):
+        Files().copy(str(tmp_path / "source"), str(tmp_path / "disk0"), 10, lambda done: None)
+
+
+def test_a_copy_is_synced(disk, tmp_path, monkeypatch):
+    """What it was made of goes after it."""
+    (tmp_path / "source").write_bytes(b"x")
+    Files().make(disk, 1)
+    synced = []
+    monkeypatch.setattr(module.os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
+    Files().copy(str(tmp_path / "source"), disk, 1, lambda done: None)
+    assert synced == [disk]

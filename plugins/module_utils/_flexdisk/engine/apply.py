@@ -491,7 +491,7 @@ class Applier:
     ) -> t.Tuple[_Properties, _Properties]:
         """A smaller file outside the VM, a larger one inside: there is the room."""
         now = self.read(args["volume"] if last else args["source"])
-        file_disks.ensure(self.zfs, now)
+        file_disks.ensure(self.zfs, now, size)
         if last or size < now.volsize or now.refreservation > automatic_reservation(size, RECORD, geometry):
             file_disks.resize(self.zfs, now, size, geometry)
         return {}, {}
@@ -500,7 +500,7 @@ class Applier:
         if args["type"] == FILE:
             size = args["size"] * MIB
             file_disks.make(self.zfs, args["volume"], size, args["own_compression"], facts, geometry)
-            file_disks.ensure(self.zfs, self.read(args["volume"]))
+            file_disks.ensure(self.zfs, self.read(args["volume"]), size)
         else:
             self._make_volume(args, facts)
 

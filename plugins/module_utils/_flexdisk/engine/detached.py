@@ -78,7 +78,6 @@ def end_conversion(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: Po
 def resize(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
     now = applier.read(step.args["volume"], step.args["guid"])
     if step.args["type"] == FILE:
-        file_disks.ensure(applier.zfs, now)
         file_disks.resize(applier.zfs, now, step.args["size"] * MIB, geometry)
     else:
         applier.zfs.set(now.name, volsize=step.args["size"] * MIB, **RESERVATION[step.args["type"]])

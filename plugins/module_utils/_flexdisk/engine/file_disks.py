@@ -26,14 +26,25 @@ _Args = t.Mapping[str, t.Any]
 _Facts = t.Mapping[str, str]
 
 
-def folder(uuid: str) -> str:
-    return identity.file_of(uuid).rpartition("/")[0]
+def _path(name: str, uuid: str) -> str:
+    """Its file. Anybody may have written a uuid, and only a real one may become a path."""
+    if not identity.is_uuid(uuid):
+        raise FlexdiskError("IdentityMismatch", "%s says uuid %r, which is none, and that is its file" % (name, uuid))
+    return identity.file_of(uuid)
+
+
+def _path_of(dataset: Dataset) -> str:
+    return _path(dataset.name, dataset.user.get("uuid", ""))
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def make(zfs: Zfs, name: str, size: int, compression: str, facts: _Facts, geometry: PoolGeometry) -> None:
     """A file system with its identity and room for the whole file, then the file; size is bytes."""
     options = {
-        "mountpoint": folder(facts["uuid"]),
+        "mountpoint": _folder(_path(name, facts["uuid"])),
         "canmount": "on",
         "recordsize": str(RECORD),
         "atime": "off",
@@ -44,25 +55,42 @@ def make(zfs: Zfs, name: str, size: int, compression: str, facts: _Facts, geomet
     zfs.create_filesystem(name, options, {**marks, **{k: v for k, v in facts.items() if k not in marks or v}})
 
 
-def ensure(zfs: Zfs, now: Dataset) -> None:
-    """Mounted, and with its file; that is made where an interrupted run has not come to it."""
-    path = identity.file_of(now.user["uuid"])
-    if not zfs.files.mounted(folder(now.user["uuid"])):
-        zfs.mount(now.name)
+def ensure(zfs: Zfs, now: Dataset, size: int) -> str:
+    """Where its file is, of which size bytes are wanted: mounted, and made where an interrupted run has not come to it.
+
+    Nobody has given up what a file has beyond its size, be it of another hand or of an interrupted grow.
+    """
+    path = _path_of(now)
+    _mount(zfs, now.name, _folder(path))
     if now.user.get("from") == identity.MAKING:
         zfs.files.make(path, now.volsize)
         zfs.set_facts(now.name, {"from": ""})
-    if zfs.files.size(path) < 0:
+    length = zfs.files.size(path)
+    if length < 0:
         raise FlexdiskError("Changed", "%s of %s is not there; it should have %d bytes" % (path, now.name, now.volsize))
+    if length > max(now.volsize, size):
+        raise FlexdiskError(
+            "Changed",
+            "%s has %d bytes, %s says %d and %d are wanted; nothing was cut off"
+            % (path, length, now.name, now.volsize, size),
+        )
+    return path
+
+
+def _mount(zfs: Zfs, name: str, folder: str) -> None:
+    if zfs.files.mounted(folder, name):
+        return
+    zfs.mount(name)
+    if not zfs.files.mounted(folder, name):
+        raise FlexdiskError("Changed", "%s is mounted, and not at %s" % (name, folder))
 
 
 def resize(zfs: Zfs, now: Dataset, size: int, geometry: PoolGeometry) -> None:
     """Room before the file, where it grows; the file before its room, where it shrinks.
 
-    Interrupted, it is found at the old size and done again, or the file put back to that. Snapshots keep theirs: they
-    are marked with it first.
+    Interrupted, it is found at the old size and done again. Snapshots keep theirs: they are marked with it first.
     """
-    path = identity.file_of(now.user["uuid"])
+    path = ensure(zfs, now, size)
     figure = {"refreservation": automatic_reservation(size, RECORD, geometry)}
     grows = size >= now.volsize
     if grows and now.refreservation != figure["refreservation"]:
@@ -79,8 +107,8 @@ def resize(zfs: Zfs, now: Dataset, size: int, geometry: PoolGeometry) -> None:
 
 def removed(zfs: Zfs, gone: Dataset) -> None:
     """What is left of it in the file system of the host."""
-    if gone.kind == "filesystem" and gone.user.get("uuid"):
-        zfs.files.remove_folder(folder(gone.user["uuid"]))
+    if gone.kind == "filesystem" and identity.is_uuid(gone.user.get("uuid", "")):
+        zfs.files.remove_folder(_folder(_path_of(gone)))
 
 
 def copy(zfs: Zfs, now: Dataset, args: _Args, stamps: _Facts, geometry: PoolGeometry) -> None:
@@ -91,17 +119,16 @@ def copy(zfs: Zfs, now: Dataset, args: _Args, stamps: _Facts, geometry: PoolGeom
     half, size, uuid = args["half"], now.volsize, args["uuid"]
     kept = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in ("size", "copied")}
     facts = {**kept, **stamps, "uuid": uuid, **args["facts"], "from": str(now.guid)}
+    if now.kind == "filesystem":
+        resize(zfs, now, size, geometry)
     if args["type"] == FILE:
+        path = _path(half, uuid)
         make(zfs, half, size, args["compression"], facts, geometry)
-        if not zfs.files.mounted(folder(uuid)):
-            zfs.mount(half)
-        zfs.files.make(identity.file_of(uuid), size)
+        _mount(zfs, half, _folder(path))
+        zfs.files.make(path, size)
     else:
         options = {"volblocksize": str(args["block_size"]), "compression": args["compression"]}
         zfs.create_volume(half, size, options, facts, args["type"] == SPARSE)
-    if now.kind == "filesystem":
-        ensure(zfs, now)
-        resize(zfs, now, size, geometry)
     zfs.files.copy(_data(zfs, now), _data(zfs, _named(zfs, half)), size, _Notes(zfs, half))
 
 
@@ -131,7 +158,7 @@ def _named(zfs: Zfs, name: str) -> Dataset:
 def _data(zfs: Zfs, dataset: Dataset) -> str:
     """Where its bytes are."""
     if dataset.kind == "filesystem":
-        return identity.file_of(dataset.user["uuid"])
+        return _path_of(dataset)
     zfs.await_device(dataset.name)
     return ZVOL + dataset.name
 

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 import typing as t
 
 from .errors import ZfsError
 
 PIECE = 4 << 20
+MOUNTS = "/proc/self/mounts"
+DEVICES = "/dev/"
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 _Told = t.Callable[[int], None]
 
 
 class Files:
     """Paths are absolute, sizes bytes. Raises ZfsError FileFailed with the path and what the system said."""
 
-    def mounted(self, folder: str) -> bool:
-        return os.path.ismount(folder)
+    def mounted(self, folder: str, name: str) -> bool:
+        """Whether this file system is mounted there, uncovered. Raises ZfsError Changed where another one is."""
+        with _opened(MOUNTS, os.O_RDONLY) as handle, open(handle, "rb", closefd=False) as stream:
+            return _mounted([line.split() for line in os.fsdecode(stream.read()).splitlines()], folder, name)
 
     def size(self, path: str) -> int:
         """-1 where there is no such file."""
@@ -33,13 +40,13 @@ class Files:
 
     def make(self, path: str, size: int) -> None:
         """A new file that reads as zeros, or one of that size that is there already; root's alone."""
-        with _opened(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW) as handle:
+        with _opened(path, os.O_RDWR | os.O_CREAT) as handle:
             os.ftruncate(handle, size)
             os.fsync(handle)
 
     def resize(self, path: str, size: int) -> None:
         """What is beyond a smaller size is gone."""
-        with _opened(path, os.O_RDWR | os.O_NOFOLLOW) as handle:
+        with _opened(path, os.O_RDWR) as handle:
             os.ftruncate(handle, size)
             os.fsync(handle)
 
@@ -49,7 +56,7 @@ class Files:
         Zeros are not written, so that what takes no space in one takes none in the other.
         """
         zeros = bytes(PIECE)
-        with _opened(source, os.O_RDONLY) as reading, _opened(target, os.O_RDWR | os.O_NOFOLLOW) as writing:
+        with _opened(source, os.O_RDONLY) as reading, _opened(target, os.O_RDWR) as writing:
             done = 0
             while done < size:
                 piece = os.pread(reading, min(PIECE, size - done), done)
@@ -67,6 +74,17 @@ class Files:
             os.rmdir(folder)
 
 
+def _mounted(lines: t.Iterable[t.Sequence[str]], folder: str, name: str) -> bool:
+    """By the lines of MOUNTS, of which a later one covers what an earlier one has mounted there or above."""
+    places = [[_ESCAPED.sub(lambda found: chr(int(found.group(1), 8)), word) for word in line[:2]] for line in lines]
+    if not any(place == folder for _device, place in places):
+        return False
+    device, place = [p for p in places if (folder + "/").startswith(p[1].rstrip("/") + "/")][-1]
+    if [device, place] != [name, folder]:
+        raise ZfsError("Changed", "%s is mounted at %s, where %s belongs" % (device, place, name))
+    return True
+
+
 def _write(handle: int, piece: bytes, offset: int) -> None:
     while piece:
         written = os.pwrite(handle, piece, offset)
@@ -75,9 +93,12 @@ def _write(handle: int, piece: bytes, offset: int) -> None:
 
 @contextlib.contextmanager
 def _opened(path: str, flags: int) -> t.Iterator[int]:
-    handle = -1
+    """A volume's name is a link of udev's; a file's is none."""
+    handle, device = -1, path.startswith(DEVICES)
     try:
-        handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        handle = os.open(path, flags | os.O_CLOEXEC | (0 if device else os.O_NOFOLLOW), 0o600)
+        if device and not stat.S_ISBLK(os.fstat(handle).st_mode):
+            raise ZfsError("FileFailed", "%s is no block device" % path)
         yield handle
     except OSError as exc:
         raise _failed(path, exc) from exc
