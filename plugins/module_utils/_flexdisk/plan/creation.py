@@ -16,6 +16,7 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages
+from ..rules.change import crosses
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.intent import used
 from ..rules.linking import Host
@@ -138,6 +139,9 @@ def plan_creation(
     checks.check_quota_unit(new.quota, capabilities, found)
     for target in (g for g in intent.targets if g.disk is not None and g.spec.boot):
         found.add("InvalidArgument", "a disk that is there cannot be what a new VM boots from", target.label)
+    for target in (g for g in intent.targets if g.disk is not None and crosses(g.type, g.disk)):
+        words = "type %s: %s is a %s disk; a new VM takes it as it is, convert it before"
+        found.add("NotSupported", words % (target.type, target.disk.volume.name, target.disk.type), target.label)
     if found.problems:
         return VmPlan(new.uuid, before, before, (), tuple(found.problems))
     seq = Sequence(before, geometry)
