@@ -41,7 +41,7 @@ options:
       - With V(adopted) every disk of the VMs has an identity. One that has it keeps all of it.
       - With V(released) none has, and neither do the VMs have their packages' names. Volumes, quotas, configurations
         and what the hypervisor itself does not keep of a VM, with libvirt its flexible disk size and its protection,
-        stay as they are.
+        stay as they are, and so does the uuid of a disk that is a file, since it is the file's path.
       - V(released) is refused while there are parked disks of these VMs, or without O(vms) any, since nobody would
         know them any more, and while an interrupted task is not finished.
     type: str

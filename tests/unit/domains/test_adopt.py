@@ -14,7 +14,6 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import apply, report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.identities import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, papers
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import OTHER, VM, LinuxHost, domain
 
@@ -29,7 +28,7 @@ def clock(monkeypatch):
 
 
 def go(linux, *vms, check=False, state="adopted", forget=False):
-    return run(Zfs(linux.runner), linux.driver(), list(vms) or None, state, forget, None, check)
+    return run(linux.zfs(), linux.driver(), list(vms) or None, state, forget, None, check)
 
 
 def known(outcome):
@@ -82,13 +81,13 @@ def rest(linux):
     return [line for line in lines if "\tflexdisk:" not in line], texts, data
 
 
-def rich():
-    """web01 with root and a, whose serials are no guid's, and b, whose uuid follows from its guid."""
+def rich(*more):
+    """web01 with root and a, whose serials are no guid's, and b, whose uuid follows from its guid; more are further."""
     linux = LinuxHost()
     linux.adopted(32, machine="pc-q35-7.2")
     new = {"name": "b", "size": 16, "preserve": True, "tags": {"n": "1"}, "description": "träge"}
     entries = [{"name": "root"}, {"name": "a"}, new]
-    assert linux.converge({"vm": VM, "disks": entries}).failure is None
+    assert linux.converge({"vm": VM, "disks": [*entries, *more]}).failure is None
     linux.run("zfs", "set", "flexdisk:package=flexible", f"tank/{VM}")
     linux.run("zfs", "set", "flexdisk:indestructible=true", f"tank/{VM}")
     linux.run("zfs", "set", "flexdisk:serial_no=12", f"tank/{VM}/disk2")
@@ -201,6 +200,42 @@ def plain():
     return linux
 
 
+def with_file():
+    """Its uuid, which is its path, is not that of its dataset's guid."""
+    linux = rich({"name": "c", "size": 16, "type": "file"})
+    linux.run("guest", "write", linux.disks()["c"].volume.name, "0", "4", "7")
+    return linux
+
+
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize(("forget", "handed"), [(False, True), (False, False), (True, True)])
+def test_a_file_keeps_its_path(running, forget, handed):
+    linux = with_file()
+    if running:
+        linux.domains.boot(VM)
+    before, others, file = ours(linux), rest(linux), linux.disks()["c"]
+    down = four_steps(linux, state="released", forget=forget)
+    left = {key for name, key in ours(linux) if name == file.volume.name}
+    assert left == {"uuid", "type", "size"} | (set() if forget else {papers.KEY})
+    assert rest(linux) == others
+    vm = linux.vm()
+    assert (vm.missing, vm.orphans, [d.adopted for d in vm.disks]) == ((), (), [False] * 4)
+    assert not linux.converge({"vm": VM, "unlisted": "destroy"}, check=True).changed
+    linux.assert_whole()
+    four_steps(linux, *(down.released if handed else ()))
+    assert (ours(linux), rest(linux)) == (before, others)
+
+
+def test_a_released_file_can_be_declared():
+    linux = with_file()
+    was = linux.disks()["c"]
+    four_steps(linux, state="released", forget=True)
+    names = ["root", "a", "b", "c"]
+    entries = [{"name": n, "pci_slot": d.pci_slot} for n, d in zip(names, linux.vm().disks, strict=True)]
+    linux.four_steps({"vm": VM, "disks": entries})
+    assert (linux.disks()["c"].uuid, linux.disks()["c"].path) == (was.uuid, was.path)
+
+
 def down():
     linux = rich()
     go(linux, state="released")
@@ -210,6 +245,7 @@ def down():
 SCENARIOS = {
     "adopt": (plain, {}),
     "release": (rich, {"state": "released"}),
+    "release a file": (with_file, {"state": "released"}),
     "release and forget": (rich, {"state": "released", "forget": True}),
     "adopt again": (down, {}),
 }
@@ -222,8 +258,8 @@ def test_killed_at_any_change_the_same_task_ends_it(name):
     while came:
         linux = make()
         data = rest(linux)[2]
-        if name in ("release", "adopt again"):
-            before = ours(rich())
+        if name in ("release", "release a file", "adopt again"):
+            before = ours(with_file() if "file" in name else rich())
             uuids = {papers.papers_of(d).name: papers.papers_of(d).uuid for d in linux.vm().disks}
         came = interrupted(linux, number, **words)
         predicted = go(linux, check=True, **words)
@@ -233,10 +269,10 @@ def test_killed_at_any_change_the_same_task_ends_it(name):
         assert not go(linux, **words).outcome.changed, number
         assert rest(linux)[2] == data
         linux_ours = ours(linux)
-        if name == "release":
+        if name in ("release", "release a file"):
             go(linux, *again.released)
             linux_ours = ours(linux)
-        if name in ("release", "adopt again"):
+        if name in ("release", "release a file", "adopt again"):
             assert {d.name: d.volume.user["uuid"] for d in linux.vm().disks} == uuids
             clean = [{k: v for k, v in o.items() if k[1] != "uuid"} for o in (linux_ours, before)]
             assert clean[0] == clean[1], number

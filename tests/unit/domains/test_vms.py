@@ -88,6 +88,19 @@ def linux():
     return host()
 
 
+@pytest.mark.parametrize(("was", "kind"), [("thick", "file"), ("file", "thick"), ("file", "sparse")])
+def test_a_new_vm_takes_a_disk_as_what_it_is(linux, was, kind):
+    """Its disk is not copied on the way."""
+    entry = {"name": "d", "size": 32, "type": was}
+    four_steps(linux, {"disks": [{"name": "root"}, entry, {"name": "e", "size": 16}]})
+    uuid = linux.vm(next(iter(linux.domains.configs))).disks[1].uuid
+    assert linux.converge({"vm": "web01", "unlisted": "detach", "disks": [{"name": "root"}, {"name": "e"}]}).changed
+    new = {"name": "web02", "disks": [{"name": "root"}, {"uuid": uuid, "type": kind}]}
+    assert f"type {kind}: tank/flexdisk/{uuid} is a {was} disk" in refusal(linux, "NotSupported", new)
+    done = four_steps(linux, {**new, "disks": [{"name": "root"}, {"uuid": uuid}]})
+    assert done.vms[0]["disks"][1]["type"] == was
+
+
 def volumes(done):
     return {d["name"]: d["volume"] for d in done.vms[0]["disks"]}
 

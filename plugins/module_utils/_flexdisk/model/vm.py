@@ -145,8 +145,9 @@ class Disk:
 
     @property
     def adopted(self) -> bool:
-        """True once an earlier run gave this volume its identity."""
-        return bool(self.volume.user.get("uuid") or self.volume.user.get("name"))
+        """True once an earlier run gave this volume its identity. The uuid of a file alone is no more than its path."""
+        own = "serial_no" if self.volume.kind == "filesystem" else "uuid"
+        return bool(self.volume.user.get(own) or self.volume.user.get("name"))
 
     @property
     def disowned(self) -> bool:

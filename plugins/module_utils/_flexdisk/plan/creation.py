@@ -16,6 +16,7 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages
+from ..rules.change import crosses
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.intent import used
 from ..rules.linking import Host
@@ -25,7 +26,7 @@ from ..rules.space import quota_law
 from . import checks, predict, verbs
 from .ordering import Sequence
 from .steps import Step, VmPlan
-from .targets import Intent, resolve
+from .targets import Intent, Target, resolve
 from .vms import power, uuid_of_new
 
 Hidden = t.Tuple[int, int]
@@ -136,8 +137,10 @@ def plan_creation(
     intent = _resolved(host, blank, spec, hidden, capabilities, found)
     checks.check(intent, host, capabilities, found)
     checks.check_quota_unit(new.quota, capabilities, found)
-    for target in (g for g in intent.targets if g.disk is not None and g.spec.boot):
-        found.add("InvalidArgument", "a disk that is there cannot be what a new VM boots from", target.label)
+    for target in (g for g in intent.targets if g.disk is not None):
+        if target.spec.boot:
+            found.add("InvalidArgument", "a disk that is there cannot be what a new VM boots from", target.label)
+        _as_it_is(target, found)
     if found.problems:
         return VmPlan(new.uuid, before, before, (), tuple(found.problems))
     seq = Sequence(before, geometry)
@@ -151,6 +154,14 @@ def plan_creation(
     for step in power(seq.vm, wish, capabilities):
         seq.add(step)
     return VmPlan(new.uuid, before, seq.vm, tuple(seq.steps))
+
+
+def _as_it_is(target: Target, found: Collector) -> None:
+    """What is made at once copies no disk."""
+    disk = target.disk
+    if disk is not None and crosses(target.type, disk):
+        words = "type %s: %s is a %s disk; a new VM takes it as it is, convert the disk before"
+        found.add("NotSupported", words % (target.type, disk.volume.name, disk.type), target.label)
 
 
 def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> Vm:

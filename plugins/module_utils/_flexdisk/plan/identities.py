@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..model.desired import AdoptSpec, Papers
 from ..model.sizes import render_mib
-from ..model.vm import Disk, DiskConfig, Vm
+from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import identity, papers
 from ..rules.declaration import Collector
 from ..rules.linking import Host, agrees, index_of, own_uuid, serial_shown
@@ -57,7 +57,7 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     for disk in vm.parked:
         found.add("InUse", unknown(disk), disk.label)
     for disk in vm.orphans:
-        if any(disk.volume.user.get(fact) for fact in papers.FACTS):
+        if papers.taken(disk.volume):
             found.add(
                 "InUse",
                 "%s is not attached and would become unknown; vm_disks attaches or parks it" % disk.volume.name,
@@ -314,7 +314,7 @@ def _package(vm: Vm, spec: AdoptSpec) -> t.Optional[Step]:
 
 
 def _release(vm: Vm, disk: Disk, found: Collector) -> t.Optional[Step]:
-    present = [fact for fact in papers.FACTS if disk.volume.user.get(fact)]
+    present = papers.taken(disk.volume)
     if not present:
         return None
     kept = found.attempt(disk.label, lambda: papers.encode(papers.papers_of(disk)))
@@ -327,5 +327,5 @@ def _release(vm: Vm, disk: Disk, found: Collector) -> t.Optional[Step]:
 
 
 def _released(vm: Vm, disk: Disk, text: str, facts: t.Mapping[str, str]) -> Step:
-    uuid = own_uuid(vm.config, _configured(vm, disk), disk.volume)
+    uuid = disk.uuid if disk.type == FILE else own_uuid(vm.config, _configured(vm, disk), disk.volume)
     return Step("release", text, disk.label, args={"dataset": disk.volume.name, "facts": facts, "uuid": uuid})

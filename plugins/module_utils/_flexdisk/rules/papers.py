@@ -49,10 +49,14 @@ def registered(volume: Dataset) -> bool:
     return bool((user.get("uuid") or user.get("name")) and user.get("serial_no"))
 
 
+def taken(volume: Dataset) -> t.List[str]:
+    """The facts that a release takes away. The uuid of a file stays: it is its path."""
+    return [f for f in FACTS if volume.user.get(f) and (f != "uuid" or volume.kind != "filesystem")]
+
+
 def halfway(volume: Dataset) -> bool:
     """Whether a release of the disk has begun and not ended."""
-    user = volume.user
-    return KEY in user and not registered(volume) and any(user.get(fact) for fact in FACTS)
+    return KEY in volume.user and not registered(volume) and bool(taken(volume))
 
 
 def left(volume: Dataset) -> t.Optional[Papers]:
