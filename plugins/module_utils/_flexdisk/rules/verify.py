@@ -372,6 +372,8 @@ def _marks(about: _About) -> _Found:
     elif vm is not None:
         message = "was moved here from %s, where the VM is configured to have it" % mark
         yield about("from_mark", message, repair=_vm_disks(vm, adopt=True))
+    elif mark == identity.ASIDE:
+        yield about("from_mark", "its conversion was interrupted; the task that began it ends it")
     else:
         yield about("from_mark", "was being made (%s) and may not be whole; the task that made it ends it" % mark)
 
