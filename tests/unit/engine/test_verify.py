@@ -599,11 +599,17 @@ def test_only_the_named_vms():
     assert [p.code for p in go(sim, vms=["nobody"]).outcome.problems] == ["ResourceNotFound"]
 
 
+def twin(sim):
+    """Another VM is configured with the orphan."""
+    path = f"/dev/zvol/rdsk/{ROOT}/disk9"
+    sim.node.vmadm_state["vms"][OTHER]["devices"].append({**device(sim, 1), "path": path, "uuid": FOREIGN})
+
+
 @pytest.mark.parametrize(
     ("prepare", "says"),
     [
         (lambda sim: sim.run("zfs", "create", "-V", "8M", place_of(sim)), "there is a zones/flexdisk/"),
-        (lambda sim: twin(sim), "has it open or configured"),
+        (twin, "has it open or configured"),
     ],
     ids=["taken", "used"],
 )
@@ -619,12 +625,6 @@ def test_an_orphan_that_cannot_be_parked(prepare, says):
 def place_of(sim):
     [orphan] = sim.vm().orphans
     return place(orphan)
-
-
-def twin(sim):
-    """Another VM is configured with the orphan."""
-    path = f"/dev/zvol/rdsk/{ROOT}/disk9"
-    sim.node.vmadm_state["vms"][OTHER]["devices"].append({**device(sim, 1), "path": path, "uuid": FOREIGN})
 
 
 def test_an_orphan_keeps_data_snapshots_and_identity_and_gives_up_a_name_that_is_taken():

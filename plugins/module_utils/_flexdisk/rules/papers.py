@@ -116,7 +116,7 @@ def _plain(raw: _Raw) -> bool:
     tags = raw.get("tags") or {}
     return (
         {*raw} <= {f.name for f in fields(Papers)}
-        and all(type(value) is kinds.get(key, str) for key, value in raw.items())
+        and all(value.__class__ is kinds.get(key, str) for key, value in raw.items())
         and all(isinstance(value, str) for value in tags.values())
     )
 
