@@ -20,9 +20,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.verbs import place
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import KINDS, REPAIRABLE
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import parked_place as place
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import VM, Simulated

@@ -15,9 +15,9 @@ from ..model.vm import THICK, Disk, Vm
 from ..rules import identity, space
 from ..rules.change import crosses, put_aside
 from ..rules.declaration import Collector
-from ..rules.linking import Host, container
+from ..rules.linking import Host, container, parked_place
 from ..rules.reservation import PoolGeometry
-from . import predict, verbs
+from . import predict
 from .targets import Intent, Leaver, Target, staying_bytes
 
 
@@ -144,7 +144,7 @@ def _moves(intent: Intent, host: Host, found: Collector) -> None:
     for leaver in intent.leavers:
         if leaver.moves:
             _encryption(leaver.disk, above, "detached", found)
-            place = verbs.place(leaver.disk)
+            place = parked_place(leaver.disk)
             if place in host.datasets:
                 found.add("AlreadyExists", "cannot be moved out: there is a %s already" % place, leaver.disk.label)
     for target in intent.targets:
@@ -171,7 +171,7 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
     if disk is None or not crosses(target.type, disk):
         return
     _gone(Leaver(disk, True, target.spec.destroy_snapshots), found)
-    spare = verbs.place(disk)
+    spare = parked_place(disk)
     taken = {spare, spare + identity.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
     for name in sorted(taken):
         found.add("AlreadyExists", "cannot be converted: there is a %s already" % name, target.label)

@@ -17,7 +17,7 @@ from ..model.sizes import MIB, render_apart, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
 from ..rules import identity
 from ..rules.declaration import Collector
-from ..rules.linking import Host, container
+from ..rules.linking import Host, container, parked_place
 from ..rules.registry import Place, find_source
 from ..rules.reservation import default_block_size
 from ..rules.snapshots import charge
@@ -142,7 +142,7 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
     """The end of a conversion whose original has gone: the copy gets its name, and is marked no more. What a VM waits
     for is aside still.
     """
-    mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, verbs.place(disk)
+    mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, parked_place(disk)
     if not mark.isdigit() or any(str(dataset.guid) == mark for dataset in host.datasets.values()):
         return None
     if now != wanted + identity.COPY or wanted in host.datasets:

@@ -328,7 +328,8 @@ def _attach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     return _in(vm, disk, args, geometry)
 
 
-def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+def _made(args: _Args, geometry: PoolGeometry) -> Dataset:
+    """A new disk's volume."""
     blank = Dataset(
         name=args["volume"],
         kind="filesystem" if args["type"] == FILE else "volume",
@@ -336,21 +337,18 @@ def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
         compression=args["compression"],
         origin=args["origin"],
     )
-    volume = _sized(blank, args, geometry)
+    return _sized(blank, args, geometry)
+
+
+def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+    volume = _made(args, geometry)
     own = args["config"]["uuid"]
     disk = Disk(volume=volume, vm=vm.config.uuid, index=0, uuid=own, image_size=args["image_size"])
     return _in(vm, disk, args, geometry)
 
 
 def _create_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    blank = Dataset(
-        name=args["volume"],
-        kind="filesystem" if args["type"] == FILE else "volume",
-        volblocksize=args["block_size"],
-        compression=args["compression"],
-        origin=args["origin"],
-    )
-    volume = _sized(blank, args, geometry)
+    volume = _made(args, geometry)
     disk = Disk(
         volume=volume, vm=args["vm"], index=0, model=args["facts"]["model"], image=image_of(args["origin"]), parked=True
     )

@@ -15,7 +15,7 @@ from ..model.sizes import MIB, render_bytes, render_change, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..rules import identity, slots, snapshots
 from ..rules.change import crosses, fact_changes, put_aside
-from ..rules.linking import container, index_of
+from ..rules.linking import index_of, parked_place
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from .steps import Step
 from .targets import Leaver, Target
@@ -147,11 +147,6 @@ def register(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, st
     return Step("identity", text, facts["name"], args=args)
 
 
-def place(disk: Disk) -> str:
-    """Where a disk lies outside any VM."""
-    return "%s/%s" % (container(disk.volume.pool), disk.uuid or identity.uuid_of(disk.volume.guid))
-
-
 def _leaving(disk: Disk, vm: Vm, nameless: bool, returns: bool = False) -> t.Dict[str, t.Any]:
     renames = []
     for snapshot in disk.snapshots:
@@ -166,7 +161,7 @@ def _leaving(disk: Disk, vm: Vm, nameless: bool, returns: bool = False) -> t.Dic
     return {
         "volume": disk.volume.name,
         "path": disk.path,
-        "target": place(disk),
+        "target": parked_place(disk),
         "renames": tuple(renames),
         "facts": _stale(disk, facts),
         "guid": disk.volume.guid,
@@ -238,7 +233,7 @@ def destroy(leaver: Leaver) -> Step:
     args = {
         "volume": disk.volume.name,
         "path": disk.path,
-        "target": place(disk),
+        "target": parked_place(disk),
         "facts": _stale(disk, facts),
         "snapshots": tuple(s.name.split("@", 1)[1] for s in disk.snapshots),
         "guid": disk.volume.guid,
@@ -280,7 +275,7 @@ def convert(
     args: t.Dict[str, t.Any] = {"volume": disk.volume.name, "guid": disk.volume.guid, "type": wanted}
     if crosses(wanted, disk):
         block = RECORD if wanted == FILE else block_size
-        spare = place(disk)
+        spare = parked_place(disk)
         args.update(
             uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
             half=spare + identity.COPY if disk.volume.name != spare + identity.COPY else spare,

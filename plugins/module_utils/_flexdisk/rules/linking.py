@@ -59,6 +59,11 @@ def container(pool: str) -> str:
     return "%s/%s" % (pool, CONTAINER)
 
 
+def parked_place(disk: Disk) -> str:
+    """Where a disk lies outside any VM."""
+    return "%s/%s" % (container(disk.volume.pool), disk.uuid or identity.uuid_of(disk.volume.guid))
+
+
 def index_of(volume: str) -> int:
     found = _INDEX.search(volume)
     return int(found.group(1)) if found else 0

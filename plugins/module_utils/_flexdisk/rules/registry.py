@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
-from ..model.desired import DiskSpec, DiskWish
+from ..model.desired import DiskWish
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Disk, Vm
 from . import identity, slots
@@ -82,12 +82,12 @@ def parse_wish(raw: _Raw, number: int) -> t.Tuple[DiskWish, t.List[Problem]]:
         slot = found.attempt(label, slots.normalise, str(slot))
     _check_size(found, label, raw)
     entry = {**raw, "state": "present", "pci_slot": slot if arrives else None, "boot": None, "recreate": False}
-    if arrives and raw.get("index") == -1:
-        entry["index"] = None
     spec = disk_spec(found, label, entry)
+    # -1 is the first one that is free, as without an index.
+    index = None if raw.get("index") == -1 else raw.get("index")
     wish = DiskWish(
         state=state,
-        spec=_with_index(spec, raw.get("index")) if arrives else spec,
+        spec=replace(spec, index=index) if arrives else spec,
         vm=str(raw.get("vm") or ""),
         from_vm=str(raw.get("from_vm") or ""),
         index=None if arrives else raw.get("index"),
@@ -102,12 +102,6 @@ def parse_wish(raw: _Raw, number: int) -> t.Tuple[DiskWish, t.List[Problem]]:
     )
     _check_wish(found, label, wish, raw)
     return wish, found.problems
-
-
-def _with_index(spec: DiskSpec, index: t.Optional[int]) -> DiskSpec:
-    """-1 is the first one that is free, as without an index."""
-    known = {field.name: getattr(spec, field.name) for field in fields(DiskSpec)}
-    return DiskSpec(**{**known, "index": None if index == -1 else index})
 
 
 def _check_size(found: Collector, label: str, raw: _Raw) -> None:

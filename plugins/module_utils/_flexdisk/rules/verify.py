@@ -15,7 +15,7 @@ from ..model.sizes import MIB, render_bytes, render_change, render_mib
 from ..model.vm import Disk, DiskConfig, IntentRecord, Vm, VmConfig
 from . import identity, intent, slots, space
 from .findings import OURS, Finding, Task, own_task
-from .linking import Host, container, unlinked_reason
+from .linking import Host, container, parked_place, unlinked_reason
 from .reservation import PoolGeometry
 
 _DAY = 86400
@@ -211,7 +211,7 @@ def _orphans(facts: _Facts, vm: Vm) -> _Found:
 
 def _stays(facts: _Facts, vm: Vm, disk: Disk) -> str:
     """Why a volume cannot be moved out of its VM's dataset."""
-    host, place = facts.host, _place(disk)
+    host, place = facts.host, parked_place(disk)
     above = host.datasets.get(container(vm.root.pool)) or host.datasets[vm.root.pool]
     if disk.volume.name in facts.users:
         users = facts.users[disk.volume.name].values()
@@ -223,11 +223,6 @@ def _stays(facts: _Facts, vm: Vm, disk: Disk) -> str:
     if disk.volume.encryptionroot not in ("", disk.volume.name, above.encryptionroot):
         return "it would leave its encryption root %s" % disk.volume.encryptionroot
     return ""
-
-
-def _place(disk: Disk) -> str:
-    """Where a disk lies outside any VM."""
-    return "%s/%s" % (container(disk.volume.pool), disk.uuid or identity.uuid_of(disk.volume.guid))
 
 
 # -- identity
@@ -385,7 +380,7 @@ def _parked(facts: _Facts, disk: Disk, before: int) -> _Found:
     about, volume = _About(facts, disk), disk.volume
     yield from _properties(about)
     yield from _marks(about)
-    place = _place(disk) if disk.uuid or not identity.is_uuid(_last(volume.name)) else volume.name
+    place = parked_place(disk) if disk.uuid or not identity.is_uuid(_last(volume.name)) else volume.name
     if place != volume.name or not disk.uuid:
         uuid = _last(place)
         clash = place != volume.name and place in facts.host.datasets
