@@ -19,7 +19,7 @@ from differential.shrinking import shrink
 from differential.tally import Tally
 from harness import Lab
 
-SAMPLE = 4
+SAMPLE = 2
 SHRINK_SECONDS = 240.0
 
 

@@ -119,11 +119,11 @@ def test_a_guest_sees_what_was_declared(host: Host, make: Make, capsys: pytest.C
     two = seen_after(root, logs, unlisted="detach")
     assert two == {name: three[name] for name in ("root", "logs")}
 
-    three = seen_after(root, logs, {**new, "size": 32, "pci_slot": "7:0:0"})
+    three = seen_after(root, logs, {**new, "size": 32, "type": "file", "pci_slot": "7:0:0"})
     assert three == {**two, "new": ("0000:07:00.0", 32 * MIB, three["new"][2])}
 
-    two = seen_after(root, new, unlisted="detach")
-    assert two == {name: three[name] for name in ("root", "new")}
+    two = seen_after(root, {**new, "size": 48}, unlisted="detach")
+    assert two == {"root": three["root"], "new": ("0000:07:00.0", 48 * MIB, three["new"][2])}
     host.quiet("guest1", root, new, unlisted="detach")
 
     guest.shut_down()

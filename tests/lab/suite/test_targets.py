@@ -72,7 +72,10 @@ def test_molecule(lab: Lab) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def rfd154(lab: Lab, example: str, hypervisor: str) -> None:
+@pytest.mark.full
+@pytest.mark.parametrize("hypervisor", ["vmadm", "libvirt"])
+@pytest.mark.parametrize("example", RFD154)
+def test_rfd154(lab: Lab, example: str, hypervisor: str) -> None:
     """One of the RFD's examples at 1:100; it leaves nothing."""
     lab.reset()
     size = 10240 // 100
@@ -101,17 +104,6 @@ def rfd154(lab: Lab, example: str, hypervisor: str) -> None:
     assert "failed=0" in done.stdout
     left = lab.zfs("list", "-H", "-o", "name", "-d", "1", lab.pool).split()
     assert set(left) <= {lab.pool, f"{lab.pool}/{RFD154_IMAGE}", f"{lab.pool}/flexdisk"}
-
-
-def test_rfd154(lab: Lab) -> None:
-    rfd154(lab, "reuse_slot", "vmadm")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("hypervisor", ["vmadm", "libvirt"])
-@pytest.mark.parametrize("example", RFD154)
-def test_rfd154_in_full(lab: Lab, example: str, hypervisor: str) -> None:
-    rfd154(lab, example, hypervisor)
 
 
 def test_every_example_of_rfd154_is_run() -> None:
