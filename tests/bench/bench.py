@@ -20,9 +20,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-COLLECTIONS = ROOT / ".dev"
-WORK = ROOT / "build" / "bench"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from tree import BUILD, ROOT, dev_tree
+
+COLLECTIONS = dev_tree()
+WORK = BUILD / "bench"
 SIMNODE = ROOT / "extensions" / "simulated_node"
 PREFIX = "ansible_collections.flexdisk.hypervisor."
 PEER = "ansible==12.3.0"  # the PyPI package that carries community.general 11.4.2
@@ -144,6 +147,7 @@ def peer_collections() -> Path:
     target = WORK / "peer" / "ansible_collections" / "community" / "general"
     if not target.exists():
         wheels = WORK / "wheels"
+        print(f"       fetching {PEER} for the comparison, once, some minutes", flush=True)
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(wheels), PEER]
         subprocess.run(command, check=True)
         with zipfile.ZipFile(next(wheels.glob("ansible-*.whl"))) as wheel:
