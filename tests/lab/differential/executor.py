@@ -67,7 +67,7 @@ def drop_pool(pool: str) -> None:
 
 def device(dataset: str, flags: int) -> int:
     """The opened device of a volume. udev's links linger or get lost when volumes are renamed: the device says who it
-    is.
+    is. Raises FileNotFoundError when there is no such volume: a command before this one failed here and not there.
     """
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -82,6 +82,8 @@ def device(dataset: str, flags: int) -> int:
             os.close(handle)
             if name == dataset:
                 return os.open(path, flags)
+        if call("zfs", "list", dataset).returncode:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         call("udevadm", "settle")
         time.sleep(0.05)
     raise RuntimeError(f"no device is {dataset}")

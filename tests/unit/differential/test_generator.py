@@ -165,7 +165,7 @@ def test_executor_runs_commands_in_a_fresh_pool(tmp_path, monkeypatch):
     log = tmp_path / "log"
     for program in ("zfs", "zpool", "udevadm"):
         path = tmp_path / program
-        path.write_text(f'#!/bin/sh\necho {program} "$@" >> {log}\n[ "$1$2" != listp ] || exit 1\necho 7\n')
+        path.write_text(f'#!/bin/sh\necho {program} "$@" >> {log}\n[ "$1" != list ] || exit 1\necho 7\n')
         path.chmod(0o755)
     monkeypatch.setitem(executor.ENVIRONMENT, "PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -178,6 +178,8 @@ def test_executor_runs_commands_in_a_fresh_pool(tmp_path, monkeypatch):
     assert log.read_text().splitlines()[-6:] == [
         "zfs get all", "udevadm settle", "zfs destroy p/a", "zpool sync p", "zpool wait -t free p", "zfs get all",
     ]  # fmt: skip
+    absent = [1, "guest: cannot write 'p/a': No such file or directory\n", "7\n"]
+    assert run.run(["guest", "write", "p/a", "0", "1", "seed"]) == absent
 
 
 def test_command_line_says_what_it_can_do():
