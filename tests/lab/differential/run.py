@@ -42,20 +42,25 @@ LANES = 2
 def compare(seeds: Iterable[int], usable: int, runners: Sequence[Runner], *, until_full: bool = False) -> Tally:
     """Run the sequences of these seeds, one on each runner at a time.
 
-    With `until_full` begin no more when all counts are reached.
+    With `until_full` begin no more when all counts are reached; nor when a runner breaks.
     """
     tally = Tally()
     left = iter(seeds)
     lock = threading.Lock()
 
     def lane(runner: Runner) -> None:
+        nonlocal left
         while True:
             with lock:
                 seed = next(left, None)
                 if seed is None or (until_full and tally.total >= FULL_COMMANDS and not tally.missing()):
                     return
             script = generate(seed, usable)
-            verdict = judge(script, runner(script))
+            try:
+                verdict = judge(script, runner(script))
+            except BaseException:
+                left = iter(())
+                raise
             with lock:
                 tally.add(verdict)
                 print(f"seed {seed}: {len(verdict.judged)} compared, {_state(verdict)}", flush=True)

@@ -184,6 +184,21 @@ def test_no_flaw_is_found_where_there_is_none():
     assert counted.missing() != []
 
 
+def test_a_runner_that_breaks_ends_the_others_too():
+    done = []
+
+    def sound(script: Script) -> Reality:
+        done.append(script)
+        return simulated(USABLE)(script)
+
+    def broken(script: Script) -> Reality:
+        raise ValueError("the lab is gone")
+
+    with pytest.raises(ValueError, match="the lab is gone"):
+        run.compare(range(50), USABLE, [broken, sound])
+    assert len(done) < 5
+
+
 def test_failing_sequence_is_shrunk_and_printed():
     runner = simulated(USABLE, FLAWS["weigh"])
     script = generate(1, USABLE)
