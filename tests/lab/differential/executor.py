@@ -20,6 +20,8 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 MIB = 1 << 20
 FOLDER = "/var/tmp"
@@ -56,13 +58,40 @@ def fresh_pool(pool: str, size_mib: int, key_file: str) -> int:
     return sum(map(int, must("zfs", "get", "-Hp", "-o", "value", "used,available", pool).split()))
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """While no other lane does: look into the devices of all lanes, or run commands. To look is to open, and what is
+    open is busy.
+    """
+    with open(f"{FOLDER}/devices.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def drop_pool(pool: str) -> None:
     """Destroy the pool if it is there."""
     if call("zpool", "list", pool).returncode == 0:
         call("udevadm", "settle")
-        must("zpool", "destroy", "-f", pool)
+        with alone():
+            must("zpool", "destroy", "-f", pool)
     if os.path.exists(f"{FOLDER}/{pool}.img"):
         os.unlink(f"{FOLDER}/{pool}.img")
+
+
+def find(dataset: str) -> str:
+    """The path of a volume's device, "" if there is none."""
+    for path in glob.glob("/dev/zd*"):
+        if "p" in path:  # a partition
+            continue
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except OSError:  # it goes away just now
+            continue
+        name = fcntl.ioctl(handle, BLKZNAME, bytes(256)).split(b"\0")[0].decode()
+        os.close(handle)
+        if name == dataset:
+            return path
+    return ""
 
 
 def device(dataset: str, flags: int) -> int:
@@ -71,16 +100,9 @@ def device(dataset: str, flags: int) -> int:
     """
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for path in glob.glob("/dev/zd*"):
-            if "p" in path:  # a partition
-                continue
-            try:
-                handle = os.open(path, os.O_RDONLY)
-            except OSError:  # it goes away just now
-                continue
-            name = fcntl.ioctl(handle, BLKZNAME, bytes(256)).split(b"\0")[0].decode()
-            os.close(handle)
-            if name == dataset:
+        with alone():
+            path = find(dataset)
+            if path:
                 return os.open(path, flags)
         if call("zfs", "list", dataset).returncode:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -140,7 +162,8 @@ class Executor:
         if argv[0] == "guest":
             rc, err = guest(argv[1:])
         else:
-            done = call(*argv)
+            with alone():
+                done = call(*argv)
             rc, err = done.returncode, done.stderr
             self.unsettled |= verb in ("create", "clone", "rename", "rollback")
         if argv[0] == "guest" or verb in ("destroy", "rollback", "release") or "volsize=" in " ".join(argv):

@@ -81,20 +81,38 @@ def test_rollback_needs_r_for_newer_snapshots_and_big_r_for_their_clones(zfs):
         f"cannot rollback to '{DISK}@a': more recent snapshots or bookmarks exist\n"
         f"use '-r' to force deletion of the following snapshots and bookmarks:\n{DISK}@b\n{DISK}@c\n"
     )
-    zfs.ok(f"clone {DISK}@b zones/c")
+    for line in (f"clone {DISK}@b zones/c", "snapshot zones/c@x", "snapshot zones/c@y", "clone zones/c@x zones/d"):
+        zfs.ok(line)
+    zfs.ok("snapshot zones/d@z")
     assert zfs.bad(f"rollback -r {DISK}@a") == (
         f"cannot rollback to '{DISK}@a': clones of previous snapshots exist\n"
-        "use '-R' to force deletion of the following clones and dependents:\nzones/c\n"
+        "use '-R' to force deletion of the following clones and dependents:\n"
+        "zones/d@z\nzones/d\nzones/c@x\nzones/c@y\nzones/c\n"
     )
     zfs.ok(f"rollback -R {DISK}@a")
     assert zfs.names() == ["zones", VM, DISK, f"{DISK}@a"]
 
 
-def test_rollback_stops_at_a_held_snapshot(zfs):
-    zfs.ok(f"snapshot {DISK}@a")
-    zfs.ok(f"snapshot {DISK}@b")
-    zfs.ok(f"hold keep {DISK}@b")
-    assert zfs.bad(f"rollback -r {DISK}@a") == f"cannot destroy '{DISK}@b': dataset is busy\n"
+def test_rollback_refused_by_held_snapshots_has_destroyed_the_others(zfs):
+    for short in "abcde":
+        zfs.ok(f"snapshot {DISK}@{short}")
+    zfs.ok(f"hold keep {DISK}@b {DISK}@d")
+    assert zfs.bad(f"rollback -r {DISK}@a") == (
+        f"cannot destroy '{DISK}@b': dataset is busy\ncannot destroy '{DISK}@d': dataset is busy\n"
+    )
+    assert zfs.names("snapshot") == [f"{DISK}@{short}" for short in "abd"]
+
+
+def test_rollback_refused_by_what_a_clone_holds_keeps_the_clone_alone(zfs):
+    for line in ("snapshot DISK@a", "snapshot DISK@b", "clone DISK@b zones/c", "snapshot zones/c@x", "snapshot DISK@d",
+                 "clone DISK@d zones/e", "hold keep zones/c@x"):  # fmt: skip
+        zfs.ok(line.replace("DISK", DISK))
+    assert zfs.bad(f"rollback -R {DISK}@a") == (
+        "cannot destroy 'zones/c@x': dataset is busy\n"
+        "cannot destroy 'zones/c': dataset is busy\n"
+        f"cannot destroy '{DISK}@b': dataset already exists\n"
+    )
+    assert zfs.names() == ["zones", "zones/c", "zones/c@x", VM, DISK, f"{DISK}@a", f"{DISK}@b"]
 
 
 def test_rollback_that_would_need_the_reservation_twice(zfs):

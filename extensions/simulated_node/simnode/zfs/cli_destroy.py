@@ -108,11 +108,16 @@ def _blocked(session: Session, target: Item, flags: Set[str]) -> bool:
     return True
 
 
-def _destroy_one(session: Session, dataset: Dataset) -> bool:
+def _destroy_one(session: Session, item: Item) -> bool:
     try:
-        kernel.destroy(session.storage, dataset)
+        if isinstance(item, Dataset):
+            kernel.destroy(session.storage, item)
+        else:
+            errors = kernel.destroy_snapshots(session.storage, [item], False)
+            if errors:
+                raise ZfsError(errors[0][1])
     except ZfsError as refusal:
-        session.fail(f"cannot destroy '{dataset.name}'", refusal.text)
+        session.fail(f"cannot destroy '{name_of(item)}'", refusal.text)
         return False
     return True
 
@@ -135,7 +140,16 @@ def _destroy_batch(session: Session, snaps: List[Snapshot], defer: bool = False)
     return not errors
 
 
-def destroy_clones(session: Session, snaps: List[Snapshot]) -> bool:
+def destroy_each(session: Session, snaps: List[Snapshot]) -> bool:
+    """Destroy these snapshots and what depends on them, one by one; what refuses (printed) keeps no other. Whether all
+    are gone.
+    """
+    items = dict.fromkeys(item for snap in snaps for item in [*dependents(snap), snap])
+    refused = [item for item in items if not _destroy_one(session, item)]
+    return not refused
+
+
+def _destroy_clones(session: Session, snaps: List[Snapshot]) -> bool:
     """Destroy all clones of these snapshots with what depends on them; False (printed) when one refuses."""
     for snap in snaps:
         batch: List[Snapshot] = []
@@ -188,7 +202,7 @@ def _destroy_snapshots(session: Session, name: str, flags: Set[str]) -> int:
         _announce_snapshots(session, snaps, flags)
     if "n" in flags:
         return 0
-    if "R" in flags and not destroy_clones(session, snaps):
+    if "R" in flags and not _destroy_clones(session, snaps):
         return 1
     return 0 if _destroy_batch(session, snaps, "d" in flags) else 1
 

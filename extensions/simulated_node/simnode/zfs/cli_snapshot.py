@@ -10,10 +10,11 @@ import time
 from typing import Any, Dict, List
 
 from simnode.zfs import kernel
-from simnode.zfs.cli_destroy import destroy_clones
+from simnode.zfs.cli_destroy import dependents, destroy_each
 from simnode.zfs.errors import UsageError, ZfsError
 from simnode.zfs.model import VOLUME, Dataset, Snapshot
 from simnode.zfs.session import Session, assignments, checked, name_problem, options
+from simnode.zfs.values import name_of
 
 _TAG_MAX = 255
 
@@ -75,7 +76,7 @@ def rollback(session: Session, argv: List[str]) -> int:
             + "".join(f"{one.fullname}\n" for one in newer)
         )
         return 1
-    clones = [clone.name for one in newer for clone in one.clones]
+    clones = [name_of(item) for one in newer for item in dependents(one)]
     if clones and "-R" not in flags:
         session.err.append(
             f"cannot rollback to '{names[0]}': clones of previous snapshots exist\n"
@@ -86,12 +87,8 @@ def rollback(session: Session, argv: List[str]) -> int:
 
 
 def _rollback(session: Session, dataset: Dataset, snap: Snapshot, newer: List[Snapshot]) -> int:
-    if not destroy_clones(session, newer):
+    if not destroy_each(session, newer):
         return 1
-    for one in reversed(newer):
-        errors = kernel.destroy_snapshots(session.storage, [one], False)
-        if errors:
-            return session.fail(f"cannot destroy '{one.fullname}'", ZfsError(errors[0][1]).text)
     exact = dataset.kind == VOLUME and dataset.volsize == dataset.refreservation != snap.volsize
     try:
         kernel.rollback(session.storage, dataset, snap)
