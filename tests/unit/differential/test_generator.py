@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import inspect
 import os
 import shlex
@@ -180,6 +181,26 @@ def test_executor_runs_commands_in_a_fresh_pool(tmp_path, monkeypatch):
     ]  # fmt: skip
     absent = [1, "guest: cannot write 'p/a': No such file or directory\n", "7\n"]
     assert run.run(["guest", "write", "p/a", "0", "1", "seed"]) == absent
+
+
+def test_executor_looks_into_devices_and_runs_commands_alone(tmp_path, monkeypatch):
+    held = []
+
+    def note(*argv):
+        with open(tmp_path / "devices.lock") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.append(False)
+            except BlockingIOError:
+                held.append(True)
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+    monkeypatch.setattr(executor, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(executor, "call", note)
+    monkeypatch.setattr(executor, "find", lambda dataset: note(dataset) and os.devnull)
+    executor.Executor("p", ["zfs", "get", "all"]).run(["zfs", "set", "test:a=b", "p/a"])
+    os.close(executor.device("p/a", os.O_RDONLY))
+    assert held == [True, False, True]
 
 
 def test_command_line_says_what_it_can_do():
