@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import json
 import os
 import subprocess
@@ -117,19 +118,17 @@ def best_of_three(folder: Path) -> dict[str, Any]:
     return min((run_module(folder, path) for _run in range(3)), key=lambda usage: usage["seconds"])
 
 
-def payload_kib() -> float:
-    """KiB of our own sources that a run of vm_disks sends: the module and all that it imports of ours."""
-    todo, seen = ["plugins.modules.vm_disks"], set()
-    total = 0
+def payload() -> dict[str, str]:
+    """Our own sources that a run of vm_disks sends, by their paths: the module and all that it imports of ours."""
+    todo = ["plugins.modules.vm_disks"]
+    texts: dict[str, str] = {}
     while todo:
         name = todo.pop()
-        source = ROOT / (name.replace(".", "/") + ".py")
-        if name in seen or not source.exists():
+        path = name.replace(".", "/") + ".py"
+        if path in texts or not (ROOT / path).exists():
             continue
-        seen.add(name)
-        text = source.read_text()
-        total += len(text.encode())
-        for node in ast.walk(ast.parse(text)):
+        texts[path] = (ROOT / path).read_text()
+        for node in ast.walk(ast.parse(texts[path])):
             if not isinstance(node, ast.ImportFrom):
                 continue
             base = node.module or ""
@@ -139,7 +138,17 @@ def payload_kib() -> float:
                 continue
             base = base.removeprefix(PREFIX)
             todo += [base] + [f"{base}.{alias.name}" for alias in node.names]
-    return total / 1024
+    return texts
+
+
+def payload_kib() -> tuple[float, float]:
+    """KiB of the payload's texts, and of the compressed archive in which Ansible sends them."""
+    texts = payload()
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path, text in texts.items():
+            packed.writestr(path, text)
+    return sum(len(text.encode()) for text in texts.values()) / 1024, len(archive.getvalue()) / 1024
 
 
 def peer_collections() -> Path:
@@ -212,8 +221,10 @@ def main() -> int:
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     missed = []
-    print(f"payload: {payload_kib():.0f} KiB of our own sources (target: at most {TARGETS['payload_kib']:.0f})")
-    if payload_kib() > TARGETS["payload_kib"]:
+    sources, zipped = payload_kib()
+    limit = TARGETS["payload_kib"]
+    print(f"payload: {sources:.0f} KiB of our own sources (target: at most {limit:.0f}), {zipped:.0f} KiB zipped")
+    if sources > limit:
         missed.append("payload")
     print(f"{'VMs':>6} {'disks':>6} {'processes':>10} {'seconds':>8} {'ms per VM':>10} {'peak MiB':>9}")
     for vms in (int(n) for n in options.sizes.split(",")):
