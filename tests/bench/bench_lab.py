@@ -16,6 +16,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "lab"), str(Path(__file__).resolve().parent)]
 
+import boot
 from bench import TARGETS, WORK, declarations, peer_collections, zfs_loop
 from harness import Lab
 
@@ -79,7 +80,7 @@ def main() -> int:
     parser.add_argument("--vms", type=int, default=25, help="number of VMs, of 4 disks each")
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
+    with boot.alone(), tempfile.TemporaryDirectory() as scratch:
         lab = Lab(Path(scratch))
         wanted = {"vms": populate(lab, options.vms)}
         install(lab)

@@ -12,9 +12,10 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from recipe import LabError, cache_dir
+from recipe import LabError, cache_dir, locked
 
 MEMORY_MIB = 2048
 CPUS = 2
@@ -30,6 +31,11 @@ STOP_SECONDS = 20.0
 def run_dir() -> Path:
     """The folder of the one lab that runs: key, port, pid, console log, overlay, pool disk, inventory."""
     return cache_dir() / "run"
+
+
+def alone() -> AbstractContextManager[None]:
+    """While a suite runs, or the pool is emptied: no other does the same. Raises LabError if one does."""
+    return locked(cache_dir() / "suite.lock", "another suite runs on this lab, and would lose its pool")
 
 
 def pid() -> int | None:

@@ -112,7 +112,7 @@ def push(_arguments: argparse.Namespace) -> int:
 def reset(_arguments: argparse.Namespace) -> int:
     """destroy the pool and the hypervisor's state and begin anew"""
     _need_up()
-    with step("resetting the pool"):
+    with boot.alone(), step("resetting the pool"):
         remote.reset()
     return 0
 

@@ -55,13 +55,15 @@ def step(title: str) -> Iterator[None]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file; a second process waits and says so."""
+def locked(path: Path, refusal: str | None = None) -> Iterator[None]:
+    """Hold an exclusive lock on a file; a second process waits and says so, or ends with LabError(refusal)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if refusal:
+                raise LabError(refusal) from None
             print(f"lab: another process holds {path}, waiting", flush=True)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -24,11 +24,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """The running lab."""
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The running lab, for this suite alone."""
     if boot.pid() is None:
         pytest.fail("the lab is down: python3 tests/lab/lab.py up (or run the suite through `lab.py test`)")
-    return Lab(tmp_path_factory.mktemp("lab"))
+    with boot.alone():
+        yield Lab(tmp_path_factory.mktemp("lab"))
 
 
 @pytest.fixture

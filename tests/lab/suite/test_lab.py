@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from harness import Lab
 
 MIB = 1 << 20
+SCRIPT = Path(__file__).resolve().parents[1] / "lab.py"
 
 
 def test_pool_is_healthy_and_made_of_4k_sectors(lab: Lab) -> None:
@@ -103,6 +106,13 @@ def test_reset_leaves_an_empty_pool_with_its_properties(lab: Lab) -> None:
     assert f"{lab.pool}/left" not in lab.zfs("list", "-Hr", "-o", "name", lab.pool).splitlines()
     assert lab.get(lab.pool, "atime") == {"atime": "off"}
     assert lab.run(["test", "-e", "/var/lib/simnode/left"], check=False).returncode == 1
+
+
+def test_nobody_else_resets_the_lab_under_a_suite(lab: Lab) -> None:
+    lab.zfs("create", "-p", f"{lab.pool}/kept")
+    done = subprocess.run([sys.executable, str(SCRIPT), "reset"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "lab: another suite runs on this lab, and would lose its pool\n")
+    assert lab.zfs("list", "-H", "-o", "name", f"{lab.pool}/kept") == f"{lab.pool}/kept"
 
 
 def test_vmadm_knows_no_vm_after_reset(lab: Lab) -> None:
