@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from .conftest import VM
+from .conftest import IMAGE, VM
 
 BOOT = {"name": "root", "boot": True}
 
@@ -113,6 +113,60 @@ def test_order_never_gives_a_data_entry_the_boot_disk(sim):
     sim.create(sizes=())
     sim.four_steps({"vm": "web01", "disks": [BOOT, {"name": "data", "size": 10240}]}, matching="order")
     assert [(d.name, d.boot) for d in sim.vm().disks] == [("root", True), ("data", False)]
+
+
+def _mixed_up(sim, unlisted):
+    """Disks a (20 MiB) and b (50 MiB); the list has room for b first, and a takes it."""
+    sim.adopted(20, 50)
+    return {"vm": "web01", "unlisted": unlisted, "disks": [BOOT, {"name": "a", "size": 60}, {"name": "c", "size": 10}]}
+
+
+def test_order_warns_of_what_another_matching_would_keep(sim):
+    done = sim.four_steps(_mixed_up(sim, "destroy"), matching="order")
+    assert done.warnings == [
+        "web01: matching=order: disks that no entry claims are destroyed with their data: b; 50 MiB (DATA_LOSS)",
+        "web01: matching=order: another matching would keep data that this one destroys: b -> a; 30 MiB "
+        "(AVOIDABLE_LOSS)",
+        "web01: matching=order: only the order of the list decides which disk goes: the entry of another disk would "
+        "fit it too: b -> a (IDENTITY_AMBIGUOUS)",
+    ]
+
+
+def test_order_warns_of_a_disk_that_is_left_behind(sim):
+    done = sim.four_steps(_mixed_up(sim, "detach"), matching="order")
+    assert [w.rpartition("(")[2] for w in done.warnings] == ["ORPHAN_LEFT)", "IDENTITY_AMBIGUOUS)"]
+
+
+def test_order_warns_of_no_loss_where_unlisted_disks_stay(sim):
+    sim.adopted(20)
+    done = sim.four_steps({"vm": "web01", "disks": [BOOT], "unlisted": "keep"}, matching="order")
+    assert done.warnings == []
+
+
+def test_order_warns_of_labels_that_change_disks(sim):
+    sim.adopted(64, 64)
+    done = sim.four_steps(
+        {"vm": "web01", "disks": [BOOT, {"name": "b", "size": 64}, {"name": "a", "size": 64}]}, matching="order"
+    )
+    assert done.warnings == [
+        "web01: matching=order: disks get a label that another disk carries; labels move, data does not: "
+        "a -> b, b -> a (IDENTITY_SWAP)"
+    ]
+
+
+def test_order_takes_a_disk_from_an_image_for_an_entry_that_names_none(sim):
+    sim.create(sizes=())
+    sim.four_steps({"vm": "web01", "disks": [BOOT, {"name": "copy", "image": IMAGE}]})
+    spec = {"vm": "web01", "unlisted": "destroy", "disks": [BOOT, {"name": "copy", "size": 10240}]}
+    done = sim.four_steps(spec, matching="order")
+    assert (done.diff, done.warnings) == ("", [])
+
+
+def test_order_keeps_images_apart_that_entries_name(sim):
+    sim.create(sizes=(10240,))
+    spec = {"vm": "web01", "disks": [BOOT, {"name": "copy", "image": IMAGE}, {"name": "a", "size": 10240}]}
+    sim.four_steps(spec, matching="order")
+    assert [(d.name, d.image == IMAGE) for d in sim.vm().disks] == [("root", True), ("a", False), ("copy", True)]
 
 
 # -- old VMs

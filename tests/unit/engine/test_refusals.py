@@ -522,6 +522,32 @@ def test_on_refusal_continue_changes_the_others_and_still_fails(sim: Simulated) 
     assert sim.get()["flexible_disk_size"] == 30720
 
 
+def test_on_refusal_continue_leaves_out_whom_the_pool_has_no_room_for(sim: Simulated) -> None:
+    two(sim)
+    big, good = {"vm": "web01", "flexible_disk_size": "1000GiB"}, {"vm": "web02", "flexible_disk_size": "40GiB"}
+    predicted = sim.converge(big, good, check=True, continue_on_refusal=True)
+    done = sim.converge(big, good, continue_on_refusal=True)
+    for outcome in (predicted, done):
+        assert [(p.vm, p.code) for p in outcome.problems] == [("web01", "InsufficientSpace")]
+        assert [v["alias"] for v in outcome.vms] == ["web02"]
+    assert (sim.get()["flexible_disk_size"], sim.get(OTHER)["flexible_disk_size"]) == (30720, 40960)
+
+
+def test_on_refusal_continue_leaves_out_all_that_claim_one_disk(sim: Simulated) -> None:
+    two(sim)
+    third = "dddddddd-0000-4000-8000-000000000003"
+    sim.create(uuid=third, alias="web03")
+    disks = [{"name": "root", "boot": True}, {"name": "data", "size": 2048}]
+    sim.converge({"vm": "web03", "disks": disks})
+    parked = next(d.uuid for d in sim.vm(third).disks if d.name == "data")
+    sim.converge({"vm": "web03", "unlisted": "detach", "disks": disks[:1]})
+    claims = [{"vm": name, "unlisted": "keep", "disks": [{"uuid": parked}]} for name in ("web02", "web03")]
+    done = sim.converge(*claims, {"vm": "web01", "flexible_disk_size": "40GiB"}, continue_on_refusal=True)
+    assert [(p.vm, p.code) for p in done.problems] == [("web02", "Ambiguous"), ("web03", "Ambiguous")]
+    assert [v["alias"] for v in done.vms] == ["web01"]
+    assert sim.get()["flexible_disk_size"] == 40960
+
+
 def test_no_such_pool(sim: Simulated) -> None:
     sim.create()
     with pytest.raises(FlexdiskError, match="no such pool: tank") as caught:

@@ -228,6 +228,7 @@ def test_anything_gives_a_size_or_the_refusal(value):
     [
         (20 * GIB, 50 * GIB, "20 GiB -> 50 GiB"),
         (1025 * MIB, 1026 * MIB, "1025 MiB -> 1026 MiB"),
+        (33693368320, 33697562624, "32132.5 MiB -> 32136.5 MiB"),
         (20 * GIB + 5, 20 * GIB + 6, "21474836485 B -> 21474836486 B"),
         (GIB, GIB, "1 GiB -> 1 GiB"),
     ],

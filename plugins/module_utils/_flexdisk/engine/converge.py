@@ -56,13 +56,12 @@ def converge(
     plans = [(spec, plan_vm(host, vm, spec, policy, hypervisor.capabilities)) for spec, vm in wanted]
     for _spec, plan in plans:
         outcome.problems += plan.problems
-    good, lacking = share([plan for _spec, plan in plans if not plan.problems])
-    ordered, short = admit(host, good)
-    lacking += short
+    good = [plan for _spec, plan in plans if not plan.problems]
+    good, ordered, lacking = _admitted(host, good, policy.continue_on_refusal)
     outcome.problems += lacking
     asked = {plan.vm: spec.vm for spec, plan in plans}
     outcome.warnings = recovery.warnings(host, asked)
-    refused = bool(lacking or (outcome.problems and not policy.continue_on_refusal))
+    refused = bool(outcome.problems and not policy.continue_on_refusal)
     outcome.warnings += [
         "%s: an interrupted run has left it down, and so does this one" % plan.before.label
         for _spec, plan in plans
@@ -82,6 +81,22 @@ def converge(
         intents.tidy()
     _read_again(zfs, hypervisor, host, good, asked, pool, outcome)
     return outcome
+
+
+def _admitted(
+    host: Host, plans: t.List[VmPlan], carry_on: bool
+) -> t.Tuple[t.List[VmPlan], t.List[VmPlan], t.List[Problem]]:
+    """Plans that go together; the same in the order of their work; what was wrong. carry_on: without whom it names."""
+    problems: t.List[Problem] = []
+    while True:
+        plans, lacking = share(plans)
+        ordered, short = admit(host, plans)
+        lacking += short
+        problems += lacking
+        if not (lacking and carry_on):
+            return plans, ordered, problems
+        named = {problem.vm for problem in lacking}
+        plans = [plan for plan in plans if plan.name not in named]
 
 
 def _declarations(
@@ -146,14 +161,14 @@ def _failure(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.Di
         steps.append({"step": "clear", "disk": "", "text": "clear the intent", "status": "failed"})
     failed = steps[exc.done]
     found = told(plan, exc.error, failed["text"] or failed["step"])
-    found.update(steps=steps, restarted=exc.restarted, vms_not_done=[p.before.config.alias or p.vm for p in waiting])
+    found.update(steps=steps, restarted=exc.restarted, vms_not_done=[p.name for p in waiting])
     return found
 
 
 def told(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
     """A failure after the VM's last step."""
     return {
-        "vm": plan.before.config.alias or plan.vm,
+        "vm": plan.name,
         "uuid": plan.vm,
         "error_code": error.code,
         "message": error.message,
@@ -199,6 +214,6 @@ def _read_again(
             continue
         outcome.vms.append(report.plan_result(plan, vm, asked[plan.vm], True))
         wrong = report.differences(plan.after, vm)
-        if wrong and plan.steps and (plan.before.config.alias or plan.vm) not in undone and outcome.failure is None:
+        if wrong and plan.steps and plan.name not in undone and outcome.failure is None:
             error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
             outcome.failure = told(plan, error, "read again")

@@ -131,7 +131,7 @@ def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_m
     vms = {vm.config.uuid: vm for vm in found.vms}
     for plan in plans:
         if plan.vm in vms:
-            result = report.plan_result(plan, vms[plan.vm], plan.before.config.alias or plan.vm, not check_mode)
+            result = report.plan_result(plan, vms[plan.vm], plan.name, not check_mode)
             outcome.vms.append(result)
     changed = {volume for plan in plans for step in plan.steps for volume in volumes_of(step)}
     now = list(places(found))

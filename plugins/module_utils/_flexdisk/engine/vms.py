@@ -177,5 +177,5 @@ def _tell(plan: VmPlan, after: t.Mapping[str, Vm], check_mode: bool, outcome: Ou
 
 
 def _result(plan: VmPlan, vm: Vm, check_mode: bool) -> _Dict:
-    asked = plan.before.config.alias or plan.vm
+    asked = plan.name
     return {**report.plan_result(plan, vm, asked, not check_mode), **machine(vm)}

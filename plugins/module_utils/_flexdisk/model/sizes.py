@@ -75,19 +75,21 @@ def render_bytes(size: int) -> str:
     """Bytes for a reader, in the largest unit that is not above the figure, rounded down to a tenth."""
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(size) >= unit and (unit != TIB or size % TIB == 0):
-            whole, tenth = divmod(abs(size * 10 // unit), 10)
-            sign = "-" if size < 0 else ""
-            return "%s%d %s" % (sign, whole, name) if size % unit == 0 else "%s%d.%d %s" % (sign, whole, tenth, name)
+            return _in_unit(size, unit, name)
     return "%d B" % size
+
+
+def _in_unit(size: int, unit: int, name: str) -> str:
+    whole, tenth = divmod(abs(size * 10 // unit), 10)
+    sign = "-" if size < 0 else ""
+    return "%s%d %s" % (sign, whole, name) if size % unit == 0 else "%s%d.%d %s" % (sign, whole, tenth, name)
 
 
 def render_apart(*sizes: int) -> t.Tuple[str, ...]:
     """Figures in bytes that a reader compares, all finer where rounding would make different ones look equal."""
-    texts = tuple(render_bytes(size) for size in sizes)
-    if len(set(texts)) == len(set(sizes)):
-        return texts
-    if all(size % MIB == 0 for size in sizes):
-        return tuple("%d MiB" % (size // MIB) for size in sizes)
+    for texts in (tuple(map(render_bytes, sizes)), tuple(_in_unit(size, MIB, "MiB") for size in sizes)):
+        if len(set(texts)) == len(set(sizes)):
+            return texts
     return tuple("%d B" % size for size in sizes)
 
 

@@ -64,11 +64,13 @@ def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capa
     strangers = [d for d in host.parked if d.vm != vm.config.uuid]
     if spec.disks is None:
         spec = replace(spec, disks=(), unlisted="keep")
-    matched = match(vm, t.cast(t.Any, spec.disks), strangers, policy.matching, found)
+    matched = match(vm, t.cast(t.Any, spec.disks), strangers, policy.matching, found, spec.unlisted)
     plan = plan_matched(host, vm, spec, matched, policy, capabilities, found)
     if plan.problems:
         return replace(plan, before=before, after=before)
-    return replace(plan, before=before, steps=(*([first] if first else []), *plan.steps))
+    warnings = tuple("%s: %s" % (spec.vm, text) for text in matched.warnings)
+    steps = (*([first] if first else []), *plan.steps)
+    return replace(plan, before=before, steps=steps, warnings=warnings + plan.warnings)
 
 
 def check_begun(vm: Vm, found: Collector) -> None:
@@ -178,17 +180,13 @@ def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]
             if step.kind in ("attach", "destroy_parked"):
                 takers.setdefault(step.args.get("source", step.args["volume"]), []).append(plan)
     problems = [
-        Problem("Ambiguous", "%s is claimed by %d VMs of this task" % (volume, len(claims)), _name(plan))
+        Problem("Ambiguous", "%s is claimed by %d VMs of this task" % (volume, len(claims)), plan.name)
         for volume, claims in takers.items()
         for plan in claims
         if len(claims) > 1
     ]
     left = [tuple(d for d in plan.after.parked if d.volume.name not in takers) for plan in plans]
     return [replace(p, after=replace(p.after, parked=parked)) for p, parked in zip(plans, left)], problems
-
-
-def _name(plan: VmPlan) -> str:
-    return plan.before.config.alias or plan.vm
 
 
 def _held(vm: Vm) -> int:
@@ -219,7 +217,7 @@ def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
                     "InsufficientSpace",
                     "pool %s has %s left, this task needs %s of it (the most, %s, for this VM)"
                     % (pool, *render_apart(room, need), render_bytes(most.peak)),
-                    _name(biggest),
+                    biggest.name,
                 )
             )
     return problems

@@ -42,6 +42,11 @@ class VmPlan:
     warnings: t.Tuple[str, ...] = ()
 
     @property
+    def name(self) -> str:
+        """The VM in problems and results."""
+        return self.before.config.alias or self.vm
+
+    @property
     def changed(self) -> bool:
         """Silent corrections of our own copies do not count."""
         return any(step.kind != "copy" for step in self.steps)

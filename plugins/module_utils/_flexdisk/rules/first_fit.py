@@ -177,7 +177,7 @@ def _avoidable_loss(
     avoidable = lost - _lost(have, best)
     if not avoidable:
         return []
-    text = "another matching would keep disks of size %d that this one destroys" % avoidable
+    text = "another matching would keep data that this one destroys"
     return [_warning("AVOIDABLE_LOSS", text, size=avoidable, mapping=[list(pair) for pair in best])]
 
 

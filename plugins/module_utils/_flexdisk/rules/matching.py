@@ -19,20 +19,22 @@ from ..model.vm import Disk, Vm
 from . import slots
 from .change import birth_differences
 from .declaration import Collector
-from .first_fit import Birth, first_fit
+from .first_fit import match_disks
 
 
 @dataclass
 class Match:
     """pairs: entry and its disk; creates: entries without one; unlisted: attached data disks without an entry.
 
-    adrift are volumes with an identity of ours that neither an entry nor the VM's configuration knows.
+    adrift are volumes with an identity of ours that neither an entry nor the VM's configuration knows. warnings are
+    what matching=order has to say of its outcome.
     """
 
     pairs: t.List[t.Tuple[DiskSpec, Disk]] = field(default_factory=list)
     creates: t.List[DiskSpec] = field(default_factory=list)
     unlisted: t.List[Disk] = field(default_factory=list)
     adrift: t.List[Disk] = field(default_factory=list)
+    warnings: t.List[str] = field(default_factory=list)
 
 
 class _Matcher:
@@ -124,15 +126,19 @@ class _Matcher:
         self.open_specs = [s for s in self.open_specs if s not in specs]
         self.attached = [d for d in self.attached if d not in disks]
 
-    def by_first_fit(self) -> None:
-        """matching=order: what instance groups do. Names are not looked at."""
+    def by_first_fit(self, unlisted: str) -> None:
+        """matching=order: what instance groups do. Names are not looked at. unlisted: what becomes of the rest."""
         for spec in [s for s in self.open_specs if s.present and s.remaining]:
             self._first(spec, [d for d in self.attached if d.remaining])
-        specs = [s for s in self.open_specs if s.present]
+        specs = [s for s in self.open_specs if s.present and not s.remaining]
         disks = [d for d in self.attached if not d.boot]
-        mapping = first_fit([_birth(d) for d in disks], [_wish(s) for s in specs])
-        for current, desired in mapping:
+        images = {s.image for s in specs}
+        result = match_disks([_present(d, images, unlisted) for d in disks], [_wish(s) for s in specs], "order")
+        for current, desired in result["mapping"]:
             self._claim(specs[desired], disks[current])
+        for warning in result["warnings"]:
+            if warning["code"] != "ORPHAN_LEFT" or unlisted in ("detach", "destroy"):
+                self.match.warnings.append(_words(warning, disks, specs))
 
     def finish(self) -> Match:
         self.match.creates = [s for s in self.open_specs if s.present]
@@ -141,7 +147,14 @@ class _Matcher:
         return self.match
 
 
-def match(vm: Vm, specs: t.Sequence[DiskSpec], strangers: t.Sequence[Disk], matching: str, found: Collector) -> Match:
+def match(
+    vm: Vm,
+    specs: t.Sequence[DiskSpec],
+    strangers: t.Sequence[Disk],
+    matching: str,
+    found: Collector,
+    unlisted: str = "refuse",
+) -> Match:
     """Links entries to disks. strangers are parked disks that another VM had: only their uuid claims them.
 
     Problems go to found; a problem's entries and disks are in no part of the result.
@@ -151,7 +164,7 @@ def match(vm: Vm, specs: t.Sequence[DiskSpec], strangers: t.Sequence[Disk], matc
     if matching == "order":
         matcher.by_name(absent=True)
         matcher.by_slot_or_boot(named=True)
-        matcher.by_first_fit()
+        matcher.by_first_fit(unlisted)
     else:
         matcher.by_name()
         matcher.by_slot_or_boot()
@@ -225,11 +238,27 @@ def _handle(disk: Disk) -> str:
 _ANY_SIZE = 1 << 62
 
 
-def _birth(disk: Disk) -> Birth:
-    return Birth(None, disk.image or None, None, disk.size_mib)
+def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) -> t.Dict[str, t.Any]:
+    """images are those that entries name; another one is no reason against an entry that names none."""
+    return {
+        "name": disk.name,
+        "description": disk.description,
+        "image": disk.image if disk.image in images else None,
+        "size": max(1, disk.size_mib),
+        "preserve": disk.preserve or unlisted != "destroy",
+    }
 
 
-def _wish(spec: DiskSpec) -> Birth:
-    """An entry without a size takes any disk; one that wants what remains takes none, it is new."""
-    size = 0 if spec.remaining else _ANY_SIZE if spec.size is None else spec.size
-    return Birth(None, spec.image, None, size)
+def _wish(spec: DiskSpec) -> t.Dict[str, t.Any]:
+    """An entry without a size takes any disk."""
+    size = _ANY_SIZE if spec.size is None else spec.size
+    return {"name": spec.name, "description": spec.description, "image": spec.image, "size": size}
+
+
+def _words(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskSpec]) -> str:
+    """A warning for a reader: the disks, or which disk for which entry."""
+    pairs = warning.get("mapping") or warning.get("candidates") or ()
+    names = [disks[i].label for i in warning.get("current", ())]
+    names += ["%s -> %s" % (disks[i].label, specs[j].label) for i, j in pairs]
+    size = "; %s" % render_mib(warning["size"]) if "size" in warning else ""
+    return "matching=order: %s: %s%s (%s)" % (warning["message"], ", ".join(names), size, warning["code"])
