@@ -17,7 +17,7 @@ from simnode.node import Node, PoolSpec
 from simnode.vmadm import admin
 from simnode.zfs import numbers
 
-PROGRAMS = ("zfs", "zpool", "vmadm", "imgadm", "guest")
+PROGRAMS = ("zfs", "zpool", "zdb", "vmadm", "imgadm", "guest")
 _PROGRAM = """#!{python} -IS
 import sys
 

@@ -136,6 +136,12 @@ class Node:
 
         return cli_zpool.main(self.pools, list(argv))
 
+    def zdb(self, argv: List[str]) -> Result:
+        """`zdb` with these arguments."""
+        from simnode.zfs import cli_zdb
+
+        return cli_zdb.main(self.pools, list(argv))
+
     def guest(self, argv: List[str]) -> Result:
         """`guest` with these arguments."""
         from simnode import guest
@@ -157,13 +163,15 @@ class Node:
     # -- everyone's view -------------------------------------------------------------------------------------------
 
     def run(self, argv: Sequence[str], stdin: str = "") -> Result:
-        """Run a command line; argv[0] is zfs, zpool, vmadm, imgadm or guest. Returns exit status, stdout, stderr."""
+        """Run a command line; argv[0] is the name of a program. Returns exit status, stdout, stderr."""
         program, rest = argv[0].rpartition("/")[2], list(argv[1:])
         self.clock.advance(STEP)
         if program == "zfs":
             return self.zfs(rest, stdin)
         if program == "zpool":
             return self.zpool(rest)
+        if program == "zdb":
+            return self.zdb(rest)
         if program == "guest":
             return self.guest(rest)
         if program in ("vmadm", "imgadm"):

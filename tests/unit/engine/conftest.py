@@ -51,9 +51,6 @@ class Simulated:
             said = self.fault(list(argv))
             if said is not None:
                 return Answer(1, "", said)
-        if argv[0] == "zdb":
-            pool = self.node.pools.pools[argv[2]]
-            return Answer(0, "".join(f"                ashift: {pool.ashift}\n" for _vdev in pool.vdevs), "")
         if list(argv[:2]) == ["vmadm", "stop"]:
             return self._stop(list(argv), timeout)
         return Answer(*self.node.run(list(argv), stdin))

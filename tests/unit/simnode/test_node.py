@@ -37,6 +37,7 @@ def test_programs_of_a_directory(tmp_path):
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == "cannot create 'zones/v': dataset already exists\n"
     assert program(tmp_path, "zpool list -H -o name").stdout == "zones\ntank\n"
+    assert "                ashift: 12\n" in program(tmp_path, "zdb -C tank").stdout
     with Node.open(tmp_path) as node:
         assert node.run(["guest", "hash", "zones/v"]) == (0, program_hash(), "")
         node.vmadm_state["seen"] = {"x": 1}

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from simnode.zfs import numbers
 
@@ -248,6 +250,22 @@ def test_zpool_status_shows_the_layout(vdevs, names):
     assert tree == ["zones", *names]
     depth = {line.split()[0]: len(line) - len(line.lstrip()) for line in lines[start + 1 : lines.index("", start)]}
     assert depth["c0t0d0"] == (3 if names[0] == "c0t0d0" else 5)
+
+
+def test_zdb_shows_the_sector_size_of_each_vdev():
+    """Indented as on a real node: `ashift` stands beside the type of a top-level vdev, and disks are below it."""
+    zfs = Zfs(ashift=9, vdevs=[{"type": "raidz2", "disks": 3}, {"type": "disk", "disks": 1}])
+    code, out, err = zfs.run("zdb -C zones")
+    assert (code, err) == (0, "")
+    assert "\n        name: 'zones'\n" in out
+    tops = out.split("\n            children[")[1:]
+    assert [re.findall(r"\n {16}(type|nparity|ashift|is_log): (.*)", top) for top in tops] == [
+        [("type", "'raidz'"), ("nparity", "2"), ("ashift", "9"), ("is_log", "0")],
+        [("type", "'disk'"), ("ashift", "9"), ("is_log", "0")],
+    ]
+    assert [top.count("\n                children[") for top in tops] == [3, 0]
+    assert zfs.run("zdb -C nosuch") == (1, "", "zdb: can't open 'nosuch': No such file or directory\n")
+    assert zfs.run("zdb zones")[0] == 2
 
 
 def test_zpool_history(zfs):
