@@ -96,9 +96,14 @@ def test_a_property_that_is_told_twice(prop):
     assert caught.value.code == "UnexpectedOutput"
 
 
+ZDB = " vdev_tree:\n" + "".join(
+    f"  children[{n}]:\n      type: 'raidz'\n      ashift: 12\n      is_log: 0\n" for n in range(3)
+)
+
+
 @SEED
 @FAST
-@given(out=st.one_of(mangled(STATUS), st.text(max_size=200)), zdb=mangled("    ashift: 12\n" * 3))
+@given(out=st.one_of(mangled(STATUS), st.text(max_size=200)), zdb=mangled(ZDB))
 def test_zpool_and_zdb(out, zdb):
     for vdevs in (answers(read.parse_status, out) or {}).values():
         known = answers(read.with_ashift, vdevs, zdb)

@@ -186,31 +186,62 @@ def test_a_pool_called_like_a_section():
     assert read.parse_status(status("logs", (0, "logs"), (1, "sda")))["logs"] == (PLAIN,)
 
 
-ZDB = """
-MOS Configuration:
-        version: 5000
-        name: 'zones'
-        vdev_tree:
-            type: 'root'
-            children[0]:
-                type: 'raidz'
-                nparity: 1
-                ashift: 12
-                children[0]:
-                    type: 'disk'
-            children[1]:
-                type: 'mirror'
-                ashift: 9
-"""
+def zdb(*children):
+    """What C(zdb -C) prints of a pool with these top-level vdevs: type, ashift, is_log, disks."""
+    lines = ["", "MOS Configuration:", "        version: 5000", "        name: 'zones'", "        hole_array[0]: 1"]
+    lines += [
+        "        vdev_tree:",
+        "            type: 'root'",
+        "            id: 0",
+        "            guid: 1485797724320141",
+    ]
+    for n, (kind, ashift, is_log, disks) in enumerate(children):
+        lines += [
+            "            children[%d]:" % n,
+            "                type: '%s'" % kind,
+            "                id: %d" % n,
+            "                metaslab_shift: 34",
+            "                ashift: %d" % ashift,
+            "                asize: 47999446155264",
+            "                is_log: %d" % is_log,
+            "                com.delphix:vdev_zap_top: 129",
+        ]
+        for m in range(disks):
+            lines += ["                children[%d]:" % m, "                    type: 'disk'"]
+            lines += ["                    path: '/dev/dsk/c1t%dd0s0'" % m, "                    whole_disk: 1"]
+    return "\n".join([*lines, "        features_for_read:", "            com.delphix:hole_birth", ""])
 
 
-def test_sector_sizes():
-    vdevs = (Vdev("raidz", 0, 5, 1, 0), PLAIN)
-    assert read.needs_ashift(vdevs)
+RAIDZ = Vdev("raidz", 0, 5, 1, 0)
+DRAID = Vdev("draid", 0, 11, 2, 4)
+SECTORS = {
+    "as they stand": ((RAIDZ, PLAIN), [("raidz", 12, 0, 5), ("mirror", 9, 0, 2)], [12, 9]),
+    "a log between": ((RAIDZ, RAIDZ), [("raidz", 12, 0, 5), ("disk", 9, 1, 0), ("raidz", 12, 0, 5)], [12, 12]),
+    "a log before a disk": ((PLAIN, PLAIN), [("disk", 12, 0, 0), ("mirror", 9, 1, 2), ("disk", 13, 0, 0)], [12, 13]),
+    "a hole where a log was": ((RAIDZ, PLAIN), [("raidz", 12, 0, 5), ("hole", 0, 0, 0), ("disk", 9, 0, 0)], [12, 9]),
+    "a removed vdev": ((PLAIN, DRAID), [("indirect", 9, 0, 0), ("disk", 12, 0, 0), ("draid", 9, 0, 11)], [12, 9]),
+    # A special vdev, always a disk or a mirror, looks there like any other one.
+    "a special mirror": ((RAIDZ, RAIDZ), [("raidz", 12, 0, 5), ("mirror", 9, 0, 2), ("raidz", 13, 0, 5)], [12, 13]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SECTORS)
+def test_sector_sizes(case):
+    vdevs, children, expected = SECTORS[case]
+    assert [v.ashift for v in read.with_ashift(vdevs, zdb(*children))] == expected
+
+
+def test_whose_sector_size_matters():
+    assert read.needs_ashift((PLAIN, RAIDZ))
     assert not read.needs_ashift((PLAIN,))
-    assert [v.ashift for v in read.with_ashift(vdevs, ZDB)] == [12, 9]
-    with pytest.raises(FlexdiskError, match="2 ashift lines for 3 vdevs"):
-        read.with_ashift((*vdevs, PLAIN), ZDB)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no pool", zdb(("raidz", 12, 0, 5), ("disk", 9, 0, 0)), zdb(("raidz", 12, 0, 5), ("raidz", 0, 0, 5))]
+)
+def test_a_sector_size_that_is_not_told(text):
+    with pytest.raises(FlexdiskError, match=r"zdb -C does not tell the ashift of vdev [01] \(raidz\)"):
+        read.with_ashift((RAIDZ, RAIDZ), text)
 
 
 def test_the_rounding_is_told_by_the_volumes():

@@ -157,7 +157,7 @@ def _whole(name: str, vdev: Vdev, disks: int) -> Vdev:
     return vdev
 
 
-_ASHIFT = re.compile(r"^\s*ashift: (\d{1,2})$", re.MULTILINE)
+_TOP = re.compile(r"^( *)children\[0\]:$", re.MULTILINE)
 
 
 def needs_ashift(vdevs: t.Iterable[Vdev]) -> bool:
@@ -165,11 +165,31 @@ def needs_ashift(vdevs: t.Iterable[Vdev]) -> bool:
 
 
 def with_ashift(vdevs: t.Tuple[Vdev, ...], zdb: str) -> t.Tuple[Vdev, ...]:
-    """The vdevs with the sector sizes that C(zdb -C POOL) printed, in its order."""
-    found = [int(n) for n in _ASHIFT.findall(zdb)]
-    if len(found) < len(vdevs):
-        raise FlexdiskError("UnexpectedOutput", "zdb -C shows %d ashift lines for %d vdevs" % (len(found), len(vdevs)))
-    return tuple(Vdev(v.kind, found[i], v.disks, v.parity, v.data) for i, v in enumerate(vdevs))
+    """The vdevs with the sector sizes that C(zdb -C POOL) printed, in its order.
+
+    Special vdevs, which are not among ours, look like others there, but are never raidz or draid: kinds are compared.
+    """
+    tops = _tops(zdb)
+    found = [next((ashift for kind, ashift in tops if kind == v.kind), 0) for v in vdevs]
+    if 0 in found:
+        at = found.index(0)
+        raise FlexdiskError(
+            "UnexpectedOutput", "zdb -C does not tell the ashift of vdev %d (%s)" % (at, vdevs[at].kind)
+        )
+    return tuple(replace(v, ashift=ashift) for v, ashift in zip(vdevs, found))
+
+
+def _tops(zdb: str) -> t.Iterator[t.Tuple[str, int]]:
+    """Kind and ashift of each top-level vdev that holds data."""
+    first = _TOP.search(zdb)
+    if not first:
+        return
+    margin = "(?m)^" + first.group(1)
+    for block in re.split(margin + r"children\[[0-9]+\]:$", zdb)[1:]:
+        facts = dict(re.findall(margin + r"    (type|ashift|is_log): '?([a-z]+|[0-9]{1,2})'?$", block))
+        kind, ashift = facts.get("type", ""), facts.get("ashift", "")
+        if facts.get("is_log") != "1" and kind not in ("hole", "indirect") and ashift.isdigit():
+            yield kind if kind in ("raidz", "draid") else "plain", int(ashift)
 
 
 def geometry(vdevs: t.Tuple[Vdev, ...], volumes: t.Iterable[Dataset]) -> PoolGeometry:
