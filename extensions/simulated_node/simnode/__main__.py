@@ -77,10 +77,15 @@ def _init(directory: Path, arguments: argparse.Namespace) -> None:
 
 def _load(directory: Path, arguments: argparse.Namespace) -> None:
     from simnode import export
+    from simnode.export_layout import ExportError
 
-    status = Path(arguments.pool_status).read_text() if arguments.pool_status else ""
-    with Node.open(directory) as node:
-        export.load(node, Path(arguments.vms).read_text(), Path(arguments.zfs).read_text(), status)
+    files = (arguments.vms, arguments.zfs, arguments.pool_status, arguments.zdb)
+    texts = [Path(file).read_text() if file else "" for file in files]
+    try:
+        with Node.open(directory) as node:
+            export.load(node, *texts)
+    except ExportError as error:
+        sys.exit(f"simnode: {error}")
 
 
 def _fault(directory: Path, arguments: argparse.Namespace) -> None:
@@ -108,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     load.add_argument("--vms", required=True, help="output of vmadm lookup -j")
     load.add_argument("--zfs", required=True, help="output of zfs get -Hp all")
     load.add_argument("--pool-status", help="output of zpool status")
+    load.add_argument("--zdb", help="output of zdb -C POOL, needed for a pool of raidz or dRAID")
     fault = commands.add_parser("fault", help="switch a fault on or off")
     fault.add_argument("name", help="readonly, suspended or busy:DATASET")
     fault.add_argument("value", help="a JSON value: true, false or a count")

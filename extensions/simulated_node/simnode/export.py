@@ -4,9 +4,9 @@
 
 """A simulated node from the export of a real one, so that a change can be rehearsed.
 
-On the node: `vmadm lookup -j > vms.json`, `zfs get -Hp -r -t filesystem,volume,snapshot all zones > zfs.txt` and
-`zpool status > pool.txt`. Metadata, tags and passwords hold secrets: they are left behind here, and so are user
-properties that are not ours.
+On the node: `vmadm lookup -j > vms.json`, `zfs get -Hp -r -t filesystem,volume,snapshot all zones > zfs.txt`,
+`zpool status zones > zpool.txt` and `zdb -C zones > zdb.txt`. Metadata, tags and passwords hold secrets: they are left
+behind here, and so are user properties that are not ours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List
 
 from simnode import export_pool
-from simnode.export_pool import ExportError
+from simnode.export_layout import ExportError
 from simnode.node import Node
 from simnode.vmadm import properties, store, vminfod
 
@@ -33,7 +33,7 @@ _NOT_CONFIGURED = frozenset((
 ))  # fmt: skip
 
 
-def load(node: Node, vms: str, zfs: str, pool_status: str = "") -> None:
+def load(node: Node, vms: str, zfs: str, pool_status: str = "", zdb: str = "") -> None:
     """Replace pools and VMs of `node` by those of the export. Raises ExportError."""
     try:
         found = json.loads(vms)
@@ -44,7 +44,7 @@ def load(node: Node, vms: str, zfs: str, pool_status: str = "") -> None:
     datasets = export_pool.parse(zfs)
     newest = max([_seconds(vm.get("last_modified")) for vm in found] + [0])
     node.clock.advance(max(0.0, newest + 60 - node.clock.now()))
-    export_pool.rebuild(node, datasets, pool_status)
+    export_pool.rebuild(node, datasets, pool_status, zdb)
     node.state.clear()
     records = store.records(node)
     for vm in found:

@@ -2,17 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pools rebuilt from the output of `zfs get -Hp` and `zpool status`.
+"""Pools rebuilt from the output of `zfs get -Hp`, `zpool status` and `zdb -C`.
 
-Names, sizes, reservations, quotas, guids, origins, snapshots and our own user properties are taken over. Contents are
-invented: as many bytes as the export says are referenced and written, so that space figures come close.
+Names, sizes, reservations, quotas, guids, origins, snapshots, encryption roots and our own user properties are taken
+over. Contents are invented: as many bytes as the export says are referenced and written, so that space figures come
+close.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
+from simnode.export_layout import ExportError, layout, sector_size
 from simnode.node import Node
 from simnode.zfs.model import Pool
 
@@ -20,47 +22,50 @@ MIB = 1 << 20
 OURS = "flexdisk:"
 LIMITS = ("refquota", "refreservation", "quota", "reservation")
 _INLINE = ("compression", "recordsize", "mountpoint", "canmount")
-_LAYOUT = re.compile(r"(\s+)(raidz[123]?|mirror|draid[^\s-]*)-\d+\s")
 
 Values = Dict[str, Tuple[str, str]]
 Datasets = Dict[str, Values]
 
 
-class ExportError(Exception):
-    """The export cannot be understood or rebuilt."""
-
-
 def parse(text: str) -> Datasets:
-    """{dataset: {property: (value, source)}} of name, property, value and source separated by tabs."""
+    """{dataset: {property: (value, source)}} of name, property, value and source separated by tabs.
+
+    Values of user properties that are not ours may hold tabs and newlines: all of it up to the next row is left out.
+    The rows of a dataset stand together, its type first and no property twice. A value that looks like rows breaks
+    that, and the export is refused, unless they tell of what the export does not: those are believed.
+    """
     found: Datasets = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
+    current, foreign = "", False
+    for number, line in enumerate(text.split("\n"), start=1):
         fields = line.split("\t")
-        if len(fields) != 4:
-            raise ExportError(f"line {number} of the zfs export has {len(fields)} fields instead of 4")
-        name, prop, value, source = fields
-        if ":" not in prop or prop.startswith(OURS):
-            found.setdefault(name, {})[prop] = (value, source)
+        name, prop = fields[0], fields[1] if len(fields) > 1 else ""
+        if name == current and len(fields) > 2 and _is_foreign(prop):
+            foreign = True
+        elif len(fields) == 4 and (name == current or prop == "type" or name in found):
+            _add(found, current, number, fields)
+            current, foreign = name, False
+        elif line.strip() and not foreign:
+            wrong = f"has {len(fields)} fields instead of 4"
+            if len(fields) == 4:
+                wrong = f"is of {name} but does not begin with its type"
+            raise ExportError(f"line {number} of the zfs export {wrong}")
     if not found:
         raise ExportError("the zfs export is empty")
     return found
 
 
-def layout(status: str) -> List[Dict[str, Any]]:
-    """Top-level vdevs with redundancy in the output of `zpool status`; one plain disk if there are none."""
-    vdevs: List[Dict[str, Any]] = []
-    indent = 0
-    for line in status.splitlines():
-        top = _LAYOUT.match(line)
-        if top is not None:
-            indent = len(top.group(1))
-            vdevs.append({"type": top.group(2), "disks": 0})
-        elif vdevs and line.strip() and len(line) - len(line.lstrip()) > indent:
-            vdevs[-1]["disks"] += 1
-        elif vdevs:
-            indent = 1 << 10
-    return [vdev for vdev in vdevs if vdev["disks"]] or [{"type": "disk", "disks": 1}]
+def _is_foreign(prop: str) -> bool:
+    return ":" in prop and not prop.startswith(OURS)
+
+
+def _add(found: Datasets, current: str, number: int, fields: List[str]) -> None:
+    name, prop, value, source = fields
+    if name in found and name != current:
+        raise ExportError(f"line {number} of the zfs export is of {name} again")
+    values = found.setdefault(name, {})
+    if prop in values:
+        raise ExportError(f"line {number} of the zfs export says {prop} of {name} again")
+    values[prop] = (value, source)
 
 
 def number(values: Values, prop: str) -> int:
@@ -69,12 +74,14 @@ def number(values: Values, prop: str) -> int:
     return int(value) if value.isdigit() else 0
 
 
-def rebuild(node: Node, datasets: Datasets, status: str) -> None:
+def rebuild(node: Node, datasets: Datasets, status: str, zdb: str) -> None:
     """Replace the node's pools by those of the export."""
     for name in sorted(name for name in datasets if "/" not in name and "@" not in name):
+        vdevs = layout(status, name)
+        told = sector_size(zdb, name, vdevs)
         old = node.pools.pools.pop(name, None)
         ashift, version = (old.ashift, old.version) if old else (12, "illumos")
-        pool = node.pools.add_pool(name, 1 << 60, ashift, layout(status), version)
+        pool = node.pools.add_pool(name, 1 << 60, told or ashift, vdevs, version)
         _Builder(node, datasets, pool).build()
 
 
@@ -97,6 +104,8 @@ class _Builder:
         names = sorted(name for name in self.values if "@" not in name)
         for name in names:
             self._ensure(name)
+        for name in names:
+            self._encrypt(name)
         for name in reversed(names):
             self._limit(name)
         self.pool.rebuild()
@@ -187,6 +196,14 @@ class _Builder:
                 dataset.received[prop] = value
             elif prop.startswith(OURS) and source == "local":
                 self._zfs("set", f"{prop}={value}", name)
+
+    def _encrypt(self, name: str) -> None:
+        root = self.values[name].get("encryptionroot", ("-", ""))[0]
+        if root in self.values:
+            dataset = self.node.pools.dataset(name)
+            dataset.cryptroot = self.node.pools.dataset(root).guid
+            if root == name:
+                dataset.props["encryption"] = self.values[name]["encryption"][0]
 
     def _limit(self, name: str) -> None:
         """Quotas and reservations as they are, whether or not zfs would grant them now."""
