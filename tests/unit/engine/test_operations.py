@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import pytest
+from simnode import export
 
 from .conftest import IMAGE, VM, Simulated
 
@@ -116,6 +117,22 @@ def test_every_pool(vdev, version):
     sim.four_steps(one(old, {"name": "n", "size": 512}, {"name": "i", "image": IMAGE}))
     sim.four_steps(one(old, {"name": "i"}, unlisted="detach"))
     sim.four_steps(one(old, {"name": "i"}, {"name": "n", "size": "remaining"}))
+
+
+@pytest.mark.parametrize("ashift", [9, 12])
+def test_an_exported_pool_is_rehearsed(ashift):
+    """An export loaded elsewhere needs no repair, and a change does the same there."""
+    sim = Simulated(vdev="raidz1")
+    sim.node.pools.pools["zones"].ashift = ashift
+    sim.adopted(2048, flexible=40960)
+    vms, status, zdb = sim.run("vmadm", "lookup", "-j"), sim.run("zpool", "status"), sim.run("zdb", "-C", "zones")
+    zfs = sim.run("zfs", "get", "-Hpr", "-t", "filesystem,volume,snapshot", "all", "zones")
+    copy = Simulated()
+    export.load(copy.node, vms, zfs, status, zdb)
+    wish = one({"name": "a", "size": 3000}, {"name": "n", "size": 512})
+    assert not copy.quota(check=True).changed
+    assert copy.converge(wish, check=True).diff == sim.converge(wish, check=True).diff
+    copy.four_steps(wish)
 
 
 # -- new disks
