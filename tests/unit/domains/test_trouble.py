@@ -238,6 +238,31 @@ def test_a_configuration_that_others_change_meanwhile(linux):
     assert "131072" in linux.domains.xml(VM, False)
 
 
+@pytest.mark.parametrize(("waits", "up"), [("detach", True), ("attach", True), ("attach", False)])
+def test_a_configuration_that_others_change_while_we_wait(linux, waits, up):
+    """For the guest, or for the device of a volume: a minute is long enough for virsh edit."""
+    linux.adopted(32)
+    if up:
+        linux.domains.boot(VM)
+    wish = spec(unlisted="detach") if waits == "detach" else spec({"name": "a"}, {"name": "b", "size": 16})
+    device = linux.domains.device
+
+    def change(*ignored):
+        linux.domains.hook, linux.domains.device = None, device
+        linux.domains.add(linux.domains.xml(VM, False).replace("65536", "131072"))
+
+    if waits == "attach":
+        linux.domains.device = change
+    else:
+        linux.domains.hook = lambda name, _arguments, when: change() if (name, when) == ("detach", "after") else None
+    done = linux.converge(wish)
+    assert done.failure["error_code"] == "Changed"
+    assert done.failure["vm"] == "web01"
+    assert "131072" in linux.domains.xml(VM, False)
+    linux.four_steps(wish)
+    assert "131072" in linux.domains.xml(VM, False)
+
+
 def test_nothing_says_the_password(linux):
     linux.create((64,))
     done = linux.four_steps(spec(flexible_disk_size="1GiB"))

@@ -125,9 +125,9 @@ class Libvirt:
             self._prove(vm, path, "%s of %s" % (", ".join(entry), path), path=path, **wanted)
 
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
-        path, xml = disk["path"], self._fresh(vm)
+        path = disk["path"]
         self._await_device(path)
-        live = self._live(vm)
+        xml, live = self._fresh(vm), self._live(vm)
         if live:
             self._domains.attach(vm, domain_edit.device(xml, disk, live))
             self.vm(vm)
@@ -142,7 +142,8 @@ class Libvirt:
 
     def forget_disk(self, vm: str, path: str) -> None:
         """The guest first: if it does not let go, the configuration has the disk still."""
-        xml, live = self._fresh(vm), self._live(vm)
+        self._fresh(vm)
+        live = self._live(vm)
         running = Text(live) if live else None
         disk = domain.find(running.root, path) if running else None
         if running is not None and disk is not None:
@@ -152,7 +153,7 @@ class Libvirt:
                 "GuestHoldsDisk",
                 "the guest does not let go of %s; it has it still" % path,
             )
-        self._define(vm, domain_edit.removed(xml, path))
+        self._define(vm, domain_edit.removed(self._fresh(vm), path))
         self._prove(vm, path, "the absence of %s" % path, path="")
 
     def _wait(self, done: t.Callable[[], bool], code: str, message: str) -> None:
