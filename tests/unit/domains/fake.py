@@ -35,6 +35,8 @@ class FakeDomains:
         self.hook: Callable[[str, tuple[Any, ...], str], None] | None = None
         self.held: set[str] = set()
         self.deaf: set[str] = set()
+        self.links: dict[str, str] = {}
+        self.pools: dict[str, str] = {}
         self._leaving: list[tuple[str, str]] = []
 
     # -- what tests do
@@ -83,15 +85,23 @@ class FakeDomains:
         if uuid not in self.configs and uuid not in self.lives:
             raise FlexdiskError("ResourceNotFound", "Domain not found: %s" % uuid)
         state = self.states.get(uuid, "running") if uuid in self.lives else "stopped"
-        return Status(uuid, state, self.autostarts[uuid], uuid in self.configs)
+        name = {**self.lives, **self.configs}[uuid].findtext("name", "")
+        return Status(uuid, name, state, self.autostarts[uuid], uuid in self.configs)
 
     def xml(self, uuid: str, live: bool) -> str:
         if live:
             self._release(uuid)
+        self.status(uuid)
         return ET.tostring((self.lives if live else self.configs)[uuid], encoding="unicode")
 
     def device(self, path: str) -> bool:
         return self._volsize(path) is not None
+
+    def volume(self, path: str) -> str:
+        return self.links.get(path, "")
+
+    def path(self, pool: str, volume: str) -> str:
+        return f"{self.pools[pool]}/{volume}" if pool in self.pools else ""
 
     def define(self, xml: str) -> None:
         root = self._normal(ET.fromstring(xml))

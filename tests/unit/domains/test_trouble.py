@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import types
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -161,6 +162,77 @@ def test_two_writers(linux):
     refused = linux.converge(spec({"name": "a", "size": 48}))
     assert codes(refused) == ["InUse"]
     assert "web02" in refused.problems[0].message
+
+
+def other(linux, disk):
+    """Another domain with this disk, which runs no more."""
+    text = domain([], uuid=OTHER, name="web02").replace("<interface", "<disk " + disk + "</disk><interface", 1)
+    linux.domains.configs[OTHER], linux.domains.autostarts[OTHER] = ET.fromstring(text), False
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "type='volume' device='disk'><source pool='web' volume='disk1'/>",
+        "type='volume' device='disk'><source pool='web' volume='disk1-part1'/>",
+        "type='block' device='disk'><source dev='/dev/zd16'/>",
+        "type='block' device='disk'><source dev='/dev/zd16p1'/>",
+        "type='block' device='lun'><source dev='/dev/tank/x'/>",
+        "type='file' device='disk'><source file='/dev/zd16'/>",
+        f"type='block' device='disk'><source dev='/dev/zvol/tank/{VM}/disk1-part1'/>",
+        f"type='block' device='disk'><source dev='/dev/zvol//tank/{VM}//disk1'/>",
+        f"type='block' device='disk'><source dev='//dev/zvol/tank/{VM}/disk1'/>",
+        "type='file' device='disk'><source file='/a'/><backingStore><source dev='/dev/zd16'/></backingStore>",
+    ],
+)
+def test_two_writers_under_other_names(linux, source):
+    linux.adopted(32)
+    volume = f"tank/{VM}/disk1"
+    linux.domains.links = dict.fromkeys(("/dev/zd16", "/dev/zd16p1", "/dev/tank/x"), volume)
+    linux.domains.pools = {"web": f"/dev/zvol/tank/{VM}"}
+    other(linux, source + "<target dev='vda' bus='virtio'/>")
+    for live in (False, True):
+        refused = linux.converge(spec({"name": "a", "size": 48}))
+        assert codes(refused) == ["InUse"], live
+        assert "web02" in refused.problems[0].message
+        linux.domains.lives[OTHER] = linux.domains.configs[OTHER]
+        linux.domains.configs[OTHER] = ET.fromstring(domain([], uuid=OTHER, name="web02"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "type='volume' device='disk'><source pool='gone' volume='disk1'/>",
+        "type='volume' device='disk'><source pool='images' volume='disk1'/>",
+        "type='block' device='disk'><source dev='/dev/zd32'/>",
+        "type='block' device='disk'><source dev='/dev/sda'/>",
+        "type='block' device='disk'><source dev=''/>",
+        "type='file' device='disk'><source file='/nfs/disk1'/>",
+        "type='network' device='disk'><source protocol='nbd' name='disk1'/>",
+    ],
+)
+def test_others_are_no_writers(linux, source):
+    linux.adopted(32)
+    linux.domains.links = {"/dev/zd32": f"tank/{OTHER}/disk1", "/nfs/disk1": "is not asked for"}
+    linux.domains.pools = {"images": "/var/lib/libvirt/images"}
+    other(linux, source + "<target dev='vda' bus='virtio'/>")
+    linux.four_steps(spec({"name": "a", "size": 48}))
+
+
+def test_a_file_under_another_name(linux):
+    path = "/var/lib/flexdisk/%s/disk.raw" % OTHER
+    linux.adopted(32)
+    linux.domains.pools = {"f": "/var/lib/flexdisk/%s" % OTHER}
+    other(linux, "type='volume' device='disk'><source pool='f' volume='disk.raw'/><target dev='vda' bus='virtio'/>")
+    found = next(config for config in linux.driver().vms() if config.uuid == OTHER)
+    assert found.uses == {path}
+
+
+def test_what_is_recognised_is_not_looked_up(linux):
+    linux.adopted(32)
+    linux.domains.boot(VM)
+    linux.domains.volume = linux.domains.path = None
+    linux.four_steps(spec({"name": "a", "size": 48}))
 
 
 def test_a_parked_disk_that_another_domain_has_open(linux):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,3 +40,21 @@ def test_the_name_of_a_character_device_is_right(place):
 def test_a_block_device_that_is_no_volume(place):
     os.mknod(place / "disk0", stat.S_IFBLK | 0o600, os.makedev(7, 200))
     assert devices.called("disk0") == ""
+
+
+@pytest.mark.parametrize(("node", "expected"), [("zd16", "tank/x"), ("zd16p1", "tank/x"), ("sda", ""), ("dm-3", "")])
+def test_only_devices_of_volumes_are_asked(place, monkeypatch, node, expected):
+    """Under whatever name; others are not even opened."""
+    (place / node).touch()
+    (place / "link").symlink_to(place / node)
+    opened = []
+    monkeypatch.setattr(devices, "stat", SimpleNamespace(S_ISBLK=lambda _mode: True))
+    monkeypatch.setattr(
+        devices, "fcntl", SimpleNamespace(ioctl=lambda *asked: opened.append(asked) or b"tank/x\0".ljust(256, b"\0"))
+    )
+    assert [devices.at(str(place / name)) for name in (node, "link")] == [expected] * 2
+    assert len(opened) == (2 if expected else 0)
+
+
+def test_a_character_device_elsewhere_is_no_volume():
+    assert devices.at("/dev/null") == ""

@@ -17,7 +17,7 @@ from ..hypervisor.protocol import Hypervisor
 from ..hypervisor.vmadm import Vmadm
 from ..model.errors import FlexdiskError, Problem
 from ..zfs.commands import Zfs
-from ..zfs.devices import called
+from ..zfs.devices import at
 from . import lock
 from .converge import Outcome
 from .runner import SYSTEM_PATH, SubprocessRunner
@@ -32,7 +32,7 @@ def open_host(params: t.Mapping[str, t.Any], runner: SubprocessRunner) -> t.Tupl
     if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):
         return Zfs(runner, pipe=runner.pipe), Vmadm(runner)
     if choice == "libvirt" or any(map(os.path.exists, _SOCKETS)):
-        return Zfs(runner, pipe=runner.pipe), Libvirt(Connection(uri, called), uri, runner)
+        return Zfs(runner, pipe=runner.pipe), Libvirt(Connection(uri, at), uri, runner)
     raise FlexdiskError(
         "CommandNotFound", "no hypervisor found on this host: neither the program vmadm nor the socket of a libvirtd"
     )

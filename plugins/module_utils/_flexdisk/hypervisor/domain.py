@@ -28,6 +28,7 @@ _HOST_BRIDGE, _GRAPHICS = "the host bridge", "the primary graphics card"
 _RESERVED_PC = {"0:0": _HOST_BRIDGE, "0:1": "the ISA bridge", "0:2": _GRAPHICS}
 _RESERVED_Q35 = {"0:0": _HOST_BRIDGE, "0:1": _GRAPHICS, "0:31": "the LPC bridge"}
 _RESERVED_BHYVE = {"0:0": _HOST_BRIDGE, "0:1": "the LPC bridge"}
+PARTITION = re.compile(r"-part\d+$")
 _VOLUME = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*(/[A-Za-z0-9_.:-][A-Za-z0-9_.: -]*)+")
 
 
@@ -177,11 +178,11 @@ def _entries(domain: Element) -> t.Iterator[DiskConfig]:
 
 
 def _uses(domain: Element) -> t.FrozenSet[str]:
-    """Volumes and files of disks that it names anywhere, below a mirror or as a CD-ROM say."""
-    paths = {
-        v for e in domain.walk() if e.name == "source" for v in (e.attributes.get("dev"), e.attributes.get("file"))
-    }
-    return frozenset(p if disk_in(p) else volume_of(p) for p in paths if p and (disk_in(p) or volume_of(p)))
+    """Volumes that it names anywhere, below a mirror or as a CD-ROM say; other paths as they are, and POOL//VOLUME."""
+    sources = [e.attributes for e in domain.walk() if e.name == "source"]
+    stored = {"%s//%s" % (s["pool"], s["volume"]) for s in sources if "pool" in s and "volume" in s}
+    paths = {re.sub("/+", "/", s.get(key, "")) for s in sources for key in ("dev", "file")}
+    return frozenset(stored | {(not PARTITION.search(p) and volume_of(p)) or p for p in paths if p[:1] == "/"})
 
 
 def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> str:

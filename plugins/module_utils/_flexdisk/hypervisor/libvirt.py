@@ -20,7 +20,7 @@ from ..model.desired import NewVm
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
-from ..rules.identity import serial_of
+from ..rules.identity import disk_in, serial_of
 from . import domain, domain_edit, domain_new, images
 from .images import ImageFile
 from .libvirt_connection import Domains, Status
@@ -75,9 +75,22 @@ class Libvirt:
         xml = self._domains.xml(status.uuid, not status.persistent)
         up = status.persistent and status.state != "stopped"
         live = self._domains.xml(status.uuid, True) if up else ""
-        config = domain.parse_vm(xml, live, status.state, status.autostart, status.persistent)
+        try:
+            config = domain.parse_vm(xml, live, status.state, status.autostart, status.persistent)
+        except FlexdiskError as exc:
+            raise FlexdiskError(exc.code, "%s (%s): %s" % (status.name, status.uuid, exc.message)) from exc
         self._seen[config.uuid] = config.digest
-        return config
+        return replace(config, uses=frozenset(map(self._used, config.uses)) - {""})
+
+    def _used(self, use: str) -> str:
+        """The volume, or the file of a disk, that a domain uses under any name; "" for anything else.
+
+        Only devices are looked up: another path may lie on a network's file system that does not answer.
+        """
+        path = self._domains.path(*use.split("//", 1)) if "//" in use else use
+        if path.startswith("/dev/"):
+            return self._domains.volume(path) or domain.PARTITION.sub("", domain.volume_of(path))
+        return path if disk_in(path) or path[:1] != "/" else ""
 
     def _fresh(self, vm: str) -> str:
         """The configuration, if it still is what the last read found."""

@@ -11,9 +11,10 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from .domain import volume_of
+from .xml_text import Text
 
 _STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stopped", 6: "crashed", 7: "suspended"}
-_NO_DOMAIN = 42
+_NO_SUPPORT, _INVALID_ARG, _NO_DOMAIN, _NO_STORAGE_POOL = 3, 8, 42, 49
 _CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted", 45: "NotPermitted"}
 
 
@@ -21,6 +22,7 @@ class Status(t.NamedTuple):
     """state is C(running), C(stopped) or a word for anything between."""
 
     uuid: str
+    name: str
     state: str
     autostart: bool
     persistent: bool
@@ -38,6 +40,12 @@ class Domains(t.Protocol):
 
     def device(self, path: str) -> bool:
         """Whether the host has this block device, and it is that of the volume whose name the path has."""
+
+    def volume(self, path: str) -> str:
+        """Whose device, or a partition of it, the host has there; "" where it has none of a volume."""
+
+    def path(self, pool: str, volume: str) -> str:
+        """Where a volume of one of libvirt's storage pools is, "" if nothing tells."""
 
     def define(self, xml: str) -> None: ...
 
@@ -65,9 +73,11 @@ class Domains(t.Protocol):
 class Connection:
     """Domains of one libvirt daemon."""
 
-    def __init__(self, uri: str, called: t.Callable[[str], str]) -> None:
-        """called tells which volume's device is found under the name of a volume."""
-        self._called = called
+    def __init__(self, uri: str, volume_at: t.Callable[[str], str]) -> None:
+        """volume_at tells which volume's device, or a partition of it, is found at a path."""
+        self._uri = uri
+        self._volume_at = volume_at
+        self._pools: t.Dict[str, str] = {}
         try:
             import libvirt  # type: ignore[import-not-found,unused-ignore]
         except ImportError as exc:
@@ -87,7 +97,7 @@ class Connection:
             yield
         except self._library.libvirtError as exc:
             code = _CODES.get(exc.get_error_code(), "LibvirtFailed")
-            raise FlexdiskError(code, "libvirt, %s: %s" % (what, exc.get_error_message())) from exc
+            raise FlexdiskError(code, "libvirt at %s, %s: %s" % (self._uri, what, exc.get_error_message())) from exc
 
     @contextlib.contextmanager
     def _domain(self, uuid: str, what: str) -> t.Iterator[t.Any]:
@@ -117,7 +127,25 @@ class Connection:
 
     def device(self, path: str) -> bool:
         volume = volume_of(path)
-        return bool(volume) and self._called(volume) == volume
+        return bool(volume) and self._volume_at(path) == volume
+
+    def volume(self, path: str) -> str:
+        return self._volume_at(path)
+
+    def path(self, pool: str, volume: str) -> str:
+        """By the pool's description: one that is not active knows no volumes."""
+        if pool not in self._pools:
+            self._pools[pool] = self._target(pool)
+        return "%s/%s" % (self._pools[pool], volume) if self._pools[pool] else ""
+
+    def _target(self, pool: str) -> str:
+        with self._call("storage pool %s" % pool):
+            try:
+                return Text(self._connection.storagePoolLookupByName(pool).XMLDesc(0)).root.get("target/path")
+            except self._library.libvirtError as exc:
+                if exc.get_error_code() not in (_NO_SUPPORT, _NO_STORAGE_POOL):
+                    raise
+                return ""
 
     def define(self, xml: str) -> None:
         with self._call("definition"):
@@ -157,10 +185,16 @@ class Connection:
         flags = library.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | library.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
         flags |= library.VIR_DOMAIN_UNDEFINE_NVRAM | library.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
         with self._domain(uuid, "deletion") as domain:
-            domain.undefineFlags(flags)
+            try:
+                domain.undefineFlags(flags)
+            except library.libvirtError as exc:
+                # bhyve's driver knows no flags, and an older one not the call.
+                if exc.get_error_code() not in (_NO_SUPPORT, _INVALID_ARG):
+                    raise
+                domain.undefine()
 
 
 def _status(domain: t.Any) -> Status:
     persistent = bool(domain.isPersistent())
     autostart = persistent and bool(domain.autostart())
-    return Status(domain.UUIDString(), _STATES.get(domain.state()[0], "unknown"), autostart, persistent)
+    return Status(domain.UUIDString(), domain.name(), _STATES.get(domain.state()[0], "unknown"), autostart, persistent)

@@ -21,11 +21,17 @@ def called(volume: str) -> str:
 
     On Linux udev's links follow later still than the kernel. On FreeBSD the names are the devices themselves.
     """
-    path = ZVOL + volume
+    return at(ZVOL + volume)
+
+
+def at(path: str) -> str:
+    """The volume whose device, or a partition of it, is found at a path; "" for any other."""
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISBLK(mode):
-            return volume if stat.S_ISCHR(mode) else ""
+            return path[len(ZVOL) :] if stat.S_ISCHR(mode) and path.startswith(ZVOL) else ""
+        if not os.path.basename(os.path.realpath(path)).startswith("zd"):
+            return ""
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             answer = fcntl.ioctl(handle, _BLKZNAME, bytes(_NAME_BYTES))
