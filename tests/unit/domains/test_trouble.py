@@ -7,19 +7,15 @@
 from __future__ import annotations
 
 import itertools
-import sys
-import types
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.quota import recalculate
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import libvirt_connection
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt import Libvirt
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import devices
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import DISK, OTHER, SCSI, VM, domain
@@ -131,6 +127,41 @@ def test_transient(linux):
     refused = linux.converge(spec())
     assert codes(refused) == ["NotSupported"]
     assert "transient" in refused.problems[0].message
+    assert refused.problems[0].vm == "web01"
+
+
+@pytest.mark.parametrize("transient", [True, False])
+def test_a_domain_that_goes_while_all_are_read(linux, transient):
+    linux.adopted(32)
+    linux.domains.add(domain([], uuid=OTHER, name="web02"), transient)
+    linux.domains.autostarts[OTHER] = False
+    there = linux.domains.all()
+    linux.domains.configs.pop(OTHER, None)
+    linux.domains.lives.pop(OTHER, None)
+    linux.domains.all = lambda: there
+    assert [config.alias for config in linux.driver().vms()] == ["web01"]
+    with pytest.raises(FlexdiskError):
+        linux.driver().vm(OTHER)
+
+
+def test_what_else_fails_while_all_are_read(linux):
+    linux.adopted(32)
+
+    def fail(uuid, live):
+        raise FlexdiskError("LibvirtFailed", "no")
+
+    linux.domains.xml = fail
+    with pytest.raises(FlexdiskError, match="no"):
+        linux.driver().vms()
+
+
+def test_a_domain_that_cannot_be_understood_is_named(linux):
+    linux.adopted(32)
+    text = domain([], uuid=OTHER, name="web02").replace("<memory unit='KiB'>", "<memory unit='lots'>")
+    linux.domains.add(text)
+    with pytest.raises(FlexdiskError, match=rf"^web02 \({OTHER}\): .*'lots'") as caught:
+        linux.driver().vms()
+    assert caught.value.code == "UnexpectedOutput"
 
 
 @pytest.mark.parametrize("state", ["paused", "suspended", "unknown", "crashed", "shutting down"])
@@ -511,72 +542,6 @@ def test_bhyve_is_changed_only_stopped(linux):
     assert not [n for n, _a in linux.domains.calls if n in ("attach", "detach", "block_resize")]
     refused = linux.converge(spec({"name": "b", "size": 8, "pci_slot": "0:9:1"}))
     assert "1 function" in refused.problems[0].message
-
-
-# -- the library
-
-
-class Trouble(Exception):
-    def __init__(self, code=1):
-        super().__init__("trouble")
-        self.code = code
-
-    def get_error_code(self):
-        return self.code
-
-    def get_error_message(self):
-        return "trouble"
-
-
-def library(**more):
-    return types.SimpleNamespace(libvirtError=Trouble, registerErrorHandler=lambda *ignored: None, **more)
-
-
-def connection(monkeypatch, **more):
-    monkeypatch.setitem(sys.modules, "libvirt", library(**more))
-    return libvirt_connection.Connection("qemu:///system", devices.called)
-
-
-@pytest.mark.parametrize(
-    ("path", "called", "expected"),
-    [
-        ("/dev/zvol/tank/a/disk0", "tank/a/disk0", True),
-        ("/dev/zvol/tank/a/disk0", "tank/flexdisk/b", False),
-        ("/dev/zvol/tank/a/disk0", "", False),
-        ("/dev/sda", "", False),
-    ],
-)
-def test_a_device_counts_only_under_its_own_name(monkeypatch, path, called, expected):
-    monkeypatch.setitem(sys.modules, "libvirt", library(open=lambda uri: None))
-    found = libvirt_connection.Connection("qemu:///system", lambda volume: called)
-    assert found.device(path) is expected
-
-
-def test_without_the_library(monkeypatch):
-    monkeypatch.setitem(sys.modules, "libvirt", None)
-    with pytest.raises(FlexdiskError, match="python3-libvirt") as caught:
-        libvirt_connection.Connection("qemu:///system", devices.called)
-    assert caught.value.code == "CommandNotFound"
-
-
-def test_without_the_daemon(monkeypatch):
-    def refuse(uri):
-        raise Trouble
-
-    with pytest.raises(FlexdiskError, match="qemu:///system") as caught:
-        connection(monkeypatch, open=refuse)
-    assert caught.value.code == "HypervisorUnreachable"
-
-
-@pytest.mark.parametrize(("number", "code"), [(42, "ResourceNotFound"), (88, "NotPermitted"), (1, "LibvirtFailed")])
-def test_errors_of_the_library(monkeypatch, number, code):
-    def lookup(uuid):
-        raise Trouble(number)
-
-    made = connection(monkeypatch, open=lambda uri: types.SimpleNamespace(lookupByUUIDString=lookup))
-    with pytest.raises(FlexdiskError, match="trouble") as caught:
-        made.status(VM)
-    assert caught.value.code == code
 
 
 # -- odds and ends

@@ -66,7 +66,15 @@ class Libvirt:
         )
 
     def vms(self) -> t.List[VmConfig]:
-        return [self._read(status) for status in self._domains.all()]
+        found = []
+        for status in self._domains.all():
+            try:
+                found.append(self._read(status))
+            except FlexdiskError as exc:
+                # It has ended or been undefined meanwhile.
+                if exc.code != "ResourceNotFound":
+                    raise
+        return found
 
     def vm(self, vm: str) -> VmConfig:
         return self._read(self._domains.status(vm))

@@ -1,0 +1,204 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What libvirt's own library is asked for, with which flags, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import libvirt_connection
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import devices
+
+from .conftest import VM
+
+URI = "qemu:///system"
+# As in libvirt's headers.
+FLAGS = {
+    "VIR_DOMAIN_XML_SECURE": 1,
+    "VIR_DOMAIN_XML_INACTIVE": 2,
+    "VIR_DOMAIN_AFFECT_LIVE": 1,
+    "VIR_DOMAIN_AFFECT_CONFIG": 2,
+    "VIR_DOMAIN_BLOCK_RESIZE_BYTES": 1,
+    "VIR_DOMAIN_UNDEFINE_MANAGED_SAVE": 1,
+    "VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA": 2,
+    "VIR_DOMAIN_UNDEFINE_NVRAM": 4,
+    "VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA": 16,
+}
+POOL = "<pool type='zfs'><name>web</name><target><path>/dev/zvol/tank/vm</path></target></pool>"
+
+
+class Trouble(Exception):
+    def __init__(self, code=1):
+        super().__init__("trouble")
+        self.code = code
+
+    def get_error_code(self):
+        return self.code
+
+    def get_error_message(self):
+        return "trouble"
+
+
+class Recorder:
+    """A connection, a domain or a storage pool: notes each call, and answers with itself, or with what is set."""
+
+    def __init__(self, **answers):
+        self.calls = []
+        self._answers = answers
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append((name, *arguments))
+            answer = self._answers.get(name, self)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+def library(monkeypatch, **more):
+    made = types.SimpleNamespace(libvirtError=Trouble, registerErrorHandler=lambda *ignored: None, **FLAGS, **more)
+    monkeypatch.setitem(sys.modules, "libvirt", made)
+
+
+def connection(monkeypatch, recorder, volume_at=devices.at):
+    library(monkeypatch, open=lambda uri: recorder)
+    return libvirt_connection.Connection(URI, volume_at)
+
+
+FOUND = ("lookupByUUIDString", VM)
+
+
+@pytest.mark.parametrize(
+    ("ask", "calls"),
+    [
+        (lambda c: c.xml(VM, True), [FOUND, ("XMLDesc", 1)]),
+        (lambda c: c.xml(VM, False), [FOUND, ("XMLDesc", 3)]),
+        (lambda c: c.define("<domain/>"), [("defineXML", "<domain/>")]),
+        (lambda c: c.attach(VM, "<disk/>"), [FOUND, ("attachDeviceFlags", "<disk/>", 3)]),
+        (lambda c: c.detach(VM, "<disk/>"), [FOUND, ("detachDeviceFlags", "<disk/>", 1)]),
+        (lambda c: c.block_resize(VM, "vdb", 64 << 20), [FOUND, ("blockResize", "vdb", 67108864, 1)]),
+        (lambda c: c.shutdown(VM), [FOUND, ("shutdown",)]),
+        (lambda c: c.create(VM), [FOUND, ("create",)]),
+        (lambda c: c.destroy(VM), [FOUND, ("destroy",)]),
+        (lambda c: c.set_autostart(VM, True), [FOUND, ("setAutostart", 1)]),
+        (lambda c: c.undefine(VM), [FOUND, ("undefineFlags", 1 | 2 | 4 | 16)]),
+    ],
+    ids=lambda value: value[-1][0] if isinstance(value, list) else "",
+)
+def test_calls(monkeypatch, ask, calls):
+    recorder = Recorder()
+    ask(connection(monkeypatch, recorder))
+    assert recorder.calls == calls
+
+
+@pytest.mark.parametrize(("persistent", "autostart"), [(1, 1), (1, 0), (0, 1)])
+def test_states(monkeypatch, persistent, autostart):
+    recorder = Recorder(
+        isPersistent=persistent,
+        autostart=autostart,
+        state=[5, 0],
+        UUIDString=VM,
+        name="web01",
+        listAllDomains=[],
+    )
+    made = connection(monkeypatch, recorder)
+    expected = libvirt_connection.Status(VM, "web01", "stopped", bool(persistent and autostart), bool(persistent))
+    assert made.status(VM) == expected
+    assert made.all() == []
+
+
+def test_a_domain_that_ends_while_they_are_listed(monkeypatch):
+    there = Recorder(isPersistent=1, autostart=0, state=[1, 1], UUIDString=VM, name="web01")
+    domains = [Recorder(isPersistent=Trouble(42)), there]
+    recorder = Recorder(listAllDomains=domains)
+    assert [status.name for status in connection(monkeypatch, recorder).all()] == ["web01"]
+    domains[0] = Recorder(isPersistent=Trouble(1))
+    with pytest.raises(FlexdiskError, match=f"{URI}, list: trouble"):
+        connection(monkeypatch, recorder).all()
+
+
+@pytest.mark.parametrize("number", [3, 8])
+def test_bhyve_forgets_a_domain_without_flags(monkeypatch, number):
+    recorder = Recorder(undefineFlags=Trouble(number))
+    connection(monkeypatch, recorder).undefine(VM)
+    assert [call[0] for call in recorder.calls] == ["lookupByUUIDString", "undefineFlags", "undefine"]
+
+
+def test_a_domain_that_is_not_forgotten(monkeypatch):
+    recorder = Recorder(undefineFlags=Trouble(55))
+    with pytest.raises(FlexdiskError, match=f"deletion of {VM}: trouble"):
+        connection(monkeypatch, recorder).undefine(VM)
+    assert recorder.calls[-1][0] == "undefineFlags"
+
+
+# -- devices and storage pools
+
+
+@pytest.mark.parametrize(
+    ("path", "volume", "expected"),
+    [
+        ("/dev/zvol/tank/a/disk0", "tank/a/disk0", True),
+        ("/dev/zvol/tank/a/disk0", "tank/flexdisk/b", False),
+        ("/dev/zvol/tank/a/disk0", "", False),
+        ("/dev/sda", "", False),
+    ],
+)
+def test_a_device_counts_only_under_its_own_name(monkeypatch, path, volume, expected):
+    found = connection(monkeypatch, None, {path: volume}.get)
+    assert found.device(path) is expected
+    assert found.volume(path) == volume
+
+
+def test_a_volume_of_a_storage_pool(monkeypatch):
+    recorder = Recorder(XMLDesc=POOL)
+    made = connection(monkeypatch, recorder)
+    assert [made.path("web", name) for name in ("a", "b")] == ["/dev/zvol/tank/vm/a", "/dev/zvol/tank/vm/b"]
+    assert recorder.calls == [("storagePoolLookupByName", "web"), ("XMLDesc", 0)], "asked once"
+
+
+@pytest.mark.parametrize("answer", [Trouble(49), Trouble(3), "<pool type='rbd'><name>web</name></pool>"])
+def test_a_storage_pool_that_has_no_paths(monkeypatch, answer):
+    """It has gone, libvirt has none, or its volumes are not on this host."""
+    key = "XMLDesc" if isinstance(answer, str) else "storagePoolLookupByName"
+    assert connection(monkeypatch, Recorder(**{key: answer})).path("web", "a") == ""
+
+
+def test_a_storage_pool_that_nobody_answers_for(monkeypatch):
+    """Its volume may be anybody's."""
+    with pytest.raises(FlexdiskError, match=f"{URI}, storage pool web: trouble"):
+        connection(monkeypatch, Recorder(storagePoolLookupByName=Trouble(38))).path("web", "a")
+
+
+# -- errors
+
+
+def test_without_the_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "libvirt", None)
+    with pytest.raises(FlexdiskError, match="python3-libvirt") as caught:
+        libvirt_connection.Connection(URI, devices.at)
+    assert caught.value.code == "CommandNotFound"
+
+
+def test_without_the_daemon(monkeypatch):
+    def refuse(uri):
+        raise Trouble
+
+    library(monkeypatch, open=refuse)
+    with pytest.raises(FlexdiskError, match=URI) as caught:
+        libvirt_connection.Connection(URI, devices.at)
+    assert caught.value.code == "HypervisorUnreachable"
+
+
+@pytest.mark.parametrize(("number", "code"), [(42, "ResourceNotFound"), (88, "NotPermitted"), (1, "LibvirtFailed")])
+def test_errors_of_the_library(monkeypatch, number, code):
+    with pytest.raises(FlexdiskError, match=f"^libvirt at {URI}, state of {VM}: trouble$") as caught:
+        connection(monkeypatch, Recorder(lookupByUUIDString=Trouble(number))).status(VM)
+    assert caught.value.code == code
