@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import ast
+import sys
 import threading
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -157,6 +159,36 @@ def test_no_vmadm(host, monkeypatch, choice):
         failed = host(module, hypervisor=choice, **NEEDED.get(module, {}))
         assert failed["error_code"] == "CommandNotFound"
         assert "vmadm" in failed["msg"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "uri", "there", "vmadm", "expected"),
+    [
+        ("auto", "qemu:///system", True, False, "libvirt"),
+        ("auto", "bhyve:///system", True, False, "libvirt"),
+        ("auto", "qemu:///system", True, True, "vmadm"),
+        ("libvirt", "qemu+ssh://node/system", False, True, "libvirt"),
+    ],
+)
+def test_which_hypervisor(monkeypatch, tmp_path, choice, uri, there, vmadm, expected):
+    opened = []
+    library = SimpleNamespace(libvirtError=OSError, registerErrorHandler=lambda *_ignored: None, open=opened.append)
+    monkeypatch.setitem(sys.modules, "libvirt", library)
+    monkeypatch.setattr(door, "_SOCKETS", ("/nonexistent", str(tmp_path if there else tmp_path / "x")))
+    monkeypatch.setattr(door, "SYSTEM_PATH", "/nonexistent")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if vmadm:
+        (tmp_path / "vmadm").touch(0o755)
+    _zfs, driver = door.open_host({"hypervisor": choice, "libvirt_uri": uri}, SimpleNamespace(pipe=None))
+    assert driver.capabilities.name == expected
+    assert opened == ([uri] if expected == "libvirt" else [])
+
+
+def test_where_a_libvirt_daemon_listens():
+    """The old one, and the one of QEMU alone."""
+    assert {"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock", "/var/run/libvirt/libvirt-sock"} < set(
+        door._SOCKETS
+    )
 
 
 @pytest.mark.parametrize("module", MODULES)
