@@ -132,7 +132,10 @@ class FakeDomains:
 
     def detach(self, uuid: str, xml: str) -> None:
         after = self._called("detach", uuid, xml)
-        path = source(ET.fromstring(xml))
+        disk = ET.fromstring(xml)
+        path = source(disk)
+        if child(disk, "target").get("bus") in ("sata", "ide"):
+            raise failed("Operation not supported: This type of disk cannot be hot unplugged")
         if path not in self.held:
             self._leaving.append((uuid, path))
         after()

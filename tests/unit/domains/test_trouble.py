@@ -100,6 +100,24 @@ def test_no_free_root_port(linux):
     assert linux.disks()["c"].pci_slot == "5:0:0"
 
 
+def test_a_slot_without_hot_plug_though_others_are_free(linux):
+    up(linux, 32, machine="pc-q35-7.2", ports=6)
+    refused = linux.converge(spec({"name": "a"}, {"name": "b", "size": 16, "pci_slot": "7:0:0"}))
+    assert codes(refused) == ["VmNotStopped"]
+    assert "(7:0:0 is no slot for hot-plug)" in refused.problems[0].message
+
+
+def test_a_disk_that_sits_at_a_slot_without_hot_plug(linux):
+    linux.adopted(32, machine="pc-q35-7.2", ports=3)
+    port = next(p for p in linux.domains.configs[VM].iter("controller") if p.get("index") == "3")
+    port.append(port.makeelement("target", {"hotplug": "off"}))
+    linux.domains.boot(VM)
+    refused = linux.converge(spec(unlisted="detach"))
+    assert codes(refused) == ["VmNotStopped"]
+    assert "(3:0:0 is no slot for hot-plug)" in refused.problems[0].message
+    linux.four_steps(spec(unlisted="detach"), allow_restart=True)
+
+
 @pytest.mark.parametrize(
     ("machine", "slot", "words"),
     [

@@ -16,6 +16,7 @@ class Capabilities:
 
     live names the step kinds that work while a VM runs: C(grow), for hot-plug C(attach), C(create), C(detach) and
     C(destroy). slotless are models without a PCI slot of their own; whole_quota is the unit in bytes of a VM's quota;
+    models are those that it gives disks, and that come and go by hot-plug if any do;
     device_prefix makes a volume's name the path of its disk; functions_per_slot is 1 where a running guest gives up a
     PCI device only as a whole; platform chooses the default block size.
 

@@ -214,7 +214,7 @@ def _departures(seq: Sequence, intent: Intent, capabilities: Capabilities) -> No
     """What no VM has gives its space back first."""
 
     def whole(step: Step, disk: Disk) -> Step:
-        return replace(step, cold=verbs.cold(intent.vm, disk.pci_slot, capabilities))
+        return replace(step, cold=verbs.cold(intent.vm, disk.model, disk.pci_slot, capabilities))
 
     for leaver in (v for v in intent.leavers if v.destroy and not v.disk.path):
         seq.add(verbs.destroy(leaver))

@@ -200,14 +200,22 @@ def step_aside(vm: Vm, disk: Disk, label: str) -> Step:
     return Step("detach" if disk.path else "park", text, label, args=args)
 
 
-def cold(vm: Vm, slot: str, capabilities: Capabilities) -> str:
+def cold(vm: Vm, model: str, slot: str, capabilities: Capabilities) -> str:
     """Why a disk does not come to a slot, or leave it, while the VM runs."""
-    if capabilities.functions_per_slot > 1 or not slot:
+    if capabilities.functions_per_slot > 1:
         return ""
-    place = slots.parse_slot(slot)
-    if place.function or not slots.alone(place, [slots.parse_slot(e.pci_slot) for e in vm.config.disks if e.pci_slot]):
+    if model not in capabilities.models:
+        return "a disk of model %s comes and goes only while the VM is stopped" % model
+    if not slot:
+        return ""
+    place, pci = slots.parse_slot(slot), vm.config.pci
+    taken = [slots.parse_slot(e.pci_slot) for e in vm.config.disks if e.pci_slot]
+    if place.function or not slots.alone(place, taken):
         return "disks that share a PCI slot come and go together"
-    return "" if slot in vm.config.pci.hot else "%s is no slot for hot-plug, and none is free" % slot
+    if slot in pci.hot:
+        return ""
+    free = [s for s in map(slots.parse_slot, pci.hot) if s not in taken and slots.alone(s, taken)]
+    return "%s is no slot for hot-plug%s" % (slot, "" if free or place in taken else ", and none is free")
 
 
 def unname(disk: Disk) -> Step:
@@ -357,7 +365,7 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> Step:
         },
     )
     args: t.Dict[str, t.Any] = {"volume": volume, "size": target.size, "config": config, "type": target.type}
-    why = cold(vm, target.slot, capabilities)
+    why = cold(vm, target.model, target.slot, capabilities)
     if disk is not None:
         return replace(_attach(vm, target, disk, {**args, "facts": _stale(disk, facts)}), cold=why)
     return replace(_create(vm, target, {**args, "facts": facts}), cold=why)
