@@ -251,6 +251,20 @@ def test_paths():
         assert domain.volume_of(path) == ""
 
 
+@pytest.mark.parametrize(
+    ("xml", "expected"),
+    [
+        ("<d>\n  <a:devices x='/'/>\n</d>", "<d>\n  <a:devices x='/'>\n    <n/>\n  </a:devices>\n</d>"),
+        ("<d><devices /></d>", "<d><devices >\n  <n/>\n</devices></d>"),
+    ],
+)
+def test_a_child_of_an_empty_element(xml, expected):
+    text = Text(xml)
+    text.append(text.root.children[0], "<n/>")
+    assert str(text) == expected
+    assert [child.name for child in Text(expected).root.children[0].children] == ["n"]
+
+
 def test_texts_survive():
     xml = "<d a='>'>\n  <devices>\n    <x/><!-- \u20ac --><y>/></y>\n  </devices>\n</d>"
     text = Text(xml)

@@ -152,9 +152,19 @@ def test_another_template(linux):
     assert [d["pci_slot"] for d in done.vms[0]["disks"]] == ["0:3:0", "0:4:0", "0:5:0"]
 
 
+NO_DEVICES = TEMPLATE[: TEMPLATE.index("<devices>")] + "%s</domain>"
+
+
+@pytest.mark.parametrize("machine", ["q35", "pc"])
+def test_a_template_without_a_device(linux, machine):
+    done = four_steps(linux, {"disks": DISKS, "template": (NO_DEVICES % "<devices/>").replace("q35", machine)})
+    assert len(done.vms[0]["disks"]) == 3
+
+
 @pytest.mark.parametrize(
     ("code", "vm", "said"),
     [
+        ("InvalidArgument", {"template": NO_DEVICES % ""}, "template: it has no <devices>"),
         ("InvalidArgument", {"template": TEMPLATE.replace("${name}", "other")}, "must be ${name} and ${uuid}"),
         ("InvalidArgument", {"template": TEMPLATE.replace("${memory}", "${ram}")}, "'ram'; it may have ${name}"),
         ("UnexpectedOutput", {"template": "none"}, "no XML"),

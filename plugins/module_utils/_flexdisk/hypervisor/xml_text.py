@@ -66,11 +66,18 @@ class Text:
         self._edits.append((start, element.end, b""))
 
     def append(self, parent: Element, text: str, after: t.Optional[Element] = None) -> None:
-        """text becomes the last child, or the one after a given child, on a line of its own."""
-        place = after.end if after is not None else len(self._data[: parent.inner_end].rstrip())
+        """text becomes the last child, or the one after a given child, on a line of its own.
+
+        An element without an end tag takes one child.
+        """
         line = self._data[: parent.start].rsplit(b"\n", 1)[-1]
-        indent = b"\n" + b" " * (len(line) - len(line.lstrip()) + 2)
-        self._edits.append((place, place, indent + text.encode().replace(b"\n", indent)))
+        outer = b"\n" + b" " * (len(line) - len(line.lstrip()))
+        child = outer + b"  " + text.encode().replace(b"\n", outer + b"  ")
+        if parent.inner_end < 0:
+            self._edits.append((parent.end - 2, parent.end, b">%s%s</%s>" % (child, outer, parent.name.encode())))
+            return
+        place = after.end if after is not None else len(self._data[: parent.inner_end].rstrip())
+        self._edits.append((place, place, child))
 
     def __str__(self) -> str:
         data = self._data
