@@ -205,6 +205,41 @@ def test_a_disk_that_only_runs(linux):
     assert "/dev/zvol/tank/loose" in refused.problems[0].message
 
 
+CDROM = "<disk type='file' device='%s'>%s<target dev='sdz' bus='sata'/></disk>"
+
+
+@pytest.mark.parametrize("media", ["cdrom", "floppy"])
+def test_a_medium_that_was_put_in_while_it_runs(linux, media):
+    linux.adopted(32)
+    linux.domains.add(linux.domains.xml(VM, False).replace("</devices>", CDROM % (media, "") + "</devices>"))
+    linux.domains.boot(VM)
+    drive = linux.domains.lives[VM].find(f"devices/disk[@device='{media}']")
+    drive.insert(0, drive.makeelement("source", {"file": "/iso/x.iso"}))
+    assert linux.converge(spec({"name": "a", "size": 48}), check=True).problems == []
+    done = linux.converge(spec({"name": "a", "size": 48}, {"name": "b", "size": 16}))
+    assert (done.problems, done.failure, done.changed) == ([], None, True)
+    assert drive.find("source").get("file") == "/iso/x.iso"
+
+
+@pytest.mark.parametrize("bus", ["sata", "ide"])
+def test_a_disk_of_another_bus_goes_only_cold(linux, bus):
+    linux.adopted(32)
+    linux.four_steps(spec(unlisted="detach"))
+    uuid = linux.vm().parked[0].uuid
+    linux.run("zfs", "create", "-V", "16M", f"tank/{VM}/disk1")
+    disk = DISK.replace("vd%s", "sd%s").replace("virtio", bus) % (f"tank/{VM}/disk1", "a")
+    linux.domains.add(linux.domains.xml(VM, False).replace("</devices>", disk + "</devices>"))
+    linux.four_steps(spec({"name": "old", "size": 16}))
+    linux.domains.boot(VM)
+    linux.four_steps(spec({"name": "old", "size": 24}))
+    for wish in (spec(unlisted="detach"), spec({"name": "old", "state": "absent"})):
+        refused = linux.converge(wish, check=True)
+        assert codes(refused) == ["VmNotStopped"]
+        assert f"a disk of model {bus} comes and goes only while the VM is stopped" in refused.problems[0].message
+    linux.four_steps(spec(unlisted="detach"), allow_restart=True)
+    linux.four_steps(spec({"name": "a", "uuid": uuid}))
+
+
 def test_two_writers(linux):
     linux.adopted(32)
     linux.domains.add(domain([f"tank/{VM}/disk1"], uuid=OTHER, name="web02"))

@@ -61,6 +61,11 @@ def disks(domain: Element) -> t.List[Element]:
     return [device for device in devices(domain) if device.name == "disk"]
 
 
+def hard_disks(domain: Element) -> t.List[Element]:
+    """Without drives, whose media come and go."""
+    return [disk for disk in disks(domain) if disk.attributes.get("device", "disk") in ("disk", "lun")]
+
+
 def find(domain: Element, path: str) -> t.Optional[Element]:
     """The managed disk with this path."""
     return next((d for d in disks(domain) if path_of(d) == path and managed(domain, d)), None)
@@ -153,7 +158,7 @@ def order_of(device: Element) -> int:
 
 def boot_disk(domain: Element) -> t.Optional[Element]:
     """The first in the boot order; the first of all where nothing is said of an order."""
-    rows = [d for d in disks(domain) if d.attributes.get("device", "disk") in ("disk", "lun")]
+    rows = hard_disks(domain)
     if any(order_of(d) for d in devices(domain)):
         rows = sorted((d for d in rows if order_of(d)), key=order_of)
     return rows[0] if rows else None
@@ -189,7 +194,7 @@ def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> 
     if not persistent:
         return "the domain is transient: it has no configuration that could be changed"
     if running is not None:
-        more = sorted({path_of(d) for d in disks(running)} - {path_of(d) for d in disks(domain)} - {""})
+        more = sorted({path_of(d) for d in hard_disks(running)} - {path_of(d) for d in disks(domain)} - {""})
         if more:
             return "the running domain has disks that its configuration has not: %s" % ", ".join(more)
     return ""
