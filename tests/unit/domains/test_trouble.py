@@ -546,6 +546,23 @@ def test_another_boot_disk(linux):
     linux.domains.create(VM)
 
 
+def test_another_boot_disk_where_types_of_devices_are_booted_from(linux):
+    linux.adopted(32)
+    by_type = '<boot dev="network" /><boot dev="hd" />'
+    linux.domains.add(linux.domains.xml(VM, False).replace('<boot dev="hd" />', by_type))
+    linux.domains.boot(VM)
+    linux.domains.calls.clear()
+    wish = {"vm": VM, "disks": [{"name": "root", "boot": False}, {"name": "a", "boot": True}]}
+    before = linux.fingerprint()
+    for check in (True, False):
+        [problem] = linux.converge(wish, check=check, allow_restart=True).problems
+        assert (problem.code, problem.disk) == ("NotSupported", "a")
+        assert VM in problem.vm
+        assert "network, hd" in problem.message
+    assert (linux.fingerprint(), linux.domains.calls) == (before, [])
+    linux.four_steps(spec({"name": "a", "size": 48, "boot": False}, {"name": "b", "size": 16}))
+
+
 def test_the_boot_disk_stays(linux):
     up(linux, 32)
     refused = linux.converge({"vm": VM, "disks": [{"name": "a"}, {"name": "root", "state": "absent"}]})

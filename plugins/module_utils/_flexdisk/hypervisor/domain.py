@@ -137,6 +137,7 @@ def _vm(
         bare=True,
         models=("virtio", "scsi") if scsi else ("virtio",),
         first_boots=not any(order_of(d) for d in devices(domain)),
+        boot_types=boot_types(domain),
         frozen=_frozen(domain, running, persistent),
         unplugged=_unplugged(domain, running),
         uses=_uses(domain) | (_uses(running) if running is not None else frozenset()),
@@ -154,6 +155,12 @@ def _memory(domain: Element) -> int:
 
 def order_of(device: Element) -> int:
     return int(device.get("boot", "order") or 0)
+
+
+def boot_types(domain: Element) -> str:
+    """The order of the types of device that are booted from, "" where that is disks alone or none."""
+    types = [boot.attributes.get("dev", "") for part in domain.all("os") for boot in part.all("boot")]
+    return ", ".join(types) if set(types) - {"hd"} else ""
 
 
 def boot_disk(domain: Element) -> t.Optional[Element]:

@@ -161,11 +161,9 @@ def _free_order(domain: Element) -> int:
 
 def _boot(text: Text, disk: Element) -> None:
     """The disk in the place of the one that boots now; devices that are no disks keep theirs."""
-    others = [b.attributes.get("dev", "") for part in text.root.all("os") for b in part.all("boot")]
-    if set(others) - {"hd"}:
-        raise FlexdiskError(
-            "NotSupported", "the domain boots from %s by type; give its devices an order" % ", ".join(others)
-        )
+    types = facts.boot_types(text.root)
+    if types:
+        raise FlexdiskError("NotSupported", "the domain boots from %s by type; give its devices an order" % types)
     for part in text.root.all("os"):
         for boot in part.all("boot"):
             text.remove(boot)

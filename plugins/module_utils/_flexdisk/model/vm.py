@@ -55,7 +55,8 @@ class VmConfig:
     """A VM's configuration. flexible_disk_size is the stored one in MiB, None on an inflexible VM.
 
     bare: the hypervisor keeps neither flexible_disk_size nor uuids of disks, ZFS alone does. models are those that this
-    VM can have, if not all; first_boots: without a boot order the first disk is it; frozen says why it cannot be
+    VM can have, if not all; first_boots: without a boot order the first disk is it; boot_types is an order
+    of types of device, into which no other disk can be put; frozen says why it cannot be
     changed, unplugged names the disks that the running VM lacks, uses the volumes that it has open or configured in any
     way; digest changes with the configuration. memory is MiB. A VM that is not there has the state ABSENT.
     """
@@ -77,6 +78,7 @@ class VmConfig:
     bare: bool = False
     models: t.Tuple[str, ...] = ()
     first_boots: bool = False
+    boot_types: str = ""
     frozen: str = ""
     unplugged: t.Tuple[str, ...] = ()
     uses: t.FrozenSet[str] = frozenset()

@@ -220,6 +220,13 @@ def _boot(intent: Intent, found: Collector) -> None:
         now = disk is not None and disk.boot and (not stands_in if target.stays else put_aside(vm, disk))
         if target.spec.boot or (target.spec.boot is None and now):
             boots.append(target.label)
+        if target.spec.boot and target.stays and not now and vm.config.boot_types:
+            found.add(
+                "NotSupported",
+                "cannot become the boot disk: the VM boots from %s by type of device; give its devices an order"
+                % vm.config.boot_types,
+                target.label,
+            )
     if len(boots) > 1:
         found.add("InvalidArgument", "the VM would have several boot disks: %s" % ", ".join(boots))
     if not boots and any(d.boot for d in vm.disks) and not any(d.boot and id(d) in leaving for d in vm.disks):
