@@ -86,6 +86,26 @@ def test_adoption(linux, machine):
     linux.domains.create(VM)
 
 
+@pytest.mark.parametrize(
+    "child",
+    [
+        "<seclabel model='dac' relabel='no'/>",
+        "<reservations managed='yes'/>",
+        "<encryption format='luks'/><!-- kept -->",
+    ],
+)
+def test_adoption_keeps_what_a_source_says_besides(linux, child):
+    [name] = strays(linux, 64)
+    text = domain([name]).replace(
+        f"<source dev='/dev/zvol/{name}'/>", f"<source dev='/dev/zvol/{name}'>{child}</source>"
+    )
+    linux.domains.add(text)
+    linux.four_steps(spec(adopt=True, flexible_disk_size="1GiB"))
+    element = child[1:].split(" ")[0]
+    assert linux.domains.configs[VM].find(f"devices/disk/source/{element}") is not None
+    linux.domains.create(VM)
+
+
 def test_a_running_vm_is_not_adopted(linux):
     strays(linux, 64)
     linux.domains.boot(VM)

@@ -108,6 +108,14 @@ def test_moved(path):
     assert moved == added.replace(PATH, "/dev/zvol/tank/uuid/disk0").replace('dev="', 'dev="')
 
 
+def test_moved_with_all_that_its_source_has():
+    child = "<!-- > --><seclabel model='dac' relabel='no'/>"
+    source = "<source startupPolicy='dev=\"x\"' dev = '%%s'\n index='1'>%s</source>" % child
+    xml = (ORDERED % ("", "", "", "")).replace("<source dev='/dev/zvol/t/a'/>", source % "/dev/zvol/t/a")
+    moved = domain_edit.edited(xml, [{"path": "/dev/zvol/t/a", "volume": "t/u/disk0"}])
+    assert moved.replace('dev = "/dev/zvol/t/u/disk0"', "dev = '/dev/zvol/t/a'") == xml
+
+
 # -- boot
 
 

@@ -522,6 +522,52 @@ def test_scsi(linux):
     linux.four_steps(spec({"name": "b"}, unlisted="detach"))
 
 
+def test_two_disks_become_scsi_in_one_task(linux):
+    linux.adopted(32, 16, more=SCSI)
+    linux.four_steps(spec({"name": "a", "model": "scsi"}, {"name": "b", "model": "scsi"}))
+    assert [linux.disks()[name].model for name in "ab"] == ["scsi", "scsi"]
+    linux.four_steps(spec({"name": "a", "model": "virtio"}, {"name": "b"}, {"name": "c", "size": 8, "model": "scsi"}))
+    assert sorted(t.get("dev") for t in linux.domains.configs[VM].iter("target") if t.get("bus") == "scsi") == [
+        "sdb",
+        "sdc",
+    ]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_boot_disk_becomes_scsi_and_boots_still(linux, before):
+    """Without a boot order it is the first of its bus by name that boots."""
+    linux.adopted(32, more=SCSI)
+    data = {"name": "a", "model": "scsi"}
+    if before:
+        linux.four_steps(spec(data))
+    linux.four_steps({"vm": VM, "disks": [data, {"name": "root", "model": "scsi"}]})
+    assert [(d.name, d.model) for d in linux.vm().disks if d.boot] == [("root", "scsi")]
+
+
+LSILOGIC = """    <controller type='scsi' index='0' model='lsilogic'/>
+    <controller type='scsi' index='1' model='virtio-scsi'/>
+    <hostdev mode='subsystem' type='scsi'>
+      <address type='drive' controller='1' bus='0' target='0' unit='1'/>
+    </hostdev>"""
+
+
+def units(linux, live=False):
+    """Of disks at virtio-scsi: controller, bus, target and unit by name of the device."""
+    root = (linux.domains.lives if live else linux.domains.configs)[VM]
+    disks = [d for d in root.iter("disk") if d.find("target").get("bus") == "scsi"]
+    places = ("controller", "bus", "target", "unit")
+    return {d.find("target").get("dev"): "".join(d.find("address").get(p) for p in places) for d in disks}
+
+
+def test_scsi_disks_go_where_the_controller_is_that_they_need(linux):
+    linux.adopted(32, 16, more=LSILOGIC)
+    linux.four_steps(spec({"name": "a", "model": "scsi"}, {"name": "b", "model": "scsi"}))
+    assert units(linux) == {"sda": "1000", "sdb": "1002"}
+    linux.domains.boot(VM)
+    linux.four_steps(spec({"name": "a"}, {"name": "b"}, {"name": "c", "size": 8, "model": "scsi"}))
+    assert units(linux) == units(linux, True) == {"sda": "1000", "sdb": "1002", "sdc": "1003"}
+
+
 def test_scsi_where_there_is_no_controller(linux):
     linux.adopted(32)
     refused = linux.converge(spec({"name": "a"}, {"name": "b", "size": 16, "model": "scsi"}))

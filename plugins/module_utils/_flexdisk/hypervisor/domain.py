@@ -87,8 +87,14 @@ def ports(domain: Element) -> t.Dict[int, Element]:
     }
 
 
-def controllers(domain: Element) -> t.List[Element]:
-    return [d for d in devices(domain) if d.name == "controller" and d.attributes.get("type") == "pci"]
+def controllers(domain: Element, kind: str = "pci") -> t.List[Element]:
+    return [d for d in devices(domain) if d.name == "controller" and d.attributes.get("type") == kind]
+
+
+def scsi_controllers(domain: Element) -> t.List[int]:
+    """Numbers of those that a disk of the model scsi is for."""
+    found = (c.attributes for c in controllers(domain, "scsi") if c.attributes.get("model") == "virtio-scsi")
+    return sorted(int(attributes.get("index", "0")) for attributes in found)
 
 
 def digest(xml: str) -> str:
@@ -119,10 +125,6 @@ def _vm(
     pool = volumes[0].split("/", 1)[0] if volumes else ""
     if pool and not is_pool(pool):
         raise ValueError("pool %r" % pool)
-    scsi = any(
-        d.name == "controller" and d.attributes.get("type") == "scsi" and d.attributes.get("model") == "virtio-scsi"
-        for d in devices(domain)
-    )
     return VmConfig(
         uuid=uuid,
         alias=domain.get("name"),
@@ -135,7 +137,7 @@ def _vm(
         disks=entries,
         pci=_pci(domain, running),
         bare=True,
-        models=("virtio", "scsi") if scsi else ("virtio",),
+        models=("virtio", "scsi") if scsi_controllers(domain) else ("virtio",),
         first_boots=not any(order_of(d) for d in devices(domain)),
         boot_types=boot_types(domain),
         frozen=_frozen(domain, running, persistent),

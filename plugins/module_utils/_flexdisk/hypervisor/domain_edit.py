@@ -24,20 +24,20 @@ _Entry = t.Mapping[str, t.Any]
 def device(xml: str, disk: _Entry, live: str = "") -> str:
     """The element of a disk that the domain shall get: path, uuid, pci_slot, model, boot."""
     domain = Text(xml).root
-    taken = [d for text in (xml, live) if text for d in facts.disks(Text(text).root)]
+    both = [domain, Text(live).root] if live else [domain]
     boots = disk["boot"] and _by_os(domain)
     block = not (facts.is_bhyve(domain) or disk_in(disk["path"]))
     parts = [
         "<disk type='%s' device='disk'>" % ("block" if block else "file"),
         "" if facts.is_bhyve(domain) else "  <driver name='qemu' type='raw' cache='none' discard='unmap'/>",
         "  " + render("source", **{"dev" if block else "file": disk["path"]}),
-        "  " + render("target", dev=_target(disk["model"], taken, boots), bus=disk["model"]),
+        "  " + render("target", dev=_target(disk["model"], both, boots), bus=disk["model"]),
         "  <serial>%s</serial>" % serial_of(disk["uuid"]),
         "  " + render("boot", order=str(_free_order(domain))) if disk["boot"] and not boots else "",
-        "  " + _address(disk["pci_slot"]) if disk["pci_slot"] else "",
+        "  " + _address(disk, both),
         "</disk>",
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(part for part in parts if part.strip())
 
 
 def added(xml: str, disk: _Entry) -> str:
@@ -58,20 +58,25 @@ def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
     volume gives another path.
     """
     text = Text(xml)
-    taken = facts.disks(text.root)
-    for booting in [entry["path"] for entry in entries if entry.get("boot")]:
+    renamed = {entry["path"] for entry in entries if "model" in entry}
+    for booting in [entry["path"] for entry in entries if entry.get("boot")] or _first(text.root, renamed):
         _boot(text, _found(text, booting))
     for entry in entries:
-        disk = _found(text, entry["path"])
-        if "uuid" in entry:
-            _put(text, disk, "serial", "<serial>%s</serial>" % serial_of(entry["uuid"]))
-        if "model" in entry:
-            _put(text, disk, "target", render("target", dev=_target(entry["model"], taken), bus=entry["model"]))
-        if "pci_slot" in entry or "model" in entry:
-            _put(text, disk, "address", _address(entry["pci_slot"]) if entry.get("pci_slot") else "")
-        if "volume" in entry:
-            _move(text, disk, ZVOL + entry["volume"])
+        text = Text(str(text))
+        _edit(text, entry)
     return whole(str(text))
+
+
+def _edit(text: Text, entry: _Entry) -> None:
+    disk = _found(text, entry["path"])
+    if "uuid" in entry:
+        _put(text, disk, "serial", "<serial>%s</serial>" % serial_of(entry["uuid"]))
+    if "model" in entry:
+        _put(text, disk, "target", render("target", dev=_target(entry["model"], [text.root]), bus=entry["model"]))
+    if "pci_slot" in entry or "model" in entry:
+        _put(text, disk, "address", _address(entry, [text.root]))
+    if "volume" in entry:
+        text.set(disk.all("source")[0], "dev" if disk.get("source", "dev") else "file", ZVOL + entry["volume"])
 
 
 def resized(xml: str, changes: t.Mapping[str, int]) -> str:
@@ -137,17 +142,20 @@ def _put(text: Text, parent: Element, name: str, new: str) -> None:
         text.append(parent, new)
 
 
-def _move(text: Text, disk: Element, path: str) -> None:
-    source = disk.all("source")[0]
-    key = "dev" if "dev" in source.attributes else "file"
-    if source.children:
-        raise FlexdiskError("NotSupported", "the source of %s has options that would be lost" % facts.path_of(disk))
-    text.replace(source, render("source", **{**source.attributes, key: path}))
-
-
-def _address(slot_text: str) -> str:
-    slot = parse_slot(slot_text)
-    return "<address type='pci' domain='0x0000' bus='0x%02x' slot='0x%02x' function='0x%x'/>" % slot
+def _address(entry: _Entry, domains: t.Sequence[Element]) -> str:
+    """Where a disk is to be, "" where libvirt finds a place for it: at a SCSI controller always the one numbered 0."""
+    if entry.get("pci_slot"):
+        slot = parse_slot(entry["pci_slot"])
+        return "<address type='pci' domain='0x0000' bus='0x%02x' slot='0x%02x' function='0x%x'/>" % slot
+    controllers = facts.scsi_controllers(domains[0]) if entry.get("model") == "scsi" else []
+    if not controllers or controllers[0] == 0:
+        return ""
+    number = str(controllers[0])
+    places = [a.attributes for domain in domains for d in facts.devices(domain) for a in d.all("address")]
+    taken = {int(p.get("unit", "0")) for p in places if p.get("type") == "drive" and p.get("controller") == number}
+    # Unit 7 is the controller itself.
+    unit = next(unit for unit in range(len(taken) + 2) if unit not in taken | {7})
+    return render("address", type="drive", controller=number, bus="0", target="0", unit=str(unit))
 
 
 def _by_os(domain: Element) -> bool:
@@ -175,10 +183,17 @@ def _boot(text: Text, disk: Element) -> None:
         _put(text, before, "boot", render("boot", order=str(mine)) if mine else "")
 
 
-def _target(model: str, taken: t.Iterable[Element], boots: bool = False) -> str:
+def _first(domain: Element, renamed: t.Container[str]) -> t.List[str]:
+    """The disk that boots for being the first one, which it may not be under another name."""
+    disk = facts.boot_disk(domain)
+    path = facts.path_of(disk) if disk is not None and not facts.order_of(disk) else ""
+    return [path] if path in renamed and not facts.boot_types(domain) else []
+
+
+def _target(model: str, domains: t.Iterable[Element], boots: bool = False) -> str:
     """A name for the disk that comes after the first one, which may be booted from for being it; boots: this one is."""
     prefix = _PREFIX.get(model, "vd")
-    names = {disk.get("target", "dev") for disk in taken}
+    names = {disk.get("target", "dev") for domain in domains for disk in facts.disks(domain)}
     free = [number for number in range(702) if _name(prefix, number) not in names]
     first = -1 if boots else next((number for number in range(702) if _name(prefix, number) in names), -1)
     return _name(prefix, next((number for number in free if number > first), free[0]))

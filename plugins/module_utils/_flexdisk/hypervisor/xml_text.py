@@ -6,11 +6,15 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
 from ..model.errors import FlexdiskError
+
+# The start of a tag up to an attribute, and its value with the quotes.
+_ATTRIBUTE = r"""<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:"[^"]*"|'[^']*'))*?\s+%s\s*=\s*("[^"]*"|'[^']*')"""
 
 
 class Element:
@@ -59,6 +63,12 @@ class Text:
 
     def replace(self, element: Element, text: str) -> None:
         self._edits.append((element.start, element.end, text.encode()))
+
+    def set(self, element: Element, attribute: str, value: str) -> None:
+        """Another value for an attribute that is there."""
+        found = re.compile((_ATTRIBUTE % re.escape(attribute)).encode()).match(self._data, element.start)
+        if found is not None:
+            self._edits.append((*found.span(1), quoteattr(value).encode()))
 
     def remove(self, element: Element) -> None:
         """Also the white space before it."""
