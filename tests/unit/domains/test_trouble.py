@@ -77,6 +77,66 @@ def test_disks_of_one_slot_go_together_and_so_only_cold(linux):
     linux.four_steps(spec(slots[0], unlisted="detach"), allow_restart=True)
 
 
+SHARED = [{"name": "a", "pci_slot": "0:9:0"}, {"name": "b", "pci_slot": "0:9:1"}]
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"disks": [ROOT, {"name": "b"}], "unlisted": "detach"},
+        {"disks": [ROOT, {"name": "a", "pci_slot": "0:10:0"}], "unlisted": "keep"},
+        {"disks": [ROOT, {"name": "a", "model": "scsi"}, {"name": "b"}]},
+    ],
+    ids=["detached", "moved", "without a slot"],
+)
+def test_no_disk_is_left_where_no_guest_finds_it(linux, wish):
+    linux.adopted(32, 16, more=SCSI)
+    linux.four_steps(spec(*SHARED))
+    before = linux.fingerprint()
+    refused = linux.converge({"vm": "web01", **wish})
+    assert [(p.code, p.vm, p.disk) for p in refused.problems] == [("InvalidArgument", "web01", "b")]
+    assert '"0:9:1": nothing is at 0:9:0' in refused.problems[0].message
+    assert linux.fingerprint() == before
+
+
+def test_a_function_of_a_device_that_is_not_there(linux):
+    linux.adopted(32)
+    new = {"name": "b", "size": 16, "pci_slot": "0:9:1"}
+    assert codes(linux.converge(spec({"name": "a"}, new))) == ["InvalidArgument"]
+    linux.four_steps(spec({"name": "a", "pci_slot": "0:9:0"}, new))
+
+
+def test_beside_what_is_no_disk(linux):
+    """The network interface has function 0, and somebody has put a disk beside it by hand."""
+    linux.adopted(32)
+    old = linux.domains.xml(VM, False).replace(' slot="0x5" function="0x0"', ' slot="0x03" function="0x1"')
+    linux.domains.add(old)
+    assert linux.disks()["a"].pci_slot == "0:3:1"
+    assert linux.four_steps(spec({"name": "a", "size": 48})).warnings == []
+
+
+def test_a_disk_that_is_hidden_already_forbids_nothing_but_is_told(linux):
+    linux.adopted(32, 16)
+    linux.four_steps(spec(*SHARED))
+    linux.domains.add(linux.domains.xml(VM, False).replace('slot="0x09" function="0x0"', 'slot="0x0a" function="0x0"'))
+    done = linux.four_steps(spec({"name": "a"}, {"name": "b", "size": 32}))
+    assert [w for w in done.warnings if "0:9:1" in w] == [
+        "web01: b is at 0:9:1 and nothing at function 0 of that device, without which no guest finds it"
+    ]
+    linux.four_steps(spec({"name": "a"}, {"name": "b", "pci_slot": "0:9:0"}))
+
+
+def test_disks_that_shared_a_slot_come_back_to_it_together_only(linux):
+    linux.adopted(32, 16)
+    linux.four_steps(spec(*SHARED))
+    linux.four_steps(spec(unlisted="detach"))
+    linux.four_steps(spec({"name": "b"}, {"name": "a"}))
+    assert [linux.disks()[name].pci_slot for name in "ab"] == ["0:9:0", "0:9:1"]
+    linux.four_steps(spec(unlisted="detach"))
+    linux.four_steps(spec({"name": "b"}))
+    assert linux.disks()["b"].pci_slot == "0:5:0"
+
+
 def test_another_function_only_cold(linux):
     up(linux, 32)
     wish = spec({"name": "a"}, {"name": "b", "size": 16, "pci_slot": "0:%d:1" % 5})

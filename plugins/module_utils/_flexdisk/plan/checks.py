@@ -12,7 +12,7 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
 from ..model.vm import THICK, Disk, Vm
-from ..rules import identity, space
+from ..rules import identity, slots, space
 from ..rules.change import crosses, put_aside
 from ..rules.declaration import Collector
 from ..rules.linking import Host, container, parked_place
@@ -33,6 +33,7 @@ def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collect
     _writers(intent, host, found)
     _names(intent, found)
     _boot(intent, found)
+    _functions(intent, found)
     _inflexible(intent, found)
     _space(intent, host, found)
     _reserved(intent, host.geometry[intent.vm.config.pool], found)
@@ -231,6 +232,20 @@ def _boot(intent: Intent, found: Collector) -> None:
         found.add("InvalidArgument", "the VM would have several boot disks: %s" % ", ".join(boots))
     if not boots and any(d.boot for d in vm.disks) and not any(d.boot and id(d) in leaving for d in vm.disks):
         found.add("InvalidArgument", "the VM would have no boot disk")
+
+
+def _functions(intent: Intent, found: Collector) -> None:
+    """No disk comes to where no guest finds it, and none stays there alone."""
+    config = intent.vm.config
+    labels = {disk.path: disk.label for disk in intent.vm.disks}
+    before = {path: slots.parse_slot(at) for path, at in slots.positions(config.disks, config.pci).items() if at}
+    gone = {leaver.disk.path for leaver in intent.leavers} | {g.disk.path for g in intent.targets if g.stays and g.disk}
+    after = {slot: labels.get(p, p) for p, slot in before.items() if p not in gone and p not in intent.vm.ghosts}
+    after.update({slots.parse_slot(target.slot): target.label for target in intent.targets if target.slot})
+    for slot in sorted(slots.unseen(after, config.pci) - slots.unseen(before.values(), config.pci)):
+        words = 'pci_slot "%s": nothing is at %s then, and without it no guest finds this disk'
+        places = (slots.render_slot(slot), slots.render_slot(slot._replace(function=0)))
+        found.add("InvalidArgument", words % places, after[slot])
 
 
 def _inflexible(intent: Intent, found: Collector) -> None:

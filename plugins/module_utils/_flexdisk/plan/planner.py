@@ -14,7 +14,7 @@ from ..model.desired import Policy, VmSpec
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes
 from ..model.vm import Disk, Vm
-from ..rules import papers, space
+from ..rules import papers, slots, space
 from ..rules.declaration import Collector
 from ..rules.linking import Host, unlinked_reason
 from ..rules.matching import Match, match
@@ -133,6 +133,13 @@ def _warnings(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
         yield "%s: the volume of %s does not exist" % (spec.vm, path)
     for path in vm.strays:
         yield "%s: %s lies outside %s and is left alone; adopt=true moves it in" % (spec.vm, path, vm.root.name)
+    unseen = slots.unseen((slots.parse_slot(d.pci_slot) for d in after.disks if d.pci_slot), after.config.pci)
+    for disk in (d for d in after.disks if d.pci_slot and slots.parse_slot(d.pci_slot) in unseen):
+        yield "%s: %s is at %s and nothing at function 0 of that device, without which no guest finds it" % (
+            spec.vm,
+            disk.label,
+            disk.pci_slot,
+        )
     for path in vm.config.unplugged:
         yield "%s: the running VM does not have %s; it will after its next start" % (spec.vm, path)
     claimed = [target.disk for target in intent.targets] + [leaver.disk for leaver in intent.leavers]

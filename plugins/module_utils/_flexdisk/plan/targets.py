@@ -272,9 +272,11 @@ def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None
         if owner is not None and owner != _key(target):
             found.add("InvalidArgument", 'pci_slot "%s" belongs to %s' % (target.slot, owner), target.label)
         taken[slot] = _key(target)
-    for target in waiting:
+    remembered = [_remembered(target.disk, intent.vm) for target in waiting]
+    lost = slots.unseen({*taken, *(slots.parse_slot(text) for text in remembered if text)}, pci)
+    for target, text in zip(waiting, remembered):
         try:
-            slot = _arrival_slot(_remembered(target.disk, intent.vm), taken, pci, capabilities)
+            slot = _arrival_slot(text, taken, lost, pci, capabilities)
             target.slot = slots.render_slot(slot)
             taken[slot] = _key(target)
         except FlexdiskError as exc:
@@ -290,12 +292,18 @@ def _remembered(disk: t.Optional[Disk], vm: Vm) -> str:
 
 
 def _arrival_slot(
-    remembered: str, taken: t.Mapping[slots.Slot, str], pci: Pci, capabilities: Capabilities
+    remembered: str,
+    taken: t.Mapping[slots.Slot, str],
+    lost: t.Set[slots.Slot],
+    pci: Pci,
+    capabilities: Capabilities,
 ) -> slots.Slot:
-    """The slot a parked disk had, if it is free, else the first free one, where there is hot-plug one for it."""
+    """The slot a parked disk had, if it is free and not lost, else the first free one, where there is hot-plug one for
+    it.
+    """
     if remembered:
         slot = slots.parse_slot(remembered)
-        if slot not in taken and not slots.obstacle(slot, pci):
+        if slot not in taken and slot not in lost and not slots.obstacle(slot, pci):
             return slot
     candidates = sorted(pci.candidates, key=lambda slot: slot not in pci.hot)
     return slots.allocate(set(taken), candidates, whole=capabilities.functions_per_slot == 1)

@@ -94,6 +94,13 @@ def alone(slot: Slot, taken: t.Iterable[Slot]) -> bool:
     return all(other[:2] != slot[:2] or other == slot for other in taken)
 
 
+def unseen(taken: t.Iterable[Slot], pci: Pci) -> t.Set[Slot]:
+    """Those that no guest finds: where function 0 of a device is missing, it looks for no other. Only where strict."""
+    there = set(taken)
+    heads = {slot[:2] for slot in there if not slot.function} | {parse_slot(who + ":0")[:2] for who in pci.taken}
+    return {slot for slot in there if pci.strict and slot[:2] not in heads}
+
+
 def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: bool = False) -> Slot:
     """The first candidate that is free; with whole=True its device must be free of other disks, too.
 
