@@ -29,7 +29,7 @@ description:
     200 characters makes no group.
   - The address of a VM is not known to its hypervisor. Where its name cannot be resolved, set C(ansible_host) with
     O(compose).
-  - VMs that M(flexdisk.hypervisor.vm_info) skips are no hosts.
+  - VMs that M(flexdisk.hypervisor.vm_info) skips are no hosts unless O(skipped=true).
 extends_documentation_fragment:
   - ansible.builtin.constructed
   - ansible.builtin.inventory_cache
@@ -86,6 +86,14 @@ options:
       - Only VMs that are in one of these states, for example V(running) and V(stopped). Without it all VMs.
     type: list
     elements: str
+  skipped:
+    description:
+      - Whether the VMs in RV(flexdisk.hypervisor.vm_info#module:skipped_vms) are hosts, too, for example libvirt
+        domains that have not been adopted.
+      - They are in the group C(skipped_vms) and in C(hypervisor_NAME). Their C(flexdisk_vm) has only C(uuid), C(alias),
+        C(reason) and C(hypervisor). No state of theirs is known, so O(states) leaves them out.
+    type: bool
+    default: false
 seealso:
   - module: flexdisk.hypervisor.vm_info
 notes:
@@ -164,7 +172,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _found(self, path: str, cache: bool) -> _Found:
         """The VMs of each hypervisor, from the cache if what was asked for then is what is asked for now."""
-        asked = {"sources": self._sources(path), "pattern": self.get_option("hypervisors")}
+        asked = {
+            "sources": self._sources(path),
+            "pattern": self.get_option("hypervisors"),
+            "skipped": self.get_option("skipped"),
+        }
         key = self.get_cache_key(path)
         if cache and self.get_option("cache"):
             try:
@@ -196,7 +208,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             try:
                 if reply["status"] != "ok":
                     raise ValueError("%s: %s" % (reply["status"], reply["result"].get("msg")))
-                found[hypervisor] = _vm_hosts.vms(hypervisor, reply["result"])
+                found[hypervisor] = _vm_hosts.vms(hypervisor, reply["result"], self.get_option("skipped"))
             except ValueError as exc:
                 failures.append("%s is %s" % (hypervisor, exc))
                 found[hypervisor] = []

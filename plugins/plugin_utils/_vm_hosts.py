@@ -15,7 +15,8 @@ from ansible.plugins.inventory import to_safe_group_name
 from ansible.template import trust_as_template
 
 VARIABLE = "flexdisk_vm"
-PREFIXES = ("hypervisor_", "state_", "package_", "tag_")  # of our groups
+SKIPPED = "skipped_vms"
+PREFIXES = ("hypervisor_", "state_", "package_", "tag_", SKIPPED)  # of our groups
 LONGEST_GROUP = 200
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:-]*")
@@ -34,9 +35,14 @@ def safe(name: object) -> bool:
     return isinstance(name, str) and bool(_SAFE.fullmatch(name)) and not name.startswith(PREFIXES)
 
 
-def vms(hypervisor: str, result: t.Mapping[str, t.Any]) -> t.List[_Vm]:
-    """The variable flexdisk_vm of each VM in a result of vm_info. Raises ValueError for anything else."""
+def vms(hypervisor: str, result: t.Mapping[str, t.Any], skipped: bool = False) -> t.List[_Vm]:
+    """The variable flexdisk_vm of each VM in a result of vm_info, on demand of those that it skips, too.
+
+    Raises ValueError for anything else.
+    """
     found = result.get("vms")
+    if skipped and isinstance(found, list):
+        found = found + result.get(SKIPPED, [])
     if not isinstance(found, list) or not all(isinstance(vm, dict) and safe(vm.get("uuid")) for vm in found):
         raise ValueError("not a result of vm_info")
     return [dict(vm, hypervisor=hypervisor) for vm in found]
@@ -64,7 +70,7 @@ def groups(vm: _Vm) -> t.List[str]:
         *(("tag_", "%s_%s" % (key, value) if value != "" else key) for key, value in sorted(tags.items())),
     ]
     names = [to_safe_group_name("%s%s" % (prefix, value)) for prefix, value in values if value]
-    return [name for name in names if len(name) <= LONGEST_GROUP]
+    return [name for name in names if len(name) <= LONGEST_GROUP] + ([SKIPPED] if "reason" in vm else [])
 
 
 def named(found: t.Sequence[_Vm], wishes: t.Sequence[t.Sequence[object]], taken: t.AbstractSet[str]) -> Named:

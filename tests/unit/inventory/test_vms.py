@@ -134,6 +134,22 @@ def test_only_some_states(hypervisors):
     assert sorted(parse(Plugin(states=["stopped", "failed"])).hosts) == ["web02"]
 
 
+def test_what_vm_info_skips_is_a_host_on_demand(hypervisors):
+    replies, calls = hypervisors
+    lost = {"uuid": U3.replace("3", "4", 1), "alias": "old01", "reason": "not in the layout"}
+    replies["hv02"]["result"] = {**replies["hv02"]["result"], "skipped_vms": [lost]}
+    plugin = Plugin(cache=True)
+    assert sorted(parse(plugin).hosts) == ["db01", "web01", "web02"]
+    plugin.told["skipped"] = True
+    inventory = parse(plugin)
+    assert members(inventory)["skipped_vms"] == ["old01"]
+    assert members(inventory)["hypervisor_hv02"] == ["db01", "old01"]
+    assert inventory.hosts["old01"].vars["flexdisk_vm"] == dict(lost, hypervisor="hv02")
+    plugin.told["states"] = ["running"]
+    assert sorted(parse(plugin).hosts) == ["db01", "web01"]
+    assert len(calls) == 2, "what was cached without them is not taken for all"
+
+
 def test_a_template_stays_data(hypervisors):
     replies, _calls = hypervisors
     replies["hv02"] = ok(vm(U3, TEMPLATE, role=TEMPLATE))
