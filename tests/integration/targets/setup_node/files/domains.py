@@ -26,6 +26,7 @@ CONSOLES = "/var/log/libvirt/qemu"
 BOOT_SECONDS = 900
 MIB = 1 << 20
 STATES = {libvirt.VIR_DOMAIN_RUNNING: "running", libvirt.VIR_DOMAIN_SHUTOFF: "stopped"}
+# The guest has no agent: nobody answers behind the channel.
 DOMAIN = """<domain type='qemu'>
   <name>{alias}</name>
   <uuid>{uuid}</uuid>
@@ -42,8 +43,12 @@ DOMAIN = """<domain type='qemu'>
     <controller type='scsi' index='0' model='virtio-scsi'>
       <address type='pci' domain='0x0000' bus='0x00' slot='0x03' function='0x0'/>
     </controller>
+    <controller type='virtio-serial' index='0'>
+      <address type='pci' domain='0x0000' bus='0x00' slot='0x1f' function='0x0'/>
+    </controller>
     {disks}
     <serial type='pty'><log file='{consoles}/{alias}.console' append='on'/></serial>
+    <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
     <memballoon model='none'/>
   </devices>
 </domain>
