@@ -15,6 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.xml_text import Text
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import VmConfig
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import slots
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
 
 FILES = sorted((Path(__file__).resolve().parents[1] / "data" / "domains").glob("*.xml"))
@@ -195,11 +196,26 @@ def test_a_port_that_does_not_run_yet_is_not_hot():
     assert read(PCIE, live).pci.hot == {"1:0:0"}
 
 
-def test_ports_for_a_disk_and_spare_ones():
-    added = domain_edit.added(PCIE, {**DISK, "pci_slot": "5:0:0"})
-    ports = sorted(domain.ports(Text(added).root))
-    assert ports == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-    assert domain_edit.added(PCIE, {**DISK, "pci_slot": "4:0:0"}).count("pcie-root-port") == 4
+@pytest.mark.parametrize(
+    ("before", "after", "new"),
+    [
+        ([], ["4:0:0"], [5, 6, 7]),  # a port that is for cold disks only is none to spare
+        ([], ["5:0:0"], [5, 6, 7]),
+        ([], ["8:0:0"], [5, 6, 7, 8]),
+        ([], ["1:0:0", "4:0:0", "8:0:0"], [5, 6, 7, 8, 9]),
+        ([], ["5:0:0", "5:0:1"], [5, 6, 7]),
+        (["4:0:0"], ["4:0:0"], []),
+        (["1:0:0", "4:0:0"], ["4:0:0"], []),
+        ([], ["0:5:0"], []),
+        ([], ["20:0:0"], list(range(5, 21))),
+    ],
+)
+def test_ports_for_disks_and_spare_ones(before, after, new):
+    pci = read(PCIE).pci
+    assert list(slots.new_ports(map(slots.parse_slot, before), map(slots.parse_slot, after), pci)) == new
+    ported = domain_edit.ported(PCIE, new)
+    assert sorted(domain.ports(Text(ported).root)) == [1, 2, 3, 4, *new]
+    assert slots.new_ports(map(slots.parse_slot, before), map(slots.parse_slot, after), read(ported).pci) == ()
 
 
 def test_functions_of_one_slot():

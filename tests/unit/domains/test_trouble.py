@@ -178,6 +178,26 @@ def test_a_disk_that_sits_at_a_slot_without_hot_plug(linux):
     linux.four_steps(spec(unlisted="detach"), allow_restart=True)
 
 
+def test_a_stopped_vm_that_gets_a_disk_keeps_ports_to_spare(linux):
+    linux.adopted(32, ports=4, **Q35)
+    done = linux.four_steps(spec({"name": "a"}, {"name": "b", "size": 16}))
+    assert "+ PCIe root ports 5 to 8" in [step["text"] for step in done.vms[0]["steps"]]
+    assert linux.domains.xml(VM, False).count("pcie-root-port") == 8
+    linux.domains.boot(VM)
+    done = linux.four_steps(spec(*[{"name": name, "size": 16} for name in "bcdef"], {"name": "a"}))
+    assert [step["step"] for step in done.vms[0]["steps"]] == ["create"] * 4
+    assert linux.domains.xml(VM, False).count("pcie-root-port") == 8
+
+
+def test_ports_are_added_only_for_a_disk_that_comes(linux):
+    linux.adopted(32, ports=3, **Q35)
+    linux.four_steps(spec({"name": "a", "size": 48}))
+    linux.four_steps(spec(unlisted="detach"))
+    assert linux.domains.xml(VM, False).count("pcie-root-port") == 3
+    linux.four_steps(spec({"name": "a", "pci_slot": "5:0:0"}))
+    assert linux.domains.xml(VM, False).count("pcie-root-port") == 7
+
+
 @pytest.mark.parametrize(
     ("machine", "slot", "words"),
     [

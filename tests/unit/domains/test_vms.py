@@ -126,6 +126,12 @@ def test_a_vm_is_made_with_a_machine_of_its_own(linux):
     assert config.count("pcie-root-port") == 12
 
 
+def test_a_new_vm_has_the_ports_that_its_disks_ask_for(linux):
+    done = four_steps(linux, {"disks": [{"name": "root"}, {"name": "data", "size": 16, "pci_slot": "14:0:0"}]})
+    assert done.vms[0]["steps"][0]["text"].endswith(" at 14:0:0, PCIe root ports 13 to 14")
+    assert linux.domains.xml(done.vms[0]["uuid"], False).count("pcie-root-port") == 14
+
+
 def test_an_inflexible_one_too(linux):
     done = four_steps(linux, {"package": "inflexible"})
     assert [(d["size"], d["pci_slot"]) for d in done.vms[0]["disks"]] == [(64, "1:0:0"), (64, "2:0:0")]

@@ -440,6 +440,9 @@ class Applier:
             raise FlexdiskError("Changed", "%s is there again since it was read" % step.args["volume"])
         self.hypervisor.forget_disk(vm.config.uuid, step.args["path"])
 
+    def ports(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+        self.hypervisor.add_ports(vm.config.uuid, step.args["ports"])
+
     def unguard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         lift(self.zfs, step.args["volume"])
 
@@ -597,6 +600,7 @@ _VERBS: t.Dict[str, _Verb] = {
     "park": Applier.detach,
     "destroy": Applier.destroy,
     "forget": Applier.forget,
+    "ports": Applier.ports,
     "unguard": Applier.unguard,
     "destroy_parked": Applier.destroy_parked,
     "attach": Applier.attach,

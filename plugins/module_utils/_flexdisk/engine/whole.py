@@ -23,7 +23,8 @@ def create_vm(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeo
     args = step.args
     if applier.storage is None:
         _make_storage(applier, after, args, geometry)
-    applier.hypervisor.create_vm(args["new"], [_entry(disk) for disk in args["disks"]], args["indestructible"])
+    disks = [_entry(disk) for disk in args["disks"]]
+    applier.hypervisor.create_vm(args["new"], disks, args["indestructible"], args["ports"])
     if applier.storage is not None:
         if any(args["facts"].values()):
             applier.zfs.set_facts(after.root.name, {k: v for k, v in args["facts"].items() if v})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import typing as t
+from dataclasses import replace
 
 from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
@@ -242,7 +243,9 @@ def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
         candidates = ["%d:0:0" % bus for bus in (*there[0], *coming)]
         fixed = {bus for bus, port in ports(domain).items() if port.get("target", "hotplug") == "off"}
         hot = ["%d:0:0" % bus for bus in there[0] if bus in there[-1] and bus not in fixed]
-        return _offer(candidates, hot, {**_RESERVED_Q35, **taken}, 8)
+        offer = _offer(candidates, hot, {**_RESERVED_Q35, **taken}, 8)
+        free = tuple("%d:0:0" % bus for bus in there[0] if bus not in fixed and "%d:0" % bus not in taken)
+        return replace(offer, ports=free, coming=tuple("%d:0:0" % bus for bus in coming))
     if "pci-root" not in roots and "pc" not in machine:
         return Pci(strict=True, taken=taken)
     candidates = ["0:%d:0" % device for device in range(3, 32)]

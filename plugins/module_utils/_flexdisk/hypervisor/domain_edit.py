@@ -11,12 +11,10 @@ import typing as t
 from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..rules.identity import disk_in, serial_of
-from ..rules.slots import Slot, parse_slot
+from ..rules.slots import parse_slot
 from . import domain as facts
 from .xml_text import Element, Text, render
 
-# Root ports that stay free when a stopped VM gets a disk, for disks that it gets while it runs.
-SPARE_PORTS = 4
 _PREFIX = {"virtio": "vd", "scsi": "sd"}
 _Entry = t.Mapping[str, t.Any]
 
@@ -95,7 +93,7 @@ def resized(xml: str, changes: t.Mapping[str, int]) -> str:
 
 
 def whole(xml: str) -> str:
-    """With the root ports that its disks need, some of them spare, and devices of several functions marked as such."""
+    """With devices of several functions marked as such."""
     text = Text(xml)
     domain = text.root
     places = [(disk, facts.slot_of(disk)) for disk in facts.disks(domain) if facts.managed(domain, disk)]
@@ -105,19 +103,17 @@ def whole(xml: str) -> str:
             address = disk.all("address")[0]
             if address.attributes.get("multifunction") != "on":
                 text.replace(address, render("address", **{**address.attributes, "multifunction": "on"}))
-    _ports(text, slots)
     return str(text)
 
 
-def _ports(text: Text, slots: t.Sequence[Slot]) -> None:
-    """Only where a disk needs a port that is not there: the ports up to it and SPARE_PORTS more."""
+def ported(xml: str, buses: t.Iterable[int]) -> str:
+    """With root ports of these numbers."""
+    text = Text(xml)
     controllers = facts.controllers(text.root)
-    last = max([int(c.attributes.get("index", "0")) for c in controllers] or [0])
-    needed = max([slot.bus for slot in slots] or [0])
-    if needed > last:
-        for bus in range(last + 1, min(needed + SPARE_PORTS, 255) + 1):
-            port = render("controller", type="pci", index=str(bus), model=facts.PORT)
-            text.append(_devices(text), port, controllers[-1] if controllers else None)
+    for bus in buses:
+        port = render("controller", type="pci", index=str(bus), model=facts.PORT)
+        text.append(_devices(text), port, controllers[-1] if controllers else None)
+    return str(text)
 
 
 def _devices(text: Text) -> Element:

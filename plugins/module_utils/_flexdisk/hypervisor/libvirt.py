@@ -161,6 +161,9 @@ class Libvirt:
         if domain.volume_of(path):
             self._wait(lambda: self._domains.device(path), "NoDevice", "%s does not appear on the host" % path)
 
+    def add_ports(self, vm: str, ports: t.Sequence[int]) -> None:
+        self._define(vm, domain_edit.ported(self._fresh(vm), ports))
+
     def forget_disk(self, vm: str, path: str) -> None:
         """The guest first: if it does not let go, the configuration has the disk still."""
         self._fresh(vm)
@@ -249,8 +252,10 @@ class Libvirt:
         self._await_device(ZVOL + volume)
         images.convert(self._runner, image, ZVOL + volume)
 
-    def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
-        xml = domain_new.rendered(new)
+    def create_vm(
+        self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool, ports: t.Sequence[int]
+    ) -> None:
+        xml = domain_edit.ported(domain_new.rendered(new), ports)
         for disk in disks:
             self._await_device(disk["path"])
             xml = domain_edit.added(xml, disk)

@@ -59,6 +59,9 @@ class Hypervisor(t.Protocol):
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
         """Configure a volume that is there as a disk: path, size, uuid, pci_slot, model, boot, image."""
 
+    def add_ports(self, vm: str, ports: t.Sequence[int]) -> None:
+        """Root ports with these numbers, to a stopped VM."""
+
     def forget_disk(self, vm: str, path: str) -> None:
         """Take a disk whose volume has been moved away out of the configuration."""
 
@@ -81,8 +84,10 @@ class Hypervisor(t.Protocol):
     def import_image(self, image: ImageFile, volume: str) -> None:
         """Onto a volume that is large enough and empty."""
 
-    def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
-        """A stopped VM that does not boot by itself, with all its disks or not at all.
+    def create_vm(
+        self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool, ports: t.Sequence[int]
+    ) -> None:
+        """A stopped VM that does not boot by itself, with all its disks or not at all, and with these root ports added.
 
         disks are as for attach_disk; a hypervisor with storage makes their volumes, with block_size and compression.
         """

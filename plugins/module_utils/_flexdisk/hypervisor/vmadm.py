@@ -222,7 +222,12 @@ class Vmadm:
             raise vmadm_read.classify(argv, answer.rc, answer.stderr)
         return answer.stdout
 
-    def create_vm(self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool) -> None:
+    def add_ports(self, vm: str, ports: t.Sequence[int]) -> None:
+        raise FlexdiskError("NotSupported", "VMs of SmartOS have no root ports")
+
+    def create_vm(
+        self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool, ports: t.Sequence[int]
+    ) -> None:
         payload: t.Dict[str, t.Any] = {
             **new.options,
             "uuid": new.uuid,

@@ -22,7 +22,8 @@ class Pci:
 
     candidates are for new disks, the best first; hot those of them that a running VM takes and gives up disks at;
     taken says who else has a device; functions is how many a device may have. strict: every slot is written down, and
-    other buses than 0 have only the candidates.
+    other buses than 0 have only the candidates. Of these ports are behind root ports that take disks while the VM runs,
+    coming behind such that a stopped VM can get, in the order of their numbers.
     """
 
     candidates: t.Tuple[str, ...] = ()
@@ -30,6 +31,8 @@ class Pci:
     taken: t.Mapping[str, str] = field(default_factory=dict)
     functions: int = 8
     strict: bool = False
+    ports: t.Tuple[str, ...] = ()
+    coming: t.Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ..rules.declaration import Collector
 from ..rules.linking import Host, container, parked_place
 from ..rules.reservation import PoolGeometry
 from . import predict
-from .targets import Intent, Leaver, Target, staying_bytes
+from .targets import Intent, Leaver, Target, slots_after, staying_bytes
 
 
 def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collector) -> None:
@@ -236,13 +236,8 @@ def _boot(intent: Intent, found: Collector) -> None:
 
 def _functions(intent: Intent, found: Collector) -> None:
     """No disk comes to where no guest finds it, and none stays there alone."""
-    config = intent.vm.config
-    labels = {disk.path: disk.label for disk in intent.vm.disks}
-    before = {path: slots.parse_slot(at) for path, at in slots.positions(config.disks, config.pci).items() if at}
-    gone = {leaver.disk.path for leaver in intent.leavers} | {g.disk.path for g in intent.targets if g.stays and g.disk}
-    after = {slot: labels.get(p, p) for p, slot in before.items() if p not in gone and p not in intent.vm.ghosts}
-    after.update({slots.parse_slot(target.slot): target.label for target in intent.targets if target.slot})
-    for slot in sorted(slots.unseen(after, config.pci) - slots.unseen(before.values(), config.pci)):
+    pci, (before, after) = intent.vm.config.pci, slots_after(intent)
+    for slot in sorted(slots.unseen(after, pci) - slots.unseen(before, pci)):
         words = 'pci_slot "%s": nothing is at %s then, and without it no guest finds this disk'
         places = (slots.render_slot(slot), slots.render_slot(slot._replace(function=0)))
         found.add("InvalidArgument", words % places, after[slot])

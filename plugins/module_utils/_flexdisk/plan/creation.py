@@ -15,7 +15,7 @@ from ..model.desired import NewVm, VmSpec, Wish
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
-from ..rules import identity, packages
+from ..rules import identity, packages, slots
 from ..rules.change import crosses
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.intent import used
@@ -26,7 +26,7 @@ from ..rules.space import quota_law
 from . import checks, predict, verbs
 from .ordering import Sequence
 from .steps import Step, VmPlan
-from .targets import Intent, Target, resolve
+from .targets import Intent, Target, resolve, slots_after
 from .vms import power, uuid_of_new
 
 Hidden = t.Tuple[int, int]
@@ -257,6 +257,8 @@ def _creation(
             disks.append(args)
             words.append(step.text[len("+ ") :])
     words += ["%s of the platform" % render_mib(d.size_mib) for d in intent.vm.disks if d.hidden]
+    ports = slots.new_ports((), slots_after(intent)[1], intent.vm.config.pci)
+    words += [verbs.ports_text(ports)] if ports else []
     facts = _root_facts(new, wish, capabilities)
     vm = replace(seq.vm, root=replace(seq.vm.root, user={k: v for k, v in facts.items() if v}))
     vm = replace(vm, config=replace(vm.config, indestructible=bool(wish.indestructible)))
@@ -269,7 +271,7 @@ def _creation(
         ", ".join(words) or "no disks",
     )
     args = {"new": new, "disks": tuple(disks), "facts": facts, "vm": vm, "indestructible": bool(wish.indestructible)}
-    return Step("create_vm", text, args=args)
+    return Step("create_vm", text, args={**args, "ports": ports})
 
 
 def _root_facts(new: NewVm, wish: Wish, capabilities: Capabilities) -> t.Dict[str, str]:

@@ -13,13 +13,13 @@ from ..model.capabilities import Capabilities
 from ..model.desired import Policy
 from ..model.sizes import MIB, render_bytes, render_change
 from ..model.vm import Disk, Vm
-from ..rules import identity, space
+from ..rules import identity, slots, space
 from ..rules.change import config_changes, crosses, put_aside
 from ..rules.declaration import Collector
 from ..rules.reservation import PoolGeometry, default_block_size
 from . import predict, recovery, verbs
 from .steps import Step
-from .targets import Intent, Target
+from .targets import Intent, Target, slots_after
 
 
 class Sequence:
@@ -103,9 +103,10 @@ def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capab
 
 def _overdue(intent: Intent, changing: bool) -> t.List[Step]:
     """What a stopped VM gets before anything else: the end of an interrupted detach, and where its disks are managed
-    the uuids and slots that an old vmadm did not write down.
+    the uuids and slots that an old vmadm did not write down. Ports that its disks need, and some to spare.
     """
     steps = list(verbs.forget(intent.vm))
+    steps += verbs.ports(slots.new_ports(*slots_after(intent), intent.vm.config.pci))
     bare = verbs.persist(intent.vm, changing) if intent.targets or intent.leavers else None
     return [*steps, bare] if bare is not None else steps
 

@@ -397,7 +397,7 @@ def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry:
 
 
 def _elsewhere(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    """What a step does to other datasets is not the VM's business."""
+    """What a step does to other datasets, or adds for disks that come, is no business of the disks that are there."""
     return vm
 
 
@@ -496,6 +496,7 @@ _VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
     "snapshot": _snapshot,
     "delete_snapshot": _delete_snapshot,
     "rollback": _rollback,
+    "ports": _elsewhere,
     "clear": _elsewhere,
     "import_image": _elsewhere,
     "create_vm": _create_vm,

@@ -322,6 +322,17 @@ def _standing_slots(intent: Intent) -> t.Dict[slots.Slot, str]:
     return {slots.parse_slot(slot): path for path, slot in places.items() if slot and path not in gone}
 
 
+def slots_after(intent: Intent) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.Slot, str]]:
+    """The slots of the VM's disks as they are, and by slot the disks as they will be."""
+    config = intent.vm.config
+    labels = {disk.path: disk.label for disk in intent.vm.disks}
+    before = {path: slots.parse_slot(at) for path, at in slots.positions(config.disks, config.pci).items() if at}
+    gone = {leaver.disk.path for leaver in intent.leavers} | {g.disk.path for g in intent.targets if g.stays and g.disk}
+    after = {slot: labels.get(p, p) for p, slot in before.items() if p not in gone and p not in intent.vm.ghosts}
+    after.update({slots.parse_slot(target.slot): target.label for target in intent.targets if target.slot})
+    return set(before.values()), after
+
+
 def staying_bytes(intent: Intent) -> int:
     """What the VM's dataset holds in the end, the disk with size=remaining at its present size (0 for a new one).
 

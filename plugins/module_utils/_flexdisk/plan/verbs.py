@@ -84,6 +84,18 @@ def persist(vm: Vm, places: bool) -> t.Optional[Step]:
     return Step("edit", "~ uuid and slot of %s written down" % words, args={"entries": entries, "paths": paths})
 
 
+def ports(numbers: t.Sequence[int]) -> t.Iterator[Step]:
+    """Numbers follow each other."""
+    if numbers:
+        yield Step("ports", "+ %s" % ports_text(numbers), args={"ports": tuple(numbers)})
+
+
+def ports_text(numbers: t.Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return "PCIe root port %d" % numbers[0]
+    return "PCIe root ports %d to %d" % (numbers[0], numbers[-1])
+
+
 def forget(vm: Vm) -> t.Iterator[Step]:
     """Take out of the configuration what lies parked; vmadm finds nothing there to destroy."""
     configured = {entry.path: entry for entry in vm.config.disks}

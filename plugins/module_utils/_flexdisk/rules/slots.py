@@ -17,6 +17,8 @@ from ..model.errors import FlexdiskError
 from ..model.vm import DiskConfig, Pci
 
 FUNCTIONS = 8
+# Root ports that stay free when a stopped VM gets a disk, for disks that it gets while it runs.
+SPARE_PORTS = 4
 _CDROM_DEVICE = 3
 _DISK_DEVICE = 4
 _LEGACY_DATA_DEVICE = 5
@@ -99,6 +101,19 @@ def unseen(taken: t.Iterable[Slot], pci: Pci) -> t.Set[Slot]:
     there = set(taken)
     heads = {slot[:2] for slot in there if not slot.function} | {parse_slot(who + ":0")[:2] for who in pci.taken}
     return {slot for slot in there if pci.strict and slot[:2] not in heads}
+
+
+def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.Tuple[int, ...]:
+    """Numbers of the root ports that a stopped VM gets with disks: up to theirs, and until enough are spare."""
+    then = set(after)
+    if not any(slot.bus for slot in then - set(before)):
+        return ()
+    used = {slot.bus for slot in then}
+    coming = [parse_slot(text).bus for text in pci.coming]
+    spare = SPARE_PORTS - sum(parse_slot(text).bus not in used for text in pci.ports)
+    count = sum(bus <= max(used) for bus in coming)
+    spare -= sum(bus not in used for bus in coming[:count])
+    return tuple(coming[: count + max(0, spare)])
 
 
 def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: bool = False) -> Slot:
