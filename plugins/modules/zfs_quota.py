@@ -94,7 +94,12 @@ vms:
       type: dict
       returned: always
     cause:
-      description: What the figures say of the cause, empty without drift.
+      description:
+        - What the figures say of the cause, empty only without drift.
+        - V(overhead of a removed disk), V(poisoned flexible_disk_size or lowered by hand), V(half-applied set),
+          V(refreservation off auto), V(rollback over a resize), V(disk attached without its overhead),
+          V(volumes that the VM does not know) or V(refreservation of the VM's dataset), each where the figures are
+          exactly what it leaves or within what it can leave, else V(unknown).
       type: str
       returned: always
       sample: overhead of a removed disk

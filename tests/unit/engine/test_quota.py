@@ -82,6 +82,59 @@ def rolled_back_shrink(sim):
     rollback(sim)
 
 
+def two_removed_disks(sim):
+    paths = ["/dev/zvol/rdsk/%s/disk%d" % (ROOT, n) for n in (1, 2)]
+    update(sim, {"remove_disks": paths})
+
+
+def reservation_by_hand_and_a_snapshot(sim):
+    sim.run("zfs", "snapshot", DISK1 + "@s")
+    sim.run("zfs", "set", "refreservation=1500M", DISK1)
+
+
+def reservation_of_another_size_by_hand(sim):
+    """What ZFS would give a disk of 1024 MiB. No resize has moved the quota, so none was rolled back."""
+    other = sim.vm().disks[2].volume.refreservation
+    sim.run("zfs", "snapshot", DISK1 + "@s")
+    sim.run("zfs", "set", f"refreservation={other}", DISK1)
+
+
+def rolled_back_beside_a_quota_by_hand(sim):
+    rolled_back_growth(sim)
+    sim.run("zfs", "set", "quota=60G", ROOT)
+
+
+def rolled_back_beside_a_reservation_by_hand(sim):
+    rolled_back_growth(sim)
+    sim.run("zfs", "set", "refreservation=1500M", ROOT + "/disk2")
+
+
+def moved(sim, more):
+    quota = sim.vm().root.quota + more
+    sim.run("zfs", "set", f"quota={quota}", f"reservation={quota}", ROOT)
+
+
+def raised_by_hand(sim):
+    moved(sim, 7 << 30)
+
+
+def lowered_by_hand(sim):
+    moved(sim, -(3 << 30))
+
+
+def lowered_by_less_than_a_mib(sim):
+    moved(sim, -4096)
+
+
+def both_by_hand(sim):
+    sim.run("zfs", "set", "quota=60G", "reservation=50G", ROOT)
+
+
+def stray_volume_and_a_quota_by_hand(sim):
+    stray_volume(sim)
+    moved(sim, -4096)
+
+
 def rollback(sim):
     sim.run("vmadm", "rollback-snapshot", VM, "s1")
     sim.run("vmadm", "stop", VM, "-F")
@@ -97,18 +150,31 @@ def base_without_reservation(sim):
 
 OVERHEAD = "overhead of a removed disk"
 OFF_AUTO = "refreservation off auto"
+POISONED = "poisoned flexible_disk_size or lowered by hand"
+ROLLBACK = "rollback over a resize"
+UNKNOWN = "unknown"
 CAUSES = [
     (removed_disk, OVERHEAD),
     (detached_by_hand, OVERHEAD),
     (attached_without_room, "disk attached without its overhead"),
     (half_applied_lowering, "half-applied set"),
-    (poisoned, "poisoned flexible_disk_size"),
+    (poisoned, POISONED),
     (custom_refreservation, OFF_AUTO),
     (lowered_refreservation, OFF_AUTO),
-    (rolled_back_growth, "rollback over a resize"),
-    (rolled_back_shrink, "rollback over a resize"),
+    (rolled_back_growth, ROLLBACK),
+    (rolled_back_shrink, ROLLBACK),
     (stray_volume, "volumes that the VM does not know"),
     (base_without_reservation, "refreservation of the VM's dataset"),
+    (two_removed_disks, OVERHEAD),
+    (reservation_by_hand_and_a_snapshot, OFF_AUTO),
+    (reservation_of_another_size_by_hand, OFF_AUTO),
+    (rolled_back_beside_a_quota_by_hand, ROLLBACK),
+    (rolled_back_beside_a_reservation_by_hand, OFF_AUTO),
+    (raised_by_hand, UNKNOWN),
+    (lowered_by_hand, POISONED),
+    (lowered_by_less_than_a_mib, UNKNOWN),
+    (both_by_hand, UNKNOWN),
+    (stray_volume_and_a_quota_by_hand, UNKNOWN),
 ]
 
 
@@ -299,6 +365,15 @@ def test_an_inflexible_vm_keeps_the_room_of_a_removed_disk(sim):
     assert done.vms == predicted.vms
     assert done.vms[0]["after"]["quota"] == done.vms[0]["expected"]
     assert not sim.quota(reclaim=True).changed
+
+
+@pytest.mark.parametrize(("more", "cause"), [(7 << 30, UNKNOWN), (-(512 << 10), UNKNOWN)])
+def test_an_inflexible_vm_whose_quota_was_set_by_hand(more, cause):
+    """Nothing has been removed and there is no flexible_disk_size to be poisoned."""
+    sim = Simulated()
+    sim.create(flexible=None, sizes=(2048,))
+    moved(sim, more)
+    assert sim.quota(check=True).vms[0]["cause"] == cause
 
 
 def test_reclaim_below_what_snapshots_hold(sim):

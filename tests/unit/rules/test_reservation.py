@@ -15,6 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     PoolGeometry,
     Vdev,
     automatic_reservation,
+    automatic_size,
     default_block_size,
     is_automatic,
     overhead,
@@ -232,3 +233,22 @@ def test_more_volume_reserves_more_and_is_recognised(mib, more, block_size, geom
     assert reservation <= automatic_reservation((mib + more) * MIB, block_size, geometry)
     assert is_automatic(reservation, mib * MIB, block_size, geometry)
     assert overhead(mib * MIB, block_size, geometry) == reservation - mib * MIB > 0
+
+
+@given(
+    st.integers(1, 1 << 18),
+    st.sampled_from([512, 4096, 8192, 16384, 32768, 131072, 1 << 20]),
+    st.sampled_from(
+        [PLAIN, *(raidz(12, 5, parity, rounding) for parity in (1, 2) for rounding in ("classic", "modern"))]
+    ),
+)
+def test_the_size_that_has_a_reservation(mib, block_size, geometry):
+    reserved = automatic_reservation(mib * MIB, block_size, geometry)
+    assert automatic_size(reserved, block_size, geometry) == mib * MIB
+    assert automatic_size(reserved + 1, block_size, geometry) is None
+    assert automatic_size(reserved - 1, block_size, geometry) is None
+
+
+def test_no_size_has_no_reservation():
+    assert automatic_size(0, 8192, PLAIN) is None
+    assert automatic_size(1, 8192, PLAIN) is None

@@ -135,21 +135,68 @@ def test_hidden_disks_are_part_of_the_stored_figure_only():
     assert space.allocatable(machine) == 100 * MIB
 
 
+REMOVED = "overhead of a removed disk"
+POISONED = "poisoned flexible_disk_size or lowered by hand"
+
+
 def test_drift():
     machine = vm(volume(100), flexible=300)
     assert space.quota_drift(machine, PLAIN) == (0, 0)
     assert space.drift_cause(machine, PLAIN) == ""
     root = machine.root
     for change, drift, cause in (
-        ({"quota": root.quota + 5, "reservation": root.quota + 5}, (5, 5), "overhead of a removed disk"),
+        ({"quota": root.quota + 4 * MIB, "reservation": root.quota + 4 * MIB}, (4 * MIB,) * 2, REMOVED),
+        ({"quota": root.quota + 7 * GIB, "reservation": root.quota + 7 * GIB}, (7 * GIB,) * 2, "unknown"),
+        ({"quota": root.quota + 5, "reservation": root.quota + 5}, (5, 5), "unknown"),
         ({"quota": root.quota + 5}, (5, 0), "half-applied set"),
         ({"reservation": 0}, (0, -root.quota), "half-applied set"),
-        ({"quota": root.quota - 5, "reservation": root.quota - 5}, (-5, -5), "poisoned flexible_disk_size"),
+        ({"quota": root.quota + 5, "reservation": root.quota - 5}, (5, -5), "unknown"),
+        ({"quota": root.quota - 100 * MIB, "reservation": root.quota - 100 * MIB}, (-100 * MIB,) * 2, POISONED),
+        ({"quota": root.quota - 300 * MIB, "reservation": root.quota - 300 * MIB}, (-300 * MIB,) * 2, "unknown"),
+        ({"quota": root.quota - 5, "reservation": root.quota - 5}, (-5, -5), "unknown"),
         ({"refreservation": 0}, (0, 0), "refreservation of the VM's dataset"),
     ):
         drifted = replace(machine, root=replace(root, **change))
         assert space.quota_drift(drifted, PLAIN) == drift
         assert space.drift_cause(drifted, PLAIN) == cause
+
+
+@pytest.mark.parametrize(
+    ("more", "cause"),
+    [
+        (automatic_reservation(64 * MIB, 8192, PLAIN), REMOVED),
+        (automatic_reservation(64 * MIB, 8192, PLAIN) + 5, "unknown"),
+        (7 * GIB, "unknown"),
+        (-100 * MIB, "unknown"),
+        (-automatic_reservation(100 * MIB, 8192, PLAIN), "disk attached without its overhead"),
+    ],
+)
+def test_drift_of_an_inflexible_vm(more, cause):
+    """A removed disk leaves its whole reservation, and there is no flexible_disk_size that could be poisoned."""
+    machine = vm(volume(100))
+    quota = machine.root.quota + more
+    drifted = replace(machine, root=replace(machine.root, quota=quota, reservation=quota))
+    assert space.drift_cause(drifted, PLAIN) == cause
+
+
+def test_a_vm_without_disks_has_room_of_the_last_one():
+    machine = vm()
+    quota = machine.root.quota + automatic_reservation(64 * MIB, 8192, PLAIN)
+    drifted = replace(machine, root=replace(machine.root, quota=quota, reservation=quota))
+    assert space.drift_cause(drifted, PLAIN) == REMOVED
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_rollback_where_nobody_moves_the_quota_with_a_resize(bare):
+    """Only vmadm does, so only there the quota tells a rollback from a reservation set by hand."""
+    disk = volume(64, refreservation=automatic_reservation(128 * MIB, 8192, PLAIN))
+    machine = vm(disk, flexible=300)
+    snapshot = Dataset("zones/v/disk0@s", "snapshot")
+    kept = replace(machine, disks=(replace(machine.disks[0], snapshots=(snapshot,)),))
+    kept = replace(kept, config=replace(kept.config, bare=bare))
+    assert space.drift_cause(kept, PLAIN) == ("rollback over a resize" if bare else "refreservation off auto")
+    alone = replace(kept, disks=machine.disks)
+    assert space.drift_cause(alone, PLAIN) == "refreservation off auto"
 
 
 def test_an_older_formula_is_no_drift():

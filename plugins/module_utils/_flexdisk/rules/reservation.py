@@ -15,6 +15,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..model.errors import FlexdiskError
+from ..model.sizes import MIB
 
 _TYPICAL_BLOCK = 131072
 _METADATA_BLOCK = 131072
@@ -73,6 +74,18 @@ def is_automatic(refreservation: int, volsize: int, volblocksize: int, geometry:
         automatic_reservation(volsize, volblocksize, replace(geometry, rounding=rounding))
         for rounding in ("classic", "modern")
     )
+
+
+def automatic_size(refreservation: int, volblocksize: int, geometry: PoolGeometry) -> t.Optional[int]:
+    """The size in bytes, of whole MiB, that has this automatic reservation. They grow together, so halving finds it."""
+    low, high = 1, 2 * refreservation // MIB + 1
+    while low < high:
+        middle = (low + high) // 2
+        if automatic_reservation(middle * MIB, volblocksize, geometry) < refreservation:
+            low = middle + 1
+        else:
+            high = middle
+    return low * MIB if automatic_reservation(low * MIB, volblocksize, geometry) == refreservation else None
 
 
 def default_block_size(geometry: PoolGeometry, *, platform: str = "illumos") -> int:

@@ -15,7 +15,7 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Vm
-from .reservation import PoolGeometry, automatic_reservation, is_automatic, overhead
+from .reservation import PoolGeometry, automatic_reservation, automatic_size, is_automatic, overhead
 
 
 def quota_law(base: int, flexible: t.Optional[int], volumes: t.Iterable[Dataset], geometry: PoolGeometry) -> int:
@@ -96,25 +96,53 @@ def quota_drift(vm: Vm, geometry: PoolGeometry) -> t.Tuple[int, int]:
     return vm.root.quota - expected, vm.root.reservation - expected
 
 
+def _rolled_back(vm: Vm, geometry: PoolGeometry, off: t.Collection[Dataset]) -> bool:
+    """Whether these volumes have the reservations of other sizes, and the quota too where vmadm moves it with them."""
+    kept = [d.volume for d in vm.disks + vm.orphans if d.snapshots]
+    moved = 0
+    for v in off:
+        size = automatic_size(v.refreservation, v.volblocksize, geometry)
+        if size is None or v not in kept:
+            return False
+        moved += v.refreservation - size - overhead(v.volsize, v.volblocksize, geometry)
+    return vm.config.bare or moved in quota_drift(vm, geometry)
+
+
+def _surplus_cause(vm: Vm, geometry: PoolGeometry, more: int) -> str:
+    flexible = flexible_bytes(vm)
+    for block in {v.volblocksize for v in vm.volumes} or {8192}:
+        if flexible is None:
+            removed = automatic_size(more, block, geometry) is not None
+        else:
+            removed = overhead(MIB, block, geometry) <= more <= overhead(flexible, block, geometry)
+        if removed:
+            return "overhead of a removed disk"
+    return "unknown"
+
+
 def _shortfall_cause(vm: Vm, geometry: PoolGeometry, missing: int) -> str:
-    if vm.orphans:
+    flexible = flexible_bytes(vm)
+    law = automatic_reservation if flexible is None else overhead
+    if vm.orphans and missing == sum(law(d.size, d.volume.volblocksize, geometry) for d in vm.orphans):
         return "volumes that the VM does not know"
-    if missing in [overhead(v.volsize, v.volblocksize, geometry) for v in vm.volumes]:
+    if missing in [law(d.size, d.volume.volblocksize, geometry) for d in vm.disks]:
         return "disk attached without its overhead"
-    return "poisoned flexible_disk_size"
+    # An older flexible_disk_size had whole MiB, too.
+    if flexible is not None and missing < flexible and missing % MIB == 0:
+        return "poisoned flexible_disk_size or lowered by hand"
+    return "unknown"
 
 
 def drift_cause(vm: Vm, geometry: PoolGeometry) -> str:
-    """Why quota and reservation are off the law, as far as the figures tell it; "" where they are right."""
+    """What the figures say of why quota and reservation are off the law; "" only where they are right."""
     quota, reservation = quota_drift(vm, geometry)
     off = off_automatic(vm, geometry)
     if off:
-        rolled_back = any(d.snapshots for d in vm.disks + vm.orphans if d.volume in off)
-        return "rollback over a resize" if rolled_back else "refreservation off auto"
+        return "rollback over a resize" if _rolled_back(vm, geometry, off) else "refreservation off auto"
     if quota != reservation:
-        return "half-applied set"
+        return "half-applied set" if 0 in (quota, reservation) else "unknown"
     if quota > 0:
-        return "overhead of a removed disk"
+        return _surplus_cause(vm, geometry, quota)
     if quota < 0:
         return _shortfall_cause(vm, geometry, -quota)
     return "" if base_reservation_ok(vm.root) else "refreservation of the VM's dataset"
