@@ -44,6 +44,15 @@ options:
         replacement, so it is kept by default.
     type: bool
     default: false
+  on_refusal:
+    description:
+      - What a VM that cannot be put under the law means for the others. Either way the task fails, and the drift of
+        every VM is returned.
+    type: str
+    default: stop
+    choices:
+      stop: No VM is repaired.
+      continue: The other VMs are repaired, unless the pool lacks the room, and the task fails all the same.
 seealso:
   - module: flexdisk.hypervisor.vm_disks
 """
@@ -56,12 +65,16 @@ EXAMPLES = r"""
 
 - name: Repair it
   flexdisk.hypervisor.zfs_quota:
+
+- name: Repair it, also if a VM holds more than its flexible_disk_size
+  flexdisk.hypervisor.zfs_quota:
+    on_refusal: continue
 """
 
 RETURN = r"""
 vms:
-  description: The VMs that the law covers.
-  returned: always
+  description: The VMs that the law covers, those that could not be repaired too.
+  returned: always, also when the task fails because a VM is refused
   type: list
   elements: dict
   contains:
@@ -133,6 +146,7 @@ def main() -> None:
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
             "reclaim": {"type": "bool", "default": False},
+            "on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]},
             **HOST,
             **LOCK,
         },
@@ -145,7 +159,13 @@ def main() -> None:
         zfs, hypervisor = door.open_host(params, runner)
         with door.turn(runner, params, task, module.check_mode) as others:
             outcome, skipped = recalculate(
-                zfs, hypervisor, params["vms"], params["pool"], params["reclaim"], module.check_mode
+                zfs,
+                hypervisor,
+                params["vms"],
+                params["pool"],
+                params["reclaim"],
+                module.check_mode,
+                params["on_refusal"] == "continue",
             )
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))

@@ -132,9 +132,11 @@ class Simulated:
     def converge(self, *vms: dict[str, Any], check: bool = False, **policy: Any) -> Outcome:
         return converge(Zfs(self.runner), Vmadm(self.runner), vms, Policy(**policy), None, check)
 
-    def quota(self, check: bool = False, reclaim: bool = False, names: list[str] | None = None) -> Outcome:
+    def quota(
+        self, check: bool = False, reclaim: bool = False, names: list[str] | None = None, proceed: bool = False
+    ) -> Outcome:
         zfs, hypervisor = Zfs(self.runner), Vmadm(self.runner)
-        outcome, self.skipped = quota.recalculate(zfs, hypervisor, names, None, reclaim, check)
+        outcome, self.skipped = quota.recalculate(zfs, hypervisor, names, None, reclaim, check, proceed)
         return outcome
 
     def four_steps(self, *vms: dict[str, Any], **policy: Any) -> Outcome:

@@ -420,6 +420,62 @@ def test_all_or_the_named(sim):
     assert [p.code for p in sim.quota(names=["web02", "nobody"]).problems] == ["ResourceNotFound"]
 
 
+def one_refused(sim):
+    """web01's flexible_disk_size is below what it holds; web02 and web03 have drifted."""
+    sim.create(sizes=(2048,))
+    for number in (2, 3):
+        uuid = OTHER[:-1] + str(number)
+        sim.create(uuid=uuid, alias=f"web0{number}", sizes=(64,), flexible=10240 + 64)
+        sim.run("zfs", "set", "quota=90G", f"zones/{uuid}")
+    update(sim, {"flexible_disk_size": 5000}, succeed=False)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_one_refused_vm_keeps_all_from_being_repaired_but_not_from_being_reported(sim, check):
+    one_refused(sim)
+    before = sim.fingerprint()
+    refused = sim.quota(check=check)
+    assert [(p.vm, p.code) for p in refused.problems] == [("web01", "InsufficientSpace")]
+    assert (refused.changed, refused.diff, refused.failure) == (False, "", None)
+    assert sim.fingerprint() == before
+    assert [(vm["alias"], vm["cause"]) for vm in refused.vms] == [
+        (name, "half-applied set") for name in ("web01", "web02", "web03")
+    ]
+    for vm in refused.vms:
+        root = sim.vm(vm["uuid"]).root
+        assert (vm["changed"], vm["steps"], vm["after"]) == (False, [], vm["actual"])
+        assert vm["actual"] == {"quota": root.quota, "reservation": root.reservation}
+        assert vm["drift"]["quota"] == root.quota - vm["expected"] > 0
+
+
+def test_on_refusal_continue_repairs_the_others_and_still_refuses(sim):
+    one_refused(sim)
+    before = sim.run("zfs", "get", "-Hp", "quota,reservation,refreservation", ROOT)
+    predicted, done = (sim.quota(check=check, proceed=True) for check in (True, False))
+    for outcome in (predicted, done):
+        assert [p.vm for p in outcome.problems] == ["web01"]
+        assert [(vm["alias"], vm["changed"]) for vm in outcome.vms] == [
+            ("web01", False),
+            ("web02", True),
+            ("web03", True),
+        ]
+    assert (done.changed, done.vms, done.diff) == (True, predicted.vms, predicted.diff)
+    assert sim.run("zfs", "get", "-Hp", "quota,reservation,refreservation", ROOT) == before
+    sim.assert_lawful(OTHER)
+    again = sim.quota(proceed=True)
+    assert ([p.vm for p in again.problems], again.changed) == (["web01"], False)
+
+
+def test_an_unknown_name_hides_no_report(sim):
+    sim.create(sizes=(64,))
+    sim.run("zfs", "set", "quota=90G", ROOT)
+    refused = sim.quota(names=["nobody", "web01"])
+    assert [vm["cause"] for vm in refused.vms] == ["half-applied set"]
+    assert sim.vm().root.quota == 90 << 30
+    assert sim.quota(names=["nobody", "web01"], proceed=True).changed
+    sim.assert_lawful()
+
+
 def test_other_brands_are_skipped(sim):
     image = "aaaaaaaa-0000-4000-8000-000000000009"
     sim.admin("image-import", image, "0", "type=zone-dataset")
@@ -445,6 +501,10 @@ def test_the_pool_lacks_the_room(sim):
     sim.run("zfs", "set", "reservation=5G", ROOT)
     left = int(sim.run("zfs", "get", "-Hpo", "value", "available", "zones"))
     sim.run("zfs", "create", "-o", f"reservation={left - (64 << 20)}", "zones/ballast")
-    refused = sim.quota()
-    assert [p.code for p in refused.problems] == ["InsufficientSpace"]
-    assert "64 MiB left" in refused.problems[0].message
+    for proceed in (False, True):
+        refused = sim.quota(proceed=proceed)
+        assert [p.code for p in refused.problems] == ["InsufficientSpace"]
+        assert "64 MiB left" in refused.problems[0].message
+        assert [(vm["alias"], vm["cause"], vm["changed"]) for vm in refused.vms] == [
+            ("web01", "half-applied set", False)
+        ]

@@ -175,7 +175,13 @@ ARGUMENTS = {
         },
     ),
     "zfs_quota": st.fixed_dictionaries(
-        {}, optional={**COMMON, "vms": mostly(st.lists(TEXTS, max_size=3), ANY), "reclaim": st.booleans()}
+        {},
+        optional={
+            **COMMON,
+            "vms": mostly(st.lists(TEXTS, max_size=3), ANY),
+            "reclaim": st.booleans(),
+            "on_refusal": mostly(st.sampled_from(["stop", "continue"]), TEXTS),
+        },
     ),
 }
 

@@ -248,6 +248,18 @@ def test_quota(host):
     assert set(done["vms"][0]) == set(documented["vms"]["contains"])
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_quota_reports_all_the_same_when_it_refuses(host, check):
+    host.node("zfs", "set", "quota=10G", "zones/" + VM)
+    wanted = {"vms": ["web01", "nobody"], "check": check}
+    refused, half = host("zfs_quota", **wanted), host("zfs_quota", on_refusal="continue", **wanted)
+    for failed, changed in ((refused, False), (half, True)):
+        assert (failed["failed"], failed["changed"], failed["error_code"]) == (True, changed, "ResourceNotFound")
+        assert [(v["alias"], v["cause"], v["changed"]) for v in failed["vms"]] == [
+            ("web01", "half-applied set", changed)
+        ]
+
+
 def test_snapshot(host):
     before = host.state()
     predicted = host("vm_snapshot", check=True, vm="web01", name="one")

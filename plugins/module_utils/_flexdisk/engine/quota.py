@@ -33,8 +33,11 @@ def recalculate(
     pool: t.Optional[str],
     reclaim: bool,
     check_mode: bool,
+    continue_on_refusal: bool = False,
 ) -> t.Tuple[Outcome, t.List[t.Dict[str, str]]]:
-    """Repairs drift of the named VMs, or of all. Also returns the VMs that were skipped, with the reason."""
+    """Repairs drift of the named VMs, or of all, and reports it of refused ones too. Also returns the VMs that were
+    skipped, with the reason.
+    """
     outcome = Outcome()
     host = observe(zfs, hypervisor, pool)
     vms, outcome.problems = chosen(host, names)
@@ -44,11 +47,12 @@ def recalculate(
         vms.remove(vm)
         reason = "no quota yet; vm_disks gives it one"
         left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})
-    plans = [_plan(vm, host, reclaim, outcome) for vm in vms]
+    plans = [_plan(vm, host, reclaim) for vm in vms]
+    outcome.problems += [problem for plan in plans for problem in plan.problems]
     ordered, lacking = admit(host, plans)
     outcome.problems += lacking
-    if outcome.problems:
-        return outcome, left_out
+    if lacking or (outcome.problems and not continue_on_refusal):
+        plans = [VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
     outcome.changed = any(plan.changed for plan in plans)
     outcome.diff = report.diff_text(plans)
     after = {plan.vm: plan.after for plan in plans}
@@ -59,7 +63,7 @@ def recalculate(
     return outcome, left_out
 
 
-def _plan(vm: Vm, host: Host, reclaim: bool, outcome: Outcome) -> VmPlan:
+def _plan(vm: Vm, host: Host, reclaim: bool) -> VmPlan:
     geometry = host.geometry[vm.config.pool]
     steps = ordering.repairs(vm, geometry, reclaim)
     after = vm
@@ -68,7 +72,7 @@ def _plan(vm: Vm, host: Host, reclaim: bool, outcome: Outcome) -> VmPlan:
     short = vm.flexible and any(space.quota_drift(after, geometry))
     problem = obstacle(vm, after) if steps or short else None
     if problem is not None:
-        outcome.problems.append(problem)
+        return VmPlan(vm.config.uuid, vm, vm, (), (problem,))
     return VmPlan(vm.config.uuid, vm, after, tuple(steps))
 
 
