@@ -286,7 +286,7 @@ vms:
 guard:
   description:
     - What protected disks while they were taken out of VMs, V(libzfs_core), V(cli) or V(none).
-  returned: when a disk was detached or destroyed
+  returned: when a disk was detached or destroyed, not with libvirt, which destroys nothing that it forgets
   type: str
 destroyed_by:
   description:

@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 vms:
-  description: The VMs. Keys are those of RV(flexdisk.hypervisor.vm_disks#module:vms) that describe the VM.
+  description: The VMs.
   returned: always
   type: list
   elements: dict
@@ -72,6 +72,31 @@ vms:
     alias:
       description: Alias of the VM.
       type: str
+      returned: always
+    state:
+      description: State of the VM.
+      type: str
+      returned: always
+    autoboot:
+      description: Whether the VM starts with the host.
+      type: bool
+      returned: always
+    flexible:
+      description: Whether the VM has flexible disk space.
+      type: bool
+      returned: always
+    flexible_disk_size:
+      description: >-
+        MiB that disks and snapshots may use together, without hidden disks. Null on a VM without flexible disk space.
+      type: int
+      returned: always
+    hidden_disk_size:
+      description: MiB of the platform's own disks.
+      type: int
+      returned: always
+    vm_quota:
+      description: Bytes of the quota of the VM's own file system.
+      type: int
       returned: always
     tags:
       description: Tags of the VM, values that are no text as JSON.
@@ -99,19 +124,139 @@ vms:
       description: The type of all disks, V(thick), V(sparse) or V(file); else V(mixed), or V(diskless).
       type: str
       returned: always
-    disks:
-      description:
-        - The attached disks; sizes in MiB. With O(space=true) C(pinned) is what their snapshots hold at once, and
-          C(snapshot_size) what ZFS charges to these so far.
+    parked:
+      description: Disks that were detached from this VM.
       type: list
       elements: dict
       returned: always
+      contains: &disk
+        name:
+          description: Name of the disk, empty for none.
+          type: str
+          returned: always
+        uuid:
+          description: UUID of the disk.
+          type: str
+          returned: when it is known
+        state:
+          description: State of the VM that has the disk, V(parked) for a parked one.
+          type: str
+          returned: always
+        type:
+          description: V(thick), V(sparse) or V(file).
+          type: str
+          returned: always
+        size:
+          description: MiB.
+          type: int
+          returned: always
+        block_size:
+          description: Bytes.
+          type: int
+          returned: always
+        refreservation:
+          description: MiB that are kept for the disk, rounded up.
+          type: int
+          returned: always
+        boot:
+          description: Whether the VM boots from it.
+          type: bool
+          returned: always
+        pci_slot:
+          description: PCI slot that the disk has, or had last.
+          type: str
+          returned: always
+        model:
+          description: How the guest sees it.
+          type: str
+          returned: always
+        image:
+          description: UUID of the image that it began as, empty for none.
+          type: str
+          returned: always
+        index:
+          description: Index of the disk in its VM.
+          type: int
+          returned: always
+        path:
+          description: Path of its device in the VM's configuration, empty if it is not attached.
+          type: str
+          returned: always
+        volume:
+          description: The ZFS volume.
+          type: str
+          returned: always
+        preserve:
+          description: Whether the disk is kept when it is no longer declared.
+          type: bool
+          returned: always
+        description:
+          description: What its owner says of it.
+          type: str
+          returned: always
+        tags:
+          description: Tags.
+          type: dict
+          returned: always
+        remaining:
+          description: Whether it was given all the space that remained.
+          type: bool
+          returned: always
+        compression:
+          description: Compression of the volume.
+          type: str
+          returned: always
+        hidden:
+          description: Whether the platform has added it.
+          type: bool
+          returned: always
+        serial_no:
+          description: How often it was changed.
+          type: str
+          returned: when it is known
+        ctime:
+          description: When it was made, or adopted (UTC).
+          type: str
+          returned: when it is known
+        mtime:
+          description: When it was changed last (UTC).
+          type: str
+          returned: when it is known
+        snapshots:
+          description: Number of its snapshots.
+          type: int
+          returned: with O(space=true)
+        pinned:
+          description: MiB that only its snapshots hold.
+          type: int
+          returned: with O(space=true)
+    disks:
+      description: The attached disks.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        <<: *disk
+        snapshot_size:
+          description: MiB that ZFS charges to its snapshots so far.
+          type: int
+          returned: with O(space=true)
+    unmanaged:
+      description: Volumes below the VM's dataset that its configuration does not know.
+      type: list
+      elements: str
+      returned: always
+    missing:
+      description: Paths in the VM's configuration whose volume does not exist.
+      type: list
+      elements: str
+      returned: always
     free_space:
-      description: MiB by RFD 154's formula.
+      description: MiB by RFD 154's formula. Null on a VM without flexible disk space.
       type: int
       returned: with O(space=true)
     allocatable:
-      description: MiB that disks can really still get.
+      description: MiB that disks can really still get. Null on a VM without flexible disk space.
       type: int
       returned: with O(space=true)
     snapshots:
@@ -119,6 +264,24 @@ vms:
       type: list
       elements: dict
       returned: with O(space=true)
+      contains:
+        name:
+          description: Its name.
+          type: str
+          returned: always
+        disks:
+          description: Names of the disks that are in it.
+          type: list
+          elements: str
+          returned: always
+        created:
+          description: Seconds since 1970.
+          type: int
+          returned: always
+        frees:
+          description: Bytes that deleting this one alone gives back to the VM's disks.
+          type: int
+          returned: always
     intent:
       description:
         - What an interrupted run of M(flexdisk.hypervisor.vm_disks) wrote down before it changed the VM, or null. The
@@ -126,6 +289,66 @@ vms:
         - By hand it is cleared with C(zfs inherit flexdisk:intent.UUID POOL/flexdisk).
       type: dict
       returned: always
+      contains: &intent
+        readable:
+          description: Whether it can be read. If not, this is all that is said of it.
+          type: bool
+          returned: always
+        plan:
+          description: Id of the run's plan.
+          type: str
+          returned: if it can be read
+        host:
+          description: The host of the run. Only that one finishes it.
+          type: str
+          returned: if it can be read
+        since:
+          description: When it was written down (UTC).
+          type: str
+          returned: if it can be read
+        state:
+          description: State of the VM before.
+          type: str
+          returned: if it can be read
+        autoboot:
+          description: Whether the VM started with the host before.
+          type: bool
+          returned: if it can be read
+        stops:
+          description: Whether the run had stopped the VM, or was about to.
+          type: bool
+          returned: if it can be read
+        steps:
+          description: The planned steps in words.
+          type: list
+          elements: str
+          returned: if it can be read
+        moves:
+          description: Volumes that were to be renamed.
+          type: list
+          elements: dict
+          returned: if it can be read
+          contains:
+            guid:
+              description: What ZFS knows the volume by.
+              type: int
+              returned: always
+            from:
+              description: Where it was.
+              type: str
+              returned: always
+            to:
+              description: Where it was to be.
+              type: str
+              returned: always
+        rollback:
+          description: Name of the snapshot that the VM was going back to, empty for none.
+          type: str
+          returned: if it can be read
+        creates:
+          description: Name of the VM that was being made, empty for none.
+          type: str
+          returned: if it can be read
       sample:
         readable: true
         plan: 0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e
@@ -137,22 +360,52 @@ vms:
         steps:
           - stop
         moves: []
+        rollback: ""
+        creates: ""
 intents:
-  description:
-    - Intents of VMs that are not there, with C(vm) and C(pool). They are never executed.
+  description: Intents of VMs that are not there. They are never executed. Empty with O(vms).
   returned: always
   type: list
   elements: dict
+  contains:
+    <<: *intent
+    vm:
+      description: UUID of the VM.
+      type: str
+      returned: always
+    pool:
+      description: The ZFS pool in which the intent lies.
+      type: str
+      returned: always
 parked:
-  description: Disks outside any VM; C(vm) is the UUID of the VM that had the disk last.
+  description: Disks outside any VM.
   returned: always
   type: list
   elements: dict
+  contains:
+    <<: *disk
+    vm:
+      description: UUID of the VM that had the disk last.
+      type: str
+      returned: always
 skipped_vms:
-  description: VMs of other brands, and VMs without a dataset, each with the reason.
+  description: VMs of other brands, and VMs without a dataset. Empty with O(vms).
   returned: always
   type: list
   elements: dict
+  contains:
+    uuid:
+      description: UUID of the VM.
+      type: str
+      returned: always
+    alias:
+      description: Alias of the VM.
+      type: str
+      returned: always
+    reason:
+      description: Why it is skipped.
+      type: str
+      returned: always
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -18,12 +18,19 @@ import yaml
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door, lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import intent as engine_intent
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import intent
+from tests.unit.domains.conftest import LinuxHost
 
 from .conftest import PLUGINS, VM
+
+GONE, UNREADABLE = (VM[:-1] + last for last in "89")
 
 DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": "64"}]
 MODULES = ("disk", "disk_adopt", "disk_info", "disk_verify", "vm", "vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
@@ -93,13 +100,105 @@ def test_four_steps(host):
         assert set(again) == set(done)
 
 
-def test_what_is_returned_is_documented(host):
-    host("vm_disks", vms=[spec(*DISKS[1:])])
-    done = host("vm_disks", vms=[spec({"name": "new", "size": "remaining"}, unlisted="detach")])
+TYPES = {"bool": bool, "dict": dict, "int": int, "list": list, "str": str}
+TOP = {"changed", "invocation", "diff", "warnings"}  # Ansible's own
+FREE = {"tags"}  # their keys are the user's
+
+
+def assert_documented(found, documented, where=""):
+    """Down to the last list: every key is documented with its type, and there if it is always returned."""
+    always = {key for key, told in documented.items() if told["returned"] == "always"}
+    assert always <= set(found) <= set(documented), where
+    for key, value in found.items():
+        told, place = documented[key], where + "." + key
+        if value is None:
+            assert "null" in str(told["description"]), place
+            continue
+        assert type(value) is TYPES[told["type"]], place
+        if told["type"] == "list":
+            assert {type(inner) for inner in value} <= {TYPES[told["elements"]]}, place
+        for inner in value if told["type"] == "list" else [value]:
+            if isinstance(inner, dict) and key not in FREE:
+                assert_documented(inner, told["contains"], place)
+
+
+@pytest.fixture(params=["vmadm", "libvirt"])
+def node(request, host, monkeypatch):
+    """Two hosts with web01: root, data of 64 MiB, and a flexible disk size of 4096 MiB to be. Runs a command there."""
+    if request.param == "vmadm":
+        return host.node
+    linux = LinuxHost()
+    linux.create((64, 64))
+    monkeypatch.setattr(door, "open_host", lambda *_args: (linux.zfs(), linux.driver()))
+    return linux.run
+
+
+@pytest.mark.parametrize(("node", "guard"), [("vmadm", ["cli"]), ("libvirt", [])], indirect=["node"])
+def test_what_is_returned_is_documented(host, node, guard):
+    """Every documented key of a disk is there at least once, too."""
     documented = documentation("vm_disks", "RETURN")
-    assert set(done) - {"changed", "invocation", "diff", "warnings"} <= set(documented)
-    assert set(done["vms"][0]) <= set(documented["vms"]["contains"])
-    assert done["guard"].startswith("cli")
+    wanted = spec({**DISKS[1], "tags": {"a": "b"}}, flexible_disk_size=4096)
+    done = [host("vm_disks", check=check, vms=[wanted]) for check in (True, False)]
+    wanted = spec({"name": "new", "size": "remaining"}, unlisted="detach")
+    done += [host("vm_disks", check=check, vms=[wanted]) for check in (True, False)]
+    for result in done:
+        assert_documented({key: result[key] for key in set(result) - TOP}, documented)
+    assert [result["guard"].split()[0] for result in done if "guard" in result] == guard
+    [vm] = done[-1]["vms"]
+    assert set(vm["disks"][1]) == set(documented["vms"]["contains"]["disks"]["contains"])
+    assert set(vm["parked"][0]) == set(documented["vms"]["contains"]["parked"]["contains"])
+
+
+def test_what_is_returned_of_resized_snapshots_is_documented(host, node):
+    host("vm_disks", vms=[spec(*DISKS[1:], flexible_disk_size=4096)])
+    host("vm_snapshot", vm="web01", name="one")
+    predicted = host("vm_disks", check=True, vms=[spec({"name": "data", "size": 96})])
+    assert "free_space" not in predicted["vms"][0]
+    assert_documented({"vms": predicted["vms"]}, {"vms": documentation("vm_disks", "RETURN")["vms"]})
+
+
+def test_what_a_failure_tells_is_documented(host, node, monkeypatch):
+    def fails(*_args):
+        raise FlexdiskError("CommandFailed", "no")
+
+    documented = documentation("vm_disks", "RETURN")
+    host("vm_disks", vms=[spec(*DISKS[1:], flexible_disk_size=4096)])
+    monkeypatch.setattr(Applier, "_confirm_forecasts", fails)
+    failed = host("vm_disks", vms=[spec({"name": "data", "size": 96})])
+    assert_documented({key: failed[key] for key in set(failed) - TOP - {"failed", "msg"}}, documented)
+    assert set(failed) >= {"failure", "problems", "error_code"}
+    refused = host("vm_disks", vms=[spec({"name": "data", "size": 0})])
+    assert_documented({key: refused[key] for key in set(refused) - TOP - {"failed", "msg"}}, documented)
+
+
+RECORD = IntentRecord(
+    VM, engine_intent.host_name(), "2026-01-01T00:00:00Z", "stopped", False, True, ("stop",), ((1, "a/b", "a/c"),)
+)
+
+
+def test_what_vm_info_returns_is_documented(host, node):
+    """With and without the figures of space, with what an interrupted run has left of a VM and of one that is gone."""
+    documented = documentation("vm_info", "RETURN")
+    host("vm_disks", vms=[spec({**DISKS[1], "tags": {"a": "b"}}, flexible_disk_size=4096)])
+    host("vm_disks", vms=[spec(unlisted="detach")])
+    host("vm_snapshot", vm="web01", name="one")
+    pool = host("vm_info")["vms"][0]["disks"][0]["volume"].split("/")[0]
+    for uuid, value in ((VM, intent.encode(RECORD)), (GONE, intent.encode(RECORD)), (UNREADABLE, "x")):
+        node("zfs", "set", "flexdisk:intent.%s=%s" % (uuid, value), pool + "/flexdisk")
+    node("zfs", "set", "flexdisk:intents=%s" % ",".join((VM, GONE, UNREADABLE)), pool + "/flexdisk")
+    lean, full = host("vm_info"), host("vm_info", space=True)
+    for result in (lean, full):
+        assert_documented({key: result[key] for key in set(result) - TOP}, documented)
+    whole = set(documented["intents"]["contains"])
+    assert [set(found) for found in full["intents"]] == [whole, {"readable", "vm", "pool"}]
+    [vm], told = full["vms"], documented["vms"]["contains"]
+    assert set(vm) == set(told)
+    assert set(vm["disks"][0]) == set(told["disks"]["contains"])
+    assert set(vm["parked"][0]) == set(told["parked"]["contains"])
+    assert set(full["parked"][0]) == set(documented["parked"]["contains"])
+    recovered = host("vm_disks", vms=[spec(flexible_disk_size=4000)])
+    assert recovered["vms"][0]["recovered"]
+    assert_documented({"vms": recovered["vms"]}, {"vms": documentation("vm_disks", "RETURN")["vms"]})
 
 
 def test_an_option_without_a_value_is_none(host):

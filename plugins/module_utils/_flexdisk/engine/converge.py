@@ -147,7 +147,7 @@ def apply_plans(
             break
     outcome.destroyed_by = "+".join(sorted(applier.destroyers))
     outcome.guard = "+".join(sorted(applier.guards))
-    if leaves and why_not and "libzfs_core" not in applier.guards:
+    if outcome.guard and why_not and "libzfs_core" not in applier.guards:
         outcome.guard += " (%s)" % why_not
 
 
