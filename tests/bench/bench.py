@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -31,6 +32,7 @@ SIMNODE = ROOT / "extensions" / "simulated_node"
 PREFIX = "ansible_collections.flexdisk.hypervisor."
 PEER = "ansible==12.3.0"  # the PyPI package that carries community.general 11.4.2
 TARGETS = {"processes": 4, "times_faster": 30.0, "payload_kib": 250.0}
+NOISE = 1.25  # by how much a figure of linear growth may come out too large
 
 sys.path[:0] = [str(SIMNODE), str(COLLECTIONS)]
 
@@ -214,6 +216,19 @@ def zfs_loop(wanted: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def growth(measured: list[tuple[int, float, float]]) -> list[str]:
+    """What grows faster than the number of VMs, of rows of VMs, seconds and MiB. What a run costs without any VM makes
+    each VM of a small node dearer, so linear growth never shows as a VM that is dearer than on the next smaller node.
+    """
+    missed = []
+    rows = sorted(measured)
+    for smaller, larger in itertools.pairwise(rows):
+        for column, what in ((1, "time"), (2, "memory")):
+            if larger[column] / larger[0] > NOISE * smaller[column] / smaller[0]:
+                missed.append(f"growth of {what} from {smaller[0]} to {larger[0]} VMs")
+    return missed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="10,100,1000", help="numbers of VMs, of 4 disks each")
@@ -226,7 +241,10 @@ def main() -> int:
     print(f"payload: {sources:.0f} KiB of our own sources (target: at most {limit:.0f}), {zipped:.0f} KiB zipped")
     if sources > limit:
         missed.append("payload")
-    print(f"{'VMs':>6} {'disks':>6} {'processes':>10} {'seconds':>8} {'ms per VM':>10} {'peak MiB':>9}")
+    print(
+        f"{'VMs':>6} {'disks':>6} {'processes':>10} {'seconds':>8} {'ms per VM':>10} {'peak MiB':>9} {'MiB per VM':>11}"
+    )
+    measured = []
     for vms in (int(n) for n in options.sizes.split(",")):
         folder = make_node(vms)
         path, log = counting_path(folder)
@@ -236,7 +254,9 @@ def main() -> int:
         usage = best_of_three(folder)
         per_vm = usage["seconds"] * 1000 / vms
         peak = usage["peak_kib"] / 1024
-        print(f"{vms:>6} {vms * 4:>6} {processes:>10} {usage['seconds']:>8.2f} {per_vm:>10.1f} {peak:>9.0f}")
+        row = f"{vms:>6} {vms * 4:>6} {processes:>10} {usage['seconds']:>8.2f} {per_vm:>10.1f} {peak:>9.0f}"
+        print(f"{row} {peak / vms:>11.2f}")
+        measured.append((vms, usage["seconds"], peak))
         if processes > TARGETS["processes"]:
             missed.append(f"processes with {vms} VMs")
         if vms == options.compare:
@@ -245,6 +265,7 @@ def main() -> int:
             print(f"       one task {ours:.1f} s, a loop of community.general.zfs {theirs:.1f} s: {ratio:.0f} times")
             if ratio < TARGETS["times_faster"]:
                 missed.append("times faster")
+    missed += growth(measured)
     print("targets missed: " + ", ".join(missed) if missed else "all targets met")
     return 1 if missed else 0
 
