@@ -226,6 +226,20 @@ def test_the_demo_shows_what_readme_shows():
         assert line in printed
 
 
+def test_readme_shows_no_more_tests_than_there_are():
+    """Its excerpts of make test are of an earlier run, when there were fewer."""
+    excerpt = blocks(ROOT / "README.md", "text")[2].splitlines()
+    assert len(excerpt) == 2
+    for folder, line in zip(("unit", "conformance"), excerpt, strict=True):
+        shown = re.fullmatch(r"=+ (\d+) passed in [\d.]+s (\(\d:\d\d:\d\d\) )?=+", line)
+        assert shown, line
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", f"tests/{folder}"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        there = re.search(r"^(\d+) tests collected", done.stdout, re.MULTILINE)
+        assert there, done.stdout[-2000:]
+        assert 0 < int(shown[1]) <= int(there[1]), folder
+
+
 def test_the_tests_that_safety_names_exist():
     text = (ROOT / "docs" / "safety.md").read_text()
     named = set(re.findall(r"`([a-z_/]+\.py)::([a-z0-9_]+)`", text))
