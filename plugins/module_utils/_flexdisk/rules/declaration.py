@@ -98,7 +98,9 @@ def disk_spec(found: Collector, label: str, raw: _Raw) -> DiskSpec:
         if raw.get("type") == FILE and raw.get(what) is not None:
             found.add("InvalidArgument", "%s and type=file exclude each other: %s" % (what, _OF_VOLUMES[what]), label)
     if raw.get("compression") is not None and raw["compression"] not in COMPRESSIONS:
-        found.add("InvalidArgument", "compression %r is none of %s" % (raw["compression"], COMPRESSIONS), label)
+        found.add(
+            "InvalidArgument", "compression %r is none of %s" % (raw["compression"], ", ".join(COMPRESSIONS)), label
+        )
     tags = raw.get("tags")
     if tags is not None:
         tags = {str(key): str(value) for key, value in tags.items()}
