@@ -12,7 +12,7 @@ module: disk
 short_description: Disks as objects of their own, which VMs come and go from
 version_added: 0.2.0
 author:
-  - flexdisk.hypervisor contributors (@flexdisk)
+  - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - A disk can exist without a VM, be attached to one, leave it with all its data and its snapshots, and be attached to
     another one. The options say of a disk where it shall be and what it shall be; the other disks of a VM are left

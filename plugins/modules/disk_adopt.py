@@ -12,7 +12,7 @@ module: disk_adopt
 short_description: Give existing disks their identity, and take it away again
 version_added: 0.2.0
 author:
-  - flexdisk.hypervisor contributors (@flexdisk)
+  - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Makes the disks of VMs that are there already objects of their own, each with UUID, name, serial number of its
     changes and time of its adoption, as properties of its volume. No VM is stopped, no size and no quota changes, and

@@ -12,7 +12,7 @@ module: disk_info
 short_description: Report disks, attached to VMs or not
 version_added: 0.2.0
 author:
-  - flexdisk.hypervisor contributors (@flexdisk)
+  - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Reports every disk of a ZFS hypervisor, those of VMs, those that are detached, and volumes below a VM's dataset that
     the VM's configuration does not know.

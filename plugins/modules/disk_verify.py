@@ -12,7 +12,7 @@ module: disk_verify
 short_description: Find what is wrong with disks, and repair it
 version_added: 0.2.0
 author:
-  - flexdisk.hypervisor contributors (@flexdisk)
+  - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Compares what the hypervisor's configuration, the volumes and their properties say of each other, and reports what
     does not fit, each finding with what it means and the task that repairs it.

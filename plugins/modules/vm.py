@@ -12,7 +12,7 @@ module: vm
 short_description: Make VMs with their disks, change their packages, delete them
 version_added: 0.2.0
 author:
-  - flexdisk.hypervisor contributors (@flexdisk)
+  - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - A VM is made with all its disks, or not at all. One that is there is brought to its package, and its disks are
     changed as M(flexdisk.hypervisor.vm_disks) changes them.

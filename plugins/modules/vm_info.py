@@ -12,7 +12,7 @@ module: vm_info
 short_description: Report VMs and their disks
 version_added: 0.1.0
 author:
-  - flexdisk.hypervisor contributors (@flexdisk)
+  - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Reports the VMs of a ZFS hypervisor with their disks, and the disks that are parked outside any VM.
 extends_documentation_fragment:

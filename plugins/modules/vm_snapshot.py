@@ -12,7 +12,7 @@ module: vm_snapshot
 short_description: Take and delete snapshots of VMs, and go back to them
 version_added: 0.2.0
 author:
-  - flexdisk.hypervisor contributors (@flexdisk)
+  - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - A snapshot holds a VM's own file system and all its disks at one moment. On SmartOS C(vmadm) takes it, and lists it.
   - A snapshot takes space of the VM's flexible disk space at once, since all that its disks have written must still be

@@ -12,7 +12,7 @@ module: zfs_quota
 short_description: Recalculate quota and reservation of VMs
 version_added: 0.1.0
 author:
-  - flexdisk.hypervisor contributors (@flexdisk)
+  - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Puts quota and reservation of VMs back under the quota law, without stopping a VM and without touching its disks'
     data.
