@@ -141,7 +141,7 @@ options:
         description:
           - With libvirt, the XML of a new VM, without disks. C(${name}), C(${uuid}), C(${memory}) in MiB and
             C(${vcpus}) are filled in. Without it a q35 machine with KVM, root ports for 12 disks, a console and no
-            network.
+            network. It may hold passwords and is in no output.
         type: str
   packages:
     description:
@@ -301,7 +301,7 @@ VM = {
     "destroy_snapshots": {"type": "bool", "default": False},
     "options": {"type": "dict"},
     "customer_metadata": {"type": "dict", "no_log": True},
-    "template": {"type": "str"},
+    "template": {"type": "str", "no_log": True},
 }
 PACKAGE = {
     "name": {"type": "str", "required": True},

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 import threading
 from importlib import import_module
@@ -23,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import intent
@@ -30,6 +32,7 @@ from tests.unit.domains.conftest import LinuxHost
 
 from .conftest import PLUGINS, VM
 
+NO_LOG = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
 GONE, UNREADABLE = (VM[:-1] + last for last in "89")
 
 DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": "64"}]
@@ -315,6 +318,24 @@ def test_not_root(host, module):
 def test_zfs_refuses(host):
     not_root(host, "zfs", "cannot open zones: permission denied")
     assert host("vm_disks", vms=[spec()])["error_code"] == "NotPermitted"
+
+
+# -- vm
+
+
+@pytest.mark.parametrize("node", ["libvirt"], indirect=True)
+@pytest.mark.parametrize("broken", ["", "${ram}", "</devices>"], ids=["valid", "unknown word", "no XML"])
+def test_a_template_is_in_no_output(host, node, broken):
+    """It may hold passwords. The rest of the result is as it is."""
+    secret = "<graphics type='vnc' port='-1' passwd='hush'/>"
+    template = TEMPLATE.replace("<memballoon", secret + broken + "<memballoon")
+    wanted = {"name": "db01", "flexible_disk_size": 512, "memory": 64, "vcpus": 1, "template": template}
+    result = host("vm", pool="tank", vms=[{**wanted, "disks": [{"size": 64}]}], _ansible_diff=True)
+    assert "hush" not in json.dumps(result)
+    assert bool(result.get("failed")) == bool(broken), result["msg"]
+    [shown] = result["invocation"]["module_args"]["vms"]
+    assert shown.pop("template") == NO_LOG
+    assert NO_LOG not in json.dumps({**result, "invocation": shown})
 
 
 # -- vm_info and zfs_quota
