@@ -122,7 +122,7 @@ def test_v12_image_size_from_manifest(backend: Backend) -> None:
 
 def test_v13_kvm_block_size(backend: Backend) -> None:
     vm = Vm(backend)
-    disks = [{**data_disk(100, block_size=65536), "boot": True}]
+    disks = [{**data_disk(100, block_size="65536"), "boot": True}]
     ok(vm.create({"uuid": UUID, "brand": "kvm", "autoboot": False, "ram": 512, "disks": disks}))
     assert vm.disks()[0]["block_size"] == 65536
 
