@@ -16,7 +16,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_disks import VM as OPTIONS
-from tests.conformance.support import GIB, LX_IMAGE, ZONE_IMAGE
+from tests.conformance.support import BIOS_IMAGE, GIB, LX_IMAGE, UEFI_IMAGE, ZONE_IMAGE
 from tests.unit.engine.conftest import IMAGE, VM, Simulated, running
 
 ROOT = {"name": "root"}
@@ -429,3 +429,62 @@ def test_m21_disks_are_sorted():
     sim = made(512)
     update(sim, update_disks=[{"path": path(sim, "root"), "notrim": True}])
     assert [disk["name"] for disk in sim.converge({"vm": "web01"}).vms[0]["disks"]] == ["root", "a"]
+
+
+# -- images
+
+
+def with_images(boot, **more):
+    sim = Simulated()
+    sim.admin("image-import", BIOS_IMAGE, "10240", "bootrom=bios")
+    sim.admin("image-import", UEFI_IMAGE, "10240", "bootrom=uefi")
+    sim.adopted(disks=[{"image_uuid": boot, "boot": True, "model": "virtio"}], **more)
+    return sim
+
+
+SUCCESSORS = [
+    ("V18", {}, UEFI_IMAGE, "uefi"),
+    ("V19", {"bootrom": "uefi"}, UEFI_IMAGE, "uefi"),
+    ("V20", {"bootrom": "bios"}, BIOS_IMAGE, "bios"),
+    ("V21", {"bootrom": "bios"}, UEFI_IMAGE, "uefi"),
+    ("V22", {"bootrom": "uefi"}, BIOS_IMAGE, "bios"),
+]
+
+
+@pytest.mark.parametrize(
+    ("more", "image", "bootrom"), [row[1:] for row in SUCCESSORS], ids=[row[0] for row in SUCCESSORS]
+)
+def test_a_new_boot_disk_brings_its_bootrom(more, image, bootrom):
+    """No bootrom is wrong for it, as for vmadm create: the VM gets the one that the image wants."""
+    sim = with_images(IMAGE, **more)
+    sim.four_steps({"vm": "web01", "disks": [{**ROOT, "boot": False}, new(image=image, size=10240, boot=True)]})
+    assert sim.get()["bootrom"] == bootrom
+    sim.run("vmadm", "start", VM)
+
+
+MIXES = [
+    ("V23", BIOS_IMAGE, {}, UEFI_IMAGE, "bios"),
+    ("V24", BIOS_IMAGE, {"bootrom": "bios"}, UEFI_IMAGE, "bios"),
+    ("V27", UEFI_IMAGE, {}, BIOS_IMAGE, "uefi"),
+    ("V28", UEFI_IMAGE, {"bootrom": "uefi"}, BIOS_IMAGE, "uefi"),
+]
+
+
+@pytest.mark.parametrize(
+    ("boot", "more", "image", "bootrom"), [row[1:] for row in MIXES], ids=[row[0] for row in MIXES]
+)
+def test_only_the_boot_disks_image_counts(boot, more, image, bootrom):
+    sim = with_images(boot, **more)
+    sim.four_steps(vm(new(image=image, size=10240)))
+    assert [disk["image_uuid"] for disk in sim.get()["disks"]] == [boot, image]
+    assert sim.get()["bootrom"] == bootrom
+    sim.four_steps({**vm(), "unlisted": "detach"})
+    sim.four_steps(vm({"name": "new1"}))
+    assert sim.get()["bootrom"] == bootrom
+
+
+def test_a_vm_that_boots_by_default_goes_on_to_do_so():
+    sim = with_images(IMAGE)
+    assert "bootrom" not in sim.get()
+    sim.four_steps(vm(new(image=UEFI_IMAGE, size=10240)))
+    assert sim.get()["bootrom"] == "bios"

@@ -133,9 +133,13 @@ class Vmadm:
         if "image_uuid" in entry and not self._installed(entry["image_uuid"]):
             # vmadm refuses an image that imgadm has forgotten; the clone still tells its origin.
             del entry["image_uuid"], entry["image_size"]
+        payload: t.Dict[str, t.Any] = {"add_disks": [entry]}
+        if "image_uuid" in entry and not entry.get("boot"):
+            # Else vmadm gives the VM the bootrom that this image wants, though the VM does not boot from it.
+            payload["bootrom"] = self.vm(vm).bootrom
         self._update(
             vm,
-            {"add_disks": [entry]},
+            payload,
             lambda seen: (_disk(seen, disk["path"]) or DiskConfig("")).uuid == disk["uuid"],
             "disk %s" % disk["path"],
         )

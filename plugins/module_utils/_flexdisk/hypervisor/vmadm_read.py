@@ -117,6 +117,7 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
         pci=SMARTOS,
         memory=int(row.get("ram") or 0),
         vcpus=int(row.get("vcpus") or 0),
+        bootrom=_text(row, "bootrom") or "bios",
     )
 
 

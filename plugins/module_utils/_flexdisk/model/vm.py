@@ -85,6 +85,7 @@ class VmConfig:
     frozen: str = ""
     unplugged: t.Tuple[str, ...] = ()
     uses: t.FrozenSet[str] = frozenset()
+    bootrom: str = ""
     digest: str = ""
     memory: int = 0
     vcpus: int = 0
