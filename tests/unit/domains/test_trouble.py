@@ -11,9 +11,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import converge
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.quota import recalculate
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt import Libvirt
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
@@ -318,6 +320,13 @@ def test_a_disk_of_another_bus_goes_only_cold(linux, bus):
         assert f"a disk of model {bus} comes and goes only while the VM is stopped" in refused.problems[0].message
     linux.four_steps(spec(unlisted="detach"), allow_restart=True)
     linux.four_steps(spec({"name": "a", "uuid": uuid}))
+
+
+def test_a_volume_that_a_vm_of_another_pool_has_too(linux):
+    linux.adopted(32)
+    linux.domains.add(domain(["other/x", f"tank/{VM}/disk1"], uuid=OTHER, name="web02"))
+    refused = converge(linux.zfs(), linux.driver(), [spec({"name": "a", "size": 48})], Policy(), "tank", True)
+    assert codes(refused) == ["InUse"]
 
 
 def test_two_writers(linux):

@@ -34,8 +34,9 @@ def observe(
     if pool is not None:
         check_pool(pool)
     asked = {pool for pool in (pool, more and check_pool(more)) if pool}
-    configs = hypervisor.vms()
+    configs, elsewhere = hypervisor.vms(), []
     if pool is not None:
+        elsewhere = [c for c in configs if c.pool != pool and (c.pool or not c.bare)]
         configs = [c for c in configs if c.pool == pool or (c.bare and not c.pool)]
     pools = sorted({c.pool for c in configs if c.pool} | asked)
     if pool is None and any(c.bare and not c.pool for c in configs):
@@ -52,5 +53,5 @@ def observe(
         ours = (d.pool for d in datasets if d.name == container(d.pool) or d.name[len(d.pool) + 1 :] in uuids)
         pools = sorted({*ours, *asked, *(c.pool for c in configs if c.pool)})
     brand = hypervisor.capabilities.brand
-    host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand)
+    host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand, elsewhere)
     return with_intents(zfs, host, complete)

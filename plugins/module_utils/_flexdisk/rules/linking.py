@@ -291,8 +291,12 @@ def link(
     datasets: t.Sequence[Dataset],
     geometry: t.Mapping[str, PoolGeometry],
     brand: str,
+    elsewhere: t.Iterable[VmConfig] = (),
 ) -> Host:
-    """One Host from one read of each side. VMs whose dataset is not there are unlinked, never guessed."""
+    """One Host from one read of each side. VMs whose dataset is not there are unlinked, never guessed.
+
+    elsewhere are VMs that count only as users of volumes.
+    """
     by_name = {d.name: d for d in datasets}
     tree = _Tree(datasets)
     parked: t.Dict[str, t.List[Disk]] = {}
@@ -306,17 +310,23 @@ def link(
     places = files(datasets)
     for config in configs:
         config = completed(config, by_name)
-        for name in config.uses:
-            users.setdefault(places.get(identity.disk_in(name), name), []).append(config)
+        _note_uses(config, places, users)
         if config.brand != brand:
             others.append(config)
         elif config.dataset not in by_name:
             unlinked.append(config)
         else:
             vms.append(_link_vm(config, by_name, tree, tuple(parked.get(config.uuid, ()))))
+    for config in elsewhere:
+        _note_uses(config, places, users)
     everywhere = tuple(disk for disks in parked.values() for disk in disks)
     shared = duplicates(vms, everywhere)
     return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), shared, users)
+
+
+def _note_uses(config: VmConfig, places: t.Mapping[str, str], users: t.Dict[str, t.List[VmConfig]]) -> None:
+    for name in config.uses:
+        users.setdefault(places.get(identity.disk_in(name), name), []).append(config)
 
 
 def duplicates(vms: t.Iterable[Vm], parked: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
