@@ -110,6 +110,11 @@ def parked(backend: Backend) -> None:
     must(backend, declare(B, unlisted="detach"))
 
 
+def parked_from_running(backend: Backend) -> None:
+    running(backend)
+    must(backend, declare(B, unlisted="detach", allow_restart=True))
+
+
 def parked_with_snapshots(backend: Backend) -> None:
     snapshots(backend)
     must(backend, declare(B, unlisted="detach"))
@@ -213,6 +218,8 @@ SCENARIOS = {
         Scenario("mixed", three, MIXED),
         Scenario("restart", three_running, {**MIXED, "allow_restart": True}),
         Scenario("detach-running", running, declare(B, unlisted="detach", allow_restart=True)),
+        Scenario("attach-running", parked_from_running, declare(A, B, allow_restart=True)),
+        Scenario("grow-running", running, declare({**A, "size": 128}, B, allow_restart=True)),
         Scenario("slots", stopped, declare(*SWAPPED)),
         Scenario("adopt", unnamed, declare({**A, "pci_slot": "0:4:1"}, {**B, "pci_slot": "0:4:2"})),
         Scenario("drift", drifted, declare(A, B)),
