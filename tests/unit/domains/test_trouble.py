@@ -698,6 +698,18 @@ def test_another_boot_disk_where_types_of_devices_are_booted_from(linux):
     linux.four_steps(spec({"name": "a", "size": 48, "boot": False}, {"name": "b", "size": 16}))
 
 
+def test_a_new_disk_is_no_boot_disk_before_it_is_there(linux):
+    """For a moment no disk would be the boot disk, which libvirt does not know."""
+    linux.adopted(32)
+    new = {"name": "b", "size": 16}
+    wanted = {"vm": VM, "disks": [{"name": "root", "boot": False}, {"name": "a"}, {**new, "boot": True}]}
+    for check in (True, False):
+        refused = linux.converge(wanted, check=check)
+        assert [(p.code, p.disk) for p in refused.problems] == [("NotSupported", "b")]
+    linux.four_steps(spec({"name": "a"}, new))
+    linux.four_steps(wanted)
+
+
 def test_the_boot_disk_stays(linux):
     up(linux, 32)
     refused = linux.converge({"vm": VM, "disks": [{"name": "a"}, {"name": "root", "state": "absent"}]})

@@ -228,10 +228,21 @@ def _boot(intent: Intent, found: Collector) -> None:
                 % vm.config.boot_types,
                 target.label,
             )
+        elif target.spec.boot and not target.stays and vm.config.bare and _loses_boot(intent):
+            found.add(
+                "NotSupported",
+                "cannot come and take the place of the boot disk at once; add it first, and make it the boot disk then",
+                target.label,
+            )
     if len(boots) > 1:
         found.add("InvalidArgument", "the VM would have several boot disks: %s" % ", ".join(boots))
     if not boots and any(d.boot for d in vm.disks) and not any(d.boot and id(d) in leaving for d in vm.disks):
         found.add("InvalidArgument", "the VM would have no boot disk")
+
+
+def _loses_boot(intent: Intent) -> bool:
+    """Whether a disk that stays is told not to be the boot disk any more."""
+    return any(g.stays and g.disk is not None and g.disk.boot and g.spec.boot is False for g in intent.targets)
 
 
 def _functions(intent: Intent, found: Collector) -> None:
