@@ -150,6 +150,17 @@ def test_target_in_full(lab: Lab, target: str, hypervisor: str) -> None:
     run(lab, target, "-e", f"flexdisk_hypervisor={hypervisor}")
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("host", ["hv01", "hv02"])
+def test_playbooks(lab: Lab, host: str) -> None:
+    """Of the two hosts that the target has one is the lab, the other one a simulated node."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = lab.playbook(PLAYBOOK, "--tags", "playbooks", "-e", f"playbooks_lab_is={host}", PATH=path)
+    assert "failed=0" in done.stdout
+    left = json.loads(lab.run(["vmadm", "lookup", "-j"]).stdout)
+    assert sorted(vm["alias"] for vm in left) == {"hv01": ["web01"], "hv02": ["db01", "db02"]}[host]
+
+
 def test_a_detach_is_guarded_by_libzfs_core(lab: Lab) -> None:
     """The distribution's library works here, so the hold is bound to the module's process, and none is left."""
     lab.reset()
