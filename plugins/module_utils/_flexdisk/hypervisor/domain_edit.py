@@ -110,9 +110,9 @@ def ported(xml: str, buses: t.Iterable[int]) -> str:
     """With root ports of these numbers."""
     text = Text(xml)
     controllers = facts.controllers(text.root)
-    for bus in buses:
-        port = render("controller", type="pci", index=str(bus), model=facts.PORT)
-        text.append(_devices(text), port, controllers[-1] if controllers else None)
+    added = [render("controller", type="pci", index=str(bus), model=facts.PORT) for bus in buses]
+    if added:
+        text.append(_devices(text), "\n".join(added), controllers[-1] if controllers else None)
     return str(text)
 
 
