@@ -17,7 +17,10 @@ import remote
 
 COLLECTION = ("ansible_collections", "flexdisk", "hypervisor")
 COMMAND_SECONDS = 300.0
-PLAYBOOK_SECONDS = 1500.0
+PLAYBOOK_SECONDS = 3000.0
+# A table with one partition of 2048 sectors, from sector 2048 on.
+PARTITION = bytes([0, 0, 0, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") * 2
+PARTITION_TABLE = bytes(446) + PARTITION + bytes(48) + b"\x55\xaa"
 Completed = subprocess.CompletedProcess[str]
 
 
@@ -60,6 +63,17 @@ class Lab:
         """Properties of one dataset as `zfs get -Hp` prints them (sizes in bytes)."""
         lines = self.zfs("get", "-Hp", "-o", "property,value", ",".join(properties), dataset).splitlines()
         return {name: value for name, _tab, value in (line.partition("\t") for line in lines)}
+
+    def partition(self, device: str) -> None:
+        """Write a table with one partition, and let the host look."""
+        self.python(f"import os; os.write(os.open({device!r}, os.O_WRONLY), {PARTITION_TABLE!r})")
+        self.run(["blockdev", "--rereadpt", device], check=False)  # "Invalid argument" where there cannot be any
+
+    def partitions(self, device: str) -> int:
+        """How many the host has of this device."""
+        disk, *parts = self.run(["lsblk", "-n", "-o", "TYPE", device]).stdout.split()
+        assert (disk, {*parts} - {"part"}) == ("disk", set())
+        return len(parts)
 
     def playbook(self, path: Path, *arguments: str, check: bool = True, **extra: str) -> Completed:
         """Run ansible-playbook on the lab with this collection; `extra` are environment variables."""

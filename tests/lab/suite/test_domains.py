@@ -187,3 +187,24 @@ def test_a_playbook_reaches_a_guest_by_the_inventory(lab: Lab, make: Make) -> No
     done = lab.playbook(book, "-i", str(folder))
     assert f"ok: [{guest.name}]" in done.stdout
     assert all(f"DISK {one.address} {one.size} {one.serial}" in done.stdout for one in shown), done.stdout
+
+
+def test_detached_disks_show_the_host_no_partitions(host: Host, make: Make) -> None:
+    """Those of attached disks are the host's own business: docs/libvirt.md."""
+    lab, guest, root = host.lab, make(1), f"{Lab.pool}/{guests.uuid(1)}"
+    declared = [{"name": name} for name in NAMES]
+    lab.run(["udevadm", "settle"])
+    lab.zfs("inherit", "volmode", root)
+    lab.run(["udevadm", "settle"])
+    one, data, logs = (f"/dev/zvol/{root}/disk{number}" for number in range(len(NAMES)))
+    lab.partition(data)
+    assert lab.partitions(data) == 1
+    host.converge(guest.name, declared[0], declared[2], unlisted="detach")
+    guest.start()  # with a table on its first disk it would be started from that
+    for device in (one, logs):
+        lab.partition(device)
+    host.converge(guest.name, declared[0], unlisted="detach")
+    lab.run(["udevadm", "settle"])
+    parked = lab.zfs("list", "-Hro", "name", "-t", "volume", f"{lab.pool}/flexdisk").split()
+    assert [lab.partitions(f"/dev/zvol/{volume}") for volume in parked] == [0, 0]
+    assert lab.partitions(one) == 1

@@ -162,3 +162,10 @@ def test_a_function_that_was_asked_for_is_remembered(linux):
     entry = {"vm": OTHER, "unlisted": "keep", "flexible_disk_size": "1GiB", "disks": [{"uuid": uuid, "name": "data"}]}
     linux.converge(entry)
     assert linux.disks(OTHER)["data"].pci_slot.endswith(":0")
+
+
+def test_devices_of_detached_disks_are_without_partitions(linux):
+    """What a volume has from its first moment it inherits; C(park) sees to those that are moved in."""
+    linux.adopted(32)
+    linux.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}]})
+    assert linux.run("zfs", "get", "-Ho", "value", "volmode", "tank/flexdisk") == "dev\n"

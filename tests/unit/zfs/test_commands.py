@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import devices
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import BACK_OFF, Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError, classify
 
@@ -133,6 +134,40 @@ def test_busy_for_ever_is_an_error():
     assert recorded.waits == list(BACK_OFF)
 
 
+def parked(monkeypatch, *partitions: int) -> Recorded:
+    """The calls of parking a volume on whose device so many partitions are found in turn, the last number for ever."""
+    found = list(partitions)
+    monkeypatch.setattr(devices, "partitions", lambda _device: found.pop(0) if len(found) > 1 else found[0])
+    recorded = Recorded()
+    recorded.zfs().park("zones/u/disk1", "zones/flexdisk/d")
+    assert recorded.calls.pop(0) == ["zfs", "rename", "zones/u/disk1", "zones/flexdisk/d"]
+    return recorded
+
+
+def test_partitions_of_a_parked_volume_go_as_soon_as_nobody_has_it_open(monkeypatch):
+    recorded = parked(monkeypatch, 2, 2, 0)
+    assert recorded.calls == [["zfs", "set", "volmode=dev", "zones/flexdisk"]] * 2
+    assert recorded.waits == list(BACK_OFF[:2])
+
+
+def test_a_volume_without_partitions_is_only_renamed(monkeypatch):
+    recorded = parked(monkeypatch, 0)
+    assert (recorded.calls, recorded.waits) == ([], [])
+
+
+def test_partitions_that_stay_are_no_failure(monkeypatch):
+    assert len(parked(monkeypatch, 1).calls) == len(BACK_OFF)
+
+
+def test_partitions_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "ZVOL", f"{tmp_path}/")
+    for name in ("zd16", "zd16p1", "zd16p12", "zd160", "zd160p1"):
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to("zd16")
+    assert devices.partitions(devices.path("link")) == 2
+    assert devices.partitions(devices.path("gone")) == 0
+
+
 def test_other_errors_are_not_waited_for():
     recorded = Recorded(Answer(1, "", "dataset does not exist"))
     with pytest.raises(ZfsError):
@@ -148,6 +183,7 @@ def test_command_lines():
     zfs.create_volume("zones/d", 64, {"volblocksize": "8192"}, {"uuid": "u", "tags": ""})
     zfs.clone("zones/i@final", "zones/d", {"compression": "lz4"}, {"uuid": "u"})
     zfs.create_container("zones/flexdisk")
+    zfs.create_container("tank/flexdisk", volmode="dev")
     zfs.rename("zones/a", "zones/b")
     zfs.destroy("zones/b")
     zfs.destroy("zones/b", True)
@@ -162,6 +198,7 @@ def test_command_lines():
         "zfs create -o volblocksize=8192 -o flexdisk:uuid=u -V 64 zones/d",
         "zfs clone -o compression=lz4 -o flexdisk:uuid=u zones/i@final zones/d",
         "zfs create -o mountpoint=none -o canmount=off zones/flexdisk",
+        "zfs create -o mountpoint=none -o canmount=off -o volmode=dev tank/flexdisk",
         "zfs rename zones/a zones/b",
         "zfs destroy zones/b",
         "zfs destroy -r zones/b",

@@ -151,7 +151,9 @@ class Applier:
     def make_container(self, pool: str) -> None:
         place = container(pool)
         if place not in self._containers:
-            self.zfs.create_container(place)
+            # Devices of what no guest has, without partitions; illumos, which has no such property, looks for none.
+            hidden = {} if self._capabilities.platform == "illumos" else {"volmode": "dev"}
+            self.zfs.create_container(place, **hidden)
             self._containers.add(place)
 
     def _restart(self, plan: VmPlan) -> bool:
@@ -400,7 +402,7 @@ class Applier:
                 self.hypervisor.forget_disk(vm.config.uuid, args["path"])
             used = self.read(args["volume"], args["guid"]).used
             self.zfs.set(root.name, reservation=max(0, root.reservation - used))
-            self.zfs.rename(args["volume"], args["target"])
+            self.zfs.park(args["volume"], args["target"])
             return
         with Guard(self.zfs, self._library) as guard:
             guard.protect(args["volume"], args["newest"])

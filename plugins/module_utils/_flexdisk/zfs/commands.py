@@ -155,9 +155,10 @@ class Zfs:
         """The dataset of a VM, with its quotas and our properties from its first moment, or nothing of it."""
         self._run("zfs", "create", *_options(options, facts), name)
 
-    def create_container(self, name: str) -> None:
-        """A file system that only holds parked disks."""
-        self._run("zfs", "create", "-o", "mountpoint=none", "-o", "canmount=off", name)
+    def create_container(self, name: str, **properties: str) -> None:
+        """A file system that only holds disks."""
+        options = _options({"mountpoint": "none", "canmount": "off", **properties}, {})
+        self._run("zfs", "create", *options, name)
 
     def rename(self, old: str, new: str) -> None:
         """Ends when no device has the old name any more: what gets that name next must not be taken for this one."""
@@ -170,6 +171,16 @@ class Zfs:
             "DeviceLags",
             "%s is %s now, and its device still has the old name after %d s" % (old, new, sum(DEVICES_LAG)),
         )
+
+    def park(self, volume: str, target: str) -> None:
+        """Moved, it keeps its device with all partitions, until C(volmode) is set while not even udev has it open."""
+        device = devices.path(volume)
+        self.rename(volume, target)
+        for seconds in BACK_OFF:
+            if not devices.partitions(device):
+                return
+            self._run("zfs", "set", "volmode=dev", target.rpartition("/")[0])
+            self._pause(seconds)
 
     def await_device(self, volume: str) -> None:
         """Ends when the device of a volume that is there has its name."""

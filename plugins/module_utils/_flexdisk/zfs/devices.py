@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import stat
 
@@ -14,6 +15,16 @@ from ..model.dataset import ZVOL
 
 _BLKZNAME = 0x8100127D  # include/sys/fs/zfs.h of OpenZFS: _IOR(0x12, 125, char[ZFS_MAX_DATASET_NAME_LEN])
 _NAME_BYTES = 256
+
+
+def path(volume: str) -> str:
+    """The device itself, behind udev's link; of a volume without one, what is not there."""
+    return os.path.realpath(ZVOL + volume)
+
+
+def partitions(device: str) -> int:
+    """How many the host has found."""
+    return len(glob.glob(device + "p[0-9]*"))
 
 
 def called(volume: str) -> str:
