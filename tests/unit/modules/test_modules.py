@@ -117,7 +117,7 @@ def assert_documented(found, documented, where=""):
         if value is None:
             assert "null" in str(told["description"]), place
             continue
-        assert type(value) is TYPES[told["type"]], place
+        assert {type(value)} == {TYPES[told["type"]]}, place
         if told["type"] == "list":
             assert {type(inner) for inner in value} <= {TYPES[told["elements"]]}, place
         for inner in value if told["type"] == "list" else [value]:
