@@ -197,14 +197,20 @@ def test_detached_disks_show_the_host_no_partitions(host: Host, make: Make) -> N
     lab.zfs("inherit", "volmode", root)
     lab.run(["udevadm", "settle"])
     one, data, logs = (f"/dev/zvol/{root}/disk{number}" for number in range(len(NAMES)))
+
+    def parked() -> list[int]:
+        lab.run(["udevadm", "settle"])
+        volumes = lab.zfs("list", "-Hro", "name", "-t", "volume", f"{lab.pool}/flexdisk").split()
+        return [lab.partitions(f"/dev/zvol/{volume}") for volume in volumes]
+
     lab.partition(data)
     assert lab.partitions(data) == 1
     host.converge(guest.name, declared[0], declared[2], unlisted="detach")
+    assert parked() == [0]
+
     guest.start()  # with a table on its first disk it would be started from that
     for device in (one, logs):
         lab.partition(device)
     host.converge(guest.name, declared[0], unlisted="detach")
-    lab.run(["udevadm", "settle"])
-    parked = lab.zfs("list", "-Hro", "name", "-t", "volume", f"{lab.pool}/flexdisk").split()
-    assert [lab.partitions(f"/dev/zvol/{volume}") for volume in parked] == [0, 0]
+    assert parked() == [0, 0]
     assert lab.partitions(one) == 1
