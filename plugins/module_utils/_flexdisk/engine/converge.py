@@ -65,7 +65,7 @@ def converge(
     outcome.warnings += [
         "%s: an interrupted run has left it down, and so does this one" % plan.before.label
         for _spec, plan in plans
-        if plan.before.halted and (refused or plan.problems)
+        if plan.before.halted and (refused or plan.vm not in {admitted.vm for admitted in good})
     ]
     if refused:
         return outcome
