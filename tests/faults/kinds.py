@@ -58,6 +58,11 @@ def _any(_argv: Argv) -> bool:
     return True
 
 
+def _process(argv: Argv) -> bool:
+    """What can die by itself and outlive its caller; a call to libvirt cannot."""
+    return argv[0] != "libvirt" and changes(argv)
+
+
 def _busy(argv: Argv) -> bool:
     return " ".join(argv).startswith(BUSY)
 
@@ -85,7 +90,7 @@ KINDS = {
     # The module dies, or the controller that started it.
     "kill-before": Kind(Fault(kill="first"), _any),
     "kill-after": Kind(Fault(kill="last", effect=True)),
-    "outlived": Kind(Fault(kill="first", effect=True, seconds=1.5)),
+    "outlived": Kind(Fault(kill="first", effect=True, seconds=1.5), _process),
     "controller": Kind(Fault(kill="controller", effect=True, seconds=6)),
     # The command fails and has done nothing.
     "denied": Kind(
@@ -97,7 +102,7 @@ KINDS = {
     ),
     "busy": Kind(_failing("{what}: dataset is busy", ""), _busy),
     "busy-long": Kind(_failing("{what}: dataset is busy", "", lasting=True).replace(only=BUSY), _busy),
-    "signal": Kind(_failing("", "", status=-9)),
+    "signal": Kind(_failing("", "", status=-9), _process),
     "vminfod-lost": Kind(_failing("", VMINFOD.strip()), _update),
     # Nothing works any more.
     "suspended": Kind(
@@ -109,9 +114,9 @@ KINDS = {
     ),
     # The command has done its work and says otherwise.
     "lost": Kind(_failing("{what}: I/O error", COMMAND_FAILED + "I/O error", effect=True)),
-    "lost-signal": Kind(_failing("", "", status=-15, effect=True)),
+    "lost-signal": Kind(_failing("", "", status=-15, effect=True), _process),
     "vminfod": Kind(_failing("", VMINFOD.strip(), effect=True), _update),
-    "timeout": Kind(Fault(effect=True, seconds=3600)),
+    "timeout": Kind(Fault(effect=True, seconds=3600), _process),
     # The command has done a part of its work.
     "torn": Kind(Fault(status=-9, tear=1), _several),
     "torn-later": Kind(Fault(status=-9, tear=2), _update),

@@ -79,7 +79,9 @@ class Fault:
 
 
 def changes(argv: Sequence[str]) -> bool:
-    """Whether a command can change anything."""
+    """Whether a command can change anything, as every call to libvirt does that is counted."""
+    if argv[0] == "libvirt":
+        return True
     if argv[0] == "vmadm":
         return argv[1] not in ("get", "lookup", "list", "validate", "info")
     return argv[0] == "zfs" and argv[1] in CHANGES and list(argv[1:3]) != ["create", "-nP"]
@@ -129,18 +131,8 @@ def commands(text: str) -> list[list[str]]:
     return [literal_eval(line) for line in text.splitlines()]
 
 
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as stream:
-        return stream.read()
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as stream:
-        stream.write(text)
-
-
-def _count(path: str, argv: Sequence[str]) -> int:
-    """Write the command down; its number."""
+def count(path: str, argv: Sequence[str]) -> int:
+    """Write the command, or a call to libvirt, down; its number."""
     with open(path, "a+", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         stream.seek(0)
@@ -149,7 +141,8 @@ def _count(path: str, argv: Sequence[str]) -> int:
     return number
 
 
-def _told(folder: str) -> Fault | None:
+def told(folder: str) -> Fault | None:
+    """What FOLDER/fault says; None if it says nothing."""
     try:
         text = _read(os.path.join(folder, "fault"))
     except FileNotFoundError:
@@ -159,6 +152,16 @@ def _told(folder: str) -> Fault | None:
     from ast import literal_eval
 
     return Fault(**literal_eval(text))
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
 
 
 def _others(folder: str) -> list[str]:
@@ -188,7 +191,7 @@ def _tear(folder: str, argv: Sequence[str], last: int) -> int:
     import subprocess
 
     done = subprocess.run([_real(folder, argv[0]), *argv[1:]], check=False)
-    if changes(argv) and _count(os.path.join(folder, "torn"), argv) == last:
+    if changes(argv) and count(os.path.join(folder, "torn"), argv) == last:
         _kill_caller()
     return done.returncode
 
@@ -218,8 +221,8 @@ def main(folder: str, argv: Sequence[str]) -> int:
     """Run one command as told; returns its exit status, unless this process becomes the real program."""
     if TEAR in os.environ:
         return _tear(folder, argv, int(os.environ[TEAR]))
-    fault = _told(folder)
-    number = _count(os.path.join(folder, "calls"), argv)
+    fault = told(folder)
+    number = count(os.path.join(folder, "calls"), argv)
     if fault is not None and fault.hits(number, argv):
         return _spoil(folder, fault, argv)
     real = _real(folder, argv[0])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lab as a backend of the fault injection: real ZFS, tasks over ssh, the shim before the lab's programs."""
+"""The lab as a backend of the fault injection: real ZFS, tasks over ssh, shims before programs and libvirt."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from typing import Any
 import remote
 from harness import Lab
 
-from tests.faults import shim
+from tests.faults import libvirt_shim, shim
 from tests.faults.backend import Backend
 from tests.faults.shim import Fault
 
 FOLDER = "/opt/flexdisk-faults"
 DOMAINS = remote.ROOT / "tests" / "integration" / "targets" / "setup_node" / "files" / "domains.py"
 PYTHON = f"{FOLDER}/python"
-INTERPRETER = f'#!/bin/sh\nPATH={FOLDER}:$PATH exec /usr/bin/python3 "$@"\n'
+MODULES = f"{FOLDER}/modules"
+INTERPRETER = f'#!/bin/sh\nPATH={FOLDER}:$PATH PYTHONPATH={MODULES} exec /usr/bin/python3 "$@"\n'
 KILL_SECONDS = 120.0
 PATIENCE = 600  # a task whose controller was killed goes on
 RESULT = re.compile(r"^lab01 \| (\S+) => (\{.*)", re.MULTILINE | re.DOTALL)
@@ -187,6 +188,8 @@ class DomainsBackend(LabBackend):
     def _begin(self) -> None:
         super()._begin()
         self._write(DOMAINS.name, DOMAINS.read_text(encoding="utf-8"))
+        self._lab.run(["mkdir", "-p", MODULES])
+        self._write("modules/libvirt.py", Path(libvirt_shim.__file__).read_text(encoding="utf-8"))
 
     def run(self, *argv: str, stdin: str = "") -> str:
         if argv[:2] == ("vmadm", "create-snapshot"):

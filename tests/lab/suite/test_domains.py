@@ -16,15 +16,17 @@ import pytest
 from guests import Disk, Guest, Seen
 from harness import Lab
 
-pytestmark = pytest.mark.full
-
 MIB = 1 << 20
 SIZE = 64
 PORTS = (3, 4, 5)
+SPARE_PORTS = 4
 NAMES = ("root", "data", "logs")
 ENDS = (0, SIZE - 1)  # the MiB that a guest writes and reads; all of them would take an emulated guest many minutes
 NOTHING = hashlib.sha256(bytes(len(ENDS) * MIB)).hexdigest()
 Make = Callable[[int], Guest]
+POOL = """<pool type='dir'><name>vms</name><target><path>/dev/zvol/{root}</path></target></pool>"""
+OTHER = """<domain type='qemu'><name>other</name><memory>32768</memory><os><type>hvm</type></os><devices>
+  <disk type='{kind}' device='disk'><source {source}/><target dev='vda' bus='virtio'/></disk></devices></domain>"""
 
 
 class Host:
@@ -45,6 +47,13 @@ class Host:
         assert found[0] == found[1]
         after: dict[str, Any] = result["vms"][0]
         return after
+
+    def refusal(self, vm: str, *disks: dict[str, Any]) -> dict[str, Any]:
+        """What vm_disks says that refuses it."""
+        words = {"hypervisor": "libvirt", "vms": [{"vm": vm, "disks": list(disks)}]}
+        done = self.lab.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps(words), check=False)
+        found: dict[str, Any] = json.loads(done.stdout.partition("FAILED! =>")[2])
+        return found
 
     def quiet(self, vm: str, *disks: dict[str, Any], **more: Any) -> None:
         """Nothing is left to do."""
@@ -133,6 +142,7 @@ def test_a_guest_sees_what_was_declared(host: Host, make: Make, capsys: pytest.C
         print(f"\nconsole of {guest.name}, {len(guests.listings(guest.transcript()))} lists:\n{guest.transcript()}")
 
 
+@pytest.mark.full
 def test_data_goes_from_one_running_vm_to_another(host: Host, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     giver, taker = make(1), make(2)
     root, data, logs = ({"name": name} for name in NAMES)
@@ -159,6 +169,7 @@ def test_data_goes_from_one_running_vm_to_another(host: Host, make: Make, capsys
     assert digests[0] != NOTHING
 
 
+@pytest.mark.full
 def test_a_playbook_reaches_a_guest_by_the_inventory(lab: Lab, make: Make) -> None:
     guest = make(1)
     shown = guest.start()
@@ -189,6 +200,7 @@ def test_a_playbook_reaches_a_guest_by_the_inventory(lab: Lab, make: Make) -> No
     assert all(f"DISK {one.address} {one.size} {one.serial}" in done.stdout for one in shown), done.stdout
 
 
+@pytest.mark.full
 def test_detached_disks_show_the_host_no_partitions(host: Host, make: Make) -> None:
     """Those of attached disks are the host's own business: docs/libvirt.md."""
     lab, guest, root = host.lab, make(1), f"{Lab.pool}/{guests.uuid(1)}"
@@ -214,3 +226,44 @@ def test_detached_disks_show_the_host_no_partitions(host: Host, make: Make) -> N
     host.converge(guest.name, declared[0], unlisted="detach")
     assert parked() == [0, 0]
     assert lab.partitions(one) == 1
+
+
+@pytest.mark.full
+def test_two_writers_are_refused_by_every_name_of_a_volume(host: Host, make: Make) -> None:
+    lab, guest, root = host.lab, make(1), f"{Lab.pool}/{guests.uuid(1)}"
+    declared: list[dict[str, Any]] = [{"name": name} for name in NAMES]
+    lab.zfs("inherit", "volmode", root)
+    lab.run(["udevadm", "settle"])
+    link = f"/dev/zvol/{root}/disk1"
+    lab.partition(link)
+    lab.run(["udevadm", "settle"])
+    device = lab.run(["readlink", "-f", link]).stdout.strip()
+    assert device.startswith("/dev/zd")
+    lab.run(["virsh", "-q", "pool-define", "/dev/stdin"], stdin=POOL.format(root=root))
+    try:
+        for kind, source in (
+            ("block", f"dev='{device}'"),
+            ("block", f"dev='{device}p1'"),
+            ("file", f"file='{link}-part1'"),
+            ("volume", "pool='vms' volume='disk1'"),
+        ):
+            lab.run(["virsh", "-q", "define", "/dev/stdin"], stdin=OTHER.format(kind=kind, source=source))
+            refused = host.refusal(guest.name, declared[0], {**declared[1], "size": 96}, declared[2])
+            assert refused["error_code"] == "InUse", source
+            assert "other" in refused["msg"], refused
+            lab.run(["virsh", "-q", "undefine", "other"])
+    finally:
+        lab.run(["virsh", "-q", "undefine", "other"], check=False)
+        lab.run(["virsh", "-q", "pool-undefine", "vms"])
+    assert host.converge(guest.name, declared[0], {**declared[1], "size": 96}, declared[2])["changed"]
+
+
+@pytest.mark.full
+def test_ports_are_added_for_the_disks_of_a_stopped_guest(host: Host, make: Make) -> None:
+    guest = make(1)
+    three = [{"name": name} for name in NAMES]
+    more = [{"name": f"more{number}", "size": 8} for number in range(5)]
+    vm = host.converge(guest.name, *three, *more)
+    assert guest.virsh("dumpxml").count("model='pcie-root-port'") == guests.ROOT_PORTS + SPARE_PORTS
+    host.quiet(guest.name, *three, *more)
+    assert without_device(guest.start()) == sorted(seen(vm).values())

@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 from faults_backend import DomainsBackend, LabBackend, parse
@@ -48,16 +50,15 @@ DOMAINS = [
     "remove",
     "detach-snapshots",
     "attach-grown",
-    "detach-running",
-    "attach-running",
-    "grow-running",
 ]
+RUNNING = ["attach-running", "detach-running", "grow-running"]
+LEAST_STEPS = 10
 SEED = int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_000_000))
 # These always come first: who is killed, and where.
 DEADLY = ["kill-after", "controller", "outlived", "kill-before"]
 
 
-def sample(baseline: Baseline, count: int, *deadly: str) -> list[Point]:
+def sample(count: int, deadly: Sequence[str], baseline: Baseline) -> list[Point]:
     """So many points of a scenario: one of each deadly kind, the rest of any kind."""
     dice = random.Random(f"{baseline.scenario.name}:{SEED}")
     everything = list(driver.points(baseline, lambda kind: kind.in_lab))
@@ -66,20 +67,32 @@ def sample(baseline: Baseline, count: int, *deadly: str) -> list[Point]:
     return chosen + dice.sample(others, count - len(chosen))
 
 
+def steps(baseline: Baseline) -> list[Point]:
+    """Death after every command, and every call to libvirt, that changes something."""
+    found = list(driver.points(baseline, lambda kind: kind is KINDS["kill-after"]))
+    assert len(found) >= LEAST_STEPS
+    assert any(argv[0] == "libvirt" for argv in baseline.calls)
+    return found
+
+
 def interrupt(
-    kind: type[LabBackend], lab: Lab, name: str, count: int, capsys: pytest.CaptureFixture[str], *deadly: str
+    kind: type[LabBackend],
+    lab: Lab,
+    name: str,
+    choose: Callable[[Baseline], list[Point]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A sample of one scenario's points; fails with all complaints."""
+    """The chosen points of one scenario; fails with all complaints."""
     backend = kind(lab, SCENARIOS[name].prepare)
     baseline = driver.undisturbed(SCENARIOS[name], backend)
     assert baseline.complaints == []
     failed = {}
-    points = sample(baseline, count, *deadly)
-    for point in points:
+    for point in choose(baseline):
         backend.again()
         complaints = driver.judge(point, baseline, backend)
         with capsys.disabled():
-            print(f"\nfaults: {point}: {len(complaints)} complaints", flush=True)
+            hit = " ".join(baseline.calls[point.faults[0][1] - 1][:2])
+            print(f"\nfaults: {point} ({hit}): {len(complaints)} complaints", flush=True)
         if complaints:
             failed[str(point)] = complaints
     assert failed == {}, f"FLEXDISK_SEED={SEED}"
@@ -89,14 +102,23 @@ def test_a_sample(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     name = random.Random(SEED).choice(SHARE)
     with capsys.disabled():
         print(f"\nfaults: seed {SEED}, scenario {name}", flush=True)
-    interrupt(LabBackend, lab, name, SHARE_POINTS, capsys, "kill-after", "controller", "outlived")
+    chosen = partial(sample, SHARE_POINTS, ("kill-after", "controller", "outlived"))
+    interrupt(LabBackend, lab, name, chosen, capsys)
+
+
+def test_a_sample_of_running_domains(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    name = random.Random(SEED).choice(RUNNING)
+    with capsys.disabled():
+        print(f"\nfaults: seed {SEED}, scenario {name}", flush=True)
+    interrupt(DomainsBackend, lab, name, partial(sample, 2, ("kill-after", "controller")), capsys)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", FULL)
 def test_in_full(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     number = FULL.index(name)
-    interrupt(LabBackend, lab, name, FULL_POINTS, capsys, DEADLY[number % 4], DEADLY[(number + 1) % 4])
+    chosen = partial(sample, FULL_POINTS, (DEADLY[number % 4], DEADLY[(number + 1) % 4]))
+    interrupt(LabBackend, lab, name, chosen, capsys)
 
 
 @pytest.mark.full
@@ -104,16 +126,22 @@ def test_in_full(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> Non
 def test_domains_in_full(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     number = DOMAINS.index(name)
     deadly = [kind for kind in DEADLY if kind != DEADLY[number % 4]]
-    interrupt(DomainsBackend, lab, name, FULL_POINTS, capsys, *deadly)
+    interrupt(DomainsBackend, lab, name, partial(sample, FULL_POINTS, deadly), capsys)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", RUNNING)
+def test_running_domains_at_every_step(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    interrupt(DomainsBackend, lab, name, steps, capsys)
 
 
 def test_the_full_counts() -> None:
     kinds = Counter(DEADLY[(number + step) % 4] for number in range(len(FULL)) for step in (0, 1))
     assert len(FULL) * FULL_POINTS >= 40
-    assert len(DOMAINS) * (len(DEADLY) - 1) >= 30
+    assert len(DOMAINS) * (len(DEADLY) - 1) + len(RUNNING) * LEAST_STEPS >= 50
     assert all(kinds[kind] >= 5 for kind in DEADLY)
     assert all(KINDS[kind].in_lab for kind in DEADLY)
-    assert set(SHARE + FULL + DOMAINS) <= set(SCENARIOS)
+    assert set(SHARE + FULL + DOMAINS + RUNNING) <= set(SCENARIOS)
 
 
 def test_what_ansible_prints() -> None:

@@ -151,13 +151,15 @@ def test_target_in_full(lab: Lab, target: str, hypervisor: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("host", ["hv01", "hv02"])
-def test_playbooks(lab: Lab, host: str) -> None:
+@pytest.mark.parametrize(("host", "hypervisor"), [("hv01", "vmadm"), ("hv02", "vmadm"), ("hv01", "libvirt")])
+def test_playbooks(lab: Lab, host: str, hypervisor: str) -> None:
     """Of the two hosts that the target has one is the lab, the other one a simulated node."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = lab.playbook(PLAYBOOK, "--tags", "playbooks", "-e", f"playbooks_lab_is={host}", PATH=path)
+    words = {"playbooks_lab_is": host, "playbooks_lab_hypervisor": hypervisor}
+    done = lab.playbook(PLAYBOOK, "--tags", "playbooks", "-e", json.dumps(words), PATH=path)
     assert "failed=0" in done.stdout
-    left = json.loads(lab.run(["vmadm", "lookup", "-j"]).stdout)
+    control = {"vmadm": ["vmadm"], "libvirt": ["python3", "/var/tmp/domains.py"]}[hypervisor]
+    left = json.loads(lab.run([*control, "lookup", "-j"]).stdout)
     assert sorted(vm["alias"] for vm in left) == {"hv01": ["web01"], "hv02": ["db01", "db02"]}[host]
 
 

@@ -161,6 +161,10 @@ def shown(domain: libvirt.virDomain) -> dict[str, Any]:
         live = described(domain.XMLDesc(0))
         if live != disks:
             raise SystemExit(f"{domain.name()} runs with {live} and is configured with {disks}")
+        for path in (disk["path"] for disk in disks if disk["path"].startswith("/dev/zvol/")):
+            seen, size = domain.blockInfo(path)[0], int(zfs("get", "-Hpo", "value", "volsize", volume_of(path)))
+            if seen != size:
+                raise SystemExit(f"{domain.name()} runs with {seen} bytes of {path}, which has {size}")
     stored = zfs("get", "-Hpo", "value", "-s", "local", "flexdisk:flexible_disk_size", f"{POOL}/{uuid}")
     flexible = {"flexible_disk_size": int(stored)} if stored else {}
     state = STATES.get(domain.state()[0], "other")
