@@ -61,9 +61,10 @@ class Host:
 
 
 @pytest.fixture
-def host(lab: Lab) -> Host:
+def host(lab: Lab) -> Iterator[Host]:
     lab.reset()
-    return Host(lab)
+    yield Host(lab)
+    lab.reset()
 
 
 @pytest.fixture
