@@ -112,6 +112,7 @@ def digest(guest: Guest, device: str) -> str:
     return guest.ask(f"({parts}) | sha256sum").split()[0]
 
 
+@pytest.mark.full
 def test_a_guest_sees_what_was_declared(host: Host, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     guest = make(1)
     root, data, logs, new = ({"name": name} for name in (*NAMES, "new"))
