@@ -101,7 +101,11 @@ def judge(point: Point, baseline: Baseline, backend: Backend) -> list[str]:
         complaints += checks.foretold(predicted, second)
     if not result.get("failed") and not result.get("killed") and second.get("changed"):
         complaints.append("the interrupted run claimed success, and the second changed something")
-    return complaints + checks.succeeded(second, "second") + verdict(baseline, backend, contents)
+    complaints += checks.succeeded(second, "second")
+    try:
+        return complaints + verdict(baseline, backend, contents)
+    except AssertionError as error:
+        return [*complaints, f"what is there cannot be read: {error}"]
 
 
 def verdict(baseline: Baseline, backend: Backend, contents: Sequence[checks.Content]) -> list[str]:

@@ -48,9 +48,9 @@ class Host:
         after: dict[str, Any] = result["vms"][0]
         return after
 
-    def refusal(self, vm: str, *disks: dict[str, Any]) -> dict[str, Any]:
-        """What vm_disks says that refuses it."""
-        words = {"hypervisor": "libvirt", "vms": [{"vm": vm, "disks": list(disks)}]}
+    def refusal(self, vm: str, *disks: dict[str, Any], **more: Any) -> dict[str, Any]:
+        """What vm_disks says that refuses it or fails."""
+        words = {"hypervisor": "libvirt", "vms": [{"vm": vm, "disks": list(disks), **more}]}
         done = self.lab.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps(words), check=False)
         found: dict[str, Any] = json.loads(done.stdout.partition("FAILED! =>")[2])
         return found
@@ -112,7 +112,6 @@ def digest(guest: Guest, device: str) -> str:
     return guest.ask(f"({parts}) | sha256sum").split()[0]
 
 
-@pytest.mark.full
 def test_a_guest_sees_what_was_declared(host: Host, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     guest = make(1)
     root, data, logs, new = ({"name": name} for name in (*NAMES, "new"))
@@ -258,6 +257,25 @@ def test_two_writers_are_refused_by_every_name_of_a_volume(host: Host, make: Mak
         lab.run(["virsh", "-q", "undefine", "other"], check=False)
         lab.run(["virsh", "-q", "pool-undefine", "vms"])
     assert host.converge(guest.name, declared[0], {**declared[1], "size": 96}, declared[2])["changed"]
+
+
+@pytest.mark.full
+def test_a_disk_that_the_guest_lets_go_of_too_late_is_detached_by_the_next_task(host: Host, make: Make) -> None:
+    guest = make(1)
+    root, _data, logs = ({"name": name} for name in NAMES)
+    three = guest.start()
+    guest.virsh("schedinfo", "--live", "--set", "vcpu_quota=1000")  # microseconds of each 100,000
+    for _asked in range(2):
+        held = host.refusal(guest.name, root, logs, unlisted="detach")
+        assert held["error_code"] == "GuestHoldsDisk", held
+    assert sorted(guest.virsh("domblklist").split()[1::2]) == sorted(
+        guest.virsh("domblklist", "--inactive").split()[1::2]
+    )
+    guest.virsh("schedinfo", "--live", "--set", "vcpu_quota=-1")
+    guest.wait_until(lambda now: len(now) == len(three) - 1)
+    vm = host.converge(guest.name, root, logs, unlisted="detach")
+    assert [disk["name"] for disk in vm["disks"]] == ["root", "logs"]
+    host.quiet(guest.name, root, logs, unlisted="detach")
 
 
 @pytest.mark.full

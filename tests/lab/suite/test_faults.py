@@ -114,7 +114,6 @@ def test_a_sample(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     interrupt(LabBackend, lab, name, chosen, capsys)
 
 
-@pytest.mark.full
 def test_a_sample_of_running_domains(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     name = random.Random(SEED).choice(RUNNING)
     with capsys.disabled():

@@ -136,6 +136,22 @@ def test_an_engine_that_loses_data_is_caught(monkeypatch):
     assert any("flexdisk:left" in line for line in found)
 
 
+def test_what_cannot_be_read_afterwards_is_complained_of(monkeypatch):
+    """Beside what the runs have said before."""
+    backend = NodeBackend()
+    SCENARIOS["grow"].prepare(backend)
+    state = backend.save()
+    baseline = driver.undisturbed(SCENARIOS["grow"], NodeBackend(pickle.loads(state)))
+
+    def unreadable(*_arguments):
+        raise AssertionError("two disks at once")
+
+    monkeypatch.setattr(driver, "verdict", unreadable)
+    monkeypatch.setattr(checks, "succeeded", lambda _result, which: [f"the {which} run failed"])
+    found = driver.judge(Point("grow", (("kill-before", 5),)), baseline, NodeBackend(pickle.loads(state)))
+    assert found == ["the second run failed", "what is there cannot be read: two disks at once"]
+
+
 def test_points_can_be_written_and_read():
     point = Point("grow", (("lost", 3), ("kill-after", 12)))
     assert Point.parse(str(point)) == point
