@@ -28,6 +28,7 @@ from typing import Any
 
 from ansible.module_utils.testing import patch_module_args
 from simnode import Node
+from simnode.__main__ import LOCKS
 
 from ansible_collections.flexdisk.hypervisor.plugins.modules import disk, vm_disks
 from tests.faults import shim
@@ -69,11 +70,9 @@ class ProcessBackend:
         _install(folder)
         shim.install(self._shim)
         path = [str(self._shim), str(folder / "bin"), os.environ.get("PATH", os.defpath)]
-        self._environment = dict(
-            os.environ,
-            PATH=os.pathsep.join(path),
-            FLEXDISK_LOCK_DIR=str(folder / "locks"),
-        )
+        self._environment = dict(os.environ, PATH=os.pathsep.join(path))
+        self._locks = self._shim / LOCKS
+        self._locks.mkdir(mode=0o700)
 
     def __enter__(self) -> ProcessBackend:
         return self
@@ -93,7 +92,7 @@ class ProcessBackend:
     def litter(self) -> Sequence[str]:
         """Locks that are still held."""
         held = []
-        for path in (self._folder / "locks").glob("*.lock"):
+        for path in self._locks.glob("*.lock"):
             with path.open() as stream:
                 try:
                     fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

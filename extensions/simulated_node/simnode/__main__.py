@@ -17,6 +17,7 @@ from simnode.node import Node, PoolSpec
 from simnode.vmadm import admin
 from simnode.zfs import numbers
 
+LOCKS = "flexdisk-locks"
 PROGRAMS = ("zfs", "zpool", "zdb", "vmadm", "imgadm", "guest")
 _PROGRAM = """#!{python} -IS
 import sys
@@ -33,9 +34,13 @@ exec {python} -IS {script} "$@"
 
 
 def install_programs(directory: Path) -> None:
-    """Write DIR/bin: programs that work on the node in `directory` whatever the environment."""
+    """Write DIR/bin: programs that work on the node in `directory` whatever the environment, and a place for locks.
+
+    The modules lock what `zfs` reaches. A folder of this name beside it is theirs: so nodes do not share the host's.
+    """
     binaries = directory / "bin"
-    binaries.mkdir(exist_ok=True)
+    binaries.mkdir(parents=True, exist_ok=True)
+    (binaries / LOCKS).mkdir(mode=0o700, exist_ok=True)
     library = str(Path(__file__).resolve().parent.parent)
     for program in PROGRAMS:
         text = _PROGRAM.format(python=sys.executable, library=library, directory=str(directory), program=program)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from simnode.__main__ import install_programs
+
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
@@ -39,8 +41,18 @@ with lock.exclusive(runner, sys.argv[2] or None, 60, "vm_disks of web01"):
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
-    monkeypatch.setenv("FLEXDISK_LOCK_DIR", str(tmp_path / "locks"))
-    return tmp_path / "locks"
+    """That of a simulated node's programs."""
+    made = tmp_path / "bin" / lock.OF_A_NODE
+    made.parent.mkdir()
+    made.mkdir(0o700)
+    program(made.with_name("zfs"), "exit 0")
+    monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
+    return made
+
+
+def program(path, text):
+    path.write_text("#!/bin/sh\n%s\n" % text)
+    path.chmod(0o755)
 
 
 @pytest.fixture
@@ -113,13 +125,9 @@ def test_the_dead_hold_nothing(holder):
 
 
 @pytest.mark.parametrize("argv", [["sleep", "60"], ["zfs", "set"]])
-def test_a_program_that_outlives_its_module_holds_the_lock(holder, tmp_path, monkeypatch, argv):
-    script = tmp_path / "bin" / "zfs"
-    script.parent.mkdir()
-    script.write_text('#!/bin/sh\necho $$ > "%s"\nexec sleep 60\n' % (tmp_path / "pid"))
-    script.chmod(0o755)
-    (script.parent / "sleep").symlink_to("/bin/sleep")
-    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+def test_a_program_that_outlives_its_module_holds_the_lock(holder, tmp_path, directory, argv):
+    program(directory.with_name("zfs"), 'echo $$ > "%s"\nexec sleep 60' % (tmp_path / "pid"))
+    directory.with_name("sleep").symlink_to("/bin/sleep")
     if argv[0] == "sleep":
         argv = ["sh", "-c", 'echo $$ > "%s"; exec sleep 60' % (tmp_path / "pid")]
     first = holder("", *argv)
@@ -133,11 +141,8 @@ def test_a_program_that_outlives_its_module_holds_the_lock(holder, tmp_path, mon
     take(timeout=10)
 
 
-def test_a_read_that_outlives_its_module_holds_nothing(holder, tmp_path, monkeypatch):
-    script = tmp_path / "zfs"
-    script.write_text('#!/bin/sh\necho $$ > "%s"\nexec sleep 60\n' % (tmp_path / "pid"))
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+def test_a_read_that_outlives_its_module_holds_nothing(holder, tmp_path, directory):
+    program(directory.with_name("zfs"), 'echo $$ > "%s"\nexec sleep 60' % (tmp_path / "pid"))
     first = holder("", "zfs", "get", "all")
     child = wait_for(tmp_path / "pid")
     first.kill()
@@ -170,7 +175,9 @@ def test_what_changes_something(argv, expected):
 # -- the place
 
 
-def test_it_is_made_for_its_owner_alone(directory):
+def test_it_is_made_for_its_owner_alone(monkeypatch, tmp_path):
+    directory = tmp_path / "fresh"
+    monkeypatch.setattr(lock, "place", lambda: str(directory))
     take("zones")
     assert directory.stat().st_mode & 0o777 == 0o700
     assert sorted(p.name for p in directory.iterdir()) == ["host.lock", "pool-zones.lock"]
@@ -185,31 +192,29 @@ def fails():
 
 
 def test_a_directory_that_others_can_write_is_refused(directory):
-    directory.mkdir(0o700)
     directory.chmod(0o770)
     fails()
 
 
 def test_a_link_is_refused(directory):
-    directory.with_name("real").mkdir(0o700)
+    directory.rename(directory.with_name("real"))
     directory.symlink_to("real")
     fails()
 
 
 def test_a_file_is_refused(directory):
+    directory.rmdir()
     directory.write_text("")
     fails()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_a_directory_of_somebody_else_is_refused(directory):
-    directory.mkdir(0o700)
     os.chown(directory, 12345, -1)
     fails()
 
 
 def test_a_lock_file_that_is_a_link_is_refused(directory):
-    directory.mkdir(0o700)
     target = directory.with_name("precious")
     target.write_text("data")
     (directory / "host.lock").symlink_to(target)
@@ -217,11 +222,22 @@ def test_a_lock_file_that_is_a_link_is_refused(directory):
     assert target.read_text() == "data"
 
 
-def test_a_relative_place_is_refused(monkeypatch, tmp_path):
+def test_simulated_nodes_are_no_matter_of_each_other(monkeypatch, tmp_path, holder, directory):
+    """Nor of the host, without a variable that anybody must know."""
+    holder()
+    refused()
+    for name in ("one", "two"):
+        install_programs(tmp_path / name)
+        monkeypatch.setenv("PATH", f"{tmp_path / name / 'bin'}:{os.environ['PATH']}")
+        assert lock.place() == str(tmp_path / name / "bin" / lock.OF_A_NODE)
+        take()
+    assert lock.place() != str(directory)
+
+
+def test_a_relative_path_of_zfs_is_made_absolute(monkeypatch, tmp_path, directory):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FLEXDISK_LOCK_DIR", "locks")
-    fails()
-    assert not (tmp_path / "locks").exists()
+    monkeypatch.setenv("PATH", "bin")
+    assert lock.place() == str(directory)
 
 
 @pytest.mark.parametrize("pool", ["../x", "a/b", "-r", "", "x\0y", "a\nb"])
@@ -229,11 +245,14 @@ def test_a_pool_is_no_path(pool, directory):
     with pytest.raises(FlexdiskError) as caught:
         take(pool)
     assert caught.value.code == "InvalidArgument"
-    assert not directory.exists()
+    assert not list(directory.iterdir())
 
 
-def test_where_it_is(monkeypatch, tmp_path):
-    monkeypatch.delenv("FLEXDISK_LOCK_DIR")
+@pytest.mark.parametrize("zfs", [True, False])
+def test_where_it_is_on_a_host(monkeypatch, tmp_path, directory, zfs):
+    directory.rmdir()
+    if not zfs:
+        directory.with_name("zfs").unlink()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert lock.place() == "/var/run/flexdisk"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
 from ansible_collections.flexdisk.hypervisor.plugins.filter.match_disks import match_disks
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import arguments, door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import arguments, door, lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
@@ -212,7 +212,7 @@ def test_arguments_of_any_kind(module, tmp_path_factory, monkeypatch, capsys, da
     sim = watched()
     if running:
         sim.run("vmadm", "start", sim.vm().config.uuid)
-    monkeypatch.setenv("FLEXDISK_LOCK_DIR", str(tmp_path_factory.getbasetemp() / "locks"))
+    monkeypatch.setattr(lock, "place", lambda: str(tmp_path_factory.getbasetemp() / "locks"))
     args = data.draw(ARGUMENTS[module])
     sim.calls.clear()
     said = run(module, sim, capsys, monkeypatch, {**args, "_ansible_check_mode": check})
@@ -232,7 +232,7 @@ def test_arguments_of_any_kind(module, tmp_path_factory, monkeypatch, capsys, da
 def test_one_hostile_value_in_a_good_entry(key, monkeypatch, capsys, tmp_path_factory, value, absent):
     """As the only oddity of an entry a value gets as far as it can."""
     sim = watched()
-    monkeypatch.setenv("FLEXDISK_LOCK_DIR", str(tmp_path_factory.getbasetemp() / "locks"))
+    monkeypatch.setattr(lock, "place", lambda: str(tmp_path_factory.getbasetemp() / "locks"))
     sim.calls.clear()
     entry = {"name": "new", "size": 16, **({"state": "absent"} if absent else {}), key: value}
     said = run("vm_disks", sim, capsys, monkeypatch, {"vms": [{"vm": "web01", "unlisted": "keep", "disks": [entry]}]})

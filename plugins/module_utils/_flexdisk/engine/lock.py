@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -18,17 +19,25 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from ..rules.identity import check_pool
-from .runner import SubprocessRunner
+from .runner import SubprocessRunner, search_path
 
 HOST = "host.lock"
+OF_A_NODE = "flexdisk-locks"  # simnode.__main__ makes it
 _POLL = 0.2
 
 
 def place() -> str:
-    """The directory. FLEXDISK_LOCK_DIR is for simulated nodes: tasks with different ones do not exclude each other."""
+    """The directory: one for the host, unless the program zfs brings its own as a simulated node's does.
+
+    What is locked is the storage that this program reaches, so tasks with another zfs need not wait. Who can put a
+    directory beside the zfs of a real host could replace that program.
+    """
+    zfs = shutil.which("zfs", path=search_path())
+    beside = os.path.join(os.path.dirname(os.path.abspath(zfs)), OF_A_NODE) if zfs else ""
+    if beside and os.path.lexists(beside):
+        return beside
     uid, base = os.geteuid(), os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    usual = os.path.join(base, "flexdisk-%d" % uid) if uid else "/var/run/flexdisk"
-    return os.environ.get("FLEXDISK_LOCK_DIR") or usual
+    return os.path.join(base, "flexdisk-%d" % uid) if uid else "/var/run/flexdisk"
 
 
 def _unusable(path: str, why: object) -> FlexdiskError:

@@ -18,14 +18,18 @@ SYSTEM_PATH = "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin:/bin"
 _GRACE = 5
 
 
+def search_path() -> str:
+    """Where programs are looked for."""
+    return "%s:%s" % (os.environ.get("PATH", ""), SYSTEM_PATH)
+
+
 class SubprocessRunner:
     """The Runner of production. calls counts the processes it started; those that change something get inherited."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.inherited: t.Tuple[int, ...] = ()
-        path = os.environ.get("PATH", "")
-        self._environment = dict(os.environ, LC_ALL="C", LANG="C", PATH="%s:%s" % (path, SYSTEM_PATH))
+        self._environment = dict(os.environ, LC_ALL="C", LANG="C", PATH=search_path())
 
     def __call__(self, argv: t.Sequence[str], stdin: str = "", timeout: float = 300) -> Answer:
         self.calls += 1
