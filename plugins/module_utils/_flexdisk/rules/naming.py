@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-SHORTEST_PREFIX = 4
+from . import identity
 
 
 class Names(t.NamedTuple):
@@ -30,11 +30,9 @@ _N = t.TypeVar("_N", bound=_Named)
 
 
 def fitting(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.List[_N]:
-    """Those with this uuid, else those with this alias, else those whose uuid begins so."""
+    """Those with this uuid, else those with this alias or with a uuid that begins so."""
     every, lower = list(things), wanted.lower()
-    long_enough = prefixes and len(wanted) >= SHORTEST_PREFIX
-    return (
-        [thing for thing in every if wanted and thing.uuid == lower]
-        or [thing for thing in every if wanted and thing.alias == wanted]
-        or [thing for thing in every if long_enough and thing.uuid.startswith(lower)]
-    )
+    begins = prefixes and identity.begins_uuid(lower)
+    return [thing for thing in every if wanted and thing.uuid == lower] or [
+        thing for thing in every if wanted and (thing.alias == wanted or (begins and thing.uuid.startswith(lower)))
+    ]
