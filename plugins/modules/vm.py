@@ -43,16 +43,21 @@ options:
     elements: dict
     required: true
     suboptions:
-      name:
+      vm:
         description:
-          - The VM's alias (C(vmadm)) or name (libvirt), by which it is found. Up to 64 letters, digits, dots, dashes
-            and underscores.
+          - The VM by UUID, by alias (C(vmadm)) or name (libvirt), or by a unique prefix of its UUID. A whole UUID wins.
+            An alias of one VM that is the prefix of another's UUID is refused.
+          - A new VM gets it as its name, which has up to 64 letters, digits, dots, dashes and underscores. A UUID, or
+            eight and more hex digits with which one could begin, is refused as a new name.
+          - A prefix of less than eight characters is refused here, since it could be meant as the name of a new VM.
+            O(vms[].state=absent) refuses any prefix, since it could mean another VM once this one is deleted.
         type: str
         required: true
+        aliases: [name]
       uuid:
         description:
           - UUID of a new VM. Without it one that follows from pool and name, so that a VM that is made anew has the old
-            one and finds its parked disks.
+            one and finds its parked disks. A VM that is there must have it.
         type: str
       state:
         description:
@@ -194,7 +199,7 @@ EXAMPLES = r"""
     packages:
       - {name: flexible-100, disk: 100GiB, flexible_disk: true, memory: 8GiB, vcpus: 4}
     vms:
-      - name: web01
+      - vm: web01
         state: running
         package: flexible-100
         image: 9c7cd5a2-bd3f-4c8f-b7ac-6a8c7e3a1c55
@@ -211,12 +216,12 @@ EXAMPLES = r"""
     packages:
       - {name: flexible-200, disk: 200GiB, flexible_disk: true, memory: 16GiB, vcpus: 8}
     vms:
-      - {name: web01, package: flexible-200}
+      - {vm: web01, package: flexible-200}
 
 - name: Delete it; its disk data is parked
   flexdisk.hypervisor.vm:
     vms:
-      - {name: web01, state: absent, destroy_disks: true}
+      - {vm: web01, state: absent, destroy_disks: true}
 """
 
 RETURN = r"""
@@ -283,7 +288,7 @@ from ..module_utils._flexdisk.engine.vms import run
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 VM = {
-    "name": {"type": "str", "required": True},
+    "vm": {"type": "str", "required": True, "aliases": ["name"]},
     "uuid": {"type": "str"},
     "state": {"type": "str", "default": "present", "choices": ["present", "running", "stopped", "absent"]},
     "package": {"type": "str"},
@@ -326,10 +331,10 @@ def main() -> None:
     )
     params = module.params
     runner = SubprocessRunner()
-    task = "vm of %s" % ", ".join(vm["name"] for vm in params["vms"])
+    task = "vm of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:
         disks = ArgumentSpecValidator(DISK)
-        vms, packages = (checked_disks(params[key], disks) for key in ("vms", "packages"))
+        vms, packages = (checked_disks(params[k], key, disks) for k, key in (("vms", "vm"), ("packages", "name")))
         zfs, hypervisor = door.open_host(params, runner)
         # New VMs have a pool, those that are there any.
         with door.turn(runner, {**params, "pool": None}, task, module.check_mode) as others:

@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NEEDED = {
     "disk": {"name": "data", "size": 64},
     "disk_verify": {"repair": ["stale_copy"]},
-    "vm": {"vms": [{"name": "web01"}]},
+    "vm": {"vms": [{"vm": "web01"}]},
     "vm_disks": {"vms": [{"vm": "web01"}]},
     "vm_snapshot": {"vms": ["web01"], "name": "one"},
 }
@@ -329,7 +329,7 @@ def test_a_template_is_in_no_output(host, node, broken):
     """It may hold passwords. The rest of the result is as it is."""
     secret = "<graphics type='vnc' port='-1' passwd='hush'/>"
     template = TEMPLATE.replace("<memballoon", secret + broken + "<memballoon")
-    wanted = {"name": "db01", "flexible_disk_size": 512, "memory": 64, "vcpus": 1, "template": template}
+    wanted = {"vm": "db01", "flexible_disk_size": 512, "memory": 64, "vcpus": 1, "template": template}
     result = host("vm", pool="tank", vms=[{**wanted, "disks": [{"size": 64}]}], _ansible_diff=True)
     assert "hush" not in json.dumps(result)
     assert bool(result.get("failed")) == bool(broken), result["msg"]
@@ -548,9 +548,9 @@ def test_options_are_as_documented(module):
 
 
 def same_keys(told, specified, where):
-    """Type, choices and elements of the options that both have, and all suboptions."""
+    """Type, choices, elements and aliases of the options that both have, and all suboptions."""
     for name, option in specified.items():
-        for key in ("type", "choices", "elements"):
+        for key in ("type", "choices", "elements", "aliases"):
             assert told[name].get(key) == option.get(key), (where, name, key)
         if "options" in option and "options" in told[name]:
             assert set(told[name]["options"]) == set(option["options"]), (where, name)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Policy, VmSpec, Wish
+from ..model.errors import Problem
 from ..model.sizes import MIB, render_bytes, render_mib
 from ..model.vm import Disk, Vm, VmConfig
 from ..rules import identity, packages, space
@@ -20,14 +21,49 @@ from ..rules.linking import Host
 from ..rules.reservation import PoolGeometry
 from . import checks, ordering, predict, recovery, verbs
 from .ordering import Sequence
-from .planner import plan_vm
+from .planner import find_config, plan_vm
 from .steps import Step, VmPlan
 from .targets import Intent, Leaver
 
 
+def addressed(host: Host, wish: Wish) -> t.Union[VmConfig, Problem, None]:
+    """The VM that a wish means, None where there is none; or why that cannot be said.
+
+    A deletion takes only what cannot turn into another VM once it is done.
+    """
+    config = find_config(host, wish.vm)
+    if isinstance(config, Problem):
+        return config
+    if config is None:
+        owner = next((c for c in host.configs if c.uuid == wish.uuid), None)
+        words = "no VM has this name, and the uuid %s is that of VM %s"
+        return Problem("InvalidArgument", words % (owner.uuid, owner.label), wish.vm) if owner is not None else None
+    if wish.uuid not in ("", config.uuid):
+        words = "the uuid of VM %s is not %s; a VM keeps its uuid" % (config.label, wish.uuid)
+        return Problem("InvalidArgument", words, wish.vm)
+    reason = _unsure(config, wish)
+    return Problem("InvalidArgument", reason, wish.vm) if reason else config
+
+
+def _unsure(config: VmConfig, wish: Wish) -> str:
+    """Why these words could mean a new VM, or after the deletion of this one another; "" if they cannot."""
+    lower, absent = wish.vm.lower(), wish.state == "absent"
+    if lower == config.uuid:
+        return ""
+    if wish.vm != config.alias:
+        if not absent and len(lower) >= identity.SURE_PREFIX:
+            return ""
+        takes = "state=absent takes" if absent else "a task that could make a VM of this name takes"
+        either = " or its alias" if config.alias else ""
+        return "this is only the beginning of the uuid of VM %s; %s its whole uuid%s" % (config.label, takes, either)
+    if absent and identity.is_uuid(lower):
+        return "no VM has this uuid, and it is the alias of VM %s; state=absent takes the VM's own uuid" % config.label
+    return ""
+
+
 def plan_change(host: Host, vm: Vm, wish: Wish, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for a VM that is there."""
-    found = Collector(wish.name)
+    found = Collector(wish.vm)
     geometry = host.geometry[vm.config.pool]
     spec = _spec(vm, wish, found)
     found.problems += slot_problems(spec, vm.config)
@@ -66,7 +102,7 @@ def _spec(vm: Vm, wish: Wish, found: Collector) -> VmSpec:
             made = uuid_of_new(vm.config.uuid, number, ())
             if not entry.get("uuid") and made in uuids:
                 entry["uuid"] = made
-    spec, problems = parse_vm_spec({"vm": wish.name, "disks": disks, "unlisted": wish.unlisted})
+    spec, problems = parse_vm_spec({"vm": wish.vm, "disks": disks, "unlisted": wish.unlisted})
     found.problems += problems
     return replace(spec, flexible_disk_size=packages.flexible_of(wish), quota=wish.quota)
 
@@ -162,7 +198,7 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
 
 def plan_deletion(host: Host, vm: Vm, wish: Wish, capabilities: Capabilities) -> VmPlan:
     """Steps that delete the VM; its disks with preserve=true are parked first, with their snapshots."""
-    found = Collector(wish.name)
+    found = Collector(wish.vm)
     geometry = host.geometry[vm.config.pool]
     if vm.interrupted is not None and vm.interrupted.rollback:
         found.add("InUse", recovery.unfinished(vm.interrupted))

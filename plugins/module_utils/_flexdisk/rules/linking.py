@@ -42,6 +42,11 @@ class Host:
     intents: t.Mapping[t.Tuple[str, str], t.Optional[IntentRecord]] = field(default_factory=dict)
     name: str = ""
 
+    @property
+    def configs(self) -> t.Tuple[VmConfig, ...]:
+        """Those of all VMs."""
+        return (*(vm.config for vm in self.vms), *self.other_brands, *self.unlinked)
+
     def available(self, pool: str) -> int:
         """Bytes the pool can still give."""
         return self.datasets[pool].available

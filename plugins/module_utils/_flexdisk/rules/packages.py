@@ -16,7 +16,7 @@ from ..model.desired import Package, Wish
 from ..model.errors import Problem
 from ..model.sizes import parse_quota, parse_size
 from . import identity
-from .declaration import Collector
+from .declaration import Collector, check_vm
 
 MOST_DISKS = 8
 _Raw = t.Mapping[str, t.Any]
@@ -67,12 +67,24 @@ def _vcpus(raw: _Raw, found: Collector, of: str = "") -> t.Optional[int]:
     return count
 
 
+def check_new_name(name: str, found: Collector) -> None:
+    """What a new VM can be called: nothing that another VM could be addressed by."""
+    if identity.is_uuid(name.lower()):
+        found.add(
+            "ResourceNotFound", "no VM has this uuid; a new VM needs a name, and gets its uuid from the option uuid"
+        )
+    elif identity.begins_uuid(name, identity.SURE_PREFIX):
+        words = "no VM is called so, and a new one cannot be: %d or more hex digits are the beginning of a VM's uuid"
+        found.add("InvalidArgument", words % identity.SURE_PREFIX)
+    elif not identity.VM_NAME.match(name):
+        found.add("InvalidArgument", "name %r of a new VM: %s" % (name, _NAME_RULE))
+
+
 def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.List[Problem]]:
     """One entry of O(vms)."""
-    name, uuid = str(raw["name"]), str(raw.get("uuid") or "").lower()
-    found = Collector(name)
-    if not identity.VM_NAME.match(name):
-        found.add("InvalidArgument", "name %r: %s" % (name, _NAME_RULE))
+    vm, uuid = str(raw["vm"]), str(raw.get("uuid") or "").lower()
+    found = Collector(vm)
+    check_vm(vm, found)
     if uuid and not identity.is_uuid(uuid):
         found.add("InvalidArgument", "uuid %r is not a uuid" % uuid)
     if raw.get("image") and not identity.is_uuid(str(raw["image"])):
@@ -88,7 +100,7 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         found.add("InvalidArgument", "flexible_disk_size is the package's business; give one or the other")
     quota = raw.get("quota")
     wish = Wish(
-        name=name,
+        vm=vm,
         uuid=uuid,
         state=raw["state"],
         package=package,
