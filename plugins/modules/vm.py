@@ -194,7 +194,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Web server with 100 GiB to share out among its disks
+- name: Create a web server with 100 GiB for its disks
   flexdisk.hypervisor.vm:
     packages:
       - {name: flexible-100, disk: 100GiB, flexible_disk: true, memory: 8GiB, vcpus: 4}
@@ -211,14 +211,14 @@ EXAMPLES = r"""
           nics:
             - {nic_tag: admin, ips: [dhcp], primary: true}
 
-- name: The same VM in a larger package
+- name: Change the VM to a larger package
   flexdisk.hypervisor.vm:
     packages:
       - {name: flexible-200, disk: 200GiB, flexible_disk: true, memory: 16GiB, vcpus: 8}
     vms:
       - {vm: web01, package: flexible-200}
 
-- name: Delete it; its disk data is parked
+- name: Delete it and park its disk data
   flexdisk.hypervisor.vm:
     vms:
       - {vm: web01, state: absent, destroy_disks: true}

@@ -18,7 +18,7 @@ VOLATILE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\
 
 
 def telling(output: str) -> list[str]:
-    """The output of ansible-playbook without headings, lines that only say ok, places in source files, and the recap."""
+    """The output of ansible-playbook without headings, mere ok lines, places in source files, and the recap."""
     output = re.sub(r"\x1b\[[0-9;]*m", "", output)
     output = re.sub(r"^Origin: .*?^ +\^ column \d+$", "", output, flags=re.MULTILINE | re.DOTALL)
     lines = output.split("\nPLAY RECAP ")[0].splitlines()

@@ -64,4 +64,3 @@ def _run(shell: subprocess.Popen[str], command: str) -> tuple[int, str]:
             return int(end[1]), output
         output += line
     raise RuntimeError(f"the shell ended at {command}: {output}")
-
