@@ -174,7 +174,7 @@ def test_a_template_without_a_device(linux, machine):
         ("InvalidArgument", {"template": TEMPLATE.replace("${name}", "other")}, "must be ${name} and ${uuid}"),
         ("InvalidArgument", {"template": TEMPLATE.replace("${memory}", "${ram}")}, "'ram'; it may have ${name}"),
         ("UnexpectedOutput", {"template": "none"}, "no XML"),
-        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "options and customer_metadata are for vmadm"),
+        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "secret_metadata are for vmadm"),
         ("InvalidArgument", {"quota": "1MiB", "disks": [{}, {"size": 5, "model": "nvme"}]}, "model 'nvme'"),
         ("ResourceNotFound", {"image": IMAGE.replace("1", "2")}, "there is no tank/"),
     ],

@@ -98,6 +98,10 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         found.add("ResourceNotFound", "no package %s; there are: %s" % (wanted, have))
     if package is not None and raw.get("flexible_disk_size") is not None:
         found.add("InvalidArgument", "flexible_disk_size is the package's business; give one or the other")
+    metadata, secret = raw.get("customer_metadata") or {}, raw.get("secret_metadata") or {}
+    both = sorted(map(str, {*metadata} & {*secret}))
+    if both:
+        found.add("InvalidArgument", "customer_metadata and secret_metadata both have %s" % ", ".join(both))
     quota = raw.get("quota")
     wish = Wish(
         vm=vm,
@@ -118,7 +122,7 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         template=raw.get("template") or "",
         options=raw.get("options") or {},
-        metadata=raw.get("customer_metadata") or {},
+        metadata={**metadata, **secret},
     )
     return wish, found.problems
 
