@@ -91,6 +91,8 @@ options:
       image:
         description:
           - UUID of the image that a new VM boots from, the dataset C(POOL/UUID) with its snapshot C(final).
+          - For a VM that is there another image than the one that it boots from is refused, as far as that is known.
+            So are an image and an empty list of disks.
         type: str
       image_file:
         description:
@@ -254,7 +256,10 @@ vms:
       type: bool
       returned: always
     steps:
-      description: What was done.
+      description:
+        - What was done, as in RV(flexdisk.hypervisor.vm_disks#module:vms[].steps). The C(class) of each says whether a
+          running VM gets it with V(live), has it once it was stopped with V(restart), or a disk is made anew with
+          V(recreate). It is empty for a VM that is made or deleted.
       type: list
       elements: dict
       returned: always

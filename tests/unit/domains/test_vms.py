@@ -201,6 +201,9 @@ def test_protection_is_kept_with_the_dataset(linux):
     entries = [{"name": "root"}, {"name": "rest"}]
     found = linux.converge({"vm": uuid, "unlisted": "detach", "disks": entries}).problems
     assert [p.code for p in found] == ["Indestructible"]
+    linux.run("zfs", "snapshot", f"tank/{uuid}@indestructible")
+    own = {**GONE, "destroy_snapshots": False, "indestructible": False}
+    assert "would go with it: indestructible;" in refusal(linux, "HasSnapshots", own)
     four_steps(linux, {"disks": DISKS, "indestructible": False})
     four_steps(linux, {**GONE})
 

@@ -224,7 +224,7 @@ def test_refusals_carry_code_and_all_problems(host):
     assert failed["failed"]
     assert failed["error_code"] == "InvalidArgument"
     assert [p["code"] for p in failed["problems"]] == ["InvalidArgument", "InvalidArgument", "ResourceNotFound"]
-    assert {"code", "message", "vm", "disk"} == set(failed["problems"][0])
+    assert {"code", "message", "vm", "disk", "class"} == set(failed["problems"][0])
     assert (
         failed["msg"].splitlines()[0] == "VM web01: disk data: %s [InvalidArgument]" % failed["problems"][0]["message"]
     )

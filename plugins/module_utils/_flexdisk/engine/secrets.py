@@ -28,9 +28,9 @@ def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
                 found.add("InvalidArgument", "secret_metadata %s: its value must be a string" % key)
             elif len(value) < SHORTEST:
                 words = (
-                    "secret_metadata %s: its value has less than %d characters, so they cannot be told from others in "
+                    "secret_metadata %s: its value has less than %d characters, so it cannot be told from the rest "
+                    "of the output; take a longer one, or customer_metadata for what is no secret"
                 )
-                words += "the output; take a longer one, or customer_metadata for what is no secret"
                 found.add("InvalidArgument", words % (key, SHORTEST))
         if vm.get("template") and "<domain" not in vm["template"]:
             found.add("InvalidArgument", "template: it has no <domain>, so it is not the XML of a VM")

@@ -91,6 +91,11 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"])
     if raw.get("image_file") and not raw.get("image"):
         found.add("MissingParameter", "image_file needs image, the uuid under which it is imported")
+    if raw.get("image") and raw.get("disks") == [] and raw["state"] != "absent":
+        words = (
+            "disks is empty, so no disk would be made of image %s; leave disks out, or list the disk that boots from it"
+        )
+        found.add("InvalidArgument", words % raw["image"])
     wanted = raw.get("package")
     package = packages.get(wanted) if wanted else None
     if wanted and package is None:
@@ -148,6 +153,9 @@ def initial_disks(wish: Wish, found: Collector) -> _Entries:
     if entries and not any(entry.get("boot") for entry in entries):
         entries[0]["boot"] = True
     for entry in entries:
+        if entry.get("boot") and wish.image and entry.get("image") not in (None, wish.image):
+            words = "disk %s boots from image %s, so no disk would be made of image %s; give one of them"
+            found.add("InvalidArgument", words % (entry["name"], entry["image"], wish.image))
         if entry.get("boot") and wish.image and not entry.get("uuid") and entry.get("image") is None:
             entry["image"] = wish.image
     return entries
