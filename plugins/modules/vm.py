@@ -91,6 +91,8 @@ options:
       image:
         description:
           - UUID of the image that a new VM boots from, the dataset C(POOL/UUID) with its snapshot C(final).
+          - For a VM that is there another image than the one that it boots from is refused, as far as that is known.
+            So are an image and an empty list of disks.
         type: str
       image_file:
         description:
@@ -140,7 +142,15 @@ options:
         type: dict
       customer_metadata:
         description:
-          - With C(vmadm), metadata of a new VM, for example C(root_authorized_keys). Its values are in no output.
+          - With C(vmadm), metadata of a new VM, for example C(root_authorized_keys). It is no secret; what is goes into
+            O(vms[].secret_metadata).
+        type: dict
+      secret_metadata:
+        description:
+          - With C(vmadm), more of O(vms[].customer_metadata) of a new VM, for example C(root_pw). Its values are in no
+            output. A key of both is refused.
+          - Ansible replaces each value wherever its characters occur in the output. So a value is a string of at least
+            8 characters, and should be no word.
         type: dict
       template:
         description:
@@ -246,7 +256,10 @@ vms:
       type: bool
       returned: always
     steps:
-      description: What was done.
+      description:
+        - What was done, as in RV(flexdisk.hypervisor.vm_disks#module:vms[].steps). The C(class) of each says whether a
+          running VM gets it with V(live), has it once it was stopped with V(restart), or a disk is made anew with
+          V(recreate). It is empty for a VM that is made or deleted.
       type: list
       elements: dict
       returned: always
@@ -281,7 +294,7 @@ vms:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine import door, secrets
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, checked_disks, policy
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.engine.vms import run
@@ -305,7 +318,8 @@ VM = {
     "destroy_disks": {"type": "bool", "default": False},
     "destroy_snapshots": {"type": "bool", "default": False},
     "options": {"type": "dict"},
-    "customer_metadata": {"type": "dict", "no_log": True},
+    "customer_metadata": {"type": "dict"},
+    "secret_metadata": {"type": "dict", "no_log": True},
     "template": {"type": "str", "no_log": True},
 }
 PACKAGE = {
@@ -330,6 +344,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
+    exposed = secrets.problems(params["vms"])
+    if exposed:
+        module.no_log_values.clear()
+        shown = {"module_args": {**params, "vms": secrets.hidden(params["vms"])}}
+        module.fail_json(invocation=shown, **door.refusal(exposed))
     runner = SubprocessRunner()
     task = "vm of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:

@@ -174,7 +174,7 @@ def test_a_template_without_a_device(linux, machine):
         ("InvalidArgument", {"template": TEMPLATE.replace("${name}", "other")}, "must be ${name} and ${uuid}"),
         ("InvalidArgument", {"template": TEMPLATE.replace("${memory}", "${ram}")}, "'ram'; it may have ${name}"),
         ("UnexpectedOutput", {"template": "none"}, "no XML"),
-        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "options and customer_metadata are for vmadm"),
+        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "secret_metadata are for vmadm"),
         ("InvalidArgument", {"quota": "1MiB", "disks": [{}, {"size": 5, "model": "nvme"}]}, "model 'nvme'"),
         ("ResourceNotFound", {"image": IMAGE.replace("1", "2")}, "there is no tank/"),
     ],
@@ -201,6 +201,9 @@ def test_protection_is_kept_with_the_dataset(linux):
     entries = [{"name": "root"}, {"name": "rest"}]
     found = linux.converge({"vm": uuid, "unlisted": "detach", "disks": entries}).problems
     assert [p.code for p in found] == ["Indestructible"]
+    linux.run("zfs", "snapshot", f"tank/{uuid}@indestructible")
+    own = {**GONE, "destroy_snapshots": False, "indestructible": False}
+    assert "would go with it: indestructible;" in refusal(linux, "HasSnapshots", own)
     four_steps(linux, {"disks": DISKS, "indestructible": False})
     four_steps(linux, {**GONE})
 

@@ -343,6 +343,74 @@ def test_space_moves_from_one_disk_to_another_in_one_task(sim):
         assert [sim.digest(f"zones/{uuid}/disk{n}", "0", "100") for n in range(3)] == before
 
 
+SECOND = IMAGE.replace("1", "5")
+
+
+def test_another_image_for_a_vm_that_is_there_is_refused(sim):
+    """Without a change, whatever else the entry says; the image that it has, and none, are right."""
+    sim.admin("image-import", SECOND, "10240")
+    sim.admin("image-import", NOCLOUD, "10240")
+    four_steps(sim, NEW)
+    for more in ({}, {"disks": [{"name": "disk0"}], "unlisted": "keep"}, {"package": "larger"}):
+        said = refusal(sim, "FixedAtBirth", {**NEW, **more, "image": SECOND})
+        assert f"boots from image {IMAGE}, and only a new VM gets image {SECOND}" in said
+    [problem] = go(sim, {**NEW, "image": SECOND}, check=True).problems
+    assert problem.as_dict()["class"] == "recreate"
+    assert not go(sim, {**NEW, "image": None}, check=True).changed
+    data = {"name": "data", "size": 10240, "image": SECOND}
+    assert go(sim, {**NEW, "package": "larger", "disks": [data], "unlisted": "keep"}).changed
+
+
+def test_an_image_that_is_not_known_is_not_compared(sim):
+    """The boot disk was promoted, say, or comes from elsewhere."""
+    payload = {"uuid": OTHER, "brand": "bhyve", "alias": "web01", "ram": 1024, "flexible_disk_size": 102400}
+    disks = [{"size": 10240, "boot": True, "model": "virtio"}]
+    sim.run("vmadm", "create", stdin=json.dumps({**payload, "vcpus": 2, "autoboot": False, "disks": disks}))
+    four_steps(sim, NEW)
+    four_steps(sim, {**NEW, "image": NOCLOUD})
+
+
+def test_an_image_that_no_disk_would_have_is_refused(sim):
+    sim.admin("image-import", SECOND, "10240")
+    assert f"no disk would be made of image {IMAGE}" in refusal(sim, "InvalidArgument", {**NEW, "disks": []})
+    other = {**NEW, "disks": [{"name": "root", "image": SECOND}]}
+    assert f"disk root boots from image {SECOND}, so no disk" in refusal(sim, "InvalidArgument", other)
+    four_steps(sim, {**NEW, "image": None, "disks": []})
+
+
+def test_each_difference_says_what_it_takes(sim):
+    """The same for a VM that runs and for one that is stopped, in check mode and for real."""
+    sim.admin("image-import", SECOND, "1024")
+    disks = [{"name": "root"}, {"name": "a", "size": 1024}, {"name": "b", "size": 1024}]
+    made = four_steps(sim, {**NEW, "state": "running", "disks": disks})
+    assert {step["class"] for step in made.vms[0]["steps"]} == {""}
+    late = [disks[0], {**disks[1], "size": 2048}, {**disks[2], "image": SECOND, "recreate": True}]
+    wanted = {**NEW, "package": "larger", "disks": late, "quota": "11GiB"}
+    before = go(sim, wanted, check=True)
+    assert [(p.code, p.as_dict()["class"]) for p in before.problems] == [("VmNotStopped", "restart")]
+    refused = go(sim, {**wanted, "disks": [*late[:2], {**late[2], "recreate": False}]}, check=True, allow_restart=True)
+    assert [(p.code, p.as_dict()["class"]) for p in refused.problems] == [("FixedAtBirth", "recreate")]
+    lacking = go(sim, {**wanted, "package": "tiny"}, check=True, allow_restart=True)
+    assert {p.as_dict()["class"] for p in lacking.problems} == {"refused"}
+    predicted, done = (go(sim, wanted, check=check, allow_restart=True) for check in (True, False))
+    assert predicted.vms[0]["steps"] == done.vms[0]["steps"]
+    found = {(step["step"], step["disk"]): step["class"] for step in done.vms[0]["steps"]}
+    assert found == {
+        ("properties", ""): "restart",
+        ("stop", ""): "restart",
+        ("destroy", "b"): "recreate",
+        ("flexible", ""): "live",
+        ("quota", ""): "live",
+        ("grow", "a"): "restart",
+        ("create", "b"): "recreate",
+        ("start", ""): "restart",
+    }
+    done = four_steps(sim, {**wanted, "state": "stopped", "indestructible": True})
+    assert [(s["step"], s["class"]) for s in done.vms[0]["steps"]] == [("stop", "restart"), ("properties", "live")]
+    done = four_steps(sim, {**wanted, "state": "running", "indestructible": False})
+    assert {step["class"] for step in done.vms[0]["steps"]} == {"live"}
+
+
 def test_inflexible_becomes_flexible_and_never_back(sim):
     four_steps(sim, {**NEW, "package": "inflexible"})
     done = four_steps(sim, {**NEW, "package": "flexible"})
@@ -367,6 +435,31 @@ def test_protection_is_also_that_of_the_disks(sim):
     four_steps(sim, {**smaller, "indestructible": False})
     four_steps(sim, vm | smaller | {"indestructible": True})
     four_steps(sim, {"vm": "web01", "state": "absent", "destroy_disks": True, "indestructible": False})
+
+
+def test_the_protections_own_snapshot_is_nobodys(sim):
+    """It goes with the protection, so it is none that a deletion takes along or that somebody must give up."""
+    uuid = four_steps(sim, {**NEW, "disks": [{}], "indestructible": True}).vms[0]["uuid"]
+    own = f"zones/{uuid}@indestructible"
+    assert own in sim.run("zfs", "list", "-t", "snapshot", "-Ho", "name")
+    refusal(sim, "Indestructible", GONE)
+    goes = "~ indestructible true -> false; the protection's own snapshot @indestructible goes with it"
+    assert goes in go(sim, {**NEW, "indestructible": False}, check=True).diff
+    done = four_steps(sim, {**GONE, "indestructible": False})
+    assert done.diff == f"web01 ({uuid}):\n  {goes}\n  - VM web01 DESTROYED with disk0 10 GiB\n"
+
+
+def test_another_snapshot_beside_the_protections_own_is_given_up_by_name(sim):
+    uuid = four_steps(sim, {**NEW, "disks": [{}], "indestructible": True}).vms[0]["uuid"]
+    sim.run("zfs", "snapshot", f"zones/{uuid}@mine")
+    gone = {**GONE, "indestructible": False}
+    said = refusal(sim, "HasSnapshots", gone)
+    assert "snapshots that would go with it: mine; destroy" in said
+    sim.run("zfs", "destroy", f"zones/{uuid}@mine")
+    sim.run("zfs", "release", "do_not_destroy", f"zones/{uuid}@indestructible")
+    said = refusal(sim, "HasSnapshots", gone)
+    assert "indestructible (left of a protection whose hold somebody has released)" in said
+    assert "with disk0 10 GiB, 1 snapshot\n" in four_steps(sim, {**gone, "destroy_snapshots": True}).diff
 
 
 def kept():

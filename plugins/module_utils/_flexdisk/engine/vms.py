@@ -28,7 +28,6 @@ from .intent import Intents
 from .observe import observe
 from .whole import VERBS
 
-_Dict = t.Dict[str, t.Any]
 _Raw = t.Mapping[str, t.Any]
 
 
@@ -71,7 +70,7 @@ def run(
         after = look_again(zfs, hypervisor, None, plans, outcome)
     if after is not None:
         for plan in plans:
-            _tell(plan, after, planner.asked[plan.vm], check_mode, outcome)
+            _tell(plan, after, planner.asked[plan.vm], hypervisor.capabilities.live, check_mode, outcome)
     return outcome
 
 
@@ -154,13 +153,16 @@ class _Planner:
         return image_import(self._host, volume, file, self._hypervisor.capabilities)
 
 
-def _tell(plan: VmPlan, after: t.Mapping[str, Vm], asked: str, check_mode: bool, outcome: Outcome) -> None:
+def _tell(
+    plan: VmPlan, after: t.Mapping[str, Vm], asked: str, live: t.Collection[str], check_mode: bool, outcome: Outcome
+) -> None:
     """The result of one VM as it is now, which must be what was planned."""
     vm = after.get(plan.vm)
     undone = outcome.failure is not None
     gone = not plan.after.there
     there = vm is not None and (undone or not gone)
-    outcome.vms.append(_result(plan, vm if vm is not None and there else plan.after, asked, check_mode))
+    shown = vm if vm is not None and there else plan.after
+    outcome.vms.append({**report.plan_result(plan, shown, asked, not check_mode, live), **machine(shown)})
     if undone or not plan.steps or check_mode:
         return
     if gone:
@@ -174,7 +176,3 @@ def _tell(plan: VmPlan, after: t.Mapping[str, Vm], asked: str, check_mode: bool,
     if wrong:
         error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
         outcome.failure = told(plan, error, "read again")
-
-
-def _result(plan: VmPlan, vm: Vm, asked: str, check_mode: bool) -> _Dict:
-    return {**report.plan_result(plan, vm, asked, not check_mode), **machine(vm)}

@@ -76,7 +76,7 @@ def index_of(volume: str) -> int:
 
 def image_of(origin: str) -> str:
     """The image that a volume is a clone of, by its origin C(POOL/IMAGE@SNAPSHOT); "" for none."""
-    image = origin.split("@", 1)[0].rsplit("/", 1)[-1]
+    _pool, _slash, image = origin.split("@", 1)[0].partition("/")
     return image if identity.is_uuid(image) else ""
 
 

@@ -91,6 +91,11 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"])
     if raw.get("image_file") and not raw.get("image"):
         found.add("MissingParameter", "image_file needs image, the uuid under which it is imported")
+    if raw.get("image") and raw.get("disks") == [] and raw["state"] != "absent":
+        words = (
+            "disks is empty, so no disk would be made of image %s; leave disks out, or list the disk that boots from it"
+        )
+        found.add("InvalidArgument", words % raw["image"])
     wanted = raw.get("package")
     package = packages.get(wanted) if wanted else None
     if wanted and package is None:
@@ -98,6 +103,10 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         found.add("ResourceNotFound", "no package %s; there are: %s" % (wanted, have))
     if package is not None and raw.get("flexible_disk_size") is not None:
         found.add("InvalidArgument", "flexible_disk_size is the package's business; give one or the other")
+    metadata, secret = raw.get("customer_metadata") or {}, raw.get("secret_metadata") or {}
+    both = sorted(map(str, {*metadata} & {*secret}))
+    if both:
+        found.add("InvalidArgument", "customer_metadata and secret_metadata both have %s" % ", ".join(both))
     quota = raw.get("quota")
     wish = Wish(
         vm=vm,
@@ -118,7 +127,7 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         template=raw.get("template") or "",
         options=raw.get("options") or {},
-        metadata=raw.get("customer_metadata") or {},
+        metadata={**metadata, **secret},
     )
     return wish, found.problems
 
@@ -144,6 +153,9 @@ def initial_disks(wish: Wish, found: Collector) -> _Entries:
     if entries and not any(entry.get("boot") for entry in entries):
         entries[0]["boot"] = True
     for entry in entries:
+        if entry.get("boot") and wish.image and entry.get("image") not in (None, wish.image):
+            words = "disk %s boots from image %s, so no disk would be made of image %s; give one of them"
+            found.add("InvalidArgument", words % (entry["name"], entry["image"], wish.image))
         if entry.get("boot") and wish.image and not entry.get("uuid") and entry.get("image") is None:
             entry["image"] = wish.image
     return entries
