@@ -108,7 +108,7 @@ inventory:
   - hosts.yml
 
 ---
-# Only what runs, of two hypervisors, reached by name, in groups by a tag
+# Only running VMs of two hypervisors, reached by name, grouped by a tag
 plugin: flexdisk.hypervisor.vms
 inventory:
   - hosts.yml
@@ -125,7 +125,7 @@ keyed_groups:
     key: flexdisk_vm.tags.role | default('none')
 
 ---
-# The result of ten minutes ago will do
+# Use results that are up to ten minutes old
 plugin: flexdisk.hypervisor.vms
 inventory:
   - hosts.yml

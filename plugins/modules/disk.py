@@ -203,7 +203,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: A disk that no VM has yet
+- name: Create a disk without a VM
   flexdisk.hypervisor.disk:
     name: archive
     size: 200GiB
@@ -211,7 +211,7 @@ EXAMPLES = r"""
     tags:
       owner: sales
 
-- name: Give it to a VM
+- name: Attach it to a VM
   flexdisk.hypervisor.disk:
     name: archive
     vm: web01
@@ -219,21 +219,21 @@ EXAMPLES = r"""
     pci_slot: "0:4:5"
     allow_restart: true
 
-- name: Move it and another one from the old VM to the new one
+- name: Move it and another disk from the old VM to the new one
   flexdisk.hypervisor.disk:
     disks:
       - {name: archive, from_vm: web01, vm: web02, state: attached, take: true}
       - {name: data, from_vm: web01, vm: web02, state: attached, take: true}
     allow_restart: true
 
-- name: Take it out and keep it
+- name: Detach it and keep it
   flexdisk.hypervisor.disk:
     name: archive
     vm: web02
     state: detached
     allow_restart: true
 
-- name: Destroy it, if nobody has changed it since it was looked at
+- name: Destroy it, unless it has been changed since it was read
   flexdisk.hypervisor.disk:
     uuid: 0d3ff1b6-41bb-4b6c-8d5f-8f5f2a1f0d54
     state: absent

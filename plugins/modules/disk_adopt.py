@@ -129,12 +129,12 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: What would be adopted
+- name: Show what would be adopted
   flexdisk.hypervisor.disk_adopt:
   check_mode: true
   diff: true
 
-- name: All disks of web01, two of them with names
+- name: Adopt all disks of web01, two of them with names
   flexdisk.hypervisor.disk_adopt:
     vms:
       - vm: web01
@@ -142,12 +142,12 @@ EXAMPLES = r"""
           - {index: 0, name: root}
           - {pci_slot: "0:4:1", name: data, preserve: true, tags: {backup: daily}}
 
-- name: Take the identities of all disks of this host away
+- name: Release the identities of all disks of this host
   flexdisk.hypervisor.disk_adopt:
     state: released
   register: release
 
-- name: Bring them back, with names, tags and times
+- name: Restore them, with names, tags and times
   flexdisk.hypervisor.disk_adopt:
     vms: "{{ release.released }}"
 """

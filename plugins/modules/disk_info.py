@@ -83,11 +83,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: What is there
+- name: Report all disks
   flexdisk.hypervisor.disk_info:
   register: found
 
-- name: Detached disks of one project, and what they cost
+- name: Report the detached disks of one project, and the space that they take
   flexdisk.hypervisor.disk_info:
     state:
       - detached
@@ -95,7 +95,7 @@ EXAMPLES = r"""
       project: shop
     space: true
 
-- name: Disks that have an owner, whoever it is
+- name: Report disks that have an owner
   flexdisk.hypervisor.disk_info:
     tags:
       owner:

@@ -83,11 +83,11 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Is everything as it should be
+- name: Fail if anything is wrong
   flexdisk.hypervisor.disk_verify:
     fail_on: warning
 
-- name: What would the repair of the quotas change
+- name: Show what a repair of the quotas would change
   flexdisk.hypervisor.disk_verify:
     repair:
       - quota_drift
@@ -95,7 +95,7 @@ EXAMPLES = r"""
   check_mode: true
   diff: true
 
-- name: Volumes that no VM knows are kept outside the VMs
+- name: Detach volumes that no VM knows
   flexdisk.hypervisor.disk_verify:
     repair:
       - orphan_volume

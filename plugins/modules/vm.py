@@ -43,16 +43,21 @@ options:
     elements: dict
     required: true
     suboptions:
-      name:
+      vm:
         description:
-          - The VM's alias (C(vmadm)) or name (libvirt), by which it is found. Up to 64 letters, digits, dots, dashes
-            and underscores.
+          - The VM by UUID, by alias (C(vmadm)) or name (libvirt), or by a unique prefix of its UUID. A whole UUID wins.
+            An alias of one VM that is the prefix of another's UUID is refused.
+          - A new VM gets it as its name, which has up to 64 letters, digits, dots, dashes and underscores. A UUID, or
+            eight and more hex digits with which one could begin, is refused as a new name.
+          - A prefix of less than eight characters is refused here, since it could be meant as the name of a new VM.
+            O(vms[].state=absent) refuses any prefix, since it could mean another VM once this one is deleted.
         type: str
         required: true
+        aliases: [name]
       uuid:
         description:
           - UUID of a new VM. Without it one that follows from pool and name, so that a VM that is made anew has the old
-            one and finds its parked disks.
+            one and finds its parked disks. A VM that is there must have it.
         type: str
       state:
         description:
@@ -86,6 +91,8 @@ options:
       image:
         description:
           - UUID of the image that a new VM boots from, the dataset C(POOL/UUID) with its snapshot C(final).
+          - For a VM that is there another image than the one that it boots from is refused, as far as that is known.
+            So are an image and an empty list of disks.
         type: str
       image_file:
         description:
@@ -135,7 +142,15 @@ options:
         type: dict
       customer_metadata:
         description:
-          - With C(vmadm), metadata of a new VM, for example C(root_authorized_keys). Its values are in no output.
+          - With C(vmadm), metadata of a new VM, for example C(root_authorized_keys). It is no secret; what is goes into
+            O(vms[].secret_metadata).
+        type: dict
+      secret_metadata:
+        description:
+          - With C(vmadm), more of O(vms[].customer_metadata) of a new VM, for example C(root_pw). Its values are in no
+            output. A key of both is refused.
+          - Ansible replaces each value wherever its characters occur in the output. So a value is a string of at least
+            8 characters, and should be no word.
         type: dict
       template:
         description:
@@ -189,12 +204,12 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Web server with 100 GiB to share out among its disks
+- name: Create a web server with 100 GiB for its disks
   flexdisk.hypervisor.vm:
     packages:
       - {name: flexible-100, disk: 100GiB, flexible_disk: true, memory: 8GiB, vcpus: 4}
     vms:
-      - name: web01
+      - vm: web01
         state: running
         package: flexible-100
         image: 9c7cd5a2-bd3f-4c8f-b7ac-6a8c7e3a1c55
@@ -206,17 +221,17 @@ EXAMPLES = r"""
           nics:
             - {nic_tag: admin, ips: [dhcp], primary: true}
 
-- name: The same VM in a larger package
+- name: Change the VM to a larger package
   flexdisk.hypervisor.vm:
     packages:
       - {name: flexible-200, disk: 200GiB, flexible_disk: true, memory: 16GiB, vcpus: 8}
     vms:
-      - {name: web01, package: flexible-200}
+      - {vm: web01, package: flexible-200}
 
-- name: Delete it; its disk data is parked
+- name: Delete it and park its disk data
   flexdisk.hypervisor.vm:
     vms:
-      - {name: web01, state: absent, destroy_disks: true}
+      - {vm: web01, state: absent, destroy_disks: true}
 """
 
 RETURN = r"""
@@ -241,7 +256,10 @@ vms:
       type: bool
       returned: always
     steps:
-      description: What was done.
+      description:
+        - What was done, as in RV(flexdisk.hypervisor.vm_disks#module:vms[].steps). The C(class) of each says whether a
+          running VM gets it with V(live), has it once it was stopped with V(restart), or a disk is made anew with
+          V(recreate). It is empty for a VM that is made or deleted.
       type: list
       elements: dict
       returned: always
@@ -276,14 +294,14 @@ vms:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine import door, secrets
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, checked_disks, policy
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.engine.vms import run
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 VM = {
-    "name": {"type": "str", "required": True},
+    "vm": {"type": "str", "required": True, "aliases": ["name"]},
     "uuid": {"type": "str"},
     "state": {"type": "str", "default": "present", "choices": ["present", "running", "stopped", "absent"]},
     "package": {"type": "str"},
@@ -300,7 +318,8 @@ VM = {
     "destroy_disks": {"type": "bool", "default": False},
     "destroy_snapshots": {"type": "bool", "default": False},
     "options": {"type": "dict"},
-    "customer_metadata": {"type": "dict", "no_log": True},
+    "customer_metadata": {"type": "dict"},
+    "secret_metadata": {"type": "dict", "no_log": True},
     "template": {"type": "str", "no_log": True},
 }
 PACKAGE = {
@@ -325,11 +344,16 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
+    exposed = secrets.problems(params["vms"])
+    if exposed:
+        module.no_log_values.clear()
+        shown = {"module_args": {**params, "vms": secrets.hidden(params["vms"])}}
+        module.fail_json(invocation=shown, **door.refusal(exposed))
     runner = SubprocessRunner()
-    task = "vm of %s" % ", ".join(vm["name"] for vm in params["vms"])
+    task = "vm of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:
         disks = ArgumentSpecValidator(DISK)
-        vms, packages = (checked_disks(params[key], disks) for key in ("vms", "packages"))
+        vms, packages = (checked_disks(params[k], key, disks) for k, key in (("vms", "vm"), ("packages", "name")))
         zfs, hypervisor = door.open_host(params, runner)
         # New VMs have a pool, those that are there any.
         with door.turn(runner, {**params, "pool": None}, task, module.check_mode) as others:

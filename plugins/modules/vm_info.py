@@ -46,11 +46,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: What is there
+- name: Report all VMs
   flexdisk.hypervisor.vm_info:
   register: hypervisor
 
-- name: How much can the disks of one VM still get
+- name: Report how much space the disks of one VM can still get
   flexdisk.hypervisor.vm_info:
     vms:
       - web01

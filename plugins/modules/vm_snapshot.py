@@ -108,19 +108,19 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Snapshot of a VM before an upgrade
+- name: Take a snapshot of a VM before an upgrade
   flexdisk.hypervisor.vm_snapshot:
     vm: web01
     name: before-upgrade
 
-- name: Back to it, as it went wrong
+- name: Go back to it, because the upgrade failed
   flexdisk.hypervisor.vm_snapshot:
     vm: web01
     name: before-upgrade
     state: rolled_back
     allow_restart: true
 
-- name: A snapshot each night, those of a week and one a week for a month
+- name: Take a snapshot each night; keep one a day for a week, one a week for a month
   flexdisk.hypervisor.vm_snapshot:
     vms: [web01, db01]
     name: "{{ now(utc=true, fmt='%Y-%m-%d') }}"

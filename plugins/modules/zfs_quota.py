@@ -63,10 +63,10 @@ EXAMPLES = r"""
   check_mode: true
   register: quota
 
-- name: Repair it
+- name: Correct it
   flexdisk.hypervisor.zfs_quota:
 
-- name: Repair it, also if a VM holds more than its flexible_disk_size
+- name: Correct it, even if a VM holds more than its flexible_disk_size
   flexdisk.hypervisor.zfs_quota:
     on_refusal: continue
 """

@@ -49,9 +49,16 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#]+)#?([^)]*)\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+            assert not anchor or anchor in anchors(page.parent / target), (target, anchor)
+
+
+def anchors(page: Path) -> list[str]:
+    """The names that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -213,22 +220,10 @@ def test_the_rehearsal_works_as_written(tmp_path):
     assert run(f"$ {copy}/bin/vmadm {arguments}", copy).count('"web01"') >= 1
 
 
-def test_the_demo_shows_what_readme_shows():
-    """The demo runs to its end, and every line of README's excerpts of it is in its output."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "tools" / "demo.py")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    printed = set(done.stdout.splitlines())
-    excerpts = blocks(ROOT / "README.md", "text")
-    assert len(excerpts) >= 2
-    for line in "".join(excerpts[:2]).splitlines():
-        assert line in printed
-
-
 def test_readme_shows_no_more_tests_than_there_are():
     """Its excerpts of make test are of an earlier run, when there were fewer."""
-    excerpt = blocks(ROOT / "README.md", "text")[2].splitlines()
+    (block,) = blocks(ROOT / "README.md", "text")
+    excerpt = block.splitlines()
     assert len(excerpt) == 2
     for folder, line in zip(("unit", "conformance"), excerpt, strict=True):
         shown = re.fullmatch(r"=+ (\d+) passed in [\d.]+s (\(\d:\d\d:\d\d\) )?=+", line)

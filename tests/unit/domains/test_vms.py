@@ -24,7 +24,7 @@ PACKAGES = [
     {"name": "inflexible", "disk": 64, "memory": 512},
 ]
 NEW = {
-    "name": "web01",
+    "vm": "web01",
     "state": "present",
     "package": "small",
     "image": IMAGE,
@@ -34,7 +34,7 @@ NEW = {
 }
 DISKS = [{"name": "root"}, {"name": "data", "size": 128, "preserve": True}, {"name": "rest", "size": "remaining"}]
 IMPORT = {"image": IMAGE.replace("1", "2"), "image_file": "/images/debian.qcow2"}
-GONE = {"name": "web01", "state": "absent", "destroy_disks": True, "destroy_snapshots": True}
+GONE = {"vm": "web01", "state": "absent", "destroy_disks": True, "destroy_snapshots": True}
 
 
 def go(linux, *vms, check=False, pool="tank", **policy):
@@ -95,7 +95,7 @@ def test_a_new_vm_takes_a_disk_as_what_it_is(linux, was, kind):
     four_steps(linux, {"disks": [{"name": "root"}, entry, {"name": "e", "size": 16}]})
     uuid = linux.vm(next(iter(linux.domains.configs))).disks[1].uuid
     assert linux.converge({"vm": "web01", "unlisted": "detach", "disks": [{"name": "root"}, {"name": "e"}]}).changed
-    new = {"name": "web02", "disks": [{"name": "root"}, {"uuid": uuid, "type": kind}]}
+    new = {"vm": "web02", "disks": [{"name": "root"}, {"uuid": uuid, "type": kind}]}
     assert f"type {kind}: tank/flexdisk/{uuid} is a {was} disk" in refusal(linux, "NotSupported", new)
     done = four_steps(linux, {**new, "disks": [{"name": "root"}, {"uuid": uuid}]})
     assert done.vms[0]["disks"][1]["type"] == was
@@ -174,7 +174,7 @@ def test_a_template_without_a_device(linux, machine):
         ("InvalidArgument", {"template": TEMPLATE.replace("${name}", "other")}, "must be ${name} and ${uuid}"),
         ("InvalidArgument", {"template": TEMPLATE.replace("${memory}", "${ram}")}, "'ram'; it may have ${name}"),
         ("UnexpectedOutput", {"template": "none"}, "no XML"),
-        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "options and customer_metadata are for vmadm"),
+        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "secret_metadata are for vmadm"),
         ("InvalidArgument", {"quota": "1MiB", "disks": [{}, {"size": 5, "model": "nvme"}]}, "model 'nvme'"),
         ("ResourceNotFound", {"image": IMAGE.replace("1", "2")}, "there is no tank/"),
     ],
@@ -192,7 +192,7 @@ def test_a_template_with_a_disk(linux):
 def test_the_pool_is_asked_for_where_nothing_tells_it(linux):
     assert "needs the pool" in refusal(linux, "MissingParameter", {}, pool=None)
     four_steps(linux, {})
-    four_steps(linux, {}, {"name": "web02"}, pool=None)
+    four_steps(linux, {}, {"vm": "web02"}, pool=None)
 
 
 def test_protection_is_kept_with_the_dataset(linux):
@@ -201,6 +201,9 @@ def test_protection_is_kept_with_the_dataset(linux):
     entries = [{"name": "root"}, {"name": "rest"}]
     found = linux.converge({"vm": uuid, "unlisted": "detach", "disks": entries}).problems
     assert [p.code for p in found] == ["Indestructible"]
+    linux.run("zfs", "snapshot", f"tank/{uuid}@indestructible")
+    own = {**GONE, "destroy_snapshots": False, "indestructible": False}
+    assert "would go with it: indestructible;" in refusal(linux, "HasSnapshots", own)
     four_steps(linux, {"disks": DISKS, "indestructible": False})
     four_steps(linux, {**GONE})
 
@@ -222,7 +225,7 @@ def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(linux):
 def test_an_image_is_imported_once(linux):
     image = IMAGE.replace("1", "2")
     new = {"image": image, "image_file": "/images/debian.qcow2", "disks": DISKS}
-    done = four_steps(linux, new, {**new, "name": "web02"})
+    done = four_steps(linux, new, {**new, "vm": "web02"})
     assert f"+ image tank/{image} of 64 MiB from /images/debian.qcow2" in done.diff
     assert [call[:2] for call in linux.calls].count(["qemu-img", "convert"]) == 1
     for vm in done.vms:
@@ -230,7 +233,7 @@ def test_an_image_is_imported_once(linux):
         root = linux.run("guest", "hash", vm["disks"][0]["volume"])
         assert root == linux.run("guest", "hash", f"tank/{image}")
     assert linux.run("zfs", "get", "-Hpo", "value", "refreservation", f"tank/{image}") == "0\n"
-    four_steps(linux, {**new, "name": "web03"})
+    four_steps(linux, {**new, "vm": "web03"})
 
 
 def test_what_is_no_image_is_left_alone(linux):

@@ -21,7 +21,7 @@ REST = {"size": "remaining"}
 
 
 def ask(sim, packages=(), check=False, **vm):
-    wanted = {"name": "vm", "state": "present", "image": IMAGE, "memory": 1024, **vm}
+    wanted = {"vm": "vm", "state": "present", "image": IMAGE, "memory": 1024, **vm}
     return run(Zfs(sim.runner), Vmadm(sim.runner), [wanted], packages, Policy(), None, check)
 
 

@@ -254,6 +254,19 @@ def test_newer_snapshots_are_given_up_by_name(sim):
     assert names(sim) == ["one"]
 
 
+def test_a_protection_that_came_later_stands_against_a_rollback(sim):
+    """Its own snapshot is nobody's to name, and vmadm holds it; it goes with the protection."""
+    go(sim, name="one")
+    sim.write(f"{ROOT}/disk1", 9, 0, 8)
+    sim.run("vmadm", "update", VM, stdin='{"indestructible_zoneroot": true}')
+    for more in ({}, {"newer": ["indestructible"]}, {"destroy_newer": True}):
+        said = refusal(sim, "Indestructible", name="one", state="rolled_back", **more)
+        assert f"the protection's own snapshot {ROOT}@indestructible stands against a rollback" in said
+        assert "indestructible=false of the module vm takes both away" in said
+    sim.run("vmadm", "update", VM, stdin='{"indestructible_zoneroot": false}')
+    four_steps(sim, name="one", state="rolled_back")
+
+
 def test_destroy_newer_gives_all_up_but_clones(sim):
     go(sim, name="one")
     go(sim, name="two")

@@ -32,9 +32,9 @@ PACKAGES = [
 ]
 NOCLOUD = "aaaaaaaa-0000-4000-8000-000000000002"
 OTHER = "dddddddd-0000-4000-8000-000000000009"
-NEW = {"name": "web01", "package": "flexible", "image": IMAGE, "state": "present"}
+NEW = {"vm": "web01", "package": "flexible", "image": IMAGE, "state": "present"}
 DEFAULTS = {
-    "name": "web01",
+    "vm": "web01",
     "state": "present",
     "unlisted": "refuse",
     "destroy_disks": False,
@@ -133,7 +133,7 @@ def test_disks_of_request_package_or_the_usual_ones(sim, package, disks, expecte
         ("InvalidArgument", {"disks": [{}, {"size": 5, "pci_slot": "0:6:1"}]}, "reserved for network"),
         ("InvalidArgument", {"disks": [{}, {"size": 5, "model": "scsi"}]}, "model 'scsi' is none of"),
         ("InvalidArgument", {"quota": "512MiB"}, "takes whole multiples of 1 GiB"),
-        ("InvalidArgument", {"name": "web 01"}, "name 'web 01': up to 64 letters"),
+        ("InvalidArgument", {"vm": "web 01"}, "name 'web 01' of a new VM: up to 64 letters"),
         ("InvalidArgument", {"uuid": "x"}, "not a uuid"),
         ("InvalidArgument", {"image": "x"}, "image must be the uuid"),
         ("InvalidArgument", {"vcpus": 0}, "0 is not from 1 to 255"),
@@ -178,15 +178,104 @@ def test_names_and_uuids_of_others(sim):
     sim.admin("image-import", IMAGE.replace("1", "3"), "0", "type=zone-dataset")
     zone["image_uuid"] = IMAGE.replace("1", "3")
     sim.run("vmadm", "create", stdin=json.dumps(zone))
-    refusal(sim, "BrandNotSupported", {**NEW, "name": "zone"})
+    refusal(sim, "BrandNotSupported", {**NEW, "vm": "zone"})
     assert "listed twice" in refusal(sim, "InvalidArgument", NEW, NEW)
-    twins = ({**NEW, "name": name, "uuid": OTHER} for name in ("new01", "new02"))
+    twins = ({**NEW, "vm": name, "uuid": OTHER} for name in ("new01", "new02"))
     assert "listed twice, also as new01" in refusal(sim, "InvalidArgument", *twins)
-    assert "another name or uuid" in refusal(sim, "InvalidArgument", {**NEW, "uuid": zone["uuid"]} | {"name": "web02"})
+    assert "that of VM zone" in refusal(sim, "InvalidArgument", {**NEW, "vm": "web02", "uuid": zone["uuid"]})
+    assert "is not dddddddd-" in refusal(sim, "InvalidArgument", {**NEW, "uuid": OTHER})
     sim.run("zfs", "create", f"zones/{OTHER}")
     assert f"no VM has zones/{OTHER}, and somebody may need it" in refusal(
-        sim, "AlreadyExists", {**NEW, "name": "new", "uuid": OTHER}
+        sim, "AlreadyExists", {**NEW, "vm": "new", "uuid": OTHER}
     )
+
+
+def addresses(uuid):
+    return [uuid, uuid.upper(), uuid[:13], uuid[:8]]
+
+
+def test_a_vm_without_an_alias_is_changed_and_deleted(sim):
+    uuid = sim.create(alias="", uuid=OTHER, flexible=102400)
+    for number, address in enumerate(addresses(uuid)):
+        done = four_steps(sim, {"vm": address, "package": "larger" if number % 2 else "flexible", "vcpus": 3 + number})
+        assert (done.vms[0]["vm"], done.vms[0]["uuid"], done.vms[0]["alias"]) == (address, uuid, "")
+        assert done.diff.startswith(f"{uuid}:\n")
+    done = four_steps(sim, {"vm": uuid, "state": "absent", "destroy_disks": True})
+    assert f"- VM {uuid} DESTROYED" in done.diff
+    assert (done.vms[0]["vm"], done.vms[0]["uuid"], done.vms[0]["state"]) == (uuid, uuid, "absent")
+    assert sim.run("vmadm", "lookup") == ""
+
+
+def test_a_uuid_that_no_vm_has(sim):
+    assert not four_steps(sim, {"vm": OTHER, "state": "absent"}).changed
+    for state in ("present", "running", "stopped"):
+        assert "no VM has this uuid" in refusal(sim, "ResourceNotFound", {**NEW, "vm": OTHER.upper(), "state": state})
+
+
+@pytest.mark.parametrize("name", ["deadbeef", "DeadBeef", "dddddddd-0000", "12345678-"])
+def test_no_new_vm_is_called_like_the_beginning_of_a_uuid(sim, name):
+    assert "beginning of a VM's uuid" in refusal(sim, "InvalidArgument", {**NEW, "vm": name})
+    assert not four_steps(sim, {"vm": name, "state": "absent"}).changed
+
+
+@pytest.mark.parametrize("name", ["bee", "db01", "beef-1", "deadbeef1", "web01"])
+def test_any_other_name_will_do(sim, name):
+    assert four_steps(sim, {**NEW, "vm": name}).vms[0]["alias"] == name
+
+
+def test_a_name_that_another_vms_uuid_begins_with_makes_and_changes_nothing(sim):
+    """db01 is to be made; the uuid of another VM begins with db01."""
+    uuid = sim.create(alias="web09", uuid="db01" + OTHER[4:])
+    said = refusal(sim, "InvalidArgument", {**NEW, "vm": "db01"})
+    assert (
+        f"only the beginning of the uuid of VM web09 ({uuid}); a task that could make a VM of this name takes" in said
+    )
+    refusal(sim, "InvalidArgument", {"vm": uuid[:7], "state": "running"})
+    assert four_steps(sim, {"vm": uuid[:8], "state": "running"}).changed
+
+
+def test_a_deletion_takes_no_mere_prefix(sim):
+    """The second run of a deletion by alias must not delete the VM whose uuid begins so."""
+    uuid = sim.create(alias="web09", uuid=OTHER)
+    away = {"state": "absent", "destroy_disks": True}
+    for address in (*addresses(uuid)[2:], uuid[:4]):
+        said = refusal(sim, "InvalidArgument", {"vm": address, **away})
+        assert (
+            f"only the beginning of the uuid of VM web09 ({uuid}); state=absent takes its whole uuid or its alias"
+            in said
+        )
+    other = sim.create(alias=uuid[:4], uuid=IMAGE.replace("aaaaaaaa", "eeeeeeee"))
+    said = refusal(sim, "Ambiguous", {"vm": uuid[:4], **away})
+    assert f"dddd ({other}), web09 ({uuid})" in said
+    four_steps(sim, {"vm": other, **away})
+    refusal(sim, "InvalidArgument", {"vm": uuid[:4], **away})
+    four_steps(sim, {"vm": uuid.upper(), **away})
+
+
+def test_a_deletion_takes_no_alias_that_is_a_uuid(sim):
+    """The second run of a deletion by uuid must not delete the VM that is called so."""
+    first = sim.create(alias="web09", uuid=OTHER)
+    second = sim.create(alias=first, uuid=IMAGE.replace("aaaaaaaa", "eeeeeeee"))
+    away = {"state": "absent", "destroy_disks": True}
+    assert not go(sim, {"vm": first, "vcpus": 2}, check=True).problems
+    assert go(sim, {"vm": first, **away}).changed
+    said = refusal(sim, "InvalidArgument", {"vm": first, **away})
+    assert f"the alias of VM {first} ({second}); state=absent takes the VM's own uuid" in said
+    assert four_steps(sim, {"vm": first, "vcpus": 2}).vms[0]["uuid"] == second
+    four_steps(sim, {"vm": second, **away})
+
+
+def test_the_same_vm_by_two_addresses_is_listed_twice(sim):
+    uuid = sim.create(uuid=OTHER)
+    assert "listed twice, also as web01" in refusal(sim, "InvalidArgument", {"vm": "web01"}, {"vm": uuid[:8]})
+
+
+def test_a_configuration_without_alias_and_dataset_is_deleted(sim):
+    uuid = sim.create(alias="", uuid=OTHER)
+    sim.run("zfs", "destroy", "-r", f"zones/{uuid}")
+    refusal(sim, "InvalidArgument", {"vm": uuid[:8], "state": "absent"})
+    assert f"- VM {uuid} DESTROYED" in four_steps(sim, {"vm": uuid, "state": "absent"}).diff
+    assert sim.run("vmadm", "lookup") == ""
 
 
 def test_the_platforms_own_disk_gets_room_of_its_own():
@@ -254,6 +343,74 @@ def test_space_moves_from_one_disk_to_another_in_one_task(sim):
         assert [sim.digest(f"zones/{uuid}/disk{n}", "0", "100") for n in range(3)] == before
 
 
+SECOND = IMAGE.replace("1", "5")
+
+
+def test_another_image_for_a_vm_that_is_there_is_refused(sim):
+    """Without a change, whatever else the entry says; the image that it has, and none, are right."""
+    sim.admin("image-import", SECOND, "10240")
+    sim.admin("image-import", NOCLOUD, "10240")
+    four_steps(sim, NEW)
+    for more in ({}, {"disks": [{"name": "disk0"}], "unlisted": "keep"}, {"package": "larger"}):
+        said = refusal(sim, "FixedAtBirth", {**NEW, **more, "image": SECOND})
+        assert f"boots from image {IMAGE}, and only a new VM gets image {SECOND}" in said
+    [problem] = go(sim, {**NEW, "image": SECOND}, check=True).problems
+    assert problem.as_dict()["class"] == "recreate"
+    assert not go(sim, {**NEW, "image": None}, check=True).changed
+    data = {"name": "data", "size": 10240, "image": SECOND}
+    assert go(sim, {**NEW, "package": "larger", "disks": [data], "unlisted": "keep"}).changed
+
+
+def test_an_image_that_is_not_known_is_not_compared(sim):
+    """The boot disk was promoted, say, or comes from elsewhere."""
+    payload = {"uuid": OTHER, "brand": "bhyve", "alias": "web01", "ram": 1024, "flexible_disk_size": 102400}
+    disks = [{"size": 10240, "boot": True, "model": "virtio"}]
+    sim.run("vmadm", "create", stdin=json.dumps({**payload, "vcpus": 2, "autoboot": False, "disks": disks}))
+    four_steps(sim, NEW)
+    four_steps(sim, {**NEW, "image": NOCLOUD})
+
+
+def test_an_image_that_no_disk_would_have_is_refused(sim):
+    sim.admin("image-import", SECOND, "10240")
+    assert f"no disk would be made of image {IMAGE}" in refusal(sim, "InvalidArgument", {**NEW, "disks": []})
+    other = {**NEW, "disks": [{"name": "root", "image": SECOND}]}
+    assert f"disk root boots from image {SECOND}, so no disk" in refusal(sim, "InvalidArgument", other)
+    four_steps(sim, {**NEW, "image": None, "disks": []})
+
+
+def test_each_difference_says_what_it_takes(sim):
+    """The same for a VM that runs and for one that is stopped, in check mode and for real."""
+    sim.admin("image-import", SECOND, "1024")
+    disks = [{"name": "root"}, {"name": "a", "size": 1024}, {"name": "b", "size": 1024}]
+    made = four_steps(sim, {**NEW, "state": "running", "disks": disks})
+    assert {step["class"] for step in made.vms[0]["steps"]} == {""}
+    late = [disks[0], {**disks[1], "size": 2048}, {**disks[2], "image": SECOND, "recreate": True}]
+    wanted = {**NEW, "package": "larger", "disks": late, "quota": "11GiB"}
+    before = go(sim, wanted, check=True)
+    assert [(p.code, p.as_dict()["class"]) for p in before.problems] == [("VmNotStopped", "restart")]
+    refused = go(sim, {**wanted, "disks": [*late[:2], {**late[2], "recreate": False}]}, check=True, allow_restart=True)
+    assert [(p.code, p.as_dict()["class"]) for p in refused.problems] == [("FixedAtBirth", "recreate")]
+    lacking = go(sim, {**wanted, "package": "tiny"}, check=True, allow_restart=True)
+    assert {p.as_dict()["class"] for p in lacking.problems} == {"refused"}
+    predicted, done = (go(sim, wanted, check=check, allow_restart=True) for check in (True, False))
+    assert predicted.vms[0]["steps"] == done.vms[0]["steps"]
+    found = {(step["step"], step["disk"]): step["class"] for step in done.vms[0]["steps"]}
+    assert found == {
+        ("properties", ""): "restart",
+        ("stop", ""): "restart",
+        ("destroy", "b"): "recreate",
+        ("flexible", ""): "live",
+        ("quota", ""): "live",
+        ("grow", "a"): "restart",
+        ("create", "b"): "recreate",
+        ("start", ""): "restart",
+    }
+    done = four_steps(sim, {**wanted, "state": "stopped", "indestructible": True})
+    assert [(s["step"], s["class"]) for s in done.vms[0]["steps"]] == [("stop", "restart"), ("properties", "live")]
+    done = four_steps(sim, {**wanted, "state": "running", "indestructible": False})
+    assert {step["class"] for step in done.vms[0]["steps"]} == {"live"}
+
+
 def test_inflexible_becomes_flexible_and_never_back(sim):
     four_steps(sim, {**NEW, "package": "inflexible"})
     done = four_steps(sim, {**NEW, "package": "flexible"})
@@ -270,14 +427,39 @@ def test_protection_is_also_that_of_the_disks(sim):
     for change in (
         smaller,
         {**vm, "disks": [{"name": "root"}], "unlisted": "detach"},
-        {"name": "web01", "state": "absent"},
+        {"vm": "web01", "state": "absent"},
     ):
         refusal(sim, "Indestructible", {**change, "destroy_disks": True})
     entries = [{"name": "root"}, {"name": "a", "state": "absent"}]
     assert [p.code for p in sim.converge({"vm": uuid, "disks": entries}).problems] == ["Indestructible"]
     four_steps(sim, {**smaller, "indestructible": False})
     four_steps(sim, vm | smaller | {"indestructible": True})
-    four_steps(sim, {"name": "web01", "state": "absent", "destroy_disks": True, "indestructible": False})
+    four_steps(sim, {"vm": "web01", "state": "absent", "destroy_disks": True, "indestructible": False})
+
+
+def test_the_protections_own_snapshot_is_nobodys(sim):
+    """It goes with the protection, so it is none that a deletion takes along or that somebody must give up."""
+    uuid = four_steps(sim, {**NEW, "disks": [{}], "indestructible": True}).vms[0]["uuid"]
+    own = f"zones/{uuid}@indestructible"
+    assert own in sim.run("zfs", "list", "-t", "snapshot", "-Ho", "name")
+    refusal(sim, "Indestructible", GONE)
+    goes = "~ indestructible true -> false; the protection's own snapshot @indestructible goes with it"
+    assert goes in go(sim, {**NEW, "indestructible": False}, check=True).diff
+    done = four_steps(sim, {**GONE, "indestructible": False})
+    assert done.diff == f"web01 ({uuid}):\n  {goes}\n  - VM web01 DESTROYED with disk0 10 GiB\n"
+
+
+def test_another_snapshot_beside_the_protections_own_is_given_up_by_name(sim):
+    uuid = four_steps(sim, {**NEW, "disks": [{}], "indestructible": True}).vms[0]["uuid"]
+    sim.run("zfs", "snapshot", f"zones/{uuid}@mine")
+    gone = {**GONE, "indestructible": False}
+    said = refusal(sim, "HasSnapshots", gone)
+    assert "snapshots that would go with it: mine; destroy" in said
+    sim.run("zfs", "destroy", f"zones/{uuid}@mine")
+    sim.run("zfs", "release", "do_not_destroy", f"zones/{uuid}@indestructible")
+    said = refusal(sim, "HasSnapshots", gone)
+    assert "indestructible (left of a protection whose hold somebody has released)" in said
+    assert "with disk0 10 GiB, 1 snapshot\n" in four_steps(sim, {**gone, "destroy_snapshots": True}).diff
 
 
 def kept():
@@ -285,7 +467,7 @@ def kept():
     return {**NEW, "disks": disks, "state": "running"}
 
 
-GONE = {"name": "web01", "state": "absent"}
+GONE = {"vm": "web01", "state": "absent"}
 
 
 def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(sim):

@@ -66,7 +66,7 @@ VMS = st.fixed_dictionaries(
     },
 )
 WHOLE = st.fixed_dictionaries(
-    {"name": mostly(st.sampled_from(["web01", "new"]), TEXTS)},
+    {"vm": mostly(st.sampled_from(["web01", "new"]), TEXTS)},
     optional={
         "uuid": mostly(st.just("cccccccc-0000-4000-8000-000000000009"), TEXTS),
         "state": mostly(st.sampled_from(["present", "running", "stopped", "absent"]), TEXTS),
@@ -78,6 +78,8 @@ WHOLE = st.fixed_dictionaries(
         "disks": mostly(st.lists(DISK, max_size=3), ANY),
         "indestructible": st.booleans(),
         "options": mostly(st.just({"resolvers": ["8.8.8.8"]}), ANY),
+        "customer_metadata": mostly(st.just({"cluster_id": "4"}), ANY),
+        "secret_metadata": mostly(st.just({"root_pw": "correct-horse"}), ANY),
         "template": TEXTS,
     },
 )

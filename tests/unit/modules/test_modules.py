@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NEEDED = {
     "disk": {"name": "data", "size": 64},
     "disk_verify": {"repair": ["stale_copy"]},
-    "vm": {"vms": [{"name": "web01"}]},
+    "vm": {"vms": [{"vm": "web01"}]},
     "vm_disks": {"vms": [{"vm": "web01"}]},
     "vm_snapshot": {"vms": ["web01"], "name": "one"},
 }
@@ -224,7 +224,7 @@ def test_refusals_carry_code_and_all_problems(host):
     assert failed["failed"]
     assert failed["error_code"] == "InvalidArgument"
     assert [p["code"] for p in failed["problems"]] == ["InvalidArgument", "InvalidArgument", "ResourceNotFound"]
-    assert {"code", "message", "vm", "disk"} == set(failed["problems"][0])
+    assert {"code", "message", "vm", "disk", "class"} == set(failed["problems"][0])
     assert (
         failed["msg"].splitlines()[0] == "VM web01: disk data: %s [InvalidArgument]" % failed["problems"][0]["message"]
     )
@@ -329,13 +329,80 @@ def test_a_template_is_in_no_output(host, node, broken):
     """It may hold passwords. The rest of the result is as it is."""
     secret = "<graphics type='vnc' port='-1' passwd='hush'/>"
     template = TEMPLATE.replace("<memballoon", secret + broken + "<memballoon")
-    wanted = {"name": "db01", "flexible_disk_size": 512, "memory": 64, "vcpus": 1, "template": template}
+    wanted = {"vm": "db01", "flexible_disk_size": 512, "memory": 64, "vcpus": 1, "template": template}
     result = host("vm", pool="tank", vms=[{**wanted, "disks": [{"size": 64}]}], _ansible_diff=True)
     assert "hush" not in json.dumps(result)
     assert bool(result.get("failed")) == bool(broken), result["msg"]
     [shown] = result["invocation"]["module_args"]["vms"]
     assert shown.pop("template") == NO_LOG
     assert NO_LOG not in json.dumps({**result, "invocation": shown})
+
+
+def made(**more):
+    return {"vm": "web02", "flexible_disk_size": 512, "memory": 64, "disks": [{"size": 64}], **more}
+
+
+def test_ordinary_metadata_spoils_no_output(host):
+    """Short values are in uuids, sizes and times; they are as ordinary as the VM's name."""
+    plain = host("vm", check=True, vms=[made()])
+    metadata = {"cluster_id": "4", "user": "web", "count": 64, "on": True}
+    for check in (True, False):
+        result = host("vm", check=check, vms=[made(customer_metadata=metadata)], _ansible_diff=True)
+        assert NO_LOG not in json.dumps(result)
+        assert "****" not in json.dumps(result)
+        assert result["invocation"]["module_args"]["vms"][0]["customer_metadata"] == metadata
+        assert (result["diff"], result["vms"][0]["uuid"]) == (plain["diff"], plain["vms"][0]["uuid"])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_secret_is_in_no_output_and_nothing_else_is_masked(host, fails):
+    secret = {"root_pw": "correct-horse", "key": "-----BEGIN\nbattery staple"}
+    more = {"image": VM} if fails else {}
+    plain = host("vm", check=True, vms=[made(**more)], _ansible_diff=True)
+    for check in (True, False):
+        wanted = made(customer_metadata={"cluster_id": "4"}, secret_metadata=secret, **more)
+        result = host("vm", check=check, vms=[wanted], _ansible_diff=True)
+        assert bool(result.get("failed")) is fails
+        for value in ("correct-horse", "BEGIN", "battery"):
+            assert value not in json.dumps(result)
+        [shown] = result.pop("invocation")["module_args"]["vms"]
+        assert shown.pop("secret_metadata") == dict.fromkeys(secret, NO_LOG)
+        for masks in (NO_LOG, "****"):
+            assert masks not in json.dumps([shown, result])
+        assert (result.get("msg"), result["diff"]) == (plain.get("msg"), plain["diff"])
+    if not fails:
+        [vm] = json.loads(host.node("vmadm", "lookup", "-j", "alias=web02"))
+        assert vm["customer_metadata"] == {"cluster_id": "4", **secret}
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"secret_metadata": {"root_pw": "4"}}, "secret_metadata root_pw: its value has less than 8 characters"),
+        ({"secret_metadata": {"root_pw": "1234567"}}, "secret_metadata root_pw: its value has less than 8"),
+        ({"secret_metadata": {"pin": 12345678}}, "secret_metadata pin: its value must be a string"),
+        ({"secret_metadata": {"flag": True}}, "secret_metadata flag: its value must be a string"),
+        ({"secret_metadata": {"deep": {"a": ["o", 5]}}}, "secret_metadata deep: its value must be a string"),
+        ({"template": "a"}, "template: it has no <domain>"),
+    ],
+)
+def test_a_secret_that_would_spoil_the_output_is_refused_without_it(host, entry, said):
+    for check in (True, False):
+        result = host("vm", check=check, vms=[made(**entry)])
+        assert (result["error_code"], result["problems"][0]["vm"]) == ("InvalidArgument", "web02")
+        assert said in result["msg"]
+        [shown] = result["invocation"]["module_args"]["vms"]
+        assert {shown.pop(key) for key in entry} == {NO_LOG}
+        assert "****" not in json.dumps(result)
+        assert NO_LOG not in json.dumps({**result, "invocation": shown})
+        for value in ("1234567", "12345678"):
+            assert value not in json.dumps({**result, "invocation": shown})
+
+
+def test_a_key_is_ordinary_or_secret(host):
+    result = host("vm", vms=[made(customer_metadata={"a": "1", "b": "2"}, secret_metadata={"b": "hush-hush"})])
+    assert "customer_metadata and secret_metadata both have b" in result["msg"]
+    assert "hush" not in json.dumps(result)
 
 
 # -- vm_info and zfs_quota
@@ -548,9 +615,9 @@ def test_options_are_as_documented(module):
 
 
 def same_keys(told, specified, where):
-    """Type, choices and elements of the options that both have, and all suboptions."""
+    """Type, choices, elements and aliases of the options that both have, and all suboptions."""
     for name, option in specified.items():
-        for key in ("type", "choices", "elements"):
+        for key in ("type", "choices", "elements", "aliases"):
             assert told[name].get(key) == option.get(key), (where, name, key)
         if "options" in option and "options" in told[name]:
             assert set(told[name]["options"]) == set(option["options"]), (where, name)

@@ -104,15 +104,26 @@ ROOT = {"name": "root"}
 # -- finding
 
 
-def test_a_vm_is_found_by_uuid_then_alias_then_prefix():
-    other = {"number": 2, "alias": uuid(1)[:8]}
-    third = {"number": 3, "alias": uuid(2)}
-    machine = host({}, other, third)
-    assert planner.find_vm(machine, uuid(2)).config.uuid == uuid(2), "a uuid wins over another's alias"
-    assert planner.find_vm(machine, uuid(1)[:8]).config.uuid == uuid(2), "an alias wins over a prefix"
+def test_a_whole_uuid_wins():
+    machine = host({}, {"number": 2}, {"number": 3, "alias": uuid(2)})
+    assert planner.find_vm(machine, uuid(2)).config.uuid == uuid(2)
     assert planner.find_vm(machine, uuid(3).upper()).config.uuid == uuid(3)
     assert planner.find_vm(machine, "vm1").config.uuid == uuid(1)
-    assert planner.find_vm(machine, uuid(3)[:-1] + "3").config.uuid == uuid(3)
+
+
+def test_an_alias_and_a_prefix_are_one_name_space():
+    """A name that fits two VMs is a refusal that names both; their whole uuids find them."""
+    name = uuid(1)[:-1]
+    begins, called = {"number": 1}, {"number": 20, "alias": name}
+    assert planner.find_vm(host({**begins}), name.upper()).config.uuid == uuid(1)
+    assert planner.find_vm(host({**called}), name).config.uuid == uuid(20)
+    both = host(begins, called)
+    found = planner.find_vm(both, name)
+    assert isinstance(found, Problem)
+    assert found.code == "Ambiguous"
+    for config in both.configs:
+        assert config.label in found.message
+        assert planner.find_vm(both, config.uuid).config is config
 
 
 @pytest.mark.parametrize(

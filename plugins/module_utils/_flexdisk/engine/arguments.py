@@ -55,17 +55,17 @@ def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
     )
 
 
-def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]], validator: t.Any) -> t.List[t.Dict[str, t.Any]]:
+def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]], key: str, validator: t.Any) -> t.List[t.Dict[str, t.Any]]:
     """Entries whose disks are as DISK has them, all its defaults filled in. Raises FlexdiskError InvalidArgument.
 
-    validator is Ansible's ArgumentSpecValidator of DISK.
+    key tells an entry in messages; validator is Ansible's ArgumentSpecValidator of DISK.
     """
     found, wrong = [], []
     for entry in entries:
         disks = entry["disks"]
         results = [validator.validate(disk) for disk in disks or ()]
         wrong += [
-            "%s: disks[%d]: %s" % (entry["name"], n, message)
+            "%s: disks[%d]: %s" % (entry[key], n, message)
             for n, result in enumerate(results)
             for message in result.error_messages
         ]

@@ -72,8 +72,9 @@ def converge(
     outcome.changed = any(plan.changed for plan in ordered)
     outcome.diff = report.diff_text(good)
     outcome.warnings += [warning for plan in good for warning in plan.warnings]
+    live = hypervisor.capabilities.live
     if check_mode:
-        outcome.vms = [report.plan_result(plan, plan.after, asked[plan.vm], False) for plan in good]
+        outcome.vms = [report.plan_result(plan, plan.after, asked[plan.vm], False, live) for plan in good]
         return outcome
     intents = Intents(zfs, host)
     apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents)
@@ -212,7 +213,7 @@ def _read_again(
         vm = found.get(plan.vm)
         if vm is None:
             continue
-        outcome.vms.append(report.plan_result(plan, vm, asked[plan.vm], True))
+        outcome.vms.append(report.plan_result(plan, vm, asked[plan.vm], True, hypervisor.capabilities.live))
         wrong = report.differences(plan.after, vm)
         if wrong and plan.steps and plan.name not in undone and outcome.failure is None:
             error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))

@@ -106,8 +106,18 @@ def steps_result(plan: VmPlan) -> t.List[_Dict]:
     ]
 
 
-def plan_result(plan: VmPlan, after: Vm, asked: str, volatile: bool) -> _Dict:
-    """vm_result plus what was (or would be) done. after is the predicted VM or the one read back."""
+def classed(plan: VmPlan, live: t.Collection[str]) -> t.List[_Dict]:
+    """The steps as the user sees them, with the class of each. live names kinds of steps that a running VM takes."""
+    shown = [step for step in plan.steps if step.kind != "copy"]
+    return [{**said, "class": plan.class_of(step, live)} for step, said in zip(shown, steps_result(plan))]
+
+
+def plan_result(
+    plan: VmPlan, after: Vm, asked: str, volatile: bool, live: t.Optional[t.Collection[str]] = None
+) -> _Dict:
+    """vm_result plus what was (or would be) done. after is the predicted VM or the one read back. live: as in classed,
+    where the steps have classes.
+    """
     result = vm_result(after, volatile)
     resizes = [step for step in plan.steps if step.kind in ("grow", "shrink", "attach")]
     if not volatile and any(step.args["snapshots"] for step in resizes):
@@ -116,7 +126,7 @@ def plan_result(plan: VmPlan, after: Vm, asked: str, volatile: bool) -> _Dict:
     result.update(
         vm=asked,
         changed=plan.changed,
-        steps=steps_result(plan),
+        steps=steps_result(plan) if live is None else classed(plan, live),
         warnings=list(plan.warnings),
         recovered=recovery.recovered(plan),
         quota={"before": plan.before.root.quota, "after": after.root.quota},

@@ -17,7 +17,7 @@ from ..plan import recovery
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ..plan.planner import admit, find_vm, share
 from ..plan.steps import VmPlan
-from ..plan.vms import machine, plan_change, plan_deletion, plan_remains
+from ..plan.vms import addressed, machine, plan_change, plan_deletion, plan_remains
 from ..rules import packages
 from ..rules.declaration import Collector
 from ..rules.linking import Host
@@ -28,7 +28,6 @@ from .intent import Intents
 from .observe import observe
 from .whole import VERBS
 
-_Dict = t.Dict[str, t.Any]
 _Raw = t.Mapping[str, t.Any]
 
 
@@ -71,12 +70,12 @@ def run(
         after = look_again(zfs, hypervisor, None, plans, outcome)
     if after is not None:
         for plan in plans:
-            _tell(plan, after, check_mode, outcome)
+            _tell(plan, after, planner.asked[plan.vm], hypervisor.capabilities.live, check_mode, outcome)
     return outcome
 
 
 class _Planner:
-    """Plans for one wish after the other, no VM twice."""
+    """Plans for one wish after the other, no VM twice. asked has the words of the task by the VM's uuid."""
 
     def __init__(self, host: Host, hypervisor: Hypervisor, policy: Policy, pool: str) -> None:
         self._host = host
@@ -84,6 +83,7 @@ class _Planner:
         self._policy = policy
         self._pool = pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
         self._seen: t.Dict[str, str] = {}
+        self.asked: t.Dict[str, str] = {}
         self.problems: t.List[Problem] = []
 
     def plan(self, wish: Wish) -> t.Optional[VmPlan]:
@@ -92,11 +92,17 @@ class _Planner:
         if isinstance(found, Problem):
             self.problems.append(found)
             return None
-        uuid = found.uuid if isinstance(found, VmConfig) else found.config.uuid if found else wish.uuid or wish.name
+        uuid = found.uuid if isinstance(found, VmConfig) else found.config.uuid if found else wish.uuid or wish.vm
         if uuid in self._seen:
-            self.problems.append(Problem("InvalidArgument", "listed twice, also as %s" % self._seen[uuid], wish.name))
+            self.problems.append(Problem("InvalidArgument", "listed twice, also as %s" % self._seen[uuid], wish.vm))
             return None
-        self._seen[uuid] = wish.name
+        self._seen[uuid] = wish.vm
+        plan = self._planned(found, wish)
+        if plan is not None:
+            self.asked[plan.vm] = wish.vm
+        return plan
+
+    def _planned(self, found: t.Union[Vm, VmConfig, None], wish: Wish) -> t.Optional[VmPlan]:
         capabilities = self._hypervisor.capabilities
         if isinstance(found, VmConfig):
             return plan_remains(self._host, found)
@@ -108,19 +114,12 @@ class _Planner:
 
     def _find(self, wish: Wish) -> t.Union[Vm, VmConfig, Problem, None]:
         """The VM, the configuration that is left of it, why it cannot be used, or None where there is none."""
-        host = self._host
-        configs = [*(vm.config for vm in host.vms), *host.other_brands, *host.unlinked]
-        found = [c for c in configs if c.alias == wish.name or c.uuid == wish.uuid]
-        if not found:
-            return None
-        if len(found) > 1:
-            return Problem("Ambiguous", "several VMs: %s" % ", ".join(sorted(c.label for c in found)), wish.name)
-        config = found[0]
-        if config.alias != wish.name or (wish.uuid and config.uuid != wish.uuid):
-            return Problem("InvalidArgument", "there is a VM %s: another name or uuid" % config.label, wish.name)
+        config = addressed(self._host, wish)
+        if config is None or isinstance(config, Problem):
+            return config
         if wish.state == "absent" and self._is_remains(config):
             return config
-        return find_vm(host, config.uuid)
+        return find_vm(self._host, config.uuid)
 
     def _is_remains(self, config: VmConfig) -> bool:
         """A configuration whose dataset has gone, and whose disks lie nowhere else."""
@@ -129,7 +128,7 @@ class _Planner:
         return config in host.unlinked and config.state == "stopped" and gone and bool(host.geometry)
 
     def _creation(self, wish: Wish) -> t.Optional[VmPlan]:
-        found = Collector(wish.name)
+        found = Collector(wish.vm)
         capabilities = self._hypervisor.capabilities
         new = decide(self._host, wish, self._pool, capabilities, found)
         plan = None
@@ -154,13 +153,16 @@ class _Planner:
         return image_import(self._host, volume, file, self._hypervisor.capabilities)
 
 
-def _tell(plan: VmPlan, after: t.Mapping[str, Vm], check_mode: bool, outcome: Outcome) -> None:
+def _tell(
+    plan: VmPlan, after: t.Mapping[str, Vm], asked: str, live: t.Collection[str], check_mode: bool, outcome: Outcome
+) -> None:
     """The result of one VM as it is now, which must be what was planned."""
     vm = after.get(plan.vm)
     undone = outcome.failure is not None
     gone = not plan.after.there
     there = vm is not None and (undone or not gone)
-    outcome.vms.append(_result(plan, vm if vm is not None and there else plan.after, check_mode))
+    shown = vm if vm is not None and there else plan.after
+    outcome.vms.append({**report.plan_result(plan, shown, asked, not check_mode, live), **machine(shown)})
     if undone or not plan.steps or check_mode:
         return
     if gone:
@@ -174,8 +176,3 @@ def _tell(plan: VmPlan, after: t.Mapping[str, Vm], check_mode: bool, outcome: Ou
     if wrong:
         error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
         outcome.failure = told(plan, error, "read again")
-
-
-def _result(plan: VmPlan, vm: Vm, check_mode: bool) -> _Dict:
-    asked = plan.name
-    return {**report.plan_result(plan, vm, asked, not check_mode), **machine(vm)}

@@ -231,7 +231,9 @@ class Libvirt:
 
     def draft(self, new: NewVm) -> VmConfig:
         if new.options or new.metadata:
-            raise FlexdiskError("InvalidArgument", "options and customer_metadata are for vmadm; libvirt has template")
+            raise FlexdiskError(
+                "InvalidArgument", "options, customer_metadata and secret_metadata are for vmadm; libvirt has template"
+            )
         config = domain.parse_vm(domain_new.rendered(new), "", "stopped", False, True)
         if config.disks:
             raise FlexdiskError("InvalidArgument", "template: disks are declared in disks, not there")

@@ -131,11 +131,11 @@ class Package:
 class Wish:
     """What a task wants of one VM. state is present, running, stopped or absent; memory is MiB, quota bytes.
 
-    disks are entries as they were declared; options, metadata and template are the hypervisor's business and only for a
-    new VM.
+    vm is a uuid, the beginning of one, or an alias, which a new VM gets; uuid is that of a new VM. disks are entries as
+    they were declared; options, metadata and template are the hypervisor's business and only for a new VM.
     """
 
-    name: str
+    vm: str
     uuid: str = ""
     state: str = "present"
     package: t.Optional[Package] = None

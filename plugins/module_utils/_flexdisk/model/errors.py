@@ -29,4 +29,5 @@ class Problem:
     disk: str = ""
 
     def as_dict(self) -> t.Dict[str, str]:
-        return {"code": self.code, "message": self.message, "vm": self.vm, "disk": self.disk}
+        kind = {"VmNotStopped": "restart", "FixedAtBirth": "recreate"}.get(self.code, "refused")
+        return {"code": self.code, "message": self.message, "vm": self.vm, "disk": self.disk, "class": kind}

@@ -224,7 +224,7 @@ class Vm:
 
     @property
     def label(self) -> str:
-        return self.config.label if self.there else self.config.alias
+        return self.config.label if self.there else self.config.alias or self.config.uuid
 
     @property
     def there(self) -> bool:

@@ -35,6 +35,9 @@ Hidden = t.Tuple[int, int]
 def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found: Collector) -> t.Optional[NewVm]:
     """What the wish leaves open. Problems go to found."""
     package = wish.package
+    packages.check_new_name(wish.vm, found)
+    if found.problems:
+        return None
     memory = wish.memory or (package.memory if package is not None else None)
     vcpus = wish.vcpus or (package.vcpus if package is not None else None)
     if not memory:
@@ -44,11 +47,11 @@ def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found:
         found.add("MissingParameter", "a new VM needs the pool where it is to be made; known here: %s" % have)
     if found.problems or not memory:
         return None
-    uuid = wish.uuid or _uuid(host, wish.name, pool)
-    _vacant(host, wish.name, pool, uuid, found)
+    uuid = wish.uuid or _uuid(host, wish.vm, pool)
+    _vacant(host, wish.vm, pool, uuid, found)
     return NewVm(
         uuid=uuid,
-        alias=wish.name,
+        alias=wish.vm,
         pool=pool,
         memory=memory,
         vcpus=vcpus or 1,
@@ -72,8 +75,7 @@ def _vacant(host: Host, alias: str, pool: str, uuid: str, found: Collector) -> N
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
     """The same whenever a VM of this name is planned for this pool, so that one made anew has its old one; and free."""
-    configs = (*(vm.config for vm in host.vms), *host.other_brands, *host.unlinked)
-    taken = {config.uuid for config in configs}
+    taken = {config.uuid for config in host.configs}
     guid = host.datasets[pool].guid
     return next(u for u in (identity.uuid_for(guid, alias, n) for n in range(len(taken) + 1)) if u not in taken)
 
@@ -191,7 +193,7 @@ def _before(blank: Vm) -> Vm:
 
 def _spec(new: NewVm, wish: Wish, blank: Vm, found: Collector) -> VmSpec:
     entries = packages.initial_disks(wish, found)
-    spec, problems = parse_vm_spec({"vm": wish.name, "disks": entries})
+    spec, problems = parse_vm_spec({"vm": wish.vm, "disks": entries})
     found.problems += problems
     if any(not disk.present for disk in spec.disks or ()):
         found.add("InvalidArgument", "state=absent says nothing of a new VM's disks")

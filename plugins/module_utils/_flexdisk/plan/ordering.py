@@ -163,7 +163,7 @@ def _work(
         replace(g, disk=g.disk and predict.unguarded(g.disk)) for g in intent.targets if not (g.stays or g in copied)
     ]
     for target in [g for g in arriving if g.disk is not None] + [g for g in arriving if g.disk is None]:
-        seq.add(verbs.arrive(seq.vm, target, capabilities))
+        seq.add(replace(verbs.arrive(seq.vm, target, capabilities), recreates=target.anew))
     for target in standing:
         seq.add(verbs.identity_of(seq.volume_of(t.cast(Disk, target.disk)), target))
     for disk in intent.kept + [d for d in seq.vm.disks if d.hidden]:
@@ -214,19 +214,19 @@ def _concerned(intent: Intent) -> t.List[Disk]:
 def _departures(seq: Sequence, intent: Intent, capabilities: Capabilities) -> None:
     """What no VM has gives its space back first."""
 
-    def whole(step: Step, disk: Disk) -> Step:
-        return replace(step, cold=verbs.cold(intent.vm, disk.model, disk.pci_slot, capabilities))
+    def whole(step: Step, disk: Disk, anew: bool) -> Step:
+        return replace(step, cold=verbs.cold(intent.vm, disk.model, disk.pci_slot, capabilities), recreates=anew)
 
     for leaver in (v for v in intent.leavers if v.destroy and not v.disk.path):
-        seq.add(verbs.destroy(leaver))
+        seq.add(replace(verbs.destroy(leaver), recreates=leaver.anew))
     for leaver in (v for v in intent.leavers if not v.destroy and v.disk.parked):
-        seq.add(verbs.unname(leaver.disk))
+        seq.add(replace(verbs.unname(leaver.disk), recreates=leaver.anew))
     for leaver in (v for v in intent.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
         step = verbs.detach(seq.vm, leaver, _settles_later(intent))
-        seq.add(whole(step, leaver.disk))
+        seq.add(whole(step, leaver.disk, leaver.anew))
     for leaver in (v for v in intent.leavers if v.destroy and v.disk.path):
-        seq.add(whole(verbs.destroy(leaver), leaver.disk))
+        seq.add(whole(verbs.destroy(leaver), leaver.disk, leaver.anew))
 
 
 def _settles_later(intent: Intent) -> bool:

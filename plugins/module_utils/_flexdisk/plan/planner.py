@@ -13,11 +13,12 @@ from ..model.capabilities import Capabilities
 from ..model.desired import Policy, VmSpec
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes
-from ..model.vm import Disk, Vm
+from ..model.vm import Disk, Vm, VmConfig
 from ..rules import papers, slots, space
 from ..rules.declaration import Collector
 from ..rules.linking import Host, unlinked_reason
 from ..rules.matching import Match, match
+from ..rules.naming import fitting
 from ..rules.reservation import PoolGeometry
 from . import ordering, predict
 from .adoption import adopt, homeless
@@ -27,18 +28,22 @@ from .steps import VmPlan
 from .targets import Intent, resolve
 
 
-def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem]:
-    """The VM by uuid, then alias, then unique uuid prefix; or why not. adopt: one without a dataset will do."""
-    everything = [vm.config for vm in host.vms] + list(host.other_brands) + list(host.unlinked)
-    lower = wanted.lower()
-    found = [c for c in everything if c.uuid == lower]
-    found = found or [c for c in everything if c.alias == wanted]
-    found = found or [c for c in everything if len(wanted) >= 4 and c.uuid.startswith(lower)]
-    if not found:
-        return Problem("ResourceNotFound", "no VM with this uuid, uuid prefix or alias", wanted)
+def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
+    """The VM that has this uuid, else the only one with this alias or uuid prefix. A Problem where several fit."""
+    found = fitting(wanted, host.configs)
     if len(found) > 1:
-        return Problem("Ambiguous", "several VMs: %s" % ", ".join(sorted(c.label for c in found)), wanted)
-    config = found[0]
+        words = "several VMs have this alias or a uuid that begins so: %s; give the whole uuid"
+        return Problem("Ambiguous", words % ", ".join(sorted(c.label for c in found)), wanted)
+    return found[0] if found else None
+
+
+def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem]:
+    """The VM of find_config; or why it cannot be used. adopt: one without a dataset will do."""
+    config = find_config(host, wanted)
+    if config is None:
+        return Problem("ResourceNotFound", "no VM with this uuid, uuid prefix or alias", wanted)
+    if isinstance(config, Problem):
+        return config
     vm = next((v for v in host.vms if v.config is config), None)
     if vm is not None:
         return vm

@@ -415,6 +415,9 @@ def _properties(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     package = changes.pop("package", None)
     if package is not None:
         vm = _root(vm, user={**vm.root.user, "package": package})
+    if changes.get("indestructible") is False:
+        own = snapshots.protection(vm)
+        vm = replace(vm, snapshots=tuple(s for s in vm.snapshots if s is not own))
     return _config(vm, **changes)
 
 

@@ -202,7 +202,12 @@ def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotSpec, found: Coll
     for disk in vm.disks + vm.orphans:
         if disk.guarded:
             found.add("InUse", "%s has the guard of an interrupted run; vm_disks lifts it" % disk.volume.name)
-    newer = snapshots.newer(vm, snapshot)
+    newer, protection = snapshots.newer(vm, snapshot), snapshots.protection(vm)
+    if protection in newer:
+        newer.remove(protection)
+        words = "the VM was protected after snapshot %s, and the protection's own snapshot %s stands against a rollback"
+        words += "; indestructible=false of the module vm takes both away"
+        found.add("Indestructible", words % (snapshot.name, protection.name))
     _used(newer, found)
     names = sorted({part.name.partition("@")[2] for part in newer})
     given_up = {word for name in spec.newer or () for word in (name, snapshots.PREFIX + name)}

@@ -19,7 +19,7 @@ class Step:
 
     kind names the verb (plan.predict and engine.apply each know them all); text says it to a human; destroys is True
     where data is given up; cold says why a running VM does not take this one though it takes others of its kind;
-    args is what the verb needs, dataset names and bytes.
+    recreates: it belongs to a disk that is made anew; args is what the verb needs, dataset names and bytes.
     """
 
     kind: str
@@ -28,6 +28,7 @@ class Step:
     destroys: bool = False
     args: t.Mapping[str, t.Any] = field(default_factory=dict)
     cold: str = ""
+    recreates: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,3 +51,22 @@ class VmPlan:
     def changed(self) -> bool:
         """Silent corrections of our own copies do not count."""
         return any(step.kind != "copy" for step in self.steps)
+
+    def class_of(self, step: Step, live: t.Collection[str]) -> str:
+        """What a VM that runs takes for a step: C(live), C(restart) or C(recreate). live names kinds of steps.
+
+        "" for a VM that is made or deleted.
+        """
+        if not (self.before.there and self.after.there):
+            return ""
+        if step.recreates:
+            return "recreate"
+        if step.kind in ("recover", "autoboot"):
+            return "live"
+        if step.kind == "properties":
+            late = {"memory", "vcpus"} & {*step.args["changes"]}
+        else:
+            late = {step.kind} - {*live}
+            if step.kind == "start" and not any(other.kind == "stop" for other in self.steps):
+                late = set()
+        return "restart" if late or step.cold else "live"

@@ -27,7 +27,8 @@ from .predict import unguarded
 @dataclass
 class Target:
     """What an entry's disk shall be. size is MiB; disk None: to be made; managed: the entry says something of size;
-    kept is the type that it has if nothing is said of that; uuid is that of a new disk, "" where it is chosen later.
+    kept is the type that it has if nothing is said of that; uuid is that of a new disk, "" where it is chosen later;
+    anew: it takes the place of a disk that is fixed at birth otherwise.
     """
 
     spec: DiskSpec
@@ -43,6 +44,7 @@ class Target:
     type: str = THICK
     kept: str = THICK
     uuid: str = ""
+    anew: bool = False
 
     @property
     def bytes(self) -> int:
@@ -62,7 +64,7 @@ class Target:
 @dataclass(frozen=True)
 class Leaver:
     """A disk that goes: parked with its data, or destroyed. snapshots, held and clones say what it may take with it:
-    its snapshots, held ones too, and volumes that are clones of them.
+    its snapshots, held ones too, and volumes that are clones of them. anew: another one is made in its place.
     """
 
     disk: Disk
@@ -71,6 +73,7 @@ class Leaver:
     nameless: bool = False
     held: bool = False
     clones: t.FrozenSet[str] = frozenset()
+    anew: bool = False
 
     @property
     def moves(self) -> bool:
@@ -145,8 +148,9 @@ def _pair(
             entry.label,
         )
     elif fixed:
-        intent.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True))
+        intent.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True, anew=True))
         intent.targets.append(_new(intent.vm, entry, host, capabilities, found))
+        intent.targets[-1].anew = True
         return
     size = -(-disk.size // MIB) if entry.size is None else entry.size
     managed = entry.size is not None or entry.remaining

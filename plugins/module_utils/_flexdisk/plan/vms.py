@@ -12,26 +12,63 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Policy, VmSpec, Wish
+from ..model.errors import Problem
 from ..model.sizes import MIB, render_bytes, render_mib
 from ..model.vm import Disk, Vm, VmConfig
-from ..rules import identity, packages, space
+from ..rules import identity, packages, snapshots, space
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.linking import Host
 from ..rules.reservation import PoolGeometry
 from . import checks, ordering, predict, recovery, verbs
 from .ordering import Sequence
-from .planner import plan_vm
+from .planner import find_config, plan_vm
 from .steps import Step, VmPlan
 from .targets import Intent, Leaver
 
 
+def addressed(host: Host, wish: Wish) -> t.Union[VmConfig, Problem, None]:
+    """The VM that a wish means, None where there is none; or why that cannot be said.
+
+    A deletion takes only what cannot turn into another VM once it is done.
+    """
+    config = find_config(host, wish.vm)
+    if isinstance(config, Problem):
+        return config
+    if config is None:
+        owner = next((c for c in host.configs if c.uuid == wish.uuid), None)
+        words = "no VM has this name, and the uuid %s is that of VM %s"
+        return Problem("InvalidArgument", words % (owner.uuid, owner.label), wish.vm) if owner is not None else None
+    if wish.uuid not in ("", config.uuid):
+        words = "the uuid of VM %s is not %s; a VM keeps its uuid" % (config.label, wish.uuid)
+        return Problem("InvalidArgument", words, wish.vm)
+    reason = _unsure(config, wish)
+    return Problem("InvalidArgument", reason, wish.vm) if reason else config
+
+
+def _unsure(config: VmConfig, wish: Wish) -> str:
+    """Why these words could mean a new VM, or after the deletion of this one another; "" if they cannot."""
+    lower, absent = wish.vm.lower(), wish.state == "absent"
+    if lower == config.uuid:
+        return ""
+    if wish.vm != config.alias:
+        if not absent and len(lower) >= identity.SURE_PREFIX:
+            return ""
+        takes = "state=absent takes" if absent else "a task that could make a VM of this name takes"
+        either = " or its alias" if config.alias else ""
+        return "this is only the beginning of the uuid of VM %s; %s its whole uuid%s" % (config.label, takes, either)
+    if absent and identity.is_uuid(lower):
+        return "no VM has this uuid, and it is the alias of VM %s; state=absent takes the VM's own uuid" % config.label
+    return ""
+
+
 def plan_change(host: Host, vm: Vm, wish: Wish, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for a VM that is there."""
-    found = Collector(wish.name)
+    found = Collector(wish.vm)
     geometry = host.geometry[vm.config.pool]
     spec = _spec(vm, wish, found)
     found.problems += slot_problems(spec, vm.config)
     _fits(vm, wish, found)
+    _same_image(vm, wish, found)
     if found.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
     seq = Sequence(vm, geometry)
@@ -66,7 +103,7 @@ def _spec(vm: Vm, wish: Wish, found: Collector) -> VmSpec:
             made = uuid_of_new(vm.config.uuid, number, ())
             if not entry.get("uuid") and made in uuids:
                 entry["uuid"] = made
-    spec, problems = parse_vm_spec({"vm": wish.name, "disks": disks, "unlisted": wish.unlisted})
+    spec, problems = parse_vm_spec({"vm": wish.vm, "disks": disks, "unlisted": wish.unlisted})
     found.problems += problems
     return replace(spec, flexible_disk_size=packages.flexible_of(wish), quota=wish.quota)
 
@@ -98,6 +135,19 @@ def _fits(vm: Vm, wish: Wish, found: Collector) -> None:
         )
 
 
+def _same_image(vm: Vm, wish: Wish, found: Collector) -> None:
+    """A VM that is there keeps its image. What a disk was made of is not always known."""
+    boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
+    named = {wish.image, *(entry.get("image") for entry in wish.disks or ())}
+    if wish.image and boots is not None and boots.image and boots.image not in named:
+        found.add(
+            "FixedAtBirth",
+            "the VM boots from image %s, and only a new VM gets image %s; declare its image or none to keep the VM, or "
+            "delete it first with state=absent to make it anew" % (boots.image, wish.image),
+            boots.label,
+        )
+
+
 def rfd_usage_mib(vm: Vm) -> int:
     """What RFD 154 compares with a package's disk: all sizes, and snapshots in whole MiB, without hidden disks."""
     shown = [d.volume for d in vm.disks if not d.hidden]
@@ -118,7 +168,9 @@ def _properties(vm: Vm, wish: Wish) -> t.Optional[Step]:
     if not changes:
         return None
     words = ["%s %s -> %s" % (key, _word(key, now[key]), _word(key, value)) for key, value in changes.items()]
-    return Step("properties", "~ " + ", ".join(words), args={"changes": changes})
+    own = snapshots.protection(vm) if "indestructible" in changes else None
+    with_it = "; the protection's own snapshot %s goes with it" % snapshots.PROTECTION if own is not None else ""
+    return Step("properties", "~ " + ", ".join(words) + with_it, args={"changes": changes})
 
 
 def _word(key: str, value: t.Any) -> str:
@@ -162,7 +214,7 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
 
 def plan_deletion(host: Host, vm: Vm, wish: Wish, capabilities: Capabilities) -> VmPlan:
     """Steps that delete the VM; its disks with preserve=true are parked first, with their snapshots."""
-    found = Collector(wish.name)
+    found = Collector(wish.vm)
     geometry = host.geometry[vm.config.pool]
     if vm.interrupted is not None and vm.interrupted.rollback:
         found.add("InUse", recovery.unfinished(vm.interrupted))
@@ -202,22 +254,23 @@ def _given_up(vm: Vm, wish: Wish, found: Collector) -> None:
             "the VM has data disks that would be destroyed: %s; destroy_disks=true permits it, preserve keeps them"
             % names,
         )
-    own = _snapshots_of_root(vm)
+    protection = snapshots.protection(vm)
+    own = [s for s in vm.snapshots if s is not protection]
     if own and not wish.destroy_snapshots:
         found.add(
             "HasSnapshots",
             "the VM has snapshots that would go with it: %s; destroy_snapshots=true permits it"
-            % ", ".join(s.name.partition("@")[2] for s in own),
+            % ", ".join(_snapshot_words(vm, s) for s in own),
         )
     used = [s.name for s in own if s.clones or s.userrefs]
     if used:
         found.add("InUse", "cannot be destroyed, they have clones or holds: %s" % ", ".join(used))
 
 
-def _snapshots_of_root(vm: Vm) -> t.List[Dataset]:
-    """Without that of vmadm's own protection, which goes when it is lifted."""
-    protection = vm.root.name + "@indestructible"
-    return [s for s in vm.snapshots if not (vm.config.indestructible and s.name == protection)]
+def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:
+    left = not vm.config.bare and snapshot.name == vm.root.name + snapshots.PROTECTION
+    name = snapshot.name.partition("@")[2]
+    return name + (" (left of a protection whose hold somebody has released)" if left else "")
 
 
 def _deletion(vm: Vm, parking: t.Sequence[Leaver], geometry: PoolGeometry, capabilities: Capabilities) -> VmPlan:
@@ -228,8 +281,7 @@ def _deletion(vm: Vm, parking: t.Sequence[Leaver], geometry: PoolGeometry, capab
         seq.add(ordering.stop(capabilities))
     for step in verbs.forget(vm):
         seq.add(step)
-    if vm.config.indestructible:
-        seq.add(Step("properties", "~ indestructible true -> false", args={"changes": {"indestructible": False}}))
+    seq.add(_properties(seq.vm, Wish(vm.label, indestructible=False)))
     for leaver in parking:
         seq.add(verbs.detach(seq.vm, replace(leaver, disk=seq.volume_of(leaver.disk)), True))
     seq.add(delete(seq.vm))
@@ -240,7 +292,7 @@ def delete(vm: Vm) -> Step:
     """The last step of a VM. What it destroys is named."""
     gone = [_described(disk) for disk in vm.disks]
     count = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
-    gone += ["%d snapshots" % count] if count else []
+    gone += ["%d snapshot%s" % (count, "" if count == 1 else "s")] if count else []
     text = "- VM %s DESTROYED%s" % (vm.config.alias or vm.config.uuid, " with " + ", ".join(gone) if gone else "")
     parts = tuple((disk.volume.name, disk.volume.guid) for disk in vm.disks)
     return Step("delete_vm", text, "", True, {"volumes": parts})

@@ -42,12 +42,16 @@ class Collector:
             return None
 
 
+def check_vm(vm: str, found: Collector) -> None:
+    if not vm or any(ord(c) < 32 for c in vm):
+        found.add("InvalidArgument", "vm must be a uuid, a unique prefix of one, or an alias; got %r" % vm)
+
+
 def parse_vm_spec(raw: _Raw) -> t.Tuple[VmSpec, t.List[Problem]]:
     """One entry of O(vms)."""
     vm = str(raw.get("vm") or "")
     found = Collector(vm)
-    if not vm or any(ord(c) < 32 for c in vm):
-        found.add("InvalidArgument", "vm must be a uuid, a unique prefix of one, or an alias; got %r" % raw.get("vm"))
+    check_vm(vm, found)
     flexible = raw.get("flexible_disk_size")
     if flexible is not None:
         flexible = found.attempt("", lambda: parse_size(flexible, what="flexible_disk_size"))

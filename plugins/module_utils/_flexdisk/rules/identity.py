@@ -65,6 +65,9 @@ COPY = ".copy"
 MAKING = "new"
 
 UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+
+# Characters of a uuid by which a VM can be addressed, and as many as no name of a VM has: db01 is one, too.
+SHORTEST_PREFIX, SURE_PREFIX = 4, 8
 VM_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _POOL = re.compile(r"\A[A-Za-z][A-Za-z0-9_.: -]{0,254}\Z")
@@ -77,6 +80,12 @@ _SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
 
 def is_uuid(text: str) -> bool:
     return bool(UUID.match(text))
+
+
+def begins_uuid(text: str, least: int = SHORTEST_PREFIX) -> bool:
+    """Whether a uuid can begin with this, which has as many characters at least."""
+    lower = text.lower()
+    return len(lower) >= least and is_uuid(lower + str(Uuid(int=0))[len(lower) :])
 
 
 def is_aside(mark: str) -> bool:

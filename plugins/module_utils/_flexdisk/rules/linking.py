@@ -42,6 +42,11 @@ class Host:
     intents: t.Mapping[t.Tuple[str, str], t.Optional[IntentRecord]] = field(default_factory=dict)
     name: str = ""
 
+    @property
+    def configs(self) -> t.Tuple[VmConfig, ...]:
+        """Those of all VMs."""
+        return (*(vm.config for vm in self.vms), *self.other_brands, *self.unlinked)
+
     def available(self, pool: str) -> int:
         """Bytes the pool can still give."""
         return self.datasets[pool].available
@@ -71,7 +76,7 @@ def index_of(volume: str) -> int:
 
 def image_of(origin: str) -> str:
     """The image that a volume is a clone of, by its origin C(POOL/IMAGE@SNAPSHOT); "" for none."""
-    image = origin.split("@", 1)[0].rsplit("/", 1)[-1]
+    _pool, _slash, image = origin.split("@", 1)[0].partition("/")
     return image if identity.is_uuid(image) else ""
 
 

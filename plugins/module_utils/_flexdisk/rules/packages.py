@@ -16,7 +16,7 @@ from ..model.desired import Package, Wish
 from ..model.errors import Problem
 from ..model.sizes import parse_quota, parse_size
 from . import identity
-from .declaration import Collector
+from .declaration import Collector, check_vm
 
 MOST_DISKS = 8
 _Raw = t.Mapping[str, t.Any]
@@ -67,18 +67,35 @@ def _vcpus(raw: _Raw, found: Collector, of: str = "") -> t.Optional[int]:
     return count
 
 
+def check_new_name(name: str, found: Collector) -> None:
+    """What a new VM can be called: nothing that another VM could be addressed by."""
+    if identity.is_uuid(name.lower()):
+        found.add(
+            "ResourceNotFound", "no VM has this uuid; a new VM needs a name, and gets its uuid from the option uuid"
+        )
+    elif identity.begins_uuid(name, identity.SURE_PREFIX):
+        words = "no VM is called so, and a new one cannot be: %d or more hex digits are the beginning of a VM's uuid"
+        found.add("InvalidArgument", words % identity.SURE_PREFIX)
+    elif not identity.VM_NAME.match(name):
+        found.add("InvalidArgument", "name %r of a new VM: %s" % (name, _NAME_RULE))
+
+
 def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.List[Problem]]:
     """One entry of O(vms)."""
-    name, uuid = str(raw["name"]), str(raw.get("uuid") or "").lower()
-    found = Collector(name)
-    if not identity.VM_NAME.match(name):
-        found.add("InvalidArgument", "name %r: %s" % (name, _NAME_RULE))
+    vm, uuid = str(raw["vm"]), str(raw.get("uuid") or "").lower()
+    found = Collector(vm)
+    check_vm(vm, found)
     if uuid and not identity.is_uuid(uuid):
         found.add("InvalidArgument", "uuid %r is not a uuid" % uuid)
     if raw.get("image") and not identity.is_uuid(str(raw["image"])):
         found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"])
     if raw.get("image_file") and not raw.get("image"):
         found.add("MissingParameter", "image_file needs image, the uuid under which it is imported")
+    if raw.get("image") and raw.get("disks") == [] and raw["state"] != "absent":
+        words = (
+            "disks is empty, so no disk would be made of image %s; leave disks out, or list the disk that boots from it"
+        )
+        found.add("InvalidArgument", words % raw["image"])
     wanted = raw.get("package")
     package = packages.get(wanted) if wanted else None
     if wanted and package is None:
@@ -86,9 +103,13 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         found.add("ResourceNotFound", "no package %s; there are: %s" % (wanted, have))
     if package is not None and raw.get("flexible_disk_size") is not None:
         found.add("InvalidArgument", "flexible_disk_size is the package's business; give one or the other")
+    metadata, secret = raw.get("customer_metadata") or {}, raw.get("secret_metadata") or {}
+    both = sorted(map(str, {*metadata} & {*secret}))
+    if both:
+        found.add("InvalidArgument", "customer_metadata and secret_metadata both have %s" % ", ".join(both))
     quota = raw.get("quota")
     wish = Wish(
-        name=name,
+        vm=vm,
         uuid=uuid,
         state=raw["state"],
         package=package,
@@ -106,7 +127,7 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         template=raw.get("template") or "",
         options=raw.get("options") or {},
-        metadata=raw.get("customer_metadata") or {},
+        metadata={**metadata, **secret},
     )
     return wish, found.problems
 
@@ -132,6 +153,9 @@ def initial_disks(wish: Wish, found: Collector) -> _Entries:
     if entries and not any(entry.get("boot") for entry in entries):
         entries[0]["boot"] = True
     for entry in entries:
+        if entry.get("boot") and wish.image and entry.get("image") not in (None, wish.image):
+            words = "disk %s boots from image %s, so no disk would be made of image %s; give one of them"
+            found.add("InvalidArgument", words % (entry["name"], entry["image"], wish.image))
         if entry.get("boot") and wish.image and not entry.get("uuid") and entry.get("image") is None:
             entry["image"] = wish.image
     return entries

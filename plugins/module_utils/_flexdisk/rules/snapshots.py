@@ -17,6 +17,7 @@ from ..model.vm import Disk, Vm
 from .space import committed
 
 PREFIX = "vmsnap-"  # vmadm's own
+PROTECTION = "@indestructible"
 _Snapshots = t.Tuple[Dataset, ...]
 _NAME = re.compile(r"\A[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]{0,63}\Z")
 
@@ -74,6 +75,13 @@ def _every(vm: Vm) -> t.Iterator[Dataset]:
     yield from vm.snapshots
     for disk in vm.disks + vm.orphans:
         yield from disk.snapshots
+
+
+def protection(vm: Vm) -> t.Optional[Dataset]:
+    """What vmadm's protection of a VM is made of. It is nobody's snapshot, and goes with the protection."""
+    if vm.config.bare or not vm.config.indestructible:
+        return None
+    return next((s for s in vm.snapshots if s.name == vm.root.name + PROTECTION), None)
 
 
 def disks_in(vm: Vm, snapshot: VmSnapshot) -> t.List[str]:

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filters find_vms and find_disks: on which host of a play each VM or disk is that somebody names."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import Names, fitting
+
+_Dict = t.Mapping[str, t.Any]
+_Known = t.Dict[str, t.List[Names]]  # by host
+
+
+def find_vms(
+    found: t.Mapping[str, _Dict],
+    names: object,
+    unread: t.Sequence[str] = (),
+    strict: bool = False,
+    optional: bool = False,
+    gone: bool = False,
+) -> t.Dict[str, t.Any]:
+    """found: the result of vm_info for each host."""
+    known = _known(found, _owners if gone else _vms)
+    return _found("VM", known, names, unread, strict, optional, prefixes=not optional)
+
+
+def find_disks(
+    found: t.Mapping[str, _Dict], names: object, unread: t.Sequence[str] = (), strict: bool = False
+) -> t.Dict[str, t.Any]:
+    """found: the result of vm_info for each host. A disk is not known by a UUID prefix."""
+    return _found("disk", _known(found, _disks), names, unread, strict, optional=False, prefixes=False)
+
+
+def _known(found: t.Mapping[str, _Dict], names: t.Callable[[_Dict], t.List[Names]]) -> _Known:
+    try:
+        return {str(host): names(result) for host, result in found.items()}
+    except (AttributeError, LookupError, TypeError) as exc:
+        raise AnsibleFilterError("find_vms and find_disks need a result of vm_info for each host (%r)" % exc) from exc
+
+
+def _vms(result: _Dict) -> t.List[Names]:
+    return [Names(str(vm["uuid"]), str(vm["alias"])) for vm in [*result["vms"], *result["skipped_vms"]]]
+
+
+def _owners(result: _Dict) -> t.List[Names]:
+    vms = _vms(result)
+    gone = {str(disk["vm"]) for disk in result["parked"]} - {vm.uuid for vm in vms} - {""}
+    return vms + [Names(uuid, "") for uuid in sorted(gone)]
+
+
+def _disks(result: _Dict) -> t.List[Names]:
+    disks = [*(disk for vm in result["vms"] for disk in vm["disks"]), *result["parked"]]
+    return [Names(str(disk.get("uuid", "")), str(disk["name"])) for disk in disks]
+
+
+def _found(
+    kind: str,
+    known: _Known,
+    names: object,
+    unread: t.Sequence[str],
+    strict: bool,
+    optional: bool,
+    prefixes: bool,
+) -> t.Dict[str, t.Any]:
+    here: t.Dict[str, t.Dict[str, t.Dict[str, str]]] = {host: {} for host in known}
+    problems = []
+    for name in dict.fromkeys(_listed(names)):
+        places = [(host, thing.uuid) for host, things in known.items() for thing in fitting(name, things, prefixes)]
+        if len(places) > 1 or (strict and unread) or not (places or optional):
+            problems.append(_problem(kind, name, places, list(known), unread))
+        elif places:
+            host, uuid = places[0]
+            here[host][name] = {kind.lower(): uuid}
+    return {"here": here, "problems": problems}
+
+
+def _listed(names: object) -> t.List[str]:
+    """A list, or as Ansible's options take it a string with commas."""
+    listed = names.split(",") if isinstance(names, str) else t.cast(t.Iterable[object], names)
+    return [str(name).strip() for name in listed]
+
+
+def _problem(
+    kind: str, name: str, places: t.Sequence[t.Tuple[str, str]], hosts: t.Sequence[str], unread: t.Sequence[str]
+) -> str:
+    where = " and ".join("on %s (%s)" % (host, uuid or "without a UUID") for host, uuid in places) or "on none"
+    text = "%s %s is %s" % (kind, name, where)
+    silent = "%s could not be read and may have a %s of this name" % (", ".join(unread), kind)
+    if len(places) > 1:
+        ways = ["--limit"] * (len({host for host, _uuid in places}) > 1)
+        ways += ["its UUID"] * (len({uuid for _host, uuid in places}) > 1)
+        ways += ["flexdisk_vm"] * (kind == "disk")
+        return "%s. Say with %s which one you mean." % (text, " or ".join(ways))
+    if places:
+        return "%s, but %s too. Use --limit to leave out what you do not mean." % (text, silent)
+    return "%s of %s%s." % (text, ", ".join(hosts), ", but " + silent if unread else "")
+
+
+class FilterModule:
+    """Filters of the collection in this file."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        return {"find_vms": find_vms, "find_disks": find_disks}

@@ -1,0 +1,43 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What is in no output. Ansible replaces a secret wherever its characters occur, also in sizes, uuids and messages."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.errors import Problem
+from ..rules.declaration import Collector
+
+# Sizes, states, names of steps and groups of a uuid that a result is made of rarely have as many characters.
+SHORTEST = 8
+HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
+OPTIONS = ("secret_metadata", "template")
+_Vm = t.Mapping[str, t.Any]
+
+
+def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
+    """Secrets that cannot be kept out of the output without spoiling it, each by its key."""
+    wrong = []
+    for vm in vms:
+        found = Collector(str(vm["vm"]))
+        for key, value in (vm.get("secret_metadata") or {}).items():
+            if not isinstance(value, str):
+                found.add("InvalidArgument", "secret_metadata %s: its value must be a string" % key)
+            elif len(value) < SHORTEST:
+                words = (
+                    "secret_metadata %s: its value has less than %d characters, so it cannot be told from the rest "
+                    "of the output; take a longer one, or customer_metadata for what is no secret"
+                )
+                found.add("InvalidArgument", words % (key, SHORTEST))
+        if vm.get("template") and "<domain" not in vm["template"]:
+            found.add("InvalidArgument", "template: it has no <domain>, so it is not the XML of a VM")
+        wrong += found.problems
+    return wrong
+
+
+def hidden(vms: t.Sequence[_Vm]) -> t.List[t.Dict[str, t.Any]]:
+    """The VMs without their secrets, for an output in which Ansible replaces nothing."""
+    return [{key: HIDDEN if vm[key] and key in OPTIONS else vm[key] for key in vm} for vm in vms]

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Run the demo and the walk, and write what they print into the excerpts of README.md and docs/walk.md."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import excerpts
+import walk
+from tree import ROOT
+
+DEMO = [sys.executable, str(ROOT / "tests" / "tools" / "demo.py")]
+
+
+def main() -> None:
+    """Renew both pages; `git diff` shows what has changed."""
+    readme = ROOT / "README.md"
+    shown = excerpts.runs(subprocess.run(DEMO, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    readme.write_text(excerpts.renewed(readme.read_text(), shown.__getitem__))
+    page = walk.PAGE.read_text()
+    with tempfile.TemporaryDirectory() as home:
+        steps = list(walk.walk(Path(home), page))
+    printed = [step.printed for step in steps if step.shown]
+    walk.PAGE.write_text(excerpts.renewed(page, lambda _command: printed.pop(0)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Takes the walk of docs/walk.md in an empty home folder, as it is written there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import excerpts
+from tree import BIN, ROOT
+
+PAGE = ROOT / "docs" / "walk.md"
+FILE = r"^[^\n]*`~/walk/([\w./]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
+STEP = re.compile(FILE + "|" + excerpts.BLOCK.pattern, re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of the page, the lines that the page shows of its output, and what came."""
+
+    command: str
+    shown: list[str]
+    printed: list[str]
+    status: int
+
+
+def walk(home: Path, page: str) -> Iterator[Step]:
+    """Do all that the page says, in its order: write files, run commands in one shell."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PYTHONPATH"))}
+    env |= {"HOME": str(home), "PATH": f"{BIN}{os.pathsep}{env['PATH']}", "ANSIBLE_FORCE_COLOR": "0"}
+    with subprocess.Popen(
+        ["bash"], cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as shell:
+        for match in STEP.finditer(page):
+            if match["content"] is not None:
+                path = home / "walk" / match[1]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(match["content"])
+                continue
+            for command, shown in excerpts.commands(match[3]):
+                status, output = _run(shell, command)
+                yield Step(command, shown, excerpts.telling(output), status)
+        if shell.stdin:
+            shell.stdin.close()
+
+
+def _run(shell: subprocess.Popen[str], command: str) -> tuple[int, str]:
+    """The exit status and the output of one command in the shell."""
+    if not shell.stdin or not shell.stdout:
+        raise RuntimeError("the shell has no pipes")
+    shell.stdin.write(f"{{ {command}\n}} </dev/null; printf '\\nEND-OF-COMMAND %d\\n' $?\n")
+    shell.stdin.flush()
+    output = ""
+    for line in shell.stdout:
+        end = re.fullmatch(r"END-OF-COMMAND (\d+)\n", line)
+        if end:
+            return int(end[1]), output
+        output += line
+    raise RuntimeError(f"the shell ended at {command}: {output}")

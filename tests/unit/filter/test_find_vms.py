@@ -1,0 +1,126 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filters find_vms and find_disks: one name, one VM, on all hosts together."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.flexdisk.hypervisor.plugins.filter.find_vms import FilterModule
+
+FILTERS = FilterModule().filters()
+A, B, C, D = (
+    "%s-0000-4000-8000-00000000000%d" % (start, n) for n, start in enumerate(["cafe0000"] * 2 + ["abcd0000"] * 2)
+)
+
+
+def disk(uuid, name):
+    return {"uuid": uuid, "name": name}
+
+
+def vm(uuid, alias, *disks):
+    return {"uuid": uuid, "alias": alias, "disks": list(disks)}
+
+
+def host(*vms, parked=(), skipped=()):
+    return {"vms": list(vms), "parked": list(parked), "skipped_vms": list(skipped)}
+
+
+HOSTS = {
+    "hv01": host(vm(A, "db01"), vm(C, "web01"), skipped=[{"uuid": D, "alias": "zone", "reason": "brand joyent"}]),
+    "hv02": host(vm(B, "db01"), vm("12345678-0000-4000-8000-000000000000", "")),
+}
+
+
+def find(names, hosts=None, kind="vms", **options):
+    found = FILTERS["find_" + kind](hosts or HOSTS, names, **options)
+    return {
+        name: (where, *place.values()) for where, here in found["here"].items() for name, place in here.items()
+    }, found["problems"]
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("web01", ("hv01", C)),
+        (A, ("hv01", A)),
+        (B.upper(), ("hv02", B)),
+        ("1234", ("hv02", "12345678-0000-4000-8000-000000000000")),
+        ("zone", ("hv01", D)),  # the module says why it cannot be changed
+    ],
+)
+def test_one_vm(name, place):
+    assert find([name]) == ({name: place}, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "how"),
+    [
+        ("db01", ("hv01 (%s)" % A, "hv02 (%s)" % B), "--limit or its UUID"),
+        ("cafe", ("hv01 (%s)" % A, "hv02 (%s)" % B), "--limit or its UUID"),
+        ("abcd", ("hv01 (%s)" % C, "hv01 (%s)" % D), "its UUID"),
+    ],
+)
+def test_several_vms(name, where, how):
+    here, (problem,) = find([name])
+    assert here == {}
+    assert problem == "VM %s is on %s and on %s. Say with %s which one you mean." % (name, *where, how)
+
+
+@pytest.mark.parametrize("name", ["nobody", "123", "", "1234567x", "web0"])
+def test_no_vm(name):
+    assert find([name]) == ({}, ["VM %s is on none of hv01, hv02." % name])
+
+
+def test_a_copy_with_the_same_uuid_needs_a_limit():
+    _here, (problem,) = find([A], {"hv01": host(vm(A, "db01")), "hv02": host(vm(A, "db01"))})
+    assert problem.endswith("Say with --limit which one you mean.")
+
+
+def test_all_names_are_judged_together():
+    here, problems = find("web01, db01,nobody")
+    assert here == {"web01": ("hv01", C)}
+    assert [problem.split()[1] for problem in problems] == ["db01", "nobody"]
+
+
+def test_a_host_that_could_not_be_read():
+    assert find(["web01"], unread=["hv03"]) == ({"web01": ("hv01", C)}, [])
+    here, (problem,) = find(["web01"], unread=["hv03"], strict=True)
+    assert here == {}
+    assert "hv03 could not be read and may have a VM of this name too" in problem
+    assert "hv03 could not be read" in find(["nobody"], unread=["hv03"])[1][0]
+
+
+def test_a_vm_that_is_about_to_be_made():
+    assert find(["new01"], optional=True) == ({}, [])
+    assert find(["cafe"], optional=True) == ({}, [])
+    assert find(["web01"], optional=True) == ({"web01": ("hv01", C)}, [])
+    assert len(find(["db01"], optional=True)[1]) == 1
+    assert len(find(["new01"], optional=True, strict=True, unread=["hv03"])[1]) == 1
+
+
+def test_a_vm_that_is_gone():
+    hosts = {"hv01": host(parked=[dict(disk(A, "data"), vm=B), dict(disk(C, "log"), vm="")])}
+    assert find([B], hosts)[1] != []
+    assert find([B], hosts, gone=True) == ({B: ("hv01", B)}, [])
+
+
+def test_disks():
+    hosts = {
+        "hv01": host(vm(C, "web01", disk(A, "data"), {"name": ""}), parked=[dict(disk(D, "ledger"), vm=C)]),
+        "hv02": host(vm(B, "db01", disk(B, "data"))),
+    }
+    assert find(["ledger", A], hosts, "disks") == ({"ledger": ("hv01", D), A: ("hv01", A)}, [])
+    assert find(["data"], hosts, "disks")[1] == [
+        "disk data is on hv01 (%s) and on hv02 (%s). Say with --limit or its UUID or flexdisk_vm which one you mean."
+        % (A, B)
+    ]
+    assert find(["cafe0000"], hosts, "disks")[1] == ["disk cafe0000 is on none of hv01, hv02."]
+
+
+def test_no_result_of_vm_info():
+    with pytest.raises(AnsibleFilterError, match="vm_info"):
+        find(["web01"], {"hv01": {"msg": "skipped"}})

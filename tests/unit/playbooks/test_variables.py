@@ -1,0 +1,94 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The variables of the playbooks: what is wrong is refused in words before a host is reached, and all is documented."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disks_info import STATES, TYPES
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
+
+ROOT = Path(__file__).resolve().parents[3]
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+ARGUMENTS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())["_flexdisk_arguments"]
+OURS = r"\b(?:flexdisk|flexible_disks|virtual_machine|rfd154)_[a-z_0-9]+"
+TWO = [{"vm": "n1"}, {"name": "n2"}]
+EVERYWHERE = {"flexdisk_hosts", "flexdisk_environment"}
+
+
+def parts(path):
+    """Header and tasks of a playbook."""
+    header, play = path.read_text().split("\n- name: ", 1)
+    return header.split("\n# Usage: ")[1], play
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
+def test_every_variable_is_checked_and_documented(path):
+    header, play = parts(path)
+    used = set(re.findall(OURS, play)) - {"virtual_machine_only", path.stem}
+    known = set(ARGUMENTS[path.stem])
+    assert used <= known, used - known
+    told = set(re.findall(OURS, header)) - {path.stem}
+    assert known - EVERYWHERE <= told
+    assert {name for name in told if name.startswith(("flexdisk_", "rfd154_"))} <= known
+    assert "_flexdisk_playbook: %s\n" % path.stem in play
+
+
+def test_choices_are_those_of_the_modules():
+    assert ARGUMENTS["verify_disks"]["flexdisk_verify_repair"]["choices"] == list(REPAIRABLE)
+    assert ARGUMENTS["list_disks"]["flexdisk_list_state"]["choices"] == list(STATES)
+    assert ARGUMENTS["list_disks"]["flexdisk_list_type"]["choices"] == list(TYPES)
+
+
+@pytest.fixture(scope="module")
+def collections(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("collections")
+    (folder / "ansible_collections" / "flexdisk").mkdir(parents=True)
+    (folder / "ansible_collections" / "flexdisk" / "hypervisor").symlink_to(ROOT)
+    return folder
+
+
+def play(collections, name, variables):
+    """What the playbook says; it fails before it reaches a host."""
+    command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "hv01,", "-c", "ssh"]
+    command += ["-e", "flexdisk_hosts=all", "-e", json.dumps(variables), "flexdisk.hypervisor." + name]
+    env = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(collections), ANSIBLE_NOCOLOR="1")
+    done = subprocess.run(command, env=env, cwd=collections, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    return re.search(r'"msg": "(.*?)"}$', done.stdout, re.MULTILINE)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "words"),
+    [
+        ("report", {"flexdisk_report_format": "xml"}, ["flexdisk_report_format", "table, json", "xml"]),
+        ("delete_vm", {"flexdisk_destroy_disk": True}, ["flexdisk_destroy_disk is unknown", "flexdisk_destroy_disks"]),
+        ("delete_vm", {"flexdisk_destroy_disks": "maybe"}, ["missing", "flexdisk_vm", "_disks", "maybe"]),
+        ("attach_disk", {"flexdisk_index": "first"}, ["flexdisk_disk", "flexdisk_vm", "flexdisk_index", "first"]),
+        ("change_package", {"flexdisk_packages": [{"disk": 1}]}, ["flexdisk_vm", "name found in flexdisk_packages"]),
+        ("rollback", {"flexdisk_vm": "web01"}, ["flexdisk_snapshot_name"]),
+        ("rollback", {"flexdisk_snapshot_name": "now"}, ["flexdisk_vm", "flexdisk_snapshot_vms"]),
+        ("snapshot", {"flexdisk_vm": "web01", "flexdisk_snapshot_vms": ["web01"]}, ["but not both"]),
+        ("verify_disks", {"flexdisk_verify_fail_on": "info"}, ["_fail_on", "never, warning, error", "info"]),
+        ("verify_disks", {"flexdisk_verify_repair": ["quota"]}, ["flexdisk_verify_repair", "quota_drift"]),
+        ("list_disks", {"flexdisk_list_state": "parked"}, ["flexdisk_list_state", "detached", "parked"]),
+        ("list_disks", {"flexible_disks_hypervisor": "xen"}, ["flexible_disks_hypervisor", "vmadm", "xen"]),
+        ("adopt", {"flexdisk_adopt_vms": [{"disks": []}]}, ["vm found in flexdisk_adopt_vms"]),
+        ("create_vm", {"flexdisk_vm": "n9", "virtual_machine_vms": TWO}, ["n9 is declared for none of hv01", "n1, n2"]),
+        ("rfd154_grow", {"rfd154_scale": 0}, ["rfd154_image", "rfd154_scale must be at least 1"]),
+    ],
+)  # fmt: skip
+def test_wrong_variables_are_refused(collections, name, variables, words):
+    said = play(collections, name, variables)
+    assert [word for word in words if word not in said] == [], said
