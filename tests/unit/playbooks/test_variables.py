@@ -21,7 +21,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 
 ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
-ARGUMENTS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())["_flexdisk_arguments"]
+VARS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())
+ARGUMENTS = VARS["_flexdisk_arguments"]
 OURS = r"\b(?:flexdisk|flexible_disks|virtual_machine|rfd154)_[a-z_0-9]+"
 TWO = [{"vm": "n1"}, {"name": "n2"}]
 EVERYWHERE = {"flexdisk_hosts", "flexdisk_environment"}
@@ -36,7 +37,7 @@ def parts(path):
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
 def test_every_variable_is_checked_and_documented(path):
     header, play = parts(path)
-    used = set(re.findall(OURS, play)) - {"virtual_machine_only", path.stem}
+    used = set(re.findall(OURS, play)) - {"virtual_machine_only", path.stem, *VARS["_flexdisk_left"]}
     known = set(ARGUMENTS[path.stem])
     assert used <= known, used - known
     told = set(re.findall(OURS, header)) - {path.stem}
