@@ -540,6 +540,9 @@ def test_options_are_as_documented(module):
         "ansible_collections.flexdisk.hypervisor.plugins.doc_fragments._flexdisk"
     ).ModuleDocFragment
     documented.update(yaml.safe_load(fragment.DOCUMENTATION)["options"])
+    if "on_refusal" in specified:
+        of_all = yaml.safe_load(fragment.REFUSAL)["options"]["on_refusal"]
+        documented["on_refusal"] = {**of_all, **documented.get("on_refusal", {})}
     if not module.endswith("_info"):
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
     if module == "disk" or (module.startswith("vm") and module != "vm_info"):

@@ -16,6 +16,7 @@ from ..model.errors import FlexdiskError
 from ..model.vm import Disk, Vm
 from ..plan import recovery
 from ..plan.detached import Job
+from ..plan.entries import plan_entries
 from ..plan.registry import Registry, volumes_of
 from ..plan.steps import VmPlan
 from ..rules.linking import Host
@@ -49,20 +50,24 @@ def run(
     outcome = Disks()
     parsed = [parse_wish(entry, number) for number, entry in enumerate(raw)]
     outcome.problems = [problem for _wish, problems in parsed for problem in problems]
-    if outcome.problems:
+    if outcome.problems and not policy.continue_on_refusal:
         return outcome
     default = hypervisor.capabilities.default_pool
     host = observe(zfs, hypervisor, pool, more=pool or default)
-    registry = Registry(host, policy, hypervisor.capabilities, pool or default)
-    plans = registry.plan([wish for wish, _problems in parsed])
-    outcome.problems = registry.problems
+    wishes, wrong = [wish for wish, _problems in parsed], [n for n, (_wish, problems) in enumerate(parsed) if problems]
+    jobs, plans, problems = plan_entries(
+        lambda: Registry(host, policy, hypervisor.capabilities, pool or default),
+        wishes,
+        wrong,
+        policy.continue_on_refusal,
+    )
+    outcome.problems += problems
     outcome.warnings = recovery.warnings(host, [plan.vm for plan in plans])
-    if outcome.problems:
+    if outcome.problems and not policy.continue_on_refusal:
         return outcome
     outcome.changed = any(plan.changed for plan in plans)
     outcome.diff = report.diff_text(plans)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
-    jobs = t.cast(t.List[Job], registry.jobs)
     found: t.Optional[Host] = _predicted(host, plans)
     if not check_mode:
         intents = Intents(zfs, host)
