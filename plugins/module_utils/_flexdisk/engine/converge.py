@@ -146,7 +146,9 @@ def _failure(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.Di
         steps.append({"step": "clear", "disk": "", "text": "clear the intent", "status": "failed"})
     failed = steps[exc.done]
     found = told(plan, exc.error, failed["text"] or failed["step"])
-    found.update(steps=steps, restarted=exc.restarted, vms_not_done=[p.name for p in waiting])
+    found.update(steps=steps, vms_not_done=[p.name for p in waiting])
+    if exc.restart is not None:
+        found.update(restarted=exc.restart.running, restart=exc.restart.tried)
     return found
 
 
@@ -160,6 +162,7 @@ def told(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
         "step": step,
         "steps": [dict(entry, status="done") for entry in report.steps_result(plan)],
         "restarted": None,
+        "restart": "",
         "vms_not_done": [],
     }
 
