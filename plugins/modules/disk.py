@@ -27,8 +27,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - The prediction equals the real run but for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid), C(volume)
-        and C(path) of disks that are made.
+      - The prediction equals the real run but for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid) and
+        C(volume) of disks that are made.
   diff_mode:
     support: full
     details:

@@ -93,7 +93,9 @@ def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
         for step in plan.steps:
             if step.kind == "attach":
                 parked.pop(step.args["source"], None)
-    return replace(host, vms=vms, parked=tuple(parked.values()))
+    detached = tuple(parked.values())
+    vms = tuple(replace(vm, parked=tuple(d for d in detached if d.vm == vm.config.uuid)) for vm in vms)
+    return replace(host, vms=vms, parked=detached)
 
 
 def _again(
@@ -163,7 +165,4 @@ def _result(job: Job, place: t.Optional[Place], changed: bool, check_mode: bool)
         known: DiskWish = job.wish
         return {"name": known.spec.name, "uuid": known.spec.uuid, "state": "absent", "vm": "", "changed": changed}
     result = report.disk_result(place.disk, place.state, not check_mode)
-    if job.place is None and check_mode:
-        for key in ("volume", "path"):
-            del result[key]
     return dict(result, vm=place.disk.vm, changed=changed)
