@@ -63,6 +63,20 @@ options:
     default: false
 """
 
+    REFUSAL = r"""
+options:
+  on_refusal:
+    description:
+      - What a VM that must be refused means for the other VMs of the task.
+      - Where a pool has too little room for all, with V(continue) the VM that takes the most of it is refused, until
+        the rest fits. VMs that claim the same disk are all refused.
+    type: str
+    default: stop
+    choices:
+      stop: No VM is changed.
+      continue: The other VMs are changed, and the task fails all the same, with every problem.
+"""
+
     ATTRIBUTES = r"""
 options: {}
 attributes:

@@ -22,12 +22,13 @@ extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
   - flexdisk.hypervisor._flexdisk.lock
   - flexdisk.hypervisor._flexdisk.power
+  - flexdisk.hypervisor._flexdisk.refusal
 attributes:
   check_mode:
     support: full
     details:
-      - The prediction equals the real run but for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid), C(volume)
-        and C(path) of disks that are made.
+      - The prediction equals the real run but for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid) and
+        C(volume) of disks that are made.
   diff_mode:
     support: full
     details:
@@ -193,6 +194,16 @@ options:
       destroy_snapshots: *destroy_snapshots
       release_holds: *release_holds
       destroy_clones: *destroy_clones
+  on_refusal:
+    description:
+      - What an entry that must be refused means for the other entries of the task.
+      - With V(continue) an entry that names or changes the same VM as a refused one, or is about the same disk or made
+        of it, is refused with it. So a VM is changed as the task says or not at all. RV(disks) has the others.
+      - Where a pool has too little room for all, with V(continue) the VM that takes the most of it is refused, or the
+        detached disk, until the rest fits.
+    choices:
+      stop: No disk and no VM is changed.
+      continue: What the other entries say is done, and the task fails all the same, with every problem.
   pool:
     description:
       - The ZFS pool where new disks are made, and the only one that is looked at. Without it all pools that have VMs;
@@ -244,7 +255,7 @@ EXAMPLES = r"""
 RETURN = r"""
 disks:
   description:
-    - The disk, or one result for each entry of O(disks).
+    - The disk, or one result for each entry of O(disks). With O(on_refusal=continue) refused entries have none.
   returned: always
   type: list
   elements: dict
@@ -298,7 +309,7 @@ destroyed_by:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door
-from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, policy
+from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.registry import run
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
@@ -325,6 +336,7 @@ def main() -> None:
             "disks": {"type": "list", "elements": "dict", "options": ENTRY},
             **ENTRY,
             **POWER,
+            **REFUSAL,
             **HOST,
             **LOCK,
         },

@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
   - flexdisk.hypervisor._flexdisk.lock
+  - flexdisk.hypervisor._flexdisk.refusal
 attributes:
   check_mode:
     support: full
@@ -191,7 +192,7 @@ skipped_vms:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door, identities
-from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -229,6 +230,7 @@ def main() -> None:
                 },
             },
             "forget": {"type": "bool", "default": False},
+            **REFUSAL,
             **HOST,
             **LOCK,
         },
@@ -249,6 +251,7 @@ def main() -> None:
                 params["forget"],
                 params["pool"],
                 module.check_mode,
+                params["on_refusal"] == "continue",
             )
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))

@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
   - flexdisk.hypervisor._flexdisk.lock
   - flexdisk.hypervisor._flexdisk.power
+  - flexdisk.hypervisor._flexdisk.refusal
 attributes:
   check_mode:
     support: full
@@ -194,6 +195,11 @@ options:
           - Disks of a new VM that declares none, as in O(vms[].disks).
         type: list
         elements: dict
+  on_refusal:
+    description:
+      - What a VM that must be refused means for the other VMs of the task. A package that is wrong refuses all of them.
+      - Where a pool has too little room for all, with V(continue) the VM that takes the most of it is refused, until
+        the rest fits. VMs that claim the same disk are all refused.
   pool:
     description:
       - The ZFS pool where new VMs are made; with C(vmadm) V(zones) if nothing is said. VMs that are there are found in
@@ -295,7 +301,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..module_utils._flexdisk.engine import door, secrets
-from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, checked_disks, policy
+from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, checked_disks, policy
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.engine.vms import run
 from ..module_utils._flexdisk.model.errors import FlexdiskError
@@ -338,6 +344,7 @@ def main() -> None:
             "vms": {"type": "list", "elements": "dict", "required": True, "options": VM},
             "packages": {"type": "list", "elements": "dict", "default": [], "options": PACKAGE},
             **POWER,
+            **REFUSAL,
             **HOST,
             **LOCK,
         },

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door
-from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, policy
+from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.converge import converge
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
@@ -31,14 +31,14 @@ def main() -> None:
             "vms": {"type": "list", "elements": "dict", "required": True, "options": VM},
             **POWER,
             "matching": {"type": "str", "default": "name", "choices": ["name", "order"]},
-            "on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]},
+            **REFUSAL,
             **HOST,
             **LOCK,
         },
         supports_check_mode=True,
     )
     params = module.params
-    permitted = policy(params, matching=params["matching"], continue_on_refusal=params["on_refusal"] == "continue")
+    permitted = policy(params, matching=params["matching"])
     runner = SubprocessRunner()
     task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:

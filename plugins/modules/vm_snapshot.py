@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
   - flexdisk.hypervisor._flexdisk.lock
   - flexdisk.hypervisor._flexdisk.power
+  - flexdisk.hypervisor._flexdisk.refusal
 attributes:
   check_mode:
     support: full
@@ -208,7 +209,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door, snapshots
-from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, POWER, policy
+from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -225,6 +226,7 @@ def main() -> None:
             "flexible_disk_size": {"type": "raw"},
             "packages": {"type": "list", "elements": "dict"},
             **POWER,
+            **REFUSAL,
             **HOST,
             **LOCK,
         },

@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
   - flexdisk.hypervisor._flexdisk.lock
+  - flexdisk.hypervisor._flexdisk.refusal
 attributes:
   check_mode:
     support: full
@@ -46,13 +47,10 @@ options:
     default: false
   on_refusal:
     description:
-      - What a VM that cannot be put under the law means for the others. Either way the task fails, and the drift of
-        every VM is returned.
-    type: str
-    default: stop
-    choices:
-      stop: No VM is repaired.
-      continue: The other VMs are repaired, unless the pool lacks the room, and the task fails all the same.
+      - What a VM that must be refused means for the other VMs of the task. Either way the drift of every VM is
+        returned.
+      - Where a pool has too little room for all, with V(continue) the VM that takes the most of it is refused, until
+        the rest fits.
 seealso:
   - module: flexdisk.hypervisor.vm_disks
 """
@@ -135,7 +133,7 @@ skipped_vms:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door
-from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
 from ..module_utils._flexdisk.engine.quota import recalculate
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
@@ -146,7 +144,7 @@ def main() -> None:
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
             "reclaim": {"type": "bool", "default": False},
-            "on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]},
+            **REFUSAL,
             **HOST,
             **LOCK,
         },

@@ -41,6 +41,7 @@ class Simulated:
         self.calls: list[list[str]] = []
         self.stdin = ""
         self.fault: Callable[[list[str]], str | None] | None = None
+        self.waits: list[float] = []
         assert COMMANDS["image-import"](self.node, [IMAGE, "10240"])[0] == 0
 
     def runner(self, argv: Any, stdin: str = "", timeout: float = 300) -> Answer:
@@ -130,7 +131,8 @@ class Simulated:
         assert (done.problems, done.failure) == ([], None)
 
     def converge(self, *vms: dict[str, Any], check: bool = False, **policy: Any) -> Outcome:
-        return converge(Zfs(self.runner), Vmadm(self.runner), vms, Policy(**policy), None, check)
+        hypervisor = Vmadm(self.runner, self.waits.append)
+        return converge(Zfs(self.runner), hypervisor, vms, Policy(**policy), None, check)
 
     def quota(
         self, check: bool = False, reclaim: bool = False, names: list[str] | None = None, proceed: bool = False

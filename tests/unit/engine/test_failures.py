@@ -258,6 +258,89 @@ def test_every_command_in_turn(name: str, how: str) -> None:
     assert nth > 1
 
 
+RESTART = one({"name": "a", "pci_slot": "0:4:6"})
+
+
+def restarting(left, error="vmadm: vminfod is not running"):
+    """Fails the edit of a disk, with vmadm killed, and then vmadm as often as left says: its tool is coming back."""
+    begun = []
+
+    def fault(argv):
+        if argv[:2] == ["vmadm", "update"] and not begun:
+            begun.append(argv)
+            return "injected: killed"
+        if begun and argv[0] == "vmadm" and left[0]:
+            left[0] -= 1
+            return error
+        return None
+
+    return fault
+
+
+@pytest.mark.parametrize(("failures", "words"), [(0, ""), (1, "2 attempts in 1 s"), (4, "5 attempts in 15 s")])
+def test_a_restart_is_tried_until_the_tool_is_back(sim, failures, words):
+    running(sim)
+    sim.fault = restarting([failures])
+    sim.calls.clear()
+    done = sim.converge(RESTART, allow_restart=True)
+    sim.fault = None
+    assert (done.failure["restarted"], sim.get()["state"], sim.get()["autoboot"]) == (True, "running", True)
+    assert done.failure["restart"].startswith(words)
+    assert sim.waits == [1, 2, 4, 8][:failures]
+    edits = [call for call in sim.calls if call[:2] == ["vmadm", "update"]]
+    assert len(edits) == 2, "the edit, and autoboot: what failed is not tried again"
+    assert litter(sim) == []
+    assert sim.converge(RESTART, allow_restart=True).failure is None
+
+
+def test_only_starting_is_tried_again_where_that_fails(sim):
+    """vmadm answers, and start does not work yet."""
+    running(sim)
+    begun = []
+
+    def fault(argv):
+        if argv[:2] == ["vmadm", "start"]:
+            begun.append(argv)
+            return "injected: cannot start" if len(begun) < 3 else None
+        return "injected: killed" if argv[:2] == ["vmadm", "update"] and not begun else None
+
+    sim.fault = fault
+    done = sim.converge(RESTART, allow_restart=True)
+    assert (done.failure["restarted"], sim.get()["state"], len(begun)) == (True, "running", 3)
+    assert "3 attempts in 3 s to start it, the last error: " in door.ending(done)["msg"]
+    assert "cannot start" in done.failure["restart"]
+
+
+def test_a_restart_is_given_up_in_the_end_and_says_what_was_tried(sim):
+    running(sim)
+    sim.fault = restarting([1000])
+    done = sim.converge(RESTART, allow_restart=True)
+    sim.fault = None
+    assert (done.failure["restarted"], sim.get()["state"]) == (False, "stopped")
+    assert sum(sim.waits) == 15
+    said = door.ending(done)["msg"]
+    assert "The VM is down; 5 attempts in 15 s to start it, the last error: " in said
+    assert "vminfod is not running" in said
+    again = sim.converge(RESTART, allow_restart=True)
+    assert (again.failure, sim.get()["state"]) == (None, "running")
+
+
+def test_a_start_that_worked_and_was_killed_is_not_made_twice(sim):
+    running(sim)
+    starts = []
+
+    def fault(argv):
+        if argv[:2] == ["vmadm", "start"]:
+            starts.append(argv)
+            sim.node.run(argv, sim.stdin)
+            return "injected: killed"
+        return "injected: killed" if argv[:2] == ["vmadm", "update"] and not starts else None
+
+    sim.fault = fault
+    done = sim.converge(RESTART, allow_restart=True)
+    assert (done.failure["restarted"], sim.get()["state"], len(starts)) == (True, "running", 1)
+
+
 def test_later_vms_are_listed_as_not_done(sim):
     sim.adopted(64)
     sim.adopted(64, uuid=OTHER, alias="web02")

@@ -502,7 +502,7 @@ def test_the_pool_lacks_the_room(sim):
     left = int(sim.run("zfs", "get", "-Hpo", "value", "available", "zones"))
     sim.run("zfs", "create", "-o", f"reservation={left - (64 << 20)}", "zones/ballast")
     for proceed in (False, True):
-        refused = sim.quota(proceed=proceed)
+        refused = sim.quota(proceed=proceed)  # there is no other VM to go on with
         assert [p.code for p in refused.problems] == ["InsufficientSpace"]
         assert "64 MiB left" in refused.problems[0].message
         assert [(vm["alias"], vm["cause"], vm["changed"]) for vm in refused.vms] == [

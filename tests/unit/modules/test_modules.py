@@ -607,6 +607,9 @@ def test_options_are_as_documented(module):
         "ansible_collections.flexdisk.hypervisor.plugins.doc_fragments._flexdisk"
     ).ModuleDocFragment
     documented.update(yaml.safe_load(fragment.DOCUMENTATION)["options"])
+    if "on_refusal" in specified:
+        of_all = yaml.safe_load(fragment.REFUSAL)["options"]["on_refusal"]
+        documented["on_refusal"] = {**of_all, **documented.get("on_refusal", {})}
     if not module.endswith("_info"):
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
     if module == "disk" or (module.startswith("vm") and module != "vm_info"):
@@ -652,12 +655,14 @@ def test_lists_of_the_registry_are_the_options_of_their_modules(variable, module
 def test_the_end_of_a_run_that_failed():
     failure = {
         "vm": "web01", "uuid": VM, "error_code": "NotApplied", "message": "no", "step": "grow", "steps": [],
-        "restarted": True, "vms_not_done": ["web02"],
+        "restarted": True, "restart": "", "vms_not_done": ["web02"],
     }  # fmt: skip
     for restarted, tail in ((True, "The VM runs again."), (False, "The VM is down."), (None, "")):
         said = door.ending(Outcome(failure={**failure, "restarted": restarted}, changed=True))
         assert said["msg"] == ("VM web01: grow: no [NotApplied] " + tail).strip()
         assert (said["error_code"], said["failure"]["vms_not_done"], said["changed"]) == ("NotApplied", ["web02"], True)
+    tried = door.ending(Outcome(failure={**failure, "restarted": False, "restart": "2 attempts"}))["msg"]
+    assert tried.endswith(" The VM is down; 2 attempts.")
     assert door.ending(Outcome()) is None
     assert door.ending(Outcome(problems=[Problem("Held", "x")]))["error_code"] == "Held"
 

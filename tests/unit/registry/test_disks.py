@@ -351,3 +351,62 @@ def test_an_idle_run_starts_three_processes_for_many_disks(bench):
     bench.host.calls.clear()
     assert not bench.go(*wanted).changed
     assert len(bench.host.calls) == {"vmadm": 3, "libvirt": 2}[bench.kind], bench.host.calls
+
+
+# -- on_refusal
+
+
+def proceed(bench, *entries):
+    """Check mode and the real run with on_refusal=continue, which say the same; refused entries by their labels."""
+    predicted, done = (bench.go(*entries, check=check, continue_on_refusal=True) for check in (True, False))
+    assert predicted.problems == done.problems
+    assert (predicted.changed, predicted.diff) == (done.changed, done.diff)
+    assert len(predicted.disks) == len(done.disks)
+    return done, [problem.disk for problem in done.problems]
+
+
+def test_the_other_entries_are_done(bench):
+    entries = [{"name": "x", "size": 0}, {"name": "n", "size": 8}, {"uuid": ONE, "state": "detached"}]
+    stopped = bench.go(*entries)
+    assert (len(stopped.problems), stopped.changed) == (1, False)
+    done, refused = proceed(bench, *entries)
+    assert (refused, [disk["name"] for disk in done.disks]) == (["x", ONE], ["n"])
+
+
+def test_entries_of_one_vm_are_refused_together(bench):
+    done, refused = proceed(
+        bench,
+        {"name": "a", "vm": "web01", "state": "detached", "serial_no": 77},
+        {"name": "b", "vm": "web01", "description": "text"},
+        {"name": "c", "vm": "web02", "description": "text"},
+    )
+    assert (refused, [disk["name"] for disk in done.disks]) == (["a"], ["c"])
+    assert [disk.description for disk in bench.vm(ONE).disks] == ["", "", ""]
+
+
+def test_the_vm_that_gives_a_disk_up_is_refused_with_the_one_that_takes_it(bench):
+    done, refused = proceed(
+        bench,
+        {"name": "a", "from_vm": "web01", "vm": "web02", "state": "attached"},
+        {"name": "b", "vm": "web01", "description": "text"},
+        {"name": "n", "size": 8},
+    )
+    assert (refused, [disk["name"] for disk in done.disks]) == (["a"], ["n"])
+
+
+def test_a_source_is_not_destroyed_if_its_copy_is_refused(bench):
+    assert bench.go({"name": "old", "size": 16}).failure is None
+    done, refused = proceed(
+        bench,
+        {"name": "new", "source": "old", "size": 8},
+        {"name": "old", "state": "absent"},
+        {"name": "n", "size": 8},
+    )
+    assert (refused, [disk["name"] for disk in done.disks]) == (["new"], ["n"])
+    assert bench.place("old").state == "detached"
+
+
+def test_the_disk_that_the_pool_has_no_room_for(bench):
+    done, _refused = proceed(bench, {"name": "n", "size": 8}, {"name": "huge", "size": "900TiB"})
+    assert [problem.code for problem in done.problems] == ["InsufficientSpace"]
+    assert [disk["name"] for disk in done.disks] == ["n"]

@@ -34,23 +34,42 @@ from .intent import Intents
 from .observe import observe
 
 _Properties = t.Dict[str, t.Union[int, str]]
+# Seconds between the attempts to start a VM again.
+RESTART_PAUSES = (1.0, 2.0, 4.0, 8.0)
 RESERVATION: t.Dict[str, _Properties] = {THICK: {"refreservation": "auto"}, SPARSE: {"refreservation": "none"}}
 
 
 _Verb = t.Callable[..., None]
 
 
+class Restart(t.NamedTuple):
+    """Whether a VM runs again, how often that was tried, in how many seconds of waiting, and what went wrong last."""
+
+    running: bool
+    attempts: int = 0
+    seconds: float = 0
+    error: str = ""
+
+    @property
+    def tried(self) -> str:
+        """For a message; "" where the first attempt was enough, or none was made."""
+        if not self.attempts or (self.running and self.attempts == 1):
+            return ""
+        count = "%d attempt%s in %d s" % (self.attempts, "" if self.attempts == 1 else "s", self.seconds)
+        return "%s to start it, the last error: %s" % (count, self.error)
+
+
 class StepFailed(Exception):
-    """A step did not end as planned; done counts the steps before it, restarted says whether the VM runs again.
+    """A step did not end as planned; done counts the steps before it, restart says what became of a VM that was down.
 
     Where all steps were done, the intent could not be cleared.
     """
 
-    def __init__(self, error: FlexdiskError, done: int, restarted: t.Optional[bool]) -> None:
+    def __init__(self, error: FlexdiskError, done: int, restart: t.Optional[Restart] = None) -> None:
         super().__init__(error.message)
         self.error = error
         self.done = done
-        self.restarted = restarted
+        self.restart = restart
 
 
 class Applier:
@@ -89,7 +108,7 @@ class Applier:
             self._confirm_unchanged(plan)
             self._confirm_forecasts(plan, geometry)
         except FlexdiskError as exc:
-            raise StepFailed(exc, 0, None) from exc
+            raise StepFailed(exc, 0) from exc
         vm, down = plan.before, plan.before.halted
         for number, step in enumerate(plan.steps):
             after = predict.apply(vm, step, geometry)
@@ -100,18 +119,18 @@ class Applier:
             except FlexdiskError as exc:
                 if step.kind == "rollback" or step.args.get("aside") or any(put_aside(vm, d) for d in vm.parked):
                     # Disks of different times, or one of them aside: the VM stays down, and the intent says so.
-                    raise StepFailed(exc, number, False) from exc
-                restarted = self._restart(plan) if down else None
+                    raise StepFailed(exc, number, Restart(False)) from exc
+                restart = self._restart(plan) if down else None
                 told = self._tells(plan, step)
-                if told and (restarted or not _stops(plan, number)):
+                if told and ((restart and restart.running) or not _stops(plan, number)):
                     self._give_up(plan)
-                raise StepFailed(exc, number, restarted) from exc
+                raise StepFailed(exc, number, restart) from exc
             down = down and step.kind != "start"
             vm = after
         try:
             self._clear(plan)
         except FlexdiskError as exc:
-            raise StepFailed(exc, len(plan.steps), None) from exc
+            raise StepFailed(exc, len(plan.steps)) from exc
 
     def _note(self, plan: VmPlan, number: int) -> None:
         """The intent, before the first step; again before a stop, so that a VM that others stop is not started."""
@@ -156,26 +175,38 @@ class Applier:
             self.zfs.create_container(place, **hidden)
             self._containers.add(place)
 
-    def _restart(self, plan: VmPlan) -> bool:
-        """After a failure: the VM as it ran before, if it can run. Even a stop that failed has turned autoboot off."""
-        try:
-            if not self._mended(plan):
-                return False
-            self.hypervisor.start(plan.vm)
-            self.hypervisor.set_autoboot(plan.vm, plan.before.autoboot_before)
-        except FlexdiskError:
-            return False
-        return True
+    def _restart(self, plan: VmPlan) -> Restart:
+        """After a failure: the VM as it ran before, if it can run.
 
-    def _mended(self, plan: VmPlan) -> bool:
-        """Whether the configuration is whole, with what was being detached taken out of it."""
+        The hypervisor's tool may be what failed, and just be coming back: so this, and nothing else, is tried again.
+        """
+        waited, error = 0.0, ""
+        for number, seconds in enumerate((0.0, *RESTART_PAUSES), 1):
+            if seconds:
+                self.hypervisor.pause(seconds)
+                waited += seconds
+            try:
+                problem = self._start_again(plan)
+                return Restart(not problem, number, waited, problem or error)
+            except FlexdiskError as exc:
+                error = exc.message
+        return Restart(False, number, waited, error)
+
+    def _start_again(self, plan: VmPlan) -> str:
+        """Why it cannot run. Even a stop that failed has turned autoboot off."""
         host = observe(self.zfs, self.hypervisor, plan.before.config.pool, snapshots=False)
         vm = next((v for v in host.vms if v.config.uuid == plan.vm), None)
         if vm is None:
-            return False
+            return "it is not there"
         for path in vm.ghosts:
             self.hypervisor.forget_disk(plan.vm, path)
-        return set(vm.missing) <= {*vm.ghosts, *plan.before.missing}
+        missing = sorted({*vm.missing} - {*vm.ghosts, *plan.before.missing})
+        if missing:
+            return "its configuration has disks that do not exist: %s" % ", ".join(missing)
+        if vm.config.state != "running":
+            self.hypervisor.start(plan.vm)
+        self.hypervisor.set_autoboot(plan.vm, plan.before.autoboot_before)
+        return ""
 
     def _confirm_unchanged(self, plan: VmPlan) -> None:
         """Our lock keeps only our own tasks out. Steps on detached disks look at each disk themselves."""

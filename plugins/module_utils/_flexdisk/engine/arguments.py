@@ -24,6 +24,7 @@ POWER: _Spec = {
     "stop_timeout": {"type": "int", "default": 180},
     "allow_force_stop": {"type": "bool", "default": False},
 }
+REFUSAL: _Spec = {"on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]}}
 DISK: _Spec = {
     "name": {"type": "str"},
     "uuid": {"type": "str"},
@@ -46,11 +47,12 @@ DISK: _Spec = {
 
 
 def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
-    """What the arguments POWER permit, and more that a module takes."""
+    """What the arguments POWER and REFUSAL permit, and more that a module takes."""
     return Policy(
         allow_restart=params["allow_restart"],
         stop_timeout=params["stop_timeout"],
         allow_force_stop=params["allow_force_stop"],
+        continue_on_refusal=params["on_refusal"] == "continue",
         **more,
     )
 

@@ -15,7 +15,7 @@ from ..model.desired import Policy, VmSpec
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
 from ..plan import recovery
-from ..plan.planner import admit, find_vm, plan_vm, share
+from ..plan.planner import admitted, find_vm, plan_vm
 from ..plan.steps import VmPlan
 from ..rules.declaration import parse_vm_spec, slot_problems
 from ..rules.linking import Host, container
@@ -57,7 +57,7 @@ def converge(
     for _spec, plan in plans:
         outcome.problems += plan.problems
     good = [plan for _spec, plan in plans if not plan.problems]
-    good, ordered, lacking = _admitted(host, good, policy.continue_on_refusal)
+    good, ordered, lacking = admitted(host, good, policy.continue_on_refusal)
     outcome.problems += lacking
     asked = {plan.vm: spec.vm for spec, plan in plans}
     outcome.warnings = recovery.warnings(host, asked)
@@ -65,7 +65,7 @@ def converge(
     outcome.warnings += [
         "%s: an interrupted run has left it down, and so does this one" % plan.before.label
         for _spec, plan in plans
-        if plan.before.halted and (refused or plan.vm not in {admitted.vm for admitted in good})
+        if plan.before.halted and (refused or plan.vm not in {other.vm for other in good})
     ]
     if refused:
         return outcome
@@ -84,22 +84,6 @@ def converge(
     return outcome
 
 
-def _admitted(
-    host: Host, plans: t.List[VmPlan], carry_on: bool
-) -> t.Tuple[t.List[VmPlan], t.List[VmPlan], t.List[Problem]]:
-    """Plans that go together; the same in the order of their work; what was wrong. carry_on: without whom it names."""
-    problems: t.List[Problem] = []
-    while True:
-        plans, lacking = share(plans)
-        ordered, short = admit(host, plans)
-        lacking += short
-        problems += lacking
-        if not (lacking and carry_on):
-            return plans, ordered, problems
-        named = {problem.vm for problem in lacking}
-        plans = [plan for plan in plans if plan.name not in named]
-
-
 def _declarations(
     host: Host, raw: t.Sequence[t.Mapping[str, t.Any]], outcome: Outcome
 ) -> t.List[t.Tuple[VmSpec, t.Any]]:
@@ -113,6 +97,7 @@ def _declarations(
             problems.append(found)
         elif found is not None and found.config.uuid in seen:
             problems.append(Problem("InvalidArgument", "listed twice, also as %s" % seen[found.config.uuid], spec.vm))
+            result = [(other, vm) for other, vm in result if vm is not found]
         elif found is not None:
             seen[found.config.uuid] = spec.vm
             problems += slot_problems(spec, found.config)
@@ -162,7 +147,9 @@ def _failure(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.Di
         steps.append({"step": "clear", "disk": "", "text": "clear the intent", "status": "failed"})
     failed = steps[exc.done]
     found = told(plan, exc.error, failed["text"] or failed["step"])
-    found.update(steps=steps, restarted=exc.restarted, vms_not_done=[p.name for p in waiting])
+    found.update(steps=steps, vms_not_done=[p.name for p in waiting])
+    if exc.restart is not None:
+        found.update(restarted=exc.restart.running, restart=exc.restart.tried)
     return found
 
 
@@ -176,6 +163,7 @@ def told(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
         "step": step,
         "steps": [dict(entry, status="done") for entry in report.steps_result(plan)],
         "restarted": None,
+        "restart": "",
         "vms_not_done": [],
     }
 

@@ -87,11 +87,10 @@ def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
     if outcome.failure is not None:
         failure = outcome.failure
         problem = Problem(failure["error_code"], "%s: %s" % (failure["step"], failure["message"]), failure["vm"])
-        tail = (
-            ""
-            if failure["restarted"] is None
-            else " The VM %s." % ("runs again" if failure["restarted"] else "is down")
-        )
+        tail = ""
+        if failure["restarted"] is not None:
+            tail = " The VM %s" % ("runs again" if failure["restarted"] else "is down")
+            tail += "; %s." % failure["restart"] if failure["restart"] else "."
         return dict(result(outcome), **dict(refusal([problem]), msg=failure_text([problem]) + tail, failure=failure))
     if outcome.problems:
         return dict(result(outcome), **refusal(outcome.problems))

@@ -48,6 +48,7 @@ def run(
     forget: bool,
     pool: t.Optional[str],
     check_mode: bool,
+    continue_on_refusal: bool = False,
 ) -> Identities:
     """Gives the disks of the VMs, or of all, their identities, or takes them away (state C(released)), or predicts
     it. forget takes away also what a release keeps.
@@ -55,20 +56,25 @@ def run(
     result = Identities()
     outcome = result.outcome
     host = observe(zfs, hypervisor, pool)
-    wanted = _wanted(host, raw, outcome)
+    wanted = _wanted(host, raw, state, outcome)
     result.skipped = skipped(host) if raw is None else []
     asked = [vm.config.uuid for _spec, vm in wanted]
+    left: t.Collection[str] = ()
     if state == "released":
-        outcome.problems += _misplaced(raw) + _unknown(host, None if raw is None else asked)
+        outcome.problems += _unknown(host, None if raw is None else asked)
+        left = {uuid for pool, uuid in host.intents}
         plans = [plan_release(host, vm, forget) for _spec, vm in wanted]
     else:
         if forget:
             outcome.problems.append(Problem("InvalidArgument", "forget goes with state=released"))
+            wanted = []
         plans = [plan_adoption(host, vm, spec) for spec, vm in wanted]
     outcome.problems += [problem for plan in plans for problem in plan.problems]
     outcome.warnings = recovery.warnings(host, ())
-    if outcome.problems:
+    if outcome.problems and not continue_on_refusal:
         return result
+    good = [(pair, plan) for pair, plan in zip(wanted, plans) if not plan.problems and plan.vm not in left]
+    wanted, plans = [pair for pair, _plan in good], [plan for _pair, plan in good]
     outcome.changed = any(plan.changed for plan in plans)
     outcome.diff = report.diff_text(plans)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
@@ -87,33 +93,30 @@ def run(
 
 
 def _wanted(
-    host: Host, raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]], outcome: Outcome
+    host: Host, raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]], state: str, outcome: Outcome
 ) -> t.List[t.Tuple[AdoptSpec, Vm]]:
     """What is said of each VM, with the VM; everything else becomes problems."""
     if raw is None:
         return [(AdoptSpec(vm.config.alias or vm.config.uuid), vm) for vm in host.vms]
     result: t.List[t.Tuple[AdoptSpec, Vm]] = []
+    seen: t.Set[str] = set()
     for entry in raw:
         found = Collector(str(entry.get("vm") or ""))
         spec = papers.parse_spec(entry, found)
+        for key in [key for key in ("disks", "package") if state == "released" and entry.get(key)]:
+            found.add("InvalidArgument", "%s: state=released takes whole VMs" % key)
         vm = find_vm(host, spec.vm) if spec.vm else None
         if isinstance(vm, Problem):
             found.problems.append(vm)
-        elif vm is not None and any(other is vm for _spec, other in result):
+        elif vm is not None and vm.config.uuid in seen:
             found.add("InvalidArgument", "listed twice")
-        elif vm is not None and not found.problems:
-            result.append((spec, vm))
+            result = [(other, known) for other, known in result if known is not vm]
+        elif vm is not None:
+            seen.add(vm.config.uuid)
+            if not found.problems:
+                result.append((spec, vm))
         outcome.problems += found.problems
     return result
-
-
-def _misplaced(raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[Problem]:
-    return [
-        Problem("InvalidArgument", "%s: state=released takes whole VMs" % key, str(entry.get("vm") or ""))
-        for entry in raw or ()
-        for key in ("disks", "package")
-        if entry.get(key)
-    ]
 
 
 def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem]:

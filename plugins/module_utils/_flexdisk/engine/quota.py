@@ -14,7 +14,7 @@ from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes
 from ..model.vm import Vm
 from ..plan import ordering, predict, recovery
-from ..plan.planner import admit
+from ..plan.planner import admitted
 from ..plan.steps import VmPlan
 from ..rules import space
 from ..rules.linking import Host
@@ -49,10 +49,13 @@ def recalculate(
         left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})
     plans = [_plan(vm, host, reclaim) for vm in vms]
     outcome.problems += [problem for plan in plans for problem in plan.problems]
-    ordered, lacking = admit(host, plans)
+    good = [plan for plan in plans if not plan.problems]
+    good, ordered, lacking = admitted(host, good, continue_on_refusal)
     outcome.problems += lacking
-    if lacking or (outcome.problems and not continue_on_refusal):
-        plans = [VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
+    if outcome.problems and not continue_on_refusal:
+        good = []
+    repaired = {plan.vm: plan for plan in good}
+    plans = [repaired.get(plan.vm) or VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
     outcome.changed = any(plan.changed for plan in plans)
     outcome.diff = report.diff_text(plans)
     after = {plan.vm: plan.after for plan in plans}

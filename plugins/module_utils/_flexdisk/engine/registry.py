@@ -16,6 +16,7 @@ from ..model.errors import FlexdiskError
 from ..model.vm import Disk, Vm
 from ..plan import recovery
 from ..plan.detached import Job
+from ..plan.entries import plan_entries
 from ..plan.registry import Registry, volumes_of
 from ..plan.steps import VmPlan
 from ..rules.linking import Host
@@ -49,20 +50,24 @@ def run(
     outcome = Disks()
     parsed = [parse_wish(entry, number) for number, entry in enumerate(raw)]
     outcome.problems = [problem for _wish, problems in parsed for problem in problems]
-    if outcome.problems:
+    if outcome.problems and not policy.continue_on_refusal:
         return outcome
     default = hypervisor.capabilities.default_pool
     host = observe(zfs, hypervisor, pool, more=pool or default)
-    registry = Registry(host, policy, hypervisor.capabilities, pool or default)
-    plans = registry.plan([wish for wish, _problems in parsed])
-    outcome.problems = registry.problems
+    wishes, wrong = [wish for wish, _problems in parsed], [n for n, (_wish, problems) in enumerate(parsed) if problems]
+    jobs, plans, problems = plan_entries(
+        lambda: Registry(host, policy, hypervisor.capabilities, pool or default),
+        wishes,
+        wrong,
+        policy.continue_on_refusal,
+    )
+    outcome.problems += problems
     outcome.warnings = recovery.warnings(host, [plan.vm for plan in plans])
-    if outcome.problems:
+    if outcome.problems and not policy.continue_on_refusal:
         return outcome
     outcome.changed = any(plan.changed for plan in plans)
     outcome.diff = report.diff_text(plans)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
-    jobs = t.cast(t.List[Job], registry.jobs)
     found: t.Optional[Host] = _predicted(host, plans)
     if not check_mode:
         intents = Intents(zfs, host)
@@ -88,7 +93,9 @@ def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
         for step in plan.steps:
             if step.kind == "attach":
                 parked.pop(step.args["source"], None)
-    return replace(host, vms=vms, parked=tuple(parked.values()))
+    detached = tuple(parked.values())
+    vms = tuple(replace(vm, parked=tuple(d for d in detached if d.vm == vm.config.uuid)) for vm in vms)
+    return replace(host, vms=vms, parked=detached)
 
 
 def _again(
@@ -158,7 +165,4 @@ def _result(job: Job, place: t.Optional[Place], changed: bool, check_mode: bool)
         known: DiskWish = job.wish
         return {"name": known.spec.name, "uuid": known.spec.uuid, "state": "absent", "vm": "", "changed": changed}
     result = report.disk_result(place.disk, place.state, not check_mode)
-    if job.place is None and check_mode:
-        for key in ("volume", "path"):
-            del result[key]
     return dict(result, vm=place.disk.vm, changed=changed)

@@ -47,6 +47,9 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
         result["pinned"] = disk.volume.pinned // MIB
     if disk.uuid:
         result["uuid"] = disk.uuid
+    if not volatile and disk.parked and not disk.volume.guid:
+        # One that is to be made: it will lie under its uuid.
+        del result["volume"]
     if volatile:
         user = disk.volume.user
         result.update({key: user[key] for key in VOLATILE if key in user})

@@ -14,7 +14,7 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, parse_size
 from ..model.vm import Vm
 from ..plan import recovery
-from ..plan.planner import admit
+from ..plan.planner import admitted
 from ..plan.snapshots import plan_snapshot
 from ..plan.steps import VmPlan
 from ..rules import snapshots, space
@@ -76,10 +76,11 @@ def run(
     vms, outcome.problems = chosen(host, names)
     plans = [plan_snapshot(vm, spec, policy, hypervisor.capabilities, host.geometry[vm.config.pool], now) for vm in vms]
     outcome.problems += [problem for plan in plans for problem in plan.problems]
-    ordered, lacking = admit(host, plans)
+    plans = [plan for plan in plans if not plan.problems]
+    plans, ordered, lacking = admitted(host, plans, policy.continue_on_refusal)
     outcome.problems += lacking
     outcome.warnings = recovery.warnings(host, [vm.config.uuid for vm in vms])
-    if outcome.problems:
+    if outcome.problems and not policy.continue_on_refusal:
         return outcome
     outcome.changed = any(plan.changed for plan in plans)
     outcome.diff = report.diff_text(plans)

@@ -145,7 +145,8 @@ def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], ou
 
 
 def _failure(exc: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
-    known: t.Dict[str, t.Any] = {"vm": "", "uuid": "", "steps": [], "restarted": None, "vms_not_done": []}
+    known: t.Dict[str, t.Any] = {"vm": "", "uuid": "", "steps": [], "vms_not_done": []}
+    known.update(restarted=None, restart="")
     return {**known, "error_code": exc.code, "message": exc.message, "step": step}
 
 

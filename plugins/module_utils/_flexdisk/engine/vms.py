@@ -15,7 +15,7 @@ from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm, VmConfig
 from ..plan import recovery
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
-from ..plan.planner import admit, find_vm, share
+from ..plan.planner import admitted, find_vm
 from ..plan.steps import VmPlan
 from ..plan.vms import addressed, machine, plan_change, plan_deletion, plan_remains
 from ..rules import packages
@@ -43,20 +43,21 @@ def run(
     """Makes the VMs so, or predicts it. pool is where new ones are made."""
     outcome = Outcome()
     known, outcome.problems = packages.parse_packages(raw_packages)
+    wrong_packages = bool(outcome.problems)
     wishes = [packages.parse_wish(entry, known) for entry in raw]
     outcome.problems += [problem for _wish, problems in wishes for problem in problems]
-    if outcome.problems:
+    if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
     place = pool or hypervisor.capabilities.default_pool
     host = observe(zfs, hypervisor, more=place)
     planner = _Planner(host, hypervisor, policy, place)
-    plans = [plan for plan in map(planner.plan, (wish for wish, _none in wishes)) if plan is not None]
-    outcome.problems += planner.problems + [problem for plan in plans for problem in plan.problems]
-    plans, lacking = share(plans)
-    ordered, short = admit(host, plans)
-    outcome.problems += lacking + short
+    plans = planner.plans(wishes)
+    outcome.problems += planner.problems
     outcome.warnings = recovery.warnings(host, [plan.vm for plan in plans])
-    if outcome.problems:
+    good = [plan for plan in plans if not plan.problems]
+    plans, ordered, lacking = admitted(host, good, policy.continue_on_refusal)
+    outcome.problems += lacking
+    if outcome.problems and not policy.continue_on_refusal:
         return outcome
     outcome.changed = any(plan.changed for plan in plans)
     outcome.diff = report.diff_text(plans)
@@ -84,9 +85,17 @@ class _Planner:
         self._pool = pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
         self._seen: t.Dict[str, str] = {}
         self.asked: t.Dict[str, str] = {}
+        self._twice: t.Set[str] = set()
         self.problems: t.List[Problem] = []
 
-    def plan(self, wish: Wish) -> t.Optional[VmPlan]:
+    def plans(self, wishes: t.Sequence[t.Tuple[Wish, t.Sequence[Problem]]]) -> t.List[VmPlan]:
+        """Plans, those that are refused too; a wish that is wrong by itself has none, and neither has its VM."""
+        found = [self._plan(wish, bool(problems)) for wish, problems in wishes]
+        plans = [plan for plan in found if plan is not None and not {plan.vm, plan.name} & self._twice]
+        self.problems += [problem for plan in plans for problem in plan.problems]
+        return plans
+
+    def _plan(self, wish: Wish, wrong: bool) -> t.Optional[VmPlan]:
         """None where nothing is to be planned, or problems has why it cannot be."""
         found = self._find(wish)
         if isinstance(found, Problem):
@@ -95,9 +104,10 @@ class _Planner:
         uuid = found.uuid if isinstance(found, VmConfig) else found.config.uuid if found else wish.uuid or wish.vm
         if uuid in self._seen:
             self.problems.append(Problem("InvalidArgument", "listed twice, also as %s" % self._seen[uuid], wish.vm))
+            self._twice.add(uuid)
             return None
         self._seen[uuid] = wish.vm
-        plan = self._planned(found, wish)
+        plan = None if wrong else self._planned(found, wish)
         if plan is not None:
             self.asked[plan.vm] = wish.vm
         return plan

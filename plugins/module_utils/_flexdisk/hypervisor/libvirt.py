@@ -45,7 +45,7 @@ class Libvirt:
     ) -> None:
         self._domains = domains
         self._runner = runner
-        self._pause = pause
+        self.pause = pause
         self._seen: t.Dict[str, str] = {}
         bhyve = uri.startswith("bhyve")
         self.capabilities = Capabilities(
@@ -184,7 +184,7 @@ class Libvirt:
         for _second in range(PATIENCE):
             if done():
                 return
-            self._pause(1)
+            self.pause(1)
         if not done():
             raise FlexdiskError(code, "%s after %d s" % (message, PATIENCE))
 
@@ -193,7 +193,7 @@ class Libvirt:
         for second in range(max(timeout, 1)):
             if second % ASK_AGAIN == 0:
                 self._ask_to_stop(vm)
-            self._pause(1)
+            self.pause(1)
             if self._is_down(vm):
                 break
         else:

@@ -44,6 +44,10 @@ class Hypervisor(t.Protocol):
     @property
     def storage(self) -> t.Optional[Storage]: ...
 
+    @property
+    def pause(self) -> t.Callable[[float], None]:
+        """Waits so many seconds."""
+
     def vms(self) -> t.List[VmConfig]:
         """All VMs, other brands too, in one process."""
 

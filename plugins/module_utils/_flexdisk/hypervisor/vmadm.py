@@ -55,7 +55,7 @@ class Vmadm:
 
     def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
         self._runner = runner
-        self._pause = pause
+        self.pause = pause
         self.storage = self
 
     def _vmadm(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> Answer:

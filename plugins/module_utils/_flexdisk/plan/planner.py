@@ -211,6 +211,27 @@ def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Li
     return ordered, lacking(host, ordered)
 
 
+def admitted(
+    host: Host, plans: t.Sequence[VmPlan], carry_on: bool
+) -> t.Tuple[t.List[VmPlan], t.List[VmPlan], t.List[Problem]]:
+    """Plans that go together; the same in the order of their work; what was wrong.
+
+    carry_on leaves out the VMs that a problem names, of a pool without the room the one that needs most, until the rest
+    goes together.
+    """
+    problems: t.List[Problem] = []
+    left = list(plans)
+    while True:
+        left, wrong = share(left)
+        ordered, short = admit(host, left)
+        wrong += short
+        problems += wrong
+        if not (wrong and carry_on):
+            return left, ordered, problems
+        named = {problem.vm for problem in wrong}
+        left = [plan for plan in left if plan.name not in named]
+
+
 def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
     """What pools lack for plans that are done in this order."""
     needs = [(plan, demand(plan, host.geometry[plan.before.config.pool])) for plan in ordered]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -17,11 +18,12 @@ from ..rules.change import birth_differences
 from ..rules.declaration import Collector, slot_problems
 from ..rules.linking import Host
 from ..rules.matching import Match
-from ..rules.registry import Place, label_of, locate, serial_of
+from ..rules.registry import Place, find_source, label_of, locate, serial_of
 from ..rules.space import drift_cause
 from . import verbs
 from .detached import Job, plan_detached
-from .planner import check_begun, find_vm, lacking, plan_matched, turn
+from .entries import Entry
+from .planner import check_begun, demand, find_vm, lacking, plan_matched, turn
 from .steps import Step, VmPlan
 from .targets import unfinished, unfinished_words
 
@@ -38,7 +40,9 @@ class _Visit:
 
 
 class Registry:
-    """Plans for the wishes of one task. jobs has for each wish what it means, problems why it cannot be done."""
+    """Plans for the wishes of one task. jobs has for each wish what it means, entries what it touches and whether it is
+    refused, problems why.
+    """
 
     def __init__(self, host: Host, policy: Policy, capabilities: Capabilities, pool: str) -> None:
         self._host = host
@@ -49,33 +53,51 @@ class Registry:
         self._loose: t.Dict[str, t.List[Job]] = {}
         self._seen: t.Dict[str, str] = {}
         self.jobs: t.List[t.Optional[Job]] = []
+        self.entries: t.List[Entry] = []
         self.problems: t.List[Problem] = []
 
-    def plan(self, wishes: t.Sequence[DiskWish]) -> t.List[VmPlan]:
-        """Plans in the order in which they can be done; none with problems."""
-        for wish in wishes:
+    def plan(self, wishes: t.Sequence[DiskWish], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
+        """Plans in the order in which they can be done; none with problems. wrong are the numbers of wishes that are
+        refused already: only what depends on them is of interest.
+        """
+        for number, wish in enumerate(wishes):
+            self.entries.append(Entry(wish, number in wrong))
             self.jobs.append(self._job(wish))
-        if self.problems:
+        if self.problems or wrong:
             return []
         plans = self._plans()
         self._check_serials(plans)
         if not self.problems:
-            self.problems += lacking(self._host, plans)
+            self._check_room(plans)
         return [] if self.problems else plans
 
     def _add(self, wish: DiskWish, code: str, message: str) -> None:
         self.problems.append(Problem(code, message, wish.vm, wish.label))
+        self._entry(wish).refused = True
+
+    def _entry(self, wish: DiskWish) -> Entry:
+        return next(entry for entry in self.entries if entry.wish is wish)
+
+    def _refuse_vm(self, uuid: str) -> None:
+        for entry in self.entries:
+            entry.refused = entry.refused or uuid in entry.vms
 
     # -- which disk, and what is to be done with it
 
     def _job(self, wish: DiskWish) -> t.Optional[Job]:
+        entry = self._entry(wish)
         vms = [self._vm(wish, name) if name else None for name in (wish.vm, wish.from_vm)]
+        entry.vms.update(vm.config.uuid for vm in vms if vm is not None)
         if self.problems and (None in [v for v, n in zip(vms, (wish.vm, wish.from_vm)) if n]):
             return None
         try:
             place = locate(self._host, wish, *vms)
         except FlexdiskError as exc:
-            self._add(wish, exc.code, exc.message)
+            if not entry.refused:
+                self._add(wish, exc.code, exc.message)
+            return None
+        self._note(entry, place)
+        if entry.refused:
             return None
         job = Job(wish, place, vms[0])
         if place is None:
@@ -88,8 +110,20 @@ class Registry:
         found = find_vm(self._host, name)
         if isinstance(found, Problem):
             self.problems.append(replace(found, disk=wish.label))
+            self._entry(wish).refused = True
             return None
         return found
+
+    def _note(self, entry: Entry, place: t.Optional[Place]) -> None:
+        """What the entry touches, besides the VMs that it names."""
+        entry.volumes.update(entry.wish.destroy_clones)
+        with contextlib.suppress(FlexdiskError):
+            if entry.wish.source:
+                entry.volumes.add(find_source(self._host, entry.wish.source).disk.volume.name)
+        if place is not None:
+            owner = place.vm if place.vm is not None else self._left_over(place.disk)
+            entry.volumes.add(place.disk.volume.name)
+            entry.vms.update({owner.config.uuid} if owner is not None else ())
 
     def _is_new(self, wish: DiskWish, place: Place) -> bool:
         volume = place.disk.volume.name
@@ -219,8 +253,7 @@ class Registry:
 
     def _plans(self) -> t.List[VmPlan]:
         """Who gives a disk up before who takes it; among those who could be next, who releases space."""
-        plans = [plan_detached(self._host, pool, jobs, self._capabilities) for pool, jobs in self._loose.items()]
-        self.problems += [problem for plan in plans for problem in plan.problems]
+        plans = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
         done: t.Dict[str, VmPlan] = {}
         waiting = list(self._visits.values())
         while waiting:
@@ -229,11 +262,39 @@ class Registry:
                 self._cycle(waiting)
                 return []
             new = {visit.vm.config.uuid: self._visited(visit, done) for visit in ready}
-            self.problems += [problem for plan in new.values() for problem in plan.problems]
+            for uuid, plan in new.items():
+                self.problems += plan.problems
+                if plan.problems:
+                    self._refuse_vm(uuid)
             done.update(new)
             plans += sorted(new.values(), key=lambda plan: turn(self._host, plan))
             waiting = [v for v in waiting if v.vm.config.uuid not in new]
         return plans
+
+    def _detached_plan(self, pool: str, jobs: t.Sequence[Job]) -> VmPlan:
+        """One that is wrong only together with others is refused with all of them."""
+        plan = plan_detached(self._host, pool, jobs, self._capabilities)
+        self.problems += plan.problems
+        wrong = [job for job in jobs if plan.problems and self._alone(pool, job).problems]
+        for job in wrong or (jobs if plan.problems else ()):
+            self._entry(job.wish).refused = True
+        return plan
+
+    def _alone(self, pool: str, job: Job) -> VmPlan:
+        return plan_detached(self._host, pool, [job], self._capabilities)
+
+    def _check_room(self, plans: t.Sequence[VmPlan]) -> None:
+        """Where a pool lacks room, the VM that needs most is refused, or the detached disk."""
+        short = lacking(self._host, plans)
+        self.problems += short
+        names = {problem.vm for problem in short}
+        for plan in (p for p in plans if p.name in names):
+            pool = plan.before.config.pool
+            if plan.vm:
+                self._refuse_vm(plan.vm)
+            else:
+                needs = [(demand(self._alone(pool, j), self._host.geometry[pool]).peak, j) for j in self._loose[pool]]
+                self._entry(max(needs, key=lambda pair: pair[0])[1].wish).refused = True
 
     def _cycle(self, waiting: t.Sequence[_Visit]) -> None:
         for visit in waiting:

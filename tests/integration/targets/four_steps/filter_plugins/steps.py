@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 MIB = 1 << 20
-VOLATILE = ("ctime", "mtime", "serial_no")
+# What check mode cannot know, as the modules document it: stamps, uuids and volumes of new disks, figures that only ZFS
+# has, and what protected or destroyed disks.
+VOLATILE = {
+    *("ctime", "mtime", "serial_no", "uuid", "volume", "free_space", "allocatable", "created", "frees"),
+    *("guard", "destroyed_by"),
+}
 Datasets = dict[str, dict[str, Any]]
 
 
@@ -45,30 +49,29 @@ def _holds_a_disk(dataset: dict[str, Any]) -> bool:
     return dataset["type"] == "filesystem" and dataset.get("flexdisk:type") == "file"
 
 
-def comparable(vms: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The VMs of a real result without what check mode cannot know and documents: stamps, the uuids of new disks, and
-    free_space after a disk with snapshots shrank."""
-    result = copy.deepcopy(vms)
-    for vm, twin in zip(result, like, strict=True):
-        if "free_space" not in twin:
-            del vm["free_space"]
-        for where in ("disks", "parked"):
-            for disk, other in zip(vm[where], twin[where], strict=True):
-                for key in (*VOLATILE, *(["uuid"] if "uuid" not in other else [])):
-                    disk.pop(key, None)
-    return result
+def unlike(done: Any, predicted: Any, where: str = "result") -> list[str]:
+    """Where a real result is not what check mode said, key by key. Only the documented volatile keys may be added."""
+    if where in ("result", "second result"):
+        done, predicted = ({**result, "warnings": _own(result.get("warnings") or [])} for result in (done, predicted))
+    if isinstance(done, dict) and isinstance(predicted, dict):
+        found = [f"{where}.{key} is only in check mode" for key in predicted.keys() - done.keys()]
+        found += [f"{where}.{key} is only in the real run" for key in done.keys() - predicted.keys() - VOLATILE]
+        for key in predicted.keys() & done.keys():
+            found += unlike(done[key], predicted[key], f"{where}.{key}")
+        return sorted(found)
+    if isinstance(done, list) and isinstance(predicted, list) and len(done) == len(predicted):
+        pairs = enumerate(zip(done, predicted, strict=True))
+        return [words for n, (one, other) in pairs for words in unlike(one, other, f"{where}[{n}]")]
+    return [] if done == predicted else [f"{where}: check mode {predicted!r}, real run {done!r}"]
 
 
-def comparable_disks(disks: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The disks of a real result without what check mode cannot know."""
-    unknown = [
-        (set(disk) - set(twin)) & {*VOLATILE, "uuid", "volume", "path"} for disk, twin in zip(disks, like, strict=True)
-    ]
-    return [{k: v for k, v in disk.items() if k not in keys} for disk, keys in zip(disks, unknown, strict=True)]
+def _own(warnings: list[str]) -> list[str]:
+    """Without those of check mode alone: who else is at it."""
+    return [text for text in warnings if "being changed by" not in text]
 
 
 class FilterModule:
     """Filters for the targets that depend on four_steps."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"datasets": datasets, "law": law, "comparable": comparable, "comparable_disks": comparable_disks}
+        return {"datasets": datasets, "law": law, "unlike": unlike}

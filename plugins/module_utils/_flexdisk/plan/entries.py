@@ -1,0 +1,84 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Which entries of a task are refused together, and the plans for the others."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..model.desired import DiskWish
+from ..model.errors import Problem
+from .detached import Job
+from .steps import VmPlan
+
+
+@dataclass
+class Entry:
+    """An entry with the VMs that it names or changes, and the volumes that it is about."""
+
+    wish: DiskWish
+    refused: bool = False
+    vms: t.Set[str] = field(default_factory=set)
+    volumes: t.Set[str] = field(default_factory=set)
+
+    def depends(self, other: Entry) -> bool:
+        """Whether both change one VM or one disk, or one is made of the other's disk."""
+        return bool(
+            self.vms & other.vms
+            or self.volumes & other.volumes
+            or _made_of(self.wish, other.wish)
+            or _made_of(other.wish, self.wish)
+        )
+
+
+def _made_of(new: DiskWish, source: DiskWish) -> bool:
+    return bool(new.source) and new.source in (source.spec.name, source.spec.uuid)
+
+
+class Attempt(t.Protocol):
+    """A Registry: one attempt to plan some entries."""
+
+    jobs: t.List[t.Optional[Job]]
+    entries: t.List[Entry]
+    problems: t.List[Problem]
+
+    def plan(self, wishes: t.Sequence[DiskWish], wrong: t.Collection[int]) -> t.List[VmPlan]: ...
+
+
+class Planned(t.NamedTuple):
+    jobs: t.List[Job]
+    plans: t.List[VmPlan]
+    problems: t.List[Problem]
+
+
+def plan_entries(
+    attempt: t.Callable[[], Attempt], wishes: t.Sequence[DiskWish], wrong: t.Collection[int], carry_on: bool
+) -> Planned:
+    """Plans for the wishes; wrong are the numbers of those that are refused already. carry_on: for those that are left
+    without the refused ones, and without what depends on these.
+    """
+    left, bad = list(wishes), {id(wishes[number]) for number in wrong}
+    problems: t.List[Problem] = []
+    while True:
+        registry = attempt()
+        plans = registry.plan(left, [n for n, wish in enumerate(left) if id(wish) in bad])
+        problems += registry.problems
+        out = _refused(registry.entries)
+        if not (out or registry.problems):
+            return Planned(t.cast(t.List[Job], registry.jobs), plans, problems)
+        if not (out and carry_on):
+            return Planned([], [], problems)
+        left = [wish for wish in left if id(wish) not in out]
+
+
+def _refused(entries: t.Sequence[Entry]) -> t.Set[int]:
+    """The refused wishes, and all that depend on one of them."""
+    out = [entry for entry in entries if entry.refused]
+    rest = [entry for entry in entries if not entry.refused]
+    for entry in out:  # which grows meanwhile
+        out += [other for other in rest if other.depends(entry)]
+        rest = [other for other in rest if not other.depends(entry)]
+    return {id(entry.wish) for entry in out}
