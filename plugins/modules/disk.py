@@ -275,7 +275,7 @@ disks:
       returned: when it is there
     serial_no:
       description: Number of its changes.
-      type: str
+      type: int
       returned: when it is there, not in check mode
 vms:
   description:

@@ -28,7 +28,7 @@ attributes:
     support: full
     details:
       - The prediction equals the real run but for RV(vms[].allocatable), RV(vms[].snapshots[].created) and
-        RV(vms[].snapshots[].frees), which only ZFS and the clock know, and which check mode leaves out where something
+        RV(vms[].snapshots[].frees_bytes), which only ZFS and the clock know, and which check mode leaves out where something
         is to be changed.
   diff_mode:
     support: full
@@ -170,10 +170,19 @@ vms:
       description: Sizes in MiB by the disks' names.
       type: dict
       returned: always
-    quota:
-      description: C(before) and C(after) in bytes.
+    quota_bytes:
+      description: C(quota) of the VM's dataset.
       type: dict
       returned: always
+      contains:
+        before:
+          description: As it was.
+          type: int
+          returned: always
+        after:
+          description: As it is now.
+          type: int
+          returned: always
     allocatable:
       description: MiB that disks and snapshots can still get, null on a VM without flexible disk space.
       type: int
@@ -197,8 +206,8 @@ vms:
           description: Seconds since 1970.
           type: int
           returned: when known
-        frees:
-          description: Bytes that deleting this one alone gives back to the VM's disks.
+        frees_bytes:
+          description: What deleting this one alone gives back to the VM's disks.
           type: int
           returned: when known
 """

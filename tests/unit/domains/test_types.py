@@ -164,7 +164,7 @@ def test_deleted_snapshots_give_back_what_is_said(linux, kind):
         assert snapshot(linux, state="present", name="s%d" % seed).failure is None
     write(linux, disk, 3, 4)
     for name in ("s2", "s1"):
-        frees = {s["name"]: s["frees"] for s in told(linux)["snapshots"]}[name]
+        frees = {s["name"]: s["frees_bytes"] for s in told(linux)["snapshots"]}[name]
         room = space.allocatable(linux.vm())
         assert snapshot(linux, state="absent", name=name).failure is None
         assert space.allocatable(linux.vm()) - room == frees

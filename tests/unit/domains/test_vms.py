@@ -114,7 +114,7 @@ def test_a_vm_is_made_with_a_machine_of_its_own(linux):
         ("rest", 832, "3:0:0", False),
     ]
     assert (vm["memory"], vm["vcpus"], vm["package"], vm["flexible_disk_size"]) == (512, 1, "small", 1024)
-    assert (vm["vm_quota"], vm["allocatable"]) == (1 << 20, 0)
+    assert (vm["vm_quota_bytes"], vm["allocatable"]) == (1 << 20, 0)
     root = f"tank/{vm['uuid']}"
     assert linux.run("zfs", "get", "-Ho", "value", "quota", root) == linux.run(
         "zfs", "get", "-Ho", "value", "reservation", root

@@ -25,7 +25,7 @@ from .conftest import VM, Simulated, running
 MIB = 1 << 20
 ROOT = f"zones/{VM}"
 NOW = 1_800_000_000
-UNKNOWN = {"allocatable", "created", "frees"}
+UNKNOWN = {"allocatable", "created", "frees_bytes"}
 DEFAULTS = {
     "vms": [VM],
     "state": "present",
@@ -102,7 +102,7 @@ def test_a_snapshot_of_all_disks_takes_what_they_have_written(sim):
     assert re.fullmatch(r"web01 .*\n  \+ snapshot one of 3 disks, holds \S+ MiB at once", done.diff.strip()), done.diff
     taken = before - space.allocatable(sim.vm())
     assert 3 * 39 * MIB < taken < 3 * 48 * MIB
-    assert done.vms[0]["snapshots"][0]["frees"] == taken
+    assert done.vms[0]["snapshots"][0]["frees_bytes"] == taken
 
 
 def test_what_deleting_one_frees_is_true(sim):
@@ -113,7 +113,7 @@ def test_what_deleting_one_frees_is_true(sim):
     sim.write(f"{ROOT}/disk2", 79, 0, 5)
     go(sim, name="three")
     for name in ("two", "three", "one"):
-        frees = {s["name"]: s["frees"] for s in go(sim, name="one", check=True).vms[0]["snapshots"]}
+        frees = {s["name"]: s["frees_bytes"] for s in go(sim, name="one", check=True).vms[0]["snapshots"]}
         room = space.allocatable(sim.vm())
         done = four_steps(sim, name=name, state="absent")
         assert "DESTROYED" in done.diff

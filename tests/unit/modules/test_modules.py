@@ -423,7 +423,7 @@ def test_disks(host):
     assert [d["name"] for d in full["disks"]] == ["data"]
     documented = documentation("disk_info", "RETURN")["disks"]["contains"]
     assert set(full["disks"][0]) == set(documented)
-    assert set(full["disks"][0]["frees"]) == set(documented["frees"]["contains"])
+    assert set(full["disks"][0]["frees_bytes"]) == set(documented["frees_bytes"]["contains"])
     assert host("disk_info", tags={"a": 1})["disks"] == host("disk_info", name="data")["disks"]
     assert host("disk_info", vm="nobody")["error_code"] == "ResourceNotFound"
 

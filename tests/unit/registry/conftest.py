@@ -105,7 +105,7 @@ class Bench:
         assert (done.problems, done.failure) == ([], None)
         assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
         assert comparable(done.disks, predicted.disks) == predicted.disks
-        assert [v["quota"] for v in done.vms] == [v["quota"] for v in predicted.vms]
+        assert [v["quota_bytes"] for v in done.vms] == [v["quota_bytes"] for v in predicted.vms]
         self.assert_lawful()
         for check in (True, False):
             again = self.go(*disks, check=check, **policy)

@@ -123,7 +123,7 @@ def _result(plan: VmPlan, after: Vm, check_mode: bool) -> _Dict:
         "recovered": recovery.recovered(plan),
         "flexible_disk_size": after.declared_flexible,
         "disks": {disk.label: disk.size_mib for disk in after.disks},
-        "quota": {"before": plan.before.root.quota, "after": after.root.quota},
+        "quota_bytes": {"before": plan.before.root.quota, "after": after.root.quota},
         "snapshots": report.snapshots_result(after, known),
     }
     if known:
