@@ -166,7 +166,8 @@ def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
     sim.run("vmadm", "stop", VM, "-F")
     sim.admin("vm-make-legacy", VM, "uuids")
     stopped = four_steps(sim)
-    assert stopped.outcome.diff == f"web01 ({VM}):\n  ~ uuid and slot of disk0, disk1 written down\n"
+    lines = [stopped.outcome.msg, f"web01 ({VM}):", "  ~ uuid and slot of disk0, disk1 written down"]
+    assert stopped.outcome.diff.splitlines() == lines
     for disk, said in zip(sim.vm().disks, sim.get()["disks"], strict=True):
         assert disk.volume.user["uuid"] == said["uuid"] == identity.uuid_of(disk.volume.guid)
         assert disk.volume.user["serial_no"] == "2"

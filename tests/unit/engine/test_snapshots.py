@@ -99,7 +99,9 @@ def test_a_snapshot_of_all_disks_takes_what_they_have_written(sim):
     done = four_steps(sim, name="one")
     assert done.vms[0]["snapshots"][0]["disks"] == ["root", "a", "b"]
     assert names(sim) == ["one"]
-    assert re.fullmatch(r"web01 .*\n  \+ snapshot one of 3 disks, holds \S+ MiB at once", done.diff.strip()), done.diff
+    assert re.fullmatch(
+        r"1 VM: 1 changes, .*\nweb01 .*\n  \+ snapshot one of 3 disks, holds \S+ MiB at once", done.diff.strip()
+    ), done.diff
     taken = before - space.allocatable(sim.vm())
     assert 3 * 39 * MIB < taken < 3 * 48 * MIB
     assert done.vms[0]["snapshots"][0]["frees_bytes"] == taken

@@ -77,7 +77,7 @@ def error(exc: FlexdiskError) -> t.Dict[str, t.Any]:
 
 def result(outcome: Outcome) -> t.Dict[str, t.Any]:
     """The keys of a result, the same in check mode and for real but for what only a real detach or removal has."""
-    found = {"changed": outcome.changed, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
+    found = {"changed": outcome.changed, "msg": outcome.msg, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
     real = {"guard": outcome.guard, "destroyed_by": outcome.destroyed_by}
     return dict(found, **{key: value for key, value in real.items() if value})
 

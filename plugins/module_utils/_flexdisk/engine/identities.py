@@ -69,8 +69,7 @@ def run(
     outcome.warnings = recovery.warnings(host, ())
     if outcome.problems:
         return result
-    outcome.changed = any(plan.changed for plan in plans)
-    outcome.diff = report.diff_text(plans)
+    outcome.tell(plans, host)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     if state == "released":
         result.released = [entry for entry in (released(plan.before) for plan in plans) if entry is not None]

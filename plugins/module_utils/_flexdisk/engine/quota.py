@@ -53,8 +53,7 @@ def recalculate(
     outcome.problems += lacking
     if lacking or (outcome.problems and not continue_on_refusal):
         plans = [VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
-    outcome.changed = any(plan.changed for plan in plans)
-    outcome.diff = report.diff_text(plans)
+    outcome.tell(plans, host)
     after = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
         apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome)

@@ -10,7 +10,7 @@ import typing as t
 
 from ..model.sizes import MIB, render_change
 from ..model.vm import Disk, Vm
-from ..plan import recovery
+from ..plan import recovery, summary
 from ..plan.steps import VmPlan
 from ..rules import identity, space
 from ..rules.snapshots import disks_in, freed, snapshots_of
@@ -21,7 +21,7 @@ _Dict = t.Dict[str, t.Any]
 
 
 def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) -> _Dict:
-    """One disk: sizes in whole MiB, block_size in bytes as its option. volatile=False leaves out what check mode cannot know."""
+    """One disk, block_size in bytes as its option. volatile=False leaves out what check mode cannot know."""
     result: _Dict = {
         "name": disk.name,
         "boot": disk.boot,
@@ -128,8 +128,10 @@ def plan_result(plan: VmPlan, after: Vm, asked: str, volatile: bool) -> _Dict:
     return result
 
 
-def diff_text(plans: t.Iterable[VmPlan]) -> str:
-    """The plan for a human: one block per changed VM."""
+def diff_text(plans: t.Sequence[VmPlan]) -> str:
+    """The plan for a human: one block per changed VM, the others as a count."""
+    if not any(plan.changed for plan in plans):
+        return ""
     lines = []
     for plan in plans:
         if not plan.changed:
@@ -144,6 +146,8 @@ def diff_text(plans: t.Iterable[VmPlan]) -> str:
         elif plan.before.root.reservation != plan.after.root.reservation:
             change = render_change(plan.before.root.reservation, plan.after.root.reservation)
             lines.append("  reservation %s" % change)
+    idle = summary.unchanged(plans)
+    lines += [idle] if idle else []
     return "".join(line + "\n" for line in lines)
 
 

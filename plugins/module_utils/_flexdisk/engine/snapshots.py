@@ -81,8 +81,7 @@ def run(
     outcome.warnings = recovery.warnings(host, [vm.config.uuid for vm in vms])
     if outcome.problems:
         return outcome
-    outcome.changed = any(plan.changed for plan in plans)
-    outcome.diff = report.diff_text(plans)
+    outcome.tell(plans, host)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:

@@ -59,8 +59,7 @@ def run(
     outcome.warnings = recovery.warnings(host, [plan.vm for plan in plans])
     if outcome.problems:
         return outcome
-    outcome.changed = any(plan.changed for plan in plans)
-    outcome.diff = report.diff_text(plans)
+    outcome.tell(plans, host)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if not check_mode and any(plan.steps for plan in plans):
