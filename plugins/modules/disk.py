@@ -15,7 +15,7 @@ author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - A disk can exist without a VM, be attached to one, leave it with all its data and its snapshots, and be attached to
-    another one. The options say of a disk where it shall be and what it shall be; the other disks of a VM are left
+    another one. The options say of a disk where it should be and what it should be; the other disks of a VM are left
     alone. For the whole list of a VM's disks there is M(flexdisk.hypervisor.vm_disks).
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
@@ -49,7 +49,7 @@ options:
     description:
       - Its name. With O(vm) it is looked for among the disks of that VM and those detached from it, else
         among all disks; then only one may have it.
-      - With O(uuid) the name that it shall have.
+      - With O(uuid) the name to give it.
     type: str
   uuid: &uuid
     description:
@@ -57,7 +57,7 @@ options:
     type: str
   vm: &vm
     description:
-      - A VM, by UUID, unique prefix of one or alias. With O(state=attached) the one that shall have the
+      - A VM, by UUID, unique prefix of one or alias. With O(state=attached) the one that gets the
         disk, else the one whose disk is meant. A new disk belongs to the names of this VM.
     type: str
   from_vm: &from_vm
@@ -66,7 +66,7 @@ options:
     type: str
   index: &index
     description:
-      - With O(state=attached) the number that the disk shall have, V(N) in the volume's name C(diskN). It
+      - With O(state=attached) the number that the disk gets, V(N) in the volume's name C(diskN). It
         stays the same as long as the disk is attached, whatever becomes of others. Without it, or with V(-1),
         the one that it had in the VM, else the lowest free one.
       - Otherwise, with O(vm) and neither name nor UUID, the disk with this number, or with V(-1) and
@@ -74,7 +74,7 @@ options:
     type: int
   pci_slot: &pci_slot
     description:
-      - With O(state=attached) the slot that the disk shall have, C(BUS:DEVICE:FUNCTION). Without it the
+      - With O(state=attached) the slot that the disk gets, C(BUS:DEVICE:FUNCTION). Without it the
         slot that it had, if that is free, else the first free one.
       - Otherwise, with O(vm) and neither name nor UUID, the disk in this slot.
     type: str

@@ -66,7 +66,7 @@ options:
         description:
           - With O(state=adopted), what is to be known of single disks; the others are adopted, too.
           - Each entry says by O(vms[].disks[].index), O(vms[].disks[].uuid) or O(vms[].disks[].pci_slot) which disk
-            it is about. If it says more than one, all must be so.
+            it is about. If it gives more than one, all must match.
         type: list
         elements: dict
         suboptions:

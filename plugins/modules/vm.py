@@ -231,7 +231,7 @@ msg:
 vms:
   description:
     - The VMs, with all that M(flexdisk.hypervisor.vm_disks) returns of them and what is below. One that was absent
-      before and shall be is not among them.
+      before and should be is not among them.
   returned: always
   type: list
   elements: dict

@@ -131,7 +131,8 @@ def test_a_snapshot_that_does_not_fit_names_the_flexible_disk_size_that_does():
     packages = [{"name": name, "disk": disk, "flexible_disk": True} for name, disk in sizes.items()]
     said = refusal(sim, "InsufficientSpace", name="one", packages=[*packages, {"name": "no", "disk": 12600}])
     assert f"with package right ({sizes['right']} MiB)" in said
-    fits = int(re.search(r"from flexible_disk_size (\d+) MiB on", said)[1])
+    assert re.search(r"snapshot one needs 3\d\d\.\d MiB at once, and 0 B is left; ", said), said
+    fits = int(re.search(r"flexible_disk_size must be at least (\d+) MiB", said)[1])
     assert 10240 + 2048 + 300 <= fits < 10240 + 2048 + 320
     assert "disk a 2 GiB" in said
     sim.converge({"vm": VM, "flexible_disk_size": fits - 1})
@@ -228,7 +229,7 @@ def test_a_rollback_over_a_shrink_wants_the_space_first():
     entries = [{"name": "root"}, {"name": "a", "size": 1024, "dangerous_allow_shrink": True}]
     sim.converge({"vm": VM, "disks": entries, "flexible_disk_size": 10240 + 1024 + 64})
     said = refusal(sim, "InsufficientSpace", name="one", state="rolled_back")
-    fits = int(re.search(r"fits from (\d+) MiB on", said)[1])
+    fits = int(re.search(r"set it in this task to at least (\d+) MiB", said)[1])
     refusal(sim, "InsufficientSpace", name="one", state="rolled_back", flexible_disk_size=fits - 1)
     four_steps(sim, name="one", state="rolled_back", flexible_disk_size=fits)
     assert sim.digest(f"{ROOT}/disk1") == was
@@ -285,7 +286,9 @@ def test_a_disks_past_in_another_vm_is_not_brought_back(sim):
     sim.write(f"{ROOT}/disk1", 5)
     assert "was not taken with it" in refusal(sim, "Ambiguous", name="one", state="rolled_back")
     assert "was not taken with it" in refusal(sim, "Ambiguous", name="one", state="absent")
-    assert "no snapshot other; there are: one" in refusal(sim, "ResourceNotFound", name="other", state="rolled_back")
+    assert "there is no snapshot other; existing ones: one" in refusal(
+        sim, "ResourceNotFound", name="other", state="rolled_back"
+    )
 
 
 class Killed(BaseException):

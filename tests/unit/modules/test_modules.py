@@ -587,7 +587,7 @@ def test_the_end_of_a_run_that_failed():
         "vm": "web01", "uuid": VM, "error_code": "NotApplied", "message": "no", "step": "grow", "steps": [],
         "restarted": True, "vms_not_done": ["web02"],
     }  # fmt: skip
-    for restarted, tail in ((True, "The VM runs again."), (False, "The VM is down."), (None, "")):
+    for restarted, tail in ((True, "The VM is running again."), (False, "The VM is down."), (None, "")):
         said = door.ending(Outcome(failure={**failure, "restarted": restarted}, changed=True))
         assert said["msg"] == ("VM web01: grow: no [NotApplied] " + tail).strip()
         assert (said["error_code"], said["failure"]["vms_not_done"], said["changed"]) == ("NotApplied", ["web02"], True)

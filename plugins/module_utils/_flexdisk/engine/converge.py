@@ -70,7 +70,7 @@ def converge(
     outcome.warnings = recovery.warnings(host, asked)
     refused = bool(outcome.problems and not policy.continue_on_refusal)
     outcome.warnings += [
-        "%s: an interrupted run has left it down, and so does this one" % plan.before.label
+        "%s: an interrupted run left it stopped, and this run leaves it stopped, too" % plan.before.label
         for _spec, plan in plans
         if plan.before.halted and (refused or plan.vm not in {admitted.vm for admitted in good})
     ]

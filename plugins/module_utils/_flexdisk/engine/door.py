@@ -90,7 +90,7 @@ def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
         tail = (
             ""
             if failure["restarted"] is None
-            else " The VM %s." % ("runs again" if failure["restarted"] else "is down")
+            else " The VM %s." % ("is running again" if failure["restarted"] else "is down")
         )
         return dict(result(outcome), **dict(refusal([problem]), msg=failure_text([problem]) + tail, failure=failure))
     if outcome.problems:

@@ -63,7 +63,7 @@ def run(
         plans = [plan_release(host, vm, forget) for _spec, vm in wanted]
     else:
         if forget:
-            outcome.problems.append(Problem("InvalidArgument", "forget goes with state=released"))
+            outcome.problems.append(Problem("InvalidArgument", "forget works only with state=released"))
         plans = [plan_adoption(host, vm, spec) for spec, vm in wanted]
     outcome.problems += [problem for plan in plans for problem in plan.problems]
     outcome.warnings = recovery.warnings(host, ())
@@ -108,7 +108,11 @@ def _wanted(
 
 def _misplaced(raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[Problem]:
     return [
-        Problem("InvalidArgument", "%s: state=released takes whole VMs" % key, str(entry.get("vm") or ""))
+        Problem(
+            "InvalidArgument",
+            "%s cannot be used with state=released, which takes whole VMs" % key,
+            str(entry.get("vm") or ""),
+        )
         for entry in raw or ()
         for key in ("disks", "package")
         if entry.get(key)
@@ -125,7 +129,11 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
     for (pool, uuid), record in sorted(host.intents.items()):
         if asked is None or uuid in asked:
             ours = record is not None and record.host == host.name
-            words = recovery.unfinished(record) if record and ours else "an intent is left in pool %s" % pool
+            words = (
+                recovery.unfinished(record)
+                if record and ours
+                else "an interrupted run left its record in pool %s" % pool
+            )
             found.append(Problem("InUse", words, known[uuid].label if uuid in known else uuid))
     return found
 

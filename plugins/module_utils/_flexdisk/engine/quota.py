@@ -45,7 +45,7 @@ def recalculate(
     left_out = skipped(host) if names is None else []
     for vm in [v for v in vms if v.config.bare and not v.flexible and not v.root.refquota]:
         vms.remove(vm)
-        reason = "no quota yet; vm_disks gives it one"
+        reason = "it has no quota yet; vm_disks sets one"
         left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})
     plans = [_plan(vm, host, reclaim) for vm in vms]
     outcome.problems += [problem for plan in plans for problem in plan.problems]
@@ -82,8 +82,8 @@ def obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
     if room is not None and room < -MIB:
         return Problem(
             "InsufficientSpace",
-            "cannot be put under the law: disks and snapshots need %s more than flexible_disk_size; "
-            "the smallest that fits is %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(vm) - vm.hidden_mib),
+            "quota cannot be recalculated: disks and snapshots need %s more than flexible_disk_size, "
+            "which must be at least %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(vm) - vm.hidden_mib),
             name,
         )
     held = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes))

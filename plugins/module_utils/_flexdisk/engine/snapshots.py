@@ -38,21 +38,23 @@ def parse_spec(params: t.Mapping[str, t.Any]) -> SnapshotSpec:
     elif state != "absent" or keep is None:
         raise FlexdiskError("InvalidArgument", "state=%s needs the name of a snapshot" % state)
     if state == "rolled_back" and not params["vms"]:
-        raise FlexdiskError("InvalidArgument", "state=rolled_back needs vms, the VMs that go back")
+        raise FlexdiskError("InvalidArgument", "state=rolled_back needs vms, the VMs to roll back")
     if keep is not None and state == "rolled_back":
-        raise FlexdiskError("InvalidArgument", "keep goes with state=present and state=absent")
+        raise FlexdiskError("InvalidArgument", "keep works only with state=present and state=absent")
     rule = None
     if keep is not None:
         rule = Keep(**{key: count or 0 for key, count in keep.items()})
         if min(rule.last, rule.daily, rule.weekly) < 0 or not any((rule.last, rule.daily, rule.weekly)):
-            raise FlexdiskError("InvalidArgument", "keep needs at least one number above 0, and none below: %s" % keep)
+            raise FlexdiskError(
+                "InvalidArgument", "keep needs at least one number above 0 and no negative ones: %s" % keep
+            )
     flexible = params["flexible_disk_size"]
     if flexible is not None:
         flexible = parse_size(flexible, what="flexible_disk_size")
     newer = None if params["destroy_newer"] else tuple(params["newer"] or ())
     if state != "rolled_back" and (newer is None or newer or flexible is not None):
         raise FlexdiskError(
-            "InvalidArgument", "newer, destroy_newer and flexible_disk_size go with state=rolled_back alone"
+            "InvalidArgument", "newer, destroy_newer and flexible_disk_size work only with state=rolled_back"
         )
     known, problems = parse_packages(params["packages"] or ())
     if problems:

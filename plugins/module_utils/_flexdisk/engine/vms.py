@@ -116,7 +116,9 @@ class _Planner:
             return Problem("Ambiguous", "several VMs: %s" % ", ".join(sorted(c.label for c in found)), wish.name)
         config = found[0]
         if config.alias != wish.name or (wish.uuid and config.uuid != wish.uuid):
-            return Problem("InvalidArgument", "there is a VM %s: another name or uuid" % config.label, wish.name)
+            return Problem(
+                "InvalidArgument", "VM %s already exists with another name or uuid" % config.label, wish.name
+            )
         if wish.state == "absent" and self._is_remains(config):
             return config
         return find_vm(host, config.uuid)
@@ -163,9 +165,9 @@ def _tell(plan: VmPlan, after: t.Mapping[str, Vm], check_mode: bool, outcome: Ou
     if undone or not plan.steps or check_mode:
         return
     if gone:
-        wrong = ["it is there still"] if vm is not None else []
+        wrong = ["it still exists"] if vm is not None else []
     elif vm is None:
-        wrong = ["it is not there"]
+        wrong = ["it does not exist"]
     else:
         wrong = report.differences(plan.after, vm)
         wanted, have = machine(plan.after), machine(vm)

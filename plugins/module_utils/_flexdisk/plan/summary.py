@@ -68,7 +68,8 @@ def _restarts(plan: VmPlan) -> bool:
 
 
 def _sum(plan: VmPlan, geometry: PoolGeometry) -> Sum:
-    vm, net, destroyed, lost = plan.before, 0, 0, set()
+    vm, net, destroyed = plan.before, 0, 0
+    lost: t.Set[int] = set()
     for step in plan.steps:
         after = predict.apply(vm, step, geometry)
         gain = _size(after) - _size(vm) - _guests(vm, step)
