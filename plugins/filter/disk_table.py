@@ -52,7 +52,7 @@ def _disks(disks: t.Sequence[_Dict]) -> t.List[str]:
     """One row for each disk; what destroying it would free only where that was asked for."""
     rows: t.List[_Row] = [DISK_COLUMNS]
     for disk in disks:
-        frees = disk.get("frees") or {}
+        frees = disk.get("frees_bytes") or {}
         name, slot, size, _preserve, _parked = _disk_cells(disk)
         rows.append((
             disk["alias"] or disk["vm"] or "-",

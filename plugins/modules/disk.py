@@ -15,7 +15,7 @@ author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - A disk can exist without a VM, be attached to one, leave it with all its data and its snapshots, and be attached to
-    another one. The options say of a disk where it shall be and what it shall be; the other disks of a VM are left
+    another one. The options say of a disk where it should be and what it should be; the other disks of a VM are left
     alone. For the whole list of a VM's disks there is M(flexdisk.hypervisor.vm_disks).
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
@@ -50,7 +50,7 @@ options:
     description:
       - Its name. With O(vm) it is looked for among the disks of that VM and those detached from it, else
         among all disks; then only one may have it.
-      - With O(uuid) the name that it shall have.
+      - With O(uuid) the name to give it.
     type: str
   uuid: &uuid
     description:
@@ -58,7 +58,7 @@ options:
     type: str
   vm: &vm
     description:
-      - A VM, by UUID, unique prefix of one or alias. With O(state=attached) the one that shall have the
+      - A VM, by UUID, unique prefix of one or alias. With O(state=attached) the one that gets the
         disk, else the one whose disk is meant. A new disk belongs to the names of this VM.
     type: str
   from_vm: &from_vm
@@ -67,7 +67,7 @@ options:
     type: str
   index: &index
     description:
-      - With O(state=attached) the number that the disk shall have, V(N) in the volume's name C(diskN). It
+      - With O(state=attached) the number that the disk gets, V(N) in the volume's name C(diskN). It
         stays the same as long as the disk is attached, whatever becomes of others. Without it, or with V(-1),
         the one that it had in the VM, else the lowest free one.
       - Otherwise, with O(vm) and neither name nor UUID, the disk with this number, or with V(-1) and
@@ -75,7 +75,7 @@ options:
     type: int
   pci_slot: &pci_slot
     description:
-      - With O(state=attached) the slot that the disk shall have, C(BUS:DEVICE:FUNCTION). Without it the
+      - With O(state=attached) the slot that the disk gets, C(BUS:DEVICE:FUNCTION). Without it the
         slot that it had, if that is free, else the first free one.
       - Otherwise, with O(vm) and neither name nor UUID, the disk in this slot.
     type: str
@@ -253,6 +253,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+msg:
+  description:
+    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
+      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
+    - With C(--diff) it is the first line of the diff when something changes.
+  returned: unless the task fails; then it says why
+  type: str
+  sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 disks:
   description:
     - The disk, or one result for each entry of O(disks). With O(on_refusal=continue) refused entries have none.
@@ -286,7 +294,7 @@ disks:
       returned: when it is there
     serial_no:
       description: Number of its changes.
-      type: str
+      type: int
       returned: when it is there, not in check mode
 vms:
   description:

@@ -67,7 +67,7 @@ options:
         description:
           - With O(state=adopted), what is to be known of single disks; the others are adopted, too.
           - Each entry says by O(vms[].disks[].index), O(vms[].disks[].uuid) or O(vms[].disks[].pci_slot) which disk
-            it is about. If it says more than one, all must be so.
+            it is about. If it gives more than one, all must match.
         type: list
         elements: dict
         suboptions:
@@ -154,6 +154,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+msg:
+  description:
+    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
+      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
+    - With C(--diff) it is the first line of the diff when something changes.
+  returned: unless the task fails; then it says why
+  type: str
+  sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 vms:
   description: The VMs, as M(flexdisk.hypervisor.vm_disks) returns them.
   returned: always

@@ -210,7 +210,7 @@ disks:
       returned: always
     serial_no:
       description: How often it was changed.
-      type: str
+      type: int
       returned: when known
     ctime:
       description: When it was made, or adopted (UTC).
@@ -238,8 +238,8 @@ disks:
       type: list
       elements: str
       returned: with O(space=true)
-    frees:
-      description: What destroying this disk alone, with its snapshots, would give back. All in bytes.
+    frees_bytes:
+      description: What destroying this disk alone, with its snapshots, would give back.
       type: dict
       returned: with O(space=true)
       contains:

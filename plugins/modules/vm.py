@@ -241,10 +241,18 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+msg:
+  description:
+    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
+      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
+    - With C(--diff) it is the first line of the diff when something changes.
+  returned: unless the task fails; then it says why
+  type: str
+  sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 vms:
   description:
     - The VMs, with all that M(flexdisk.hypervisor.vm_disks) returns of them and what is below. One that was absent
-      before and shall be is not among them.
+      before and should be is not among them.
   returned: always
   type: list
   elements: dict

@@ -94,8 +94,8 @@ vms:
       description: MiB of the platform's own disks.
       type: int
       returned: always
-    vm_quota:
-      description: Bytes of the quota of the VM's own file system.
+    vm_quota_bytes:
+      description: Quota of the VM's own file system.
       type: int
       returned: always
     tags:
@@ -212,7 +212,7 @@ vms:
           returned: always
         serial_no:
           description: How often it was changed.
-          type: str
+          type: int
           returned: when it is known
         ctime:
           description: When it was made, or adopted (UTC).
@@ -278,8 +278,8 @@ vms:
           description: Seconds since 1970.
           type: int
           returned: always
-        frees:
-          description: Bytes that deleting this one alone gives back to the VM's disks.
+        frees_bytes:
+          description: What deleting this one alone gives back to the VM's disks.
           type: int
           returned: always
     intent:

@@ -29,8 +29,8 @@ attributes:
     support: full
     details:
       - The prediction equals the real run but for RV(vms[].allocatable), RV(vms[].snapshots[].created) and
-        RV(vms[].snapshots[].frees), which only ZFS and the clock know, and which check mode leaves out where something
-        is to be changed.
+        RV(vms[].snapshots[].frees_bytes), which only ZFS and the clock know, and which check mode leaves out where
+        something is to be changed.
   diff_mode:
     support: full
     details:
@@ -131,6 +131,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+msg:
+  description:
+    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
+      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
+    - With C(--diff) it is the first line of the diff when something changes.
+  returned: unless the task fails; then it says why
+  type: str
+  sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 vms:
   description: The VMs.
   returned: always
@@ -171,10 +179,19 @@ vms:
       description: Sizes in MiB by the disks' names.
       type: dict
       returned: always
-    quota:
-      description: C(before) and C(after) in bytes.
+    quota_bytes:
+      description: C(quota) of the VM's dataset.
       type: dict
       returned: always
+      contains:
+        before:
+          description: As it was.
+          type: int
+          returned: always
+        after:
+          description: As it is now.
+          type: int
+          returned: always
     allocatable:
       description: MiB that disks and snapshots can still get, null on a VM without flexible disk space.
       type: int
@@ -198,8 +215,8 @@ vms:
           description: Seconds since 1970.
           type: int
           returned: when known
-        frees:
-          description: Bytes that deleting this one alone gives back to the VM's disks.
+        frees_bytes:
+          description: What deleting this one alone gives back to the VM's disks.
           type: int
           returned: when known
 """

@@ -70,6 +70,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+msg:
+  description:
+    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
+      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
+    - With C(--diff) it is the first line of the diff when something changes.
+  returned: unless the task fails; then it says why
+  type: str
+  sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 vms:
   description: The VMs that the law covers, those that could not be repaired too.
   returned: always, also when the task fails because a VM is refused
@@ -92,18 +100,28 @@ vms:
       description: Whether this VM was changed.
       type: bool
       returned: always
-    expected:
-      description: Bytes that the law gives for the VM as it was found.
+    expected_bytes:
+      description: Quota and reservation that the law gives for the VM as it was found.
       type: int
       returned: always
     actual:
-      description: C(quota) and C(reservation) in bytes as they were found.
+      description: C(quota) and C(reservation) of the VM's dataset as they were found.
       type: dict
       returned: always
+      contains: &figures
+        quota_bytes:
+          description: C(quota) of the dataset.
+          type: int
+          returned: always
+        reservation_bytes:
+          description: C(reservation) of the dataset.
+          type: int
+          returned: always
     drift:
-      description: Actual less expected, for C(quota) and C(reservation).
+      description: RV(vms[].actual) less RV(vms[].expected_bytes).
       type: dict
       returned: always
+      contains: *figures
     cause:
       description:
         - What the figures say of the cause, empty only without drift.
@@ -115,9 +133,10 @@ vms:
       returned: always
       sample: overhead of a removed disk
     after:
-      description: C(quota) and C(reservation) in bytes as they are now.
+      description: C(quota) and C(reservation) of the VM's dataset as they are now.
       type: dict
       returned: always
+      contains: *figures
     steps:
       description: What was done.
       type: list

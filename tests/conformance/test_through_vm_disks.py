@@ -301,7 +301,7 @@ def test_the_law_is_vmadms_formula(more, expected):
     sim = Simulated()
     sim.create(flexible=None, sizes=(), **more)
     done = sim.quota()
-    assert (done.changed, done.vms[0]["expected"]) == (False, expected)
+    assert (done.changed, done.vms[0]["expected_bytes"]) == (False, expected)
     sim.run("zfs", "set", "quota=50G", "reservation=50G", "zones/" + VM)
     assert sim.quota(reclaim=True).changed
     assert (sim.vm().root.quota, sim.vm().root.reservation) == (expected, expected)
@@ -361,7 +361,7 @@ def test_q20_the_law_after_a_removal():
     """By vmadm: the overhead stays, until zfs_quota takes it. By vm_disks: nothing stays."""
     sim = made(1024, 1024, flexible=15360)
     update(sim, remove_disks=[path(sim, "b")])
-    assert sim.quota(check=True).vms[0]["drift"] == {"quota": 35651584, "reservation": 35651584}
+    assert sim.quota(check=True).vms[0]["drift"] == {"quota_bytes": 35651584, "reservation_bytes": 35651584}
     assert sim.quota().changed
     sim.four_steps(vm({**A, "state": "absent"}))
     assert not sim.quota().changed

@@ -123,7 +123,7 @@ def test_a_disk_that_is_hidden_already_forbids_nothing_but_is_told(linux):
     linux.domains.add(linux.domains.xml(VM, False).replace('slot="0x09" function="0x0"', 'slot="0x0a" function="0x0"'))
     done = linux.four_steps(spec({"name": "a"}, {"name": "b", "size": 32}))
     assert [w for w in done.warnings if "0:9:1" in w] == [
-        "web01: b is at 0:9:1 and nothing at function 0 of that device, without which no guest finds it"
+        "web01: b is at 0:9:1, but function 0 of that device is empty, so the guest will not find it"
     ]
     linux.four_steps(spec({"name": "a"}, {"name": "b", "pci_slot": "0:9:0"}))
 
@@ -780,7 +780,7 @@ def test_the_quota_of_a_vm_that_was_never_declared_is_left_alone(linux):
     linux.create((64,))
     outcome, skipped = recalculate(Zfs(linux.runner), linux.driver(), None, None, False, False)
     assert (outcome.changed, outcome.problems) == (False, [])
-    assert [one["reason"] for one in skipped] == ["no quota yet; vm_disks gives it one"]
+    assert [one["reason"] for one in skipped] == ["it has no quota yet; vm_disks sets one"]
 
 
 def test_drift_is_repaired(linux):

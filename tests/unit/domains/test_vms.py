@@ -114,7 +114,7 @@ def test_a_vm_is_made_with_a_machine_of_its_own(linux):
         ("rest", 832, "3:0:0", False),
     ]
     assert (vm["memory"], vm["vcpus"], vm["package"], vm["flexible_disk_size"]) == (512, 1, "small", 1024)
-    assert (vm["vm_quota"], vm["allocatable"]) == (1 << 20, 0)
+    assert (vm["vm_quota_bytes"], vm["allocatable"]) == (1 << 20, 0)
     root = f"tank/{vm['uuid']}"
     assert linux.run("zfs", "get", "-Ho", "value", "quota", root) == linux.run(
         "zfs", "get", "-Ho", "value", "reservation", root
@@ -170,11 +170,11 @@ def test_a_template_without_a_device(linux, machine):
 @pytest.mark.parametrize(
     ("code", "vm", "said"),
     [
-        ("InvalidArgument", {"template": NO_DEVICES % ""}, "template: it has no <devices>"),
+        ("InvalidArgument", {"template": NO_DEVICES % ""}, "template has no <devices>"),
         ("InvalidArgument", {"template": TEMPLATE.replace("${name}", "other")}, "must be ${name} and ${uuid}"),
         ("InvalidArgument", {"template": TEMPLATE.replace("${memory}", "${ram}")}, "'ram'; it may have ${name}"),
         ("UnexpectedOutput", {"template": "none"}, "no XML"),
-        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "secret_metadata are for vmadm"),
+        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "secret_metadata work only with vmadm"),
         ("InvalidArgument", {"quota": "1MiB", "disks": [{}, {"size": 5, "model": "nvme"}]}, "model 'nvme'"),
         ("ResourceNotFound", {"image": IMAGE.replace("1", "2")}, "there is no tank/"),
     ],
@@ -186,11 +186,11 @@ def test_what_cannot_be_made(linux, code, vm, said):
 def test_a_template_with_a_disk(linux):
     disk = "<disk type='block' device='disk'><source dev='/dev/sda'/><target dev='vda' bus='virtio'/></disk>"
     xml = TEMPLATE.replace("<memballoon", disk + "<memballoon")
-    assert "disks are declared in disks" in refusal(linux, "InvalidArgument", {"template": xml})
+    assert "declare them in disks" in refusal(linux, "InvalidArgument", {"template": xml})
 
 
 def test_the_pool_is_asked_for_where_nothing_tells_it(linux):
-    assert "needs the pool" in refusal(linux, "MissingParameter", {}, pool=None)
+    assert "needs a pool" in refusal(linux, "MissingParameter", {}, pool=None)
     four_steps(linux, {})
     four_steps(linux, {}, {"vm": "web02"}, pool=None)
 
@@ -240,7 +240,7 @@ def test_what_is_no_image_is_left_alone(linux):
     image = IMAGE.replace("1", "2")
     linux.run("zfs", "create", "-V", "64M", f"tank/{image}")
     said = refusal(linux, "AlreadyExists", {"image": image, "image_file": "/images/debian.qcow2"})
-    assert f"tank/{image} is there without its snapshot final" in said
+    assert f"tank/{image} exists without its snapshot @final" in said
     refusal(linux, "MissingParameter", {"image": None, "image_file": "/images/debian.qcow2"})
     assert "absolute path" in refusal(linux, "InvalidArgument", {"image": IMAGE.replace("1", "3"), "image_file": "x"})
 

@@ -166,7 +166,8 @@ def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
     sim.run("vmadm", "stop", VM, "-F")
     sim.admin("vm-make-legacy", VM, "uuids")
     stopped = four_steps(sim)
-    assert stopped.outcome.diff == f"web01 ({VM}):\n  ~ uuid and slot of disk0, disk1 written down\n"
+    lines = [stopped.outcome.msg, f"web01 ({VM}):", "  ~ uuid and slot of disk0, disk1 written down"]
+    assert stopped.outcome.diff.splitlines() == lines
     for disk, said in zip(sim.vm().disks, sim.get()["disks"], strict=True):
         assert disk.volume.user["uuid"] == said["uuid"] == identity.uuid_of(disk.volume.guid)
         assert disk.volume.user["serial_no"] == "2"
@@ -177,8 +178,8 @@ def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
     [
         (["InvalidArgument"], [{"index": 1, "name": "a b"}], "disk name 'a b'"),
         (["InvalidArgument"], [{"index": 1, "name": "42"}], "taken for an index"),
-        (["InvalidArgument"], [{"index": 0, "name": "a"}, {"index": 1, "name": "a"}], "two disks with the name a"),
-        (["NameConflict"], [{"index": 0, "name": "disk1"}], "give it another: disks: [{index: 1, name: disk1-2}]"),
+        (["InvalidArgument"], [{"index": 0, "name": "a"}, {"index": 1, "name": "a"}], "two disks have the name a"),
+        (["NameConflict"], [{"index": 0, "name": "disk1"}], "choose another: disks: [{index: 1, name: disk1-2}]"),
         (["ResourceNotFound"], [{"index": 7}], "no disk with index 7; there are: index 0 at 0:4:0, uuid "),
         (["ResourceNotFound"], [{"uuid": OTHER}], f"no disk with uuid {OTHER}"),
         (["ResourceNotFound"], [{"index": 0, "pci_slot": "0:4:1"}], "index 0, pci_slot 0:4:1"),
@@ -187,7 +188,7 @@ def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
         (["InvalidArgument"] * 2, [{"index": 1, "uuid": "x"}, {"index": -1}], "is not a uuid"),
         (["InvalidArgument"], [{"index": 1, "ctime": "today"}], "written as"),
         (["InvalidArgument"], [{"index": 1, "serial_no": 0}], "from 1 to"),
-        (["InvalidArgument"], [{"index": 1, "remaining": "all"}], "is not what a release returns"),
+        (["InvalidArgument"], [{"index": 1, "remaining": "all"}], "give it as a release returned it"),
         (["InvalidArgument"], [{"index": 1, "description": "ä" * 4000}], "the limit is 8191"),
     ],
 )
@@ -214,7 +215,7 @@ def test_a_default_name_that_a_parked_disk_has(sim):
     for key in papers.FACTS:
         sim.run("zfs", "inherit", "flexdisk:" + key, ROOT + "/disk2")
     said = refusal(sim, "NameConflict")
-    assert "the name of %s/disk2 would be that of zones/flexdisk/" % ROOT in said
+    assert "%s/disk2 and zones/flexdisk/" % ROOT in said
     four_steps(sim, {"vm": VM, "disks": [{"index": 2, "name": "b"}]})
 
 
@@ -223,7 +224,7 @@ def test_what_contradicts_itself_is_refused(sim):
     sim.create(uuid=OTHER, alias="web02")
     disk = sim.disks()["a"]
     sim.run("zfs", "set", f"flexdisk:uuid={OTHER}", disk.volume.name)
-    assert f"says uuid {OTHER}, the hypervisor {disk.uuid}" in refusal(sim, "Ambiguous")
+    assert f"has uuid {OTHER}, but the hypervisor says {disk.uuid}" in refusal(sim, "Ambiguous")
     refusal(sim, "Ambiguous", vms=[{"vm": "web01"}], state="released")
     four_steps(sim, {"vm": "web02"})
     twin = sim.get(OTHER)["disks"][1]["uuid"]
@@ -253,12 +254,12 @@ def test_hidden_disks_and_orphans():
     hidden = [d.volume.name for d in sim.vm().disks if d.hidden]
     done = four_steps(sim)
     assert done.outcome.warnings == [
-        f"web01 ({VM}): {ROOT}/mine is a volume that the VM does not know, and is not adopted"
+        f"web01 ({VM}): volume {ROOT}/mine is not in the VM's configuration and is not adopted"
     ]
     assert {name for name, _key in ours(sim)} == {ROOT + "/disk0", ROOT + "/disk1"}
     assert len(hidden) == 1
     number = int(hidden[0][-1])
-    assert "is the platform's own disk" in refusal(
+    assert "is a disk of the platform" in refusal(
         sim, "InvalidArgument", vms=[{"vm": VM, "disks": [{"index": number}]}]
     )
 
@@ -380,13 +381,13 @@ def test_papers_of_another_disk_or_unreadable_are_not_used(sim):
     sim.run("zfs", "set", f"flexdisk:{papers.KEY}=x", ROOT + "/disk0")
     done = go(sim)
     assert [w.partition("disk")[2][:40] for w in done.outcome.warnings] == [
-        "0 cannot be read and are not used",
-        "2 are of another disk, " + json.loads(identity.decode_text(kept))["uuid"][:17],
+        "0 cannot be read and is not used",
+        "2 is that of another disk, " + json.loads(identity.decode_text(kept))["uuid"][:17],
     ]
     assert (done.outcome.problems, list(sim.disks())) == ([], ["disk0", "a", "disk2"])
     again = go(sim)
     assert not again.outcome.changed
-    assert all("papers of another" in w for w in again.outcome.warnings)
+    assert all("a saved one of another" in w for w in again.outcome.warnings)
     assert len(again.outcome.warnings) == 2
 
 
@@ -417,7 +418,7 @@ def test_a_release_is_refused_while_an_intent_is_left(sim):
     facts = [f"flexdisk:intent.{OTHER}={intent.encode(record)}", f"flexdisk:intents={OTHER}"]
     sim.run("zfs", "set", *facts, "zones/flexdisk")
     said = go(sim, state="released").outcome.problems
-    assert "an intent is left in pool zones" in "; ".join(p.message for p in said)
+    assert "an interrupted run left its record in pool zones" in "; ".join(p.message for p in said)
     assert OTHER in {p.vm for p in said}
 
 
@@ -518,7 +519,7 @@ def test_a_release_that_was_killed_is_taken_back(when):
         ).problems
         if half:
             waited += 1
-            assert "disk_adopt ends it" in problems[0].message
+            assert "disk_adopt finishes it" in problems[0].message
         four_steps(sim)
         assert ours(sim) == before, number
     assert waited > 20

@@ -92,7 +92,7 @@ def test_made(sim, package, disks, sizes):
         pytest.param(flexible(20480), [{}, REST, REST], "InvalidArgument", "only one disk", id="C03"),
         pytest.param(flexible(15360), [{"size": 14336}, {"size": 1025}], "InsufficientSpace", "15361 MiB", id="C04"),
         pytest.param(flexible(15360), [{}, {"size": 5120}, REST], "InsufficientSpace", "leaves 0 MiB", id="C05"),
-        pytest.param(flexible(20480), [{"size": I // 2}], "InvalidArgument", "smaller than the image", id="C06"),
+        pytest.param(flexible(20480), [{"size": I // 2}], "InvalidArgument", "is too small: image", id="C06"),
     ],
 )
 def test_refused(sim, package, disks, code, said):
@@ -152,7 +152,7 @@ def test_the_life_of_a_disk(sim):
 @pytest.mark.parametrize(
     ("sizes", "package", "code", "said"),
     [
-        pytest.param([512], {"name": "i", "disk": 99}, "InvalidArgument", "does not give it up", id="W25"),
+        pytest.param([512], {"name": "i", "disk": 99}, "InvalidArgument", "it cannot be taken away", id="W25"),
         pytest.param([], flexible(2 << 20), "InsufficientSpace", "pool zones has", id="W26"),
         pytest.param([15360], flexible(10240), "InsufficientSpace", "usage is 25600 MiB", id="W28"),
         pytest.param([20480], flexible(24576), "InsufficientSpace", "usage is 30720 MiB", id="W31"),

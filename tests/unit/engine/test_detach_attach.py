@@ -45,7 +45,7 @@ def test_a_parked_disk_keeps_everything(sim):
     sim.four_steps(one({"name": "a", "description": "d", "tags": {"k": "v"}, "preserve": True, "model": "nvme"}))
     before = sim.disks()["a"]
     done = sim.four_steps(one(unlisted="detach"))
-    assert done.diff.splitlines()[1] == "  - a 2 GiB parked"
+    assert done.diff.splitlines()[2] == "  - a 2 GiB parked"
     disk = sim.parked()["a"]
     assert disk.volume.name == "zones/flexdisk/" + before.uuid
     assert (disk.uuid, disk.pci_slot, disk.model, disk.index) == (before.uuid, "0:4:1", "nvme", 1)

@@ -53,9 +53,9 @@ def test_the_quota_law_is_vmadms_own_recompute(pool, sizes, blocks, flexible, qu
     assert not sim.quota().changed, "without flexible_disk_size"
     sim.run("vmadm", "update", VM, stdin=json.dumps({"flexible_disk_size": flexible, "quota": quota}))
     result = sim.quota(check=True).vms[0]
-    assert result["drift"] == {"quota": 0, "reservation": 0}
+    assert result["drift"] == {"quota_bytes": 0, "reservation_bytes": 0}
     vm = sim.vm()
-    assert result["expected"] == vm.root.quota == vm.root.reservation
+    assert result["expected_bytes"] == vm.root.quota == vm.root.reservation
     assert vm.root.refreservation == (quota << 30) - MIB
 
 

@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from simnode.__main__ import install_programs
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock

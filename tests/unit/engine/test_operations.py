@@ -31,7 +31,7 @@ def test_grow(sim):
     digest = sim.digest(sim.disks()["a"].volume.name, "0", "2048")
     done = sim.four_steps(one({"name": "a", "size": "5GiB"}))
     assert kinds(done) == ["grow"]
-    assert done.diff.startswith("web01 (%s):\n  ~ a 2 GiB -> 5 GiB\n  quota " % VM)
+    assert done.diff.startswith("%s\nweb01 (%s):\n  ~ a 2 GiB -> 5 GiB\n  quota " % (done.msg, VM))
     assert sim.disks()["a"].size_mib == 5120
     assert sim.digest(sim.disks()["a"].volume.name, "0", "2048") == digest
     assert sim.disks()["a"].volume.user["serial_no"] == "2"
@@ -46,7 +46,7 @@ def test_shrink_keeps_what_is_below_the_new_end(sim):
     assert done.vms[0]["steps"] == [{"step": "shrink", "disk": "a", "text": "~ a 2 GiB -> 1 GiB", "destroys": True}]
     assert sim.digest(volume) == digest
     idle = sim.converge(one({"name": "a", "size": 1024, "dangerous_allow_shrink": True}))
-    assert idle.warnings == ["web01: disk a: dangerous_allow_shrink is set and nothing shrinks; take it out"]
+    assert idle.warnings == ["web01: disk a: dangerous_allow_shrink is set, but nothing shrinks; remove it"]
 
 
 def test_shrink_and_grow_with_snapshots(sim):

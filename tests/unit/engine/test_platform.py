@@ -160,7 +160,7 @@ def test_an_orphan_is_neither_taken_nor_overwritten(sim):
     assert sim.disks()["n"].index == 2
     assert sim.digest(f"zones/{VM}/disk1") == digest
     assert done.vms[0]["unmanaged"] == [f"zones/{VM}/disk1"]
-    assert "web01: zones/%s/disk1 is a volume that the VM does not know" % VM in done.warnings
+    assert "web01: volume zones/%s/disk1 is not in the VM's configuration" % VM in done.warnings
     assert done.vms[0]["allocatable"] == 30720 - 10240 - 128
 
 

@@ -194,14 +194,14 @@ def test_drift_is_told_and_repaired(break_it, cause, running):
     result = predicted.vms[0]
     assert (result["cause"], result["changed"]) == (cause, True)
     assert result["drift"] == {
-        "quota": result["actual"]["quota"] - result["expected"],
-        "reservation": result["actual"]["reservation"] - result["expected"],
+        "quota_bytes": result["actual"]["quota_bytes"] - result["expected_bytes"],
+        "reservation_bytes": result["actual"]["reservation_bytes"] - result["expected_bytes"],
     }
     sim.calls.clear()
     done = sim.quota()
     assert (done.failure, done.vms, done.diff) == (None, predicted.vms, predicted.diff)
     assert not [call for call in sim.calls if call[0] == "vmadm" and call[1] not in ("lookup", "get")]
-    assert done.vms[0]["after"]["quota"] == done.vms[0]["after"]["reservation"]
+    assert done.vms[0]["after"]["quota_bytes"] == done.vms[0]["after"]["reservation_bytes"]
     sim.assert_lawful()
     again = sim.quota()
     assert (again.changed, again.vms[0]["cause"], again.diff) == (False, "", "")
@@ -358,12 +358,12 @@ def test_an_inflexible_vm_keeps_the_room_of_a_removed_disk(sim):
     removed_disk(sim)
     kept = sim.quota()
     assert (kept.changed, kept.vms[0]["cause"]) == (False, OVERHEAD)
-    assert kept.vms[0]["drift"]["quota"] > 2048 * MIB
+    assert kept.vms[0]["drift"]["quota_bytes"] > 2048 * MIB
     predicted = sim.quota(check=True, reclaim=True)
     assert predicted.changed
     done = sim.quota(reclaim=True)
     assert done.vms == predicted.vms
-    assert done.vms[0]["after"]["quota"] == done.vms[0]["expected"]
+    assert done.vms[0]["after"]["quota_bytes"] == done.vms[0]["expected_bytes"]
     assert not sim.quota(reclaim=True).changed
 
 
@@ -444,8 +444,8 @@ def test_one_refused_vm_keeps_all_from_being_repaired_but_not_from_being_reporte
     for vm in refused.vms:
         root = sim.vm(vm["uuid"]).root
         assert (vm["changed"], vm["steps"], vm["after"]) == (False, [], vm["actual"])
-        assert vm["actual"] == {"quota": root.quota, "reservation": root.reservation}
-        assert vm["drift"]["quota"] == root.quota - vm["expected"] > 0
+        assert vm["actual"] == {"quota_bytes": root.quota, "reservation_bytes": root.reservation}
+        assert vm["drift"]["quota_bytes"] == root.quota - vm["expected_bytes"] > 0
 
 
 def test_on_refusal_continue_repairs_the_others_and_still_refuses(sim):

@@ -258,11 +258,17 @@ CASES = [
     Case(
         "boot disk below its image",
         INVALID,
-        ("10 GiB -> 9 GiB", "image"),
+        ("10 GiB -> 9 GiB", f"cannot be smaller than its image {IMAGE}, which has 10 GiB"),
         [{**ROOT, "size": "9G", "dangerous_allow_shrink": True}, DATA],
         disk="root",
     ),
-    Case("new disk below its image", INVALID, ("9 GiB", "10 GiB"), more(image=IMAGE, size="9G"), disk="new"),
+    Case(
+        "new disk below its image",
+        INVALID,
+        (f"size 9 GiB is too small: image {IMAGE} has 10 GiB",),
+        more(image=IMAGE, size="9G"),
+        disk="new",
+    ),
     Case("no such image", "ResourceNotFound", (NOBODY,), more(image=NOBODY), disk="new"),
     Case("bad image", INVALID, ("debian",), more(image="debian"), disk="new"),
     Case(

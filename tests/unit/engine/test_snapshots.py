@@ -25,7 +25,7 @@ from .conftest import VM, Simulated, running
 MIB = 1 << 20
 ROOT = f"zones/{VM}"
 NOW = 1_800_000_000
-UNKNOWN = {"allocatable", "created", "frees"}
+UNKNOWN = {"allocatable", "created", "frees_bytes"}
 DEFAULTS = {
     "vms": [VM],
     "state": "present",
@@ -99,10 +99,12 @@ def test_a_snapshot_of_all_disks_takes_what_they_have_written(sim):
     done = four_steps(sim, name="one")
     assert done.vms[0]["snapshots"][0]["disks"] == ["root", "a", "b"]
     assert names(sim) == ["one"]
-    assert re.fullmatch(r"web01 .*\n  \+ snapshot one of 3 disks, holds \S+ MiB at once", done.diff.strip()), done.diff
+    assert re.fullmatch(
+        r"1 VM: 1 changes, .*\nweb01 .*\n  \+ snapshot one of 3 disks, holds \S+ MiB at once", done.diff.strip()
+    ), done.diff
     taken = before - space.allocatable(sim.vm())
     assert 3 * 39 * MIB < taken < 3 * 48 * MIB
-    assert done.vms[0]["snapshots"][0]["frees"] == taken
+    assert done.vms[0]["snapshots"][0]["frees_bytes"] == taken
 
 
 def test_what_deleting_one_frees_is_true(sim):
@@ -113,7 +115,7 @@ def test_what_deleting_one_frees_is_true(sim):
     sim.write(f"{ROOT}/disk2", 79, 0, 5)
     go(sim, name="three")
     for name in ("two", "three", "one"):
-        frees = {s["name"]: s["frees"] for s in go(sim, name="one", check=True).vms[0]["snapshots"]}
+        frees = {s["name"]: s["frees_bytes"] for s in go(sim, name="one", check=True).vms[0]["snapshots"]}
         room = space.allocatable(sim.vm())
         done = four_steps(sim, name=name, state="absent")
         assert "DESTROYED" in done.diff
@@ -129,7 +131,8 @@ def test_a_snapshot_that_does_not_fit_names_the_flexible_disk_size_that_does():
     packages = [{"name": name, "disk": disk, "flexible_disk": True} for name, disk in sizes.items()]
     said = refusal(sim, "InsufficientSpace", name="one", packages=[*packages, {"name": "no", "disk": 12600}])
     assert f"with package right ({sizes['right']} MiB)" in said
-    fits = int(re.search(r"from flexible_disk_size (\d+) MiB on", said)[1])
+    assert re.search(r"snapshot one needs 3\d\d\.\d MiB at once, and 0 B is left; ", said), said
+    fits = int(re.search(r"flexible_disk_size must be at least (\d+) MiB", said)[1])
     assert 10240 + 2048 + 300 <= fits < 10240 + 2048 + 320
     assert "disk a 2 GiB" in said
     sim.converge({"vm": VM, "flexible_disk_size": fits - 1})
@@ -226,7 +229,7 @@ def test_a_rollback_over_a_shrink_wants_the_space_first():
     entries = [{"name": "root"}, {"name": "a", "size": 1024, "dangerous_allow_shrink": True}]
     sim.converge({"vm": VM, "disks": entries, "flexible_disk_size": 10240 + 1024 + 64})
     said = refusal(sim, "InsufficientSpace", name="one", state="rolled_back")
-    fits = int(re.search(r"fits from (\d+) MiB on", said)[1])
+    fits = int(re.search(r"set it in this task to at least (\d+) MiB", said)[1])
     refusal(sim, "InsufficientSpace", name="one", state="rolled_back", flexible_disk_size=fits - 1)
     four_steps(sim, name="one", state="rolled_back", flexible_disk_size=fits)
     assert sim.digest(f"{ROOT}/disk1") == was
@@ -296,7 +299,9 @@ def test_a_disks_past_in_another_vm_is_not_brought_back(sim):
     sim.write(f"{ROOT}/disk1", 5)
     assert "was not taken with it" in refusal(sim, "Ambiguous", name="one", state="rolled_back")
     assert "was not taken with it" in refusal(sim, "Ambiguous", name="one", state="absent")
-    assert "no snapshot other; there are: one" in refusal(sim, "ResourceNotFound", name="other", state="rolled_back")
+    assert "there is no snapshot other; existing ones: one" in refusal(
+        sim, "ResourceNotFound", name="other", state="rolled_back"
+    )
 
 
 class Killed(BaseException):

@@ -50,7 +50,7 @@ def test_it_is_parked_whole(sim, left, unlisted, state):
 def test_these_words_leave_it_with_a_warning(sim, left, unlisted):
     done = sim.four_steps(one({"name": "b"}, unlisted=unlisted))
     assert done.vms[0]["unmanaged"] == [HERE]
-    assert done.warnings == ["web01: %s is a volume that the VM does not know" % HERE]
+    assert done.warnings == ["web01: volume %s is not in the VM's configuration" % HERE]
 
 
 def test_what_is_declared_is_attached(sim, left):

@@ -529,7 +529,7 @@ def test_an_overdrawn_vm_is_left_with_its_drift():
     sim.run("zfs", "snapshot", f"{ROOT}/disk1@mine")
     [finding] = go(sim, *REPAIRABLE).findings
     assert (finding.kind, finding.repairable, finding.repair) == ("quota_drift", False, None)
-    assert "more than flexible_disk_size; it fits from" in finding.message
+    assert "more than flexible_disk_size, which must be at least" in finding.message
 
 
 def test_a_running_vm_is_repaired_without_a_stop_but_for_its_configuration():
@@ -608,7 +608,7 @@ def twin(sim):
 @pytest.mark.parametrize(
     ("prepare", "says"),
     [
-        (lambda sim: sim.run("zfs", "create", "-V", "8M", place_of(sim)), "there is a zones/flexdisk/"),
+        (lambda sim: sim.run("zfs", "create", "-V", "8M", place_of(sim)), "already exists"),
         (twin, "has it open or configured"),
     ],
     ids=["taken", "used"],

@@ -125,21 +125,29 @@ def test_disks_of_request_package_or_the_usual_ones(sim, package, disks, expecte
     ("code", "vm", "said"),
     [
         ("InvalidArgument", {"package": "inflexible", "disks": [{}, {"size": 512}]}, "needs a package with flexible"),
-        ("InvalidArgument", {"disks": [{}, *[{"size": 1}] * 8]}, "9 disks: a VM is made with 8 at most"),
+        ("InvalidArgument", {"disks": [{}, *[{"size": 1}] * 8]}, "9 disks are too many: a new VM can have at most 8"),
         ("InvalidArgument", {"disks": [{}, {"size": "remaining"}, {"size": "remaining"}]}, "only one disk"),
-        ("InvalidArgument", {"disks": [{"size": 5120}]}, "smaller than the image's 10 GiB"),
+        ("InvalidArgument", {"disks": [{"size": 5120}]}, f"size 5 GiB is too small: image {IMAGE} has 10 GiB"),
         ("InvalidArgument", {"disks": [{}, {"size": 0}]}, "at least 1 MiB"),
-        ("InvalidArgument", {"disks": [{}, {"size": 5, "state": "absent"}]}, "state=absent says nothing"),
+        ("InvalidArgument", {"disks": [{}, {"size": 5, "state": "absent"}]}, "cannot have a disk with state=absent"),
         ("InvalidArgument", {"disks": [{}, {"size": 5, "pci_slot": "0:6:1"}]}, "reserved for network"),
-        ("InvalidArgument", {"disks": [{}, {"size": 5, "model": "scsi"}]}, "model 'scsi' is none of"),
-        ("InvalidArgument", {"quota": "512MiB"}, "takes whole multiples of 1 GiB"),
-        ("InvalidArgument", {"vm": "web 01"}, "name 'web 01' of a new VM: up to 64 letters"),
+        (
+            "InvalidArgument",
+            {"disks": [{}, {"size": 5, "model": "scsi"}]},
+            "model 'scsi' is not valid: it must be one of",
+        ),
+        ("InvalidArgument", {"quota": "512MiB"}, "takes only multiples of 1 GiB"),
+        ("InvalidArgument", {"vm": "web 01"}, "name 'web 01' of a new VM is not valid: use up to 64 letters"),
         ("InvalidArgument", {"uuid": "x"}, "not a uuid"),
         ("InvalidArgument", {"image": "x"}, "image must be the uuid"),
-        ("InvalidArgument", {"vcpus": 0}, "0 is not from 1 to 255"),
-        ("InvalidArgument", {"options": {"ram": 5, "brand": "kvm"}}, "options brand, ram: the module's own business"),
-        ("InvalidArgument", {"template": "<domain/>"}, "template is for libvirt"),
-        ("InvalidArgument", {"flexible_disk_size": 5}, "the package's business"),
+        ("InvalidArgument", {"vcpus": 0}, "vcpus is 0; it must be from 1 to 255"),
+        (
+            "InvalidArgument",
+            {"options": {"ram": 5, "brand": "kvm"}},
+            "options cannot set brand, ram: the module sets that itself",
+        ),
+        ("InvalidArgument", {"template": "<domain/>"}, "template works only with libvirt"),
+        ("InvalidArgument", {"flexible_disk_size": 5}, "the package sets it"),
         ("InsufficientSpace", {"package": "tiny", "disks": [{}, {"size": 1025}]}, "1 MiB too small"),
         (
             "InsufficientSpace",
@@ -148,7 +156,7 @@ def test_disks_of_request_package_or_the_usual_ones(sim, package, disks, expecte
         ),
         ("MissingParameter", {"disks": [{}, {}]}, "a new disk needs a size or an image"),
         ("MissingParameter", {"package": None, "flexible_disk_size": 20480}, "needs memory"),
-        ("ResourceNotFound", {"package": "huge"}, "no package huge; there are: boot-only, flexible"),
+        ("ResourceNotFound", {"package": "huge"}, "there is no package huge; known packages: boot-only, flexible"),
         ("ResourceNotFound", {"disks": [{}, {"uuid": IMAGE}]}, "uuid"),
         ("VmadmFailed", {"image": IMAGE.replace("1", "2")}, "ImageNotInstalled"),
     ],
@@ -168,7 +176,12 @@ def test_a_package_is_checked_by_itself(sim):
     found = run(zfs, hypervisor, [DEFAULTS], bad, Policy(), None, True)
     assert [p.code for p in found.problems] == ["InvalidArgument"] * 4
     texts = "; ".join(p.message for p in found.problems)
-    for said in ("disk of package a", "package b has disks and needs", "two packages are called b", "package name '-'"):
+    for said in (
+        "disk of package a",
+        "package b has disks, so it needs",
+        "two packages are called b",
+        "package name '-'",
+    ):
         assert said in texts
 
 
@@ -185,7 +198,7 @@ def test_names_and_uuids_of_others(sim):
     assert "that of VM zone" in refusal(sim, "InvalidArgument", {**NEW, "vm": "web02", "uuid": zone["uuid"]})
     assert "is not dddddddd-" in refusal(sim, "InvalidArgument", {**NEW, "uuid": OTHER})
     sim.run("zfs", "create", f"zones/{OTHER}")
-    assert f"no VM has zones/{OTHER}, and somebody may need it" in refusal(
+    assert f"zones/{OTHER} exists, belongs to no VM, and may still be needed" in refusal(
         sim, "AlreadyExists", {**NEW, "vm": "new", "uuid": OTHER}
     )
 
@@ -415,7 +428,7 @@ def test_inflexible_becomes_flexible_and_never_back(sim):
     four_steps(sim, {**NEW, "package": "inflexible"})
     done = four_steps(sim, {**NEW, "package": "flexible"})
     assert done.vms[0]["flexible_disk_size"] == 102400
-    assert "does not give it up" in refusal(sim, "InvalidArgument", {**NEW, "package": "inflexible"})
+    assert "it cannot be taken away" in refusal(sim, "InvalidArgument", {**NEW, "package": "inflexible"})
 
 
 def test_protection_is_also_that_of_the_disks(sim):
@@ -502,7 +515,7 @@ def test_a_boot_disk_with_preserve_is_kept_too(sim):
     done = four_steps(sim, GONE)
     assert sim.digest(done.vms[0]["parked"][0]["volume"], "0", "50") == data
     said = refusal(sim, "InvalidArgument", vm)
-    assert "cannot be what a new VM boots from" in said
+    assert "a new VM cannot boot from an existing disk" in said
     parked = done.vms[0]["parked"][0]["uuid"]
     four_steps(sim, {**NEW, "disks": [{"name": "fresh"}, {"uuid": parked, "name": "old"}]})
 

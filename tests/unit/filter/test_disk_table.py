@@ -59,9 +59,16 @@ def test_refuses_what_is_no_result_of_vm_info():
 def test_lays_out_disks_of_disk_info():
     web = {"vm": "uuid-of-web01", "alias": "web01", "type": "thick", "never_used": False, "uuid": "u1"}
     frees = {"pool": 8650752, "allocatable": 2 << 30, "reserved": None}
-    lost = {**web, "vm": GONE, "alias": "", "never_used": True, "uuid": "u2", "frees": {**frees, "allocatable": None}}
+    lost = {
+        **web,
+        "vm": GONE,
+        "alias": "",
+        "never_used": True,
+        "uuid": "u2",
+        "frees_bytes": {**frees, "allocatable": None},
+    }
     disks = [
-        {**web, **disk("root", 20480, state="attached"), "frees": frees},
+        {**web, **disk("root", 20480, state="attached"), "frees_bytes": frees},
         {**lost, **disk("old", 10240, state="detached", pci_slot="")},
         {**web, **disk("", 64, state="orphaned", volume="zones/x/disk9"), "vm": "", "alias": "", "uuid": ""},
     ]

@@ -30,9 +30,9 @@ def said(**found):
     ("found", "words"),
     [
         ({"format": "vmdk"}, "it must be raw or qcow2"),
-        ({"virtual-size": 0}, "of 0 bytes"),
-        ({"backing-filename": "/etc/shadow"}, "needs another file"),
-        ({"format-specific": {"data": {"data-file": "/etc/shadow"}}}, "needs another file"),
+        ({"virtual-size": 0}, "and 0 bytes; it must be raw"),
+        ({"backing-filename": "/etc/shadow"}, "depends on another file"),
+        ({"format-specific": {"data": {"data-file": "/etc/shadow"}}}, "depends on another file"),
         ({"virtual-size": "x"}, "no JSON of an image"),
     ],
 )
@@ -75,5 +75,5 @@ def test_an_overlay_is_refused(tmp_path):
     base, overlay = tmp_path / "base", tmp_path / "overlay"
     base.write_bytes(bytes(MIB))
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", "raw", overlay], check=True)
-    with pytest.raises(FlexdiskError, match="needs another file"):
+    with pytest.raises(FlexdiskError, match="depends on another file"):
         probe(SubprocessRunner(), str(overlay))

@@ -490,7 +490,7 @@ def test_disks(host):
     assert [d["name"] for d in full["disks"]] == ["data"]
     documented = documentation("disk_info", "RETURN")["disks"]["contains"]
     assert set(full["disks"][0]) == set(documented)
-    assert set(full["disks"][0]["frees"]) == set(documented["frees"]["contains"])
+    assert set(full["disks"][0]["frees_bytes"]) == set(documented["frees_bytes"]["contains"])
     assert host("disk_info", tags={"a": 1})["disks"] == host("disk_info", name="data")["disks"]
     assert host("disk_info", vm="nobody")["error_code"] == "ResourceNotFound"
 
@@ -657,7 +657,7 @@ def test_the_end_of_a_run_that_failed():
         "vm": "web01", "uuid": VM, "error_code": "NotApplied", "message": "no", "step": "grow", "steps": [],
         "restarted": True, "restart": "", "vms_not_done": ["web02"],
     }  # fmt: skip
-    for restarted, tail in ((True, "The VM runs again."), (False, "The VM is down."), (None, "")):
+    for restarted, tail in ((True, "The VM is running again."), (False, "The VM is down."), (None, "")):
         said = door.ending(Outcome(failure={**failure, "restarted": restarted}, changed=True))
         assert said["msg"] == ("VM web01: grow: no [NotApplied] " + tail).strip()
         assert (said["error_code"], said["failure"]["vms_not_done"], said["changed"]) == ("NotApplied", ["web02"], True)

@@ -23,7 +23,8 @@ def test_a_disk_is_made_without_a_vm(bench):
     assert (disk.disk.tags, disk.disk.description, disk.disk.preserve) == ({"owner": "sales"}, "für alle", True)
     assert disk.disk.volume.user["serial_no"] == "1"
     assert (done.disks[0]["state"], done.disks[0]["size"], done.disks[0]["vm"]) == ("detached", 64, "")
-    assert done.diff.splitlines()[0] == "detached disks of pool %s:" % bench.pool
+    lines = ["detached disks: +64 MiB, 0 B destroyed", "detached disks of pool %s:" % bench.pool]
+    assert done.diff.splitlines()[:2] == lines
 
 
 def test_what_is_there_is_changed_where_it_is(bench):
@@ -121,7 +122,7 @@ def test_a_clone_that_a_vm_has_is_never_given_up(bench):
     bench.four_steps({"name": "child", "source": "data", "source_snapshot": "mine", "source_method": "clone"})
     bench.four_steps({"name": "child", "vm": "web01", "state": "attached"})
     words = {"destroy_snapshots": True, "destroy_clones": [bench.disk("child").volume.name]}
-    assert "is no detached disk" in bench.refused("InUse", {"name": "data", "state": "absent", **words})
+    assert "is not a detached disk" in bench.refused("InUse", {"name": "data", "state": "absent", **words})
 
 
 @pytest.mark.parametrize("size", [None, 96])
@@ -242,9 +243,13 @@ NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
         ("InvalidArgument", {"vm": "web01", "index": 1, "name": "a"}, "without name and uuid"),
         ("InvalidArgument", {"vm": "web01", "index": 1, "state": "absent"}, "needs a name or a uuid"),
         ("InvalidArgument", {"vm": "web01", "index": -1, "state": "detached"}, "another disk the next time"),
-        ("InvalidArgument", {"name": "a", "state": "detached", "size": 5}, "size is for state=present and attached"),
-        ("InvalidArgument", {"name": "a", "state": "absent", "take": True}, "take is for state=attached"),
-        ("InvalidArgument", {"name": "a", "destroy_snapshots": True}, "destroy_snapshots is for state=absent"),
+        (
+            "InvalidArgument",
+            {"name": "a", "state": "detached", "size": 5},
+            "size works only with state=present and attached",
+        ),
+        ("InvalidArgument", {"name": "a", "state": "absent", "take": True}, "take works only with state=attached"),
+        ("InvalidArgument", {"name": "a", "destroy_snapshots": True}, "destroy_snapshots works only with state=absent"),
         ("InvalidArgument", {"name": "x", "size": "remaining"}, "in vm_disks"),
         ("InvalidArgument", {"name": "x", "size": "0"}, "at least 1 MiB"),
         ("InvalidArgument", {"name": "x/y", "size": 5}, "disk name 'x/y'"),
@@ -253,16 +258,16 @@ NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
         ("InvalidArgument", {"name": "x", "source": "a", "block_size": 4096}, "the source has its own"),
         ("InvalidArgument", {"name": "x", "source_snapshot": "a"}, "needs source"),
         ("InvalidArgument", {"name": "x", "source": "a", "source_method": "clone"}, "needs source_snapshot"),
-        ("InvalidArgument", {"name": "x", "source": "a", "size": 16}, "smaller than the 32 MiB"),
+        ("InvalidArgument", {"name": "x", "source": "a", "size": 16}, "size 16 MiB is too small"),
         ("InvalidArgument", {"name": "a", "serial_no": -1}, "0 or more"),
-        ("InvalidArgument", {"name": "a", "size": 16}, "dangerous_allow_shrink=true permits it"),
+        ("InvalidArgument", {"name": "a", "size": 16}, "dangerous_allow_shrink=true allows it"),
         ("InvalidArgument", {"vm": "web01", "index": 0, "state": "detached"}, "the boot disk cannot be removed"),
         ("InvalidArgument", {"name": "a", "vm": "web01", "state": "attached", "index": 5}, "has index 1"),
-        ("InvalidArgument", {"name": "a", "model": "x"}, "model 'x' is none of"),
+        ("InvalidArgument", {"name": "a", "model": "x"}, "model 'x' is not valid: it must be one of"),
         ("MissingParameter", {"name": "x"}, "needs a size, an image or a source"),
-        ("ResourceNotFound", {"name": "x", "state": "detached"}, "there is no such disk"),
-        ("ResourceNotFound", {"name": "x", "vm": "web01", "state": "attached"}, "there is no such disk"),
-        ("ResourceNotFound", {"uuid": NOT_THERE, "size": 5}, "there is no such disk"),
+        ("ResourceNotFound", {"name": "x", "state": "detached"}, "the disk does not exist"),
+        ("ResourceNotFound", {"name": "x", "vm": "web01", "state": "attached"}, "the disk does not exist"),
+        ("ResourceNotFound", {"uuid": NOT_THERE, "size": 5}, "the disk does not exist"),
         ("ResourceNotFound", {"vm": "web01", "index": 9}, "has no disk there"),
         ("ResourceNotFound", {"name": "x", "vm": "nobody"}, "no VM with this"),
         ("ResourceNotFound", {"name": "x", "source": "y"}, "source y: no disk has"),
@@ -342,7 +347,7 @@ def test_a_copy_needs_room_for_what_its_snapshot_pins(bench):
     root = bench.vm().root.name
     bench.run("zfs", "set", "reservation=0", root)
     bench.run("zfs", "set", "quota=%d" % (bench.vm().root.used + (4 << 20)), root)
-    assert "its snapshot would pin" in bench.refused("InsufficientSpace", {"name": "twin", "source": "a"})
+    assert "for its snapshot" in bench.refused("InsufficientSpace", {"name": "twin", "source": "a"})
 
 
 def test_an_idle_run_starts_three_processes_for_many_disks(bench):

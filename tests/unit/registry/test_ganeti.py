@@ -51,7 +51,7 @@ def test_a_disk_is_found_by_uuid_and_by_name(bench):
     assert bench.go({"uuid": uuid.upper()}).disks[0]["name"] == "data"
     assert bench.go({"name": "data"}).disks[0]["uuid"] == uuid
     unknown = {"uuid": uuid.replace(uuid[:8], "00000000")}
-    assert "there is no such disk" in bench.refused("ResourceNotFound", unknown)
+    assert "the disk does not exist" in bench.refused("ResourceNotFound", unknown)
 
 
 def test_a_disk_without_a_name_is_found_by_its_place(bench):
@@ -85,7 +85,7 @@ def test_a_disk_of_another_pool_is_not_attached(bench):
     bench.another_pool(THREE, "web03")
     bench.four_steps({"name": "a", "state": "detached"})
     problems = bench.go({"name": "a", "vm": "web03", "state": "attached"}, pool="").problems
-    assert ["lies in pool %s, the VM in other" % bench.pool in p.message for p in problems] == [True]
+    assert ["is in pool %s, but the VM is in pool other" % bench.pool in p.message for p in problems] == [True]
 
 
 def test_as_many_disks_as_there_are_slots():
@@ -115,7 +115,7 @@ def test_a_vm_in_transition_gets_nothing(bench):
     bench.four_steps(DATA)
     bench.in_transition(ONE)
     attach = {"name": "data", "vm": "web01", "state": "attached"}
-    assert "only running or stopped VMs are changed" in bench.refused("VmInTransition", attach)
+    assert "only running or stopped VMs can be changed" in bench.refused("VmInTransition", attach)
 
 
 def test_burn_in(bench):

@@ -66,7 +66,7 @@ def test_no_copy_of_a_file(linux):
     linux.four_steps({"name": "data", "size": 64, "type": "file"})
     refused = linux.go({"name": "twin", "source": "data"})
     assert [p.code for p in refused.problems] == ["NotSupported"]
-    assert "is copied or cloned" in refused.problems[0].message
+    assert "cannot be copied or cloned" in refused.problems[0].message
 
 
 @pytest.mark.parametrize("kind", ["sparse", "file"])

@@ -102,7 +102,10 @@ def test_remaining_and_absent():
         ({"name": "a", "block_size": 262144}, ["262144"]),
         ({"name": "a", "block_size": 12288}, ["12288"]),
         ({"name": "a", "image": IMAGE, "block_size": 8192}, ["exclude"]),
-        ({"name": "a", "compression": "gzip-10"}, ["compression 'gzip-10' is none of on, off, lz4"]),
+        (
+            {"name": "a", "compression": "gzip-10"},
+            ["compression 'gzip-10' is not valid: it must be one of on, off, lz4"],
+        ),
         ({"name": "a", "description": "\u20ac" * 1000}, ["description", "9000", "8191"]),
         ({"name": "a", "tags": {"k": "v" * 8192}}, ["tags", "8191"]),
     ],
@@ -125,9 +128,9 @@ def test_slots_that_may_be(slot):
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ([{"name": "a"}, {"name": "a"}], "two disks with the name a"),
-        ([{"uuid": UUID}, {"uuid": UUID.lower()}], "two disks with the uuid"),
-        ([{"name": "a"}, {"name": "a", "state": "absent"}], "two disks with the name a"),
+        ([{"name": "a"}, {"name": "a"}], "two disks have the name a"),
+        ([{"uuid": UUID}, {"uuid": UUID.lower()}], "two disks have the uuid"),
+        ([{"name": "a"}, {"name": "a", "state": "absent"}], "two disks have the name a"),
         ([{"name": "a", "size": "remaining"}, {"name": "b", "size": "remaining"}], "a, b"),
         ([{"name": "a", "boot": True}, {"name": "b", "boot": True}], "a, b"),
         ([{"name": "a", "pci_slot": "4:1"}, {"name": "b", "pci_slot": "0:4:1"}], '"0:4:1" is asked for by a and b'),

@@ -101,7 +101,7 @@ def test_ninth_disk_has_no_slot():
     with pytest.raises(FlexdiskError) as caught:
         allocate(taken, SMARTOS.candidates)
     assert caught.value.code == "InvalidArgument"
-    assert caught.value.message == "no PCI slot left for disks: all 8 from 0:4:0 to 0:4:7 are taken; give pci_slot"
+    assert caught.value.message == "no PCI slot is left for disks: all 8 from 0:4:0 to 0:4:7 are taken; give pci_slot"
 
 
 @given(st.sets(SLOTS))
@@ -152,7 +152,7 @@ def test_slots_that_are_there(text, reason):
 
 
 def test_one_function():
-    assert obstacle(Slot(0, 4, 1), Pci(functions=1)) == "PCI devices of this hypervisor have 1 function"
+    assert obstacle(Slot(0, 4, 1), Pci(functions=1)) == "PCI devices of this hypervisor have only 1 function"
 
 
 def test_a_whole_device_for_a_disk():

@@ -38,7 +38,7 @@ def test_a_property_that_zfs_does_not_keep():
     assert kinds(host(description="x" * identity.LIMIT)) == []
     [finding] = look(host(description="ä" * (identity.LIMIT // 2 + 1)), 0, 30)
     assert (finding.kind, finding.repair) == ("property_too_long", None)
-    assert "flexdisk:description has 8192 bytes, the limit is 8191" in finding.message
+    assert "flexdisk:description has 8192 bytes, but the limit is 8191" in finding.message
 
 
 @pytest.mark.parametrize(

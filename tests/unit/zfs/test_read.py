@@ -104,7 +104,7 @@ def test_other_lines_are_said_not_guessed(text):
 
 
 def test_a_figure_that_is_none():
-    with pytest.raises(FlexdiskError, match=r"volsize of zones/v is '10G': not a number"):
+    with pytest.raises(FlexdiskError, match=r"volsize of zones/v as '10G', which is not a number"):
         read.parse_get(lines(("zones/v", "volsize", "10G", "local")))
 
 

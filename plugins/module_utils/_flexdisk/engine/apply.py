@@ -16,7 +16,7 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.dataset import RECORD, Dataset
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError
-from ..model.sizes import MIB
+from ..model.sizes import MIB, render_apart
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan import predict
 from ..plan.steps import Step, VmPlan
@@ -227,7 +227,7 @@ class Applier:
                 raise
             words = [exc.message]
         if words:
-            raise FlexdiskError("Changed", "changed since it was read: %s; nothing was done" % "; ".join(words))
+            raise FlexdiskError("Changed", "the VM changed since it was read: %s; nothing was done" % "; ".join(words))
 
     def _confirm_forecasts(self, plan: VmPlan, geometry: PoolGeometry) -> None:
         """Ask ZFS itself what it would reserve, once for each kind of volume the plan makes."""
@@ -238,17 +238,17 @@ class Applier:
             if not is_automatic(theirs, volsize, block, geometry):
                 raise FlexdiskError(
                     "ForecastMismatch",
-                    "for %d bytes in blocks of %d ZFS would reserve %d, the forecast is %d; nothing was changed"
-                    % (volsize, block, theirs, ours),
+                    "ZFS would reserve %s for a volume of %s, not %s as forecast; nothing was changed"
+                    % (*render_apart(theirs, volsize, ours),),
                 )
 
     def _confirm_absent(self, plan: VmPlan) -> None:
         """What is about to be made is not there, but for what is cleared first."""
         root, cleared = plan.before.root.name, any(step.kind == "clear" for step in plan.steps)
         if any(config.uuid == plan.vm for config in self.hypervisor.vms()):
-            raise FlexdiskError("Changed", "changed since it was read: there is a VM %s now" % plan.vm)
+            raise FlexdiskError("Changed", "the host changed since it was read: VM %s now exists" % plan.vm)
         if not cleared and self.zfs.exists(root):
-            raise FlexdiskError("Changed", "changed since it was read: there is a %s now" % root)
+            raise FlexdiskError("Changed", "the host changed since it was read: %s now exists" % root)
 
     def recover(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         """The steps after this one do it; our own intent has taken the place of the found one. Only a guest that was
@@ -339,7 +339,7 @@ class Applier:
         """The dataset as it is now; another one under its name is no longer what was planned."""
         now = next((d for d in self.zfs.datasets(name) if d.name == name), None)
         if now is None:
-            raise FlexdiskError("UnexpectedOutput", "zfs get says nothing of %s" % name)
+            raise FlexdiskError("UnexpectedOutput", "zfs get reports nothing about %s" % name)
         if guid and now.guid != guid:
             raise FlexdiskError("Changed", "%s changed since it was read: guid %d, not %d" % (name, now.guid, guid))
         return now
@@ -357,7 +357,8 @@ class Applier:
         now = self.read(args["volume"], args["guid"])
         if now.volsize != args["size"] * MIB:
             raise FlexdiskError(
-                "NotApplied", "%s should have %d bytes and has %d" % (now.name, args["size"] * MIB, now.volsize)
+                "NotApplied",
+                "%s should have %s and has %s" % (now.name, *render_apart(args["size"] * MIB, now.volsize)),
             )
         off = args["type"] == THICK and not _automatic(now, geometry)
         if off:
@@ -389,13 +390,15 @@ class Applier:
         names = {d.name.split("@", 1)[1] for d in self.zfs.datasets(volume) if d.kind == "snapshot"}
         changed = sorted(names ^ {*planned})
         if changed:
-            words = "%s changed since it was read: snapshots %s came or went; it is not destroyed"
+            words = "%s changed since it was read: snapshots %s were added or removed; it is not destroyed"
             raise FlexdiskError("Changed", words % (volume, ", ".join(changed)))
 
     def discard(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         half, whole = self.read(step.args["half"]), self.read(step.args["volume"], step.args["guid"])
         if not is_half(whole, half):
-            raise FlexdiskError("Changed", "%s changed since it was read: no copy of %s" % (half.name, whole.name))
+            raise FlexdiskError(
+                "Changed", "%s changed since it was read: it is not a copy of %s" % (half.name, whole.name)
+            )
         file_disks.discard(self.zfs, half)
 
     def edit(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
@@ -470,7 +473,7 @@ class Applier:
 
     def forget(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         if self.zfs.exists(step.args["volume"]):
-            raise FlexdiskError("Changed", "%s is there again since it was read" % step.args["volume"])
+            raise FlexdiskError("Changed", "%s exists again since the host was read" % step.args["volume"])
         self.hypervisor.forget_disk(vm.config.uuid, step.args["path"])
 
     def ports(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:

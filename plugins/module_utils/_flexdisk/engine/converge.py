@@ -14,7 +14,7 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, VmSpec
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
-from ..plan import recovery
+from ..plan import recovery, summary
 from ..plan.planner import admitted, find_vm, plan_vm
 from ..plan.steps import VmPlan
 from ..rules.declaration import parse_vm_spec, slot_problems
@@ -39,6 +39,13 @@ class Outcome:
     guard: str = ""
     destroyed_by: str = ""
     warnings: t.List[str] = field(default_factory=list)
+    msg: str = ""
+
+    def tell(self, plans: t.Sequence[VmPlan], host: Host) -> None:
+        """What the plans change, in one line and as a diff that begins with it."""
+        self.msg = summary.summary(plans, host.geometry)
+        self.changed = any(plan.changed for plan in plans)
+        self.diff = self.msg + "\n" + report.diff_text(plans) if self.changed else ""
 
 
 def converge(
@@ -63,14 +70,13 @@ def converge(
     outcome.warnings = recovery.warnings(host, asked)
     refused = bool(outcome.problems and not policy.continue_on_refusal)
     outcome.warnings += [
-        "%s: an interrupted run has left it down, and so does this one" % plan.before.label
+        "%s: an interrupted run left it stopped, and this run leaves it stopped, too" % plan.before.label
         for _spec, plan in plans
         if plan.before.halted and (refused or plan.vm not in {other.vm for other in good})
     ]
     if refused:
         return outcome
-    outcome.changed = any(plan.changed for plan in ordered)
-    outcome.diff = report.diff_text(good)
+    outcome.tell(good, host)
     outcome.warnings += [warning for plan in good for warning in plan.warnings]
     live = hypervisor.capabilities.live
     if check_mode:

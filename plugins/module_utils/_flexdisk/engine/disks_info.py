@@ -120,4 +120,4 @@ def _add_releases(host: Host, disks: t.Sequence[_Dict]) -> None:
         if vm.config.uuid in asked:
             found.update(releases.of_vm(vm, host.geometry[vm.config.pool]))
     for disk in disks:
-        disk["frees"] = asdict(found[disk["volume"]])
+        disk["frees_bytes"] = asdict(found[disk["volume"]])

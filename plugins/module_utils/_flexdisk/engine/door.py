@@ -77,7 +77,7 @@ def error(exc: FlexdiskError) -> t.Dict[str, t.Any]:
 
 def result(outcome: Outcome) -> t.Dict[str, t.Any]:
     """The keys of a result, the same in check mode and for real but for what only a real detach or removal has."""
-    found = {"changed": outcome.changed, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
+    found = {"changed": outcome.changed, "msg": outcome.msg, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
     real = {"guard": outcome.guard, "destroyed_by": outcome.destroyed_by}
     return dict(found, **{key: value for key, value in real.items() if value})
 
@@ -89,7 +89,7 @@ def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
         problem = Problem(failure["error_code"], "%s: %s" % (failure["step"], failure["message"]), failure["vm"])
         tail = ""
         if failure["restarted"] is not None:
-            tail = " The VM %s" % ("runs again" if failure["restarted"] else "is down")
+            tail = " The VM %s" % ("is running again" if failure["restarted"] else "is down")
             tail += "; %s." % failure["restart"] if failure["restart"] else "."
         return dict(result(outcome), **dict(refusal([problem]), msg=failure_text([problem]) + tail, failure=failure))
     if outcome.problems:

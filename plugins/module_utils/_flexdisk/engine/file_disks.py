@@ -11,6 +11,7 @@ import typing as t
 
 from ..model.dataset import RECORD, ZVOL, Dataset
 from ..model.errors import FlexdiskError
+from ..model.sizes import render_apart, render_bytes
 from ..model.vm import FILE, SPARSE
 from ..rules import identity
 from ..rules.reservation import PoolGeometry, automatic_reservation
@@ -29,7 +30,9 @@ _Facts = t.Mapping[str, str]
 def _path(name: str, uuid: str) -> str:
     """Its file. Anybody may have written a uuid, and only a real one may become a path."""
     if not identity.is_uuid(uuid):
-        raise FlexdiskError("IdentityMismatch", "%s says uuid %r, which is none, and that is its file" % (name, uuid))
+        raise FlexdiskError(
+            "IdentityMismatch", "%s has uuid %r, which is not valid; its file cannot be found without it" % (name, uuid)
+        )
     return identity.file_of(uuid)
 
 
@@ -67,12 +70,15 @@ def ensure(zfs: Zfs, now: Dataset, size: int) -> str:
         zfs.set_facts(now.name, {"from": ""})
     length = zfs.files.size(path)
     if length < 0:
-        raise FlexdiskError("Changed", "%s of %s is not there; it should have %d bytes" % (path, now.name, now.volsize))
+        raise FlexdiskError(
+            "Changed", "%s of %s is missing; it should have %s" % (path, now.name, render_bytes(now.volsize))
+        )
     if length > max(now.volsize, size):
+        have, recorded, wanted = render_apart(length, now.volsize, size)
         raise FlexdiskError(
             "Changed",
-            "%s has %d bytes, %s says %d and %d are wanted; nothing was cut off"
-            % (path, length, now.name, now.volsize, size),
+            "%s has %s, but its dataset %s is for %s and the task asks for %s; nothing was cut off"
+            % (path, have, now.name, recorded, wanted),
         )
     return path
 
@@ -82,7 +88,7 @@ def _mount(zfs: Zfs, name: str, folder: str) -> None:
         return
     zfs.mount(name)
     if not zfs.files.mounted(folder, name):
-        raise FlexdiskError("Changed", "%s is mounted, and not at %s" % (name, folder))
+        raise FlexdiskError("Changed", "%s is mounted, but not at %s" % (name, folder))
 
 
 def resize(zfs: Zfs, now: Dataset, size: int, geometry: PoolGeometry) -> None:
@@ -145,7 +151,7 @@ def discard(zfs: Zfs, half: Dataset) -> None:
     parts = [d for d in zfs.datasets(half.name) if d.name != half.name]
     others = [d.name for d in parts if d.kind != "snapshot"]
     if others:
-        words = "%s is half a copy and would be destroyed; there is %s in it, which is none of it"
+        words = "%s is an incomplete copy to be destroyed, but it contains %s, which is not part of it"
         raise FlexdiskError("InUse", words % (half.name, ", ".join(others)))
     zfs.destroy(half.name, bool(parts))
     removed(zfs, half)

@@ -66,7 +66,7 @@ def run(
         plans = [plan_release(host, vm, forget) for _spec, vm in wanted]
     else:
         if forget:
-            outcome.problems.append(Problem("InvalidArgument", "forget goes with state=released"))
+            outcome.problems.append(Problem("InvalidArgument", "forget works only with state=released"))
             wanted = []
         plans = [plan_adoption(host, vm, spec) for spec, vm in wanted]
     outcome.problems += [problem for plan in plans for problem in plan.problems]
@@ -75,8 +75,7 @@ def run(
         return result
     good = [(pair, plan) for pair, plan in zip(wanted, plans) if not plan.problems and plan.vm not in left]
     wanted, plans = [pair for pair, _plan in good], [plan for _pair, plan in good]
-    outcome.changed = any(plan.changed for plan in plans)
-    outcome.diff = report.diff_text(plans)
+    outcome.tell(plans, host)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     if state == "released":
         result.released = [entry for entry in (released(plan.before) for plan in plans) if entry is not None]
@@ -104,7 +103,7 @@ def _wanted(
         found = Collector(str(entry.get("vm") or ""))
         spec = papers.parse_spec(entry, found)
         for key in [key for key in ("disks", "package") if state == "released" and entry.get(key)]:
-            found.add("InvalidArgument", "%s: state=released takes whole VMs" % key)
+            found.add("InvalidArgument", "%s cannot be used with state=released, which takes whole VMs" % key)
         vm = find_vm(host, spec.vm) if spec.vm else None
         if isinstance(vm, Problem):
             found.problems.append(vm)
@@ -129,7 +128,11 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
     for (pool, uuid), record in sorted(host.intents.items()):
         if asked is None or uuid in asked:
             ours = record is not None and record.host == host.name
-            words = recovery.unfinished(record) if record and ours else "an intent is left in pool %s" % pool
+            words = (
+                recovery.unfinished(record)
+                if record and ours
+                else "an interrupted run left its record in pool %s" % pool
+            )
             found.append(Problem("InUse", words, known[uuid].label if uuid in known else uuid))
     return found
 

@@ -82,7 +82,7 @@ def _holder(fd: int) -> str:
         said = json.loads(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
         text = "%s (pid %d on %s since %s)" % (said["task"], said["pid"], said["host"], said["since"])
     except (KeyError, OSError, TypeError, ValueError):
-        return "a task that has not said yet who it is"
+        return "a task that has not identified itself yet"
     try:
         os.kill(int(said["pid"]), 0)
     except (OSError, OverflowError) as exc:

@@ -45,7 +45,7 @@ def recalculate(
     left_out = skipped(host) if names is None else []
     for vm in [v for v in vms if v.config.bare and not v.flexible and not v.root.refquota]:
         vms.remove(vm)
-        reason = "no quota yet; vm_disks gives it one"
+        reason = "it has no quota yet; vm_disks sets one"
         left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})
     plans = [_plan(vm, host, reclaim) for vm in vms]
     outcome.problems += [problem for plan in plans for problem in plan.problems]
@@ -56,8 +56,7 @@ def recalculate(
         good = []
     repaired = {plan.vm: plan for plan in good}
     plans = [repaired.get(plan.vm) or VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
-    outcome.changed = any(plan.changed for plan in plans)
-    outcome.diff = report.diff_text(plans)
+    outcome.tell(plans, host)
     after = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
         apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome)
@@ -86,8 +85,8 @@ def obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
     if room is not None and room < -MIB:
         return Problem(
             "InsufficientSpace",
-            "cannot be put under the law: disks and snapshots need %s more than flexible_disk_size; "
-            "the smallest that fits is %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(vm) - vm.hidden_mib),
+            "quota cannot be recalculated: disks and snapshots need %s more than flexible_disk_size, "
+            "which must be at least %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(vm) - vm.hidden_mib),
             name,
         )
     held = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes))
@@ -109,10 +108,10 @@ def _result(plan: VmPlan, after: Vm, geometry: PoolGeometry) -> t.Dict[str, t.An
         "alias": before.config.alias,
         "flexible": before.flexible,
         "changed": plan.changed,
-        "expected": space.expected_quota(before, geometry),
-        "actual": {"quota": before.root.quota, "reservation": before.root.reservation},
-        "drift": {"quota": drift[0], "reservation": drift[1]},
+        "expected_bytes": space.expected_quota(before, geometry),
+        "actual": {"quota_bytes": before.root.quota, "reservation_bytes": before.root.reservation},
+        "drift": {"quota_bytes": drift[0], "reservation_bytes": drift[1]},
         "cause": space.drift_cause(before, geometry),
-        "after": {"quota": after.root.quota, "reservation": after.root.reservation},
+        "after": {"quota_bytes": after.root.quota, "reservation_bytes": after.root.reservation},
         "steps": report.steps_result(plan),
     }

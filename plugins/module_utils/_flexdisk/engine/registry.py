@@ -65,8 +65,7 @@ def run(
     outcome.warnings = recovery.warnings(host, [plan.vm for plan in plans])
     if outcome.problems and not policy.continue_on_refusal:
         return outcome
-    outcome.changed = any(plan.changed for plan in plans)
-    outcome.diff = report.diff_text(plans)
+    outcome.tell(plans, host)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     found: t.Optional[Host] = _predicted(host, plans)
     if not check_mode:

@@ -10,17 +10,18 @@ import typing as t
 
 from ..model.sizes import MIB, render_change
 from ..model.vm import Disk, Vm
-from ..plan import recovery
+from ..plan import recovery, summary
 from ..plan.steps import VmPlan
-from ..rules import space
+from ..rules import identity, space
 from ..rules.snapshots import disks_in, freed, snapshots_of
 
-VOLATILE = ("ctime", "mtime", "serial_no")
+TIMES = ("ctime", "mtime")
+VOLATILE = (*TIMES, "serial_no")
 _Dict = t.Dict[str, t.Any]
 
 
 def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) -> _Dict:
-    """One disk: sizes in MiB, block_size in bytes. volatile=False leaves out what check mode cannot know."""
+    """One disk, block_size in bytes as its option. volatile=False leaves out what check mode cannot know."""
     result: _Dict = {
         "name": disk.name,
         "boot": disk.boot,
@@ -52,7 +53,9 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
         del result["volume"]
     if volatile:
         user = disk.volume.user
-        result.update({key: user[key] for key in VOLATILE if key in user})
+        result.update({key: user[key] for key in TIMES if key in user})
+        if identity.is_valid("serial_no", user.get("serial_no", "")):
+            result["serial_no"] = int(user["serial_no"])
     return result
 
 
@@ -66,7 +69,7 @@ def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
         "flexible": vm.flexible,
         "flexible_disk_size": vm.declared_flexible,
         "hidden_disk_size": vm.hidden_mib,
-        "vm_quota": vm.root.refquota,
+        "vm_quota_bytes": vm.root.refquota,
         "disks": [disk_result(d, vm.config.state, volatile, figures) for d in vm.disks],
         "parked": [disk_result(d, "parked", volatile, figures) for d in _by_name(vm.parked)],
         "unmanaged": [d.volume.name for d in vm.orphans],
@@ -86,12 +89,12 @@ def disk_template(vm: Vm) -> str:
 
 
 def snapshots_result(vm: Vm, figures: bool) -> t.List[_Dict]:
-    """The VM's snapshots, the oldest first: bytes that deleting it frees, seconds since 1970."""
+    """The VM's snapshots, the oldest first; created is seconds since 1970."""
     found = []
     for snapshot in snapshots_of(vm):
         entry: _Dict = {"name": snapshot.name, "disks": disks_in(vm, snapshot)}
         if figures:
-            entry.update(created=snapshot.creation, frees=freed(vm, snapshot))
+            entry.update(created=snapshot.creation, frees_bytes=freed(vm, snapshot))
         found.append(entry)
     return found
 
@@ -132,14 +135,16 @@ def plan_result(
         steps=steps_result(plan) if live is None else classed(plan, live),
         warnings=list(plan.warnings),
         recovered=recovery.recovered(plan),
-        quota={"before": plan.before.root.quota, "after": after.root.quota},
-        reservation={"before": plan.before.root.reservation, "after": after.root.reservation},
+        quota_bytes={"before": plan.before.root.quota, "after": after.root.quota},
+        reservation_bytes={"before": plan.before.root.reservation, "after": after.root.reservation},
     )
     return result
 
 
-def diff_text(plans: t.Iterable[VmPlan]) -> str:
-    """The plan for a human: one block per changed VM."""
+def diff_text(plans: t.Sequence[VmPlan]) -> str:
+    """The plan for a human: one block per changed VM, the others as a count."""
+    if not any(plan.changed for plan in plans):
+        return ""
     lines = []
     for plan in plans:
         if not plan.changed:
@@ -154,6 +159,8 @@ def diff_text(plans: t.Iterable[VmPlan]) -> str:
         elif plan.before.root.reservation != plan.after.root.reservation:
             change = render_change(plan.before.root.reservation, plan.after.root.reservation)
             lines.append("  reservation %s" % change)
+    idle = summary.unchanged(plans)
+    lines += [idle] if idle else []
     return "".join(line + "\n" for line in lines)
 
 

@@ -38,7 +38,9 @@ class SubprocessRunner:
             out, err = process.communicate(stdin.encode(), timeout)
         except subprocess.TimeoutExpired:
             _end(process)
-            raise FlexdiskError("CommandTimeout", "%s did not end within %d s" % (" ".join(argv), timeout)) from None
+            raise FlexdiskError(
+                "CommandTimeout", "%s did not end within %d s and was killed: %s" % (argv[0], timeout, " ".join(argv))
+            ) from None
         except BaseException:
             _end(process)
             raise

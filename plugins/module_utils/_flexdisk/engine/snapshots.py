@@ -38,21 +38,23 @@ def parse_spec(params: t.Mapping[str, t.Any]) -> SnapshotSpec:
     elif state != "absent" or keep is None:
         raise FlexdiskError("InvalidArgument", "state=%s needs the name of a snapshot" % state)
     if state == "rolled_back" and not params["vms"]:
-        raise FlexdiskError("InvalidArgument", "state=rolled_back needs vms, the VMs that go back")
+        raise FlexdiskError("InvalidArgument", "state=rolled_back needs vms, the VMs to roll back")
     if keep is not None and state == "rolled_back":
-        raise FlexdiskError("InvalidArgument", "keep goes with state=present and state=absent")
+        raise FlexdiskError("InvalidArgument", "keep works only with state=present and state=absent")
     rule = None
     if keep is not None:
         rule = Keep(**{key: count or 0 for key, count in keep.items()})
         if min(rule.last, rule.daily, rule.weekly) < 0 or not any((rule.last, rule.daily, rule.weekly)):
-            raise FlexdiskError("InvalidArgument", "keep needs at least one number above 0, and none below: %s" % keep)
+            raise FlexdiskError(
+                "InvalidArgument", "keep needs at least one number above 0 and no negative ones: %s" % keep
+            )
     flexible = params["flexible_disk_size"]
     if flexible is not None:
         flexible = parse_size(flexible, what="flexible_disk_size")
     newer = None if params["destroy_newer"] else tuple(params["newer"] or ())
     if state != "rolled_back" and (newer is None or newer or flexible is not None):
         raise FlexdiskError(
-            "InvalidArgument", "newer, destroy_newer and flexible_disk_size go with state=rolled_back alone"
+            "InvalidArgument", "newer, destroy_newer and flexible_disk_size work only with state=rolled_back"
         )
     known, problems = parse_packages(params["packages"] or ())
     if problems:
@@ -82,8 +84,7 @@ def run(
     outcome.warnings = recovery.warnings(host, [vm.config.uuid for vm in vms])
     if outcome.problems and not policy.continue_on_refusal:
         return outcome
-    outcome.changed = any(plan.changed for plan in plans)
-    outcome.diff = report.diff_text(plans)
+    outcome.tell(plans, host)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
@@ -124,7 +125,7 @@ def _result(plan: VmPlan, after: Vm, check_mode: bool) -> _Dict:
         "recovered": recovery.recovered(plan),
         "flexible_disk_size": after.declared_flexible,
         "disks": {disk.label: disk.size_mib for disk in after.disks},
-        "quota": {"before": plan.before.root.quota, "after": after.root.quota},
+        "quota_bytes": {"before": plan.before.root.quota, "after": after.root.quota},
         "snapshots": report.snapshots_result(after, known),
     }
     if known:

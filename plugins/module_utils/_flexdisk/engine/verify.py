@@ -13,9 +13,10 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
+from ..plan import summary
 from ..plan.mending import Mending, after, mend
 from ..plan.planner import admit
-from ..plan.steps import Step
+from ..plan.steps import Step, VmPlan
 from ..rules.findings import LEAVES, Finding, counts, fails
 from ..rules.linking import Host
 from ..rules.reservation import PoolGeometry
@@ -70,7 +71,9 @@ def verify(
         return result
     result.findings = look(after(host, mending))
     result.steps = _steps(mending)
-    outcome.changed, outcome.diff = mending.changed, _diff(mending)
+    idle = [VmPlan(vm.config.uuid, vm, vm) for vm in vms if vm.config.uuid not in {plan.vm for plan in mending.plans}]
+    outcome.msg = summary.summary([*mending.plans, *idle], host.geometry, len(mending.outside))
+    outcome.changed, outcome.diff = mending.changed, _diff(mending, outcome.msg)
     if outcome.changed and not check_mode:
         apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, verbs=VERBS)
         if outcome.failure is None:
@@ -126,9 +129,11 @@ def _step(kind: str, disk: str, text: str) -> t.Dict[str, t.Any]:
     return {"step": kind, "disk": disk, "text": text}
 
 
-def _diff(mending: Mending) -> str:
+def _diff(mending: Mending, first: str) -> str:
+    if not mending.changed:
+        return ""
     outside = "".join("  %s\n" % step.text for step in mending.outside)
-    return report.diff_text(mending.plans) + ("outside VMs:\n" + outside if outside else "")
+    return first + "\n" + report.diff_text(mending.plans) + ("outside VMs:\n" + outside if outside else "")
 
 
 def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], outcome: Outcome) -> None:

@@ -59,8 +59,7 @@ def run(
     outcome.problems += lacking
     if outcome.problems and not policy.continue_on_refusal:
         return outcome
-    outcome.changed = any(plan.changed for plan in plans)
-    outcome.diff = report.diff_text(plans)
+    outcome.tell(plans, host)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if not check_mode and any(plan.steps for plan in plans):
@@ -176,9 +175,9 @@ def _tell(
     if undone or not plan.steps or check_mode:
         return
     if gone:
-        wrong = ["it is there still"] if vm is not None else []
+        wrong = ["it still exists"] if vm is not None else []
     elif vm is None:
-        wrong = ["it is not there"]
+        wrong = ["it does not exist"]
     else:
         wrong = report.differences(plan.after, vm)
         wanted, have = machine(plan.after), machine(vm)

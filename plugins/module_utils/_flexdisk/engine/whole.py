@@ -50,7 +50,7 @@ def import_image(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: Pool
         return  # another VM of this task has had it imported
     if applier.zfs.exists(volume):
         if applier.read(volume).user.get("from") != identity.IMPORTING:
-            raise FlexdiskError("Changed", "changed since it was read: there is a %s now" % volume)
+            raise FlexdiskError("Changed", "the host changed since it was read: %s now exists" % volume)
         applier.zfs.destroy(volume)
     options = {"volblocksize": str(args["block_size"])}
     applier.zfs.create_volume(volume, args["size"], options, {"from": identity.IMPORTING})
@@ -65,7 +65,7 @@ def clear(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometr
     left = step.args["left"]
     there = applier.zfs.datasets(step.args["root"])
     if {d.name for d in there} != set(left) or used(there):
-        raise FlexdiskError("Changed", "changed since it was read: below %s there is another set" % left[0])
+        raise FlexdiskError("Changed", "the host changed since it was read: other datasets exist below %s" % left[0])
     applier.zfs.destroy(step.args["root"], True)
 
 
@@ -82,7 +82,7 @@ def delete_vm(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeo
             applier.zfs.destroy(vm.root.name, True)
     applier.hypervisor.delete_vm(vm.config.uuid)
     if vm.root.kind and applier.zfs.exists(vm.root.name):
-        raise FlexdiskError("NotApplied", "the VM is deleted, and %s is there still" % vm.root.name)
+        raise FlexdiskError("NotApplied", "the VM is deleted, but %s still exists" % vm.root.name)
 
 
 def _only_these(applier: Applier, vm: Vm, volumes: t.Mapping[str, int]) -> None:
@@ -90,7 +90,7 @@ def _only_these(applier: Applier, vm: Vm, volumes: t.Mapping[str, int]) -> None:
     below = {d.name: d.guid for d in applier.zfs.datasets(vm.root.name, snapshots=False) if d.name != vm.root.name}
     if below != volumes:
         wrong = sorted({name for name, _guid in {*below.items()} ^ {*volumes.items()}})
-        raise FlexdiskError("Changed", "changed since it was read: %s; the VM is not deleted" % ", ".join(wrong))
+        raise FlexdiskError("Changed", "the VM changed since it was read: %s; it is not deleted" % ", ".join(wrong))
 
 
 def properties(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:

@@ -112,7 +112,9 @@ def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool)
         running = Text(live).root if live else None
         return _vm(domain, running, digest(xml), state, autostart, persistent)
     except (IndexError, KeyError, RecursionError, ValueError) as exc:
-        raise FlexdiskError("UnexpectedOutput", "libvirt describes a domain in an unknown way: %r" % exc) from exc
+        raise FlexdiskError(
+            "UnexpectedOutput", "libvirt describes a domain in a form that is not supported: %r" % exc
+        ) from exc
 
 
 def _vm(
@@ -206,7 +208,7 @@ def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> 
     if running is not None:
         more = sorted({path_of(d) for d in hard_disks(running)} - {path_of(d) for d in disks(domain)} - {""})
         if more:
-            return "the running domain has disks that its configuration has not: %s" % ", ".join(more)
+            return "the running domain has disks that are missing from its configuration: %s" % ", ".join(more)
     return ""
 
 

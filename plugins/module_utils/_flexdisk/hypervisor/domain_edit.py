@@ -167,7 +167,9 @@ def _boot(text: Text, disk: Element) -> None:
     """The disk in the place of the one that boots now; devices that are no disks keep theirs."""
     types = facts.boot_types(text.root)
     if types:
-        raise FlexdiskError("NotSupported", "the domain boots from %s by type; give its devices an order" % types)
+        raise FlexdiskError(
+            "NotSupported", "the domain boots by type of device (%s); give its devices a boot order" % types
+        )
     for part in text.root.all("os"):
         for boot in part.all("boot"):
             text.remove(boot)

@@ -48,5 +48,5 @@ def rendered(new: NewVm) -> str:
     if (domain.get("name"), domain.get("uuid").lower()) != (new.alias, new.uuid):
         raise FlexdiskError("InvalidArgument", "template: <name> and <uuid> must be ${name} and ${uuid}")
     if not domain.all("devices"):
-        raise FlexdiskError("InvalidArgument", "template: it has no <devices>")
+        raise FlexdiskError("InvalidArgument", "template has no <devices>")
     return xml

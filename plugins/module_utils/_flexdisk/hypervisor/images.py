@@ -49,9 +49,11 @@ def _parse(path: str, stdout: str) -> ImageFile:
         ) from exc
     if image.format not in FORMATS or image.size <= 0:
         words = (path, image.format, image.size, " or ".join(FORMATS))
-        raise FlexdiskError("InvalidArgument", "image_file %s: %s of %d bytes, it must be %s" % words)
+        raise FlexdiskError(
+            "InvalidArgument", "image_file %s is an image of format %s and %d bytes; it must be %s" % words
+        )
     if found.get("backing-filename") or found.get("format-specific", {}).get("data", {}).get("data-file"):
-        raise FlexdiskError("InvalidArgument", "image_file %s needs another file; flatten it first" % path)
+        raise FlexdiskError("InvalidArgument", "image_file %s depends on another file; flatten it first" % path)
     return image
 
 
@@ -60,4 +62,8 @@ def convert(runner: Runner, image: ImageFile, device: str) -> None:
     argv = ("qemu-img", "convert", "-n", "--target-is-zero", "-f", image.format, "-O", "raw", image.path, device)
     answer = runner(argv, timeout=PATIENCE)
     if answer.rc != 0:
-        raise FlexdiskError("ImageNotImported", "%s failed: %s" % (" ".join(argv), answer.stderr.strip()))
+        raise FlexdiskError(
+            "ImageNotImported",
+            "%s (rc %d of: %s)"
+            % (answer.stderr.strip() or "qemu-img failed without a message", answer.rc, " ".join(argv)),
+        )

@@ -104,7 +104,7 @@ class Libvirt:
         """The configuration, if it still is what the last read found."""
         xml = self._domains.xml(vm, False)
         if self._seen.get(vm) != domain.digest(xml):
-            raise FlexdiskError("Changed", "somebody has changed the domain's configuration since it was read")
+            raise FlexdiskError("Changed", "the domain's configuration was changed by something else since it was read")
         return xml
 
     def _live(self, vm: str) -> str:
@@ -124,7 +124,8 @@ class Libvirt:
             if any(getattr(disk, key) != value for key, value in wanted.items()):
                 where = "running domain" if live else "configuration"
                 raise FlexdiskError(
-                    "NotApplied", "libvirt did not complain, but in the %s %s is not so" % (where, what)
+                    "NotApplied",
+                    "%s has not taken effect in the %s, although libvirt reported no error" % (what, where),
                 )
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
@@ -175,10 +176,10 @@ class Libvirt:
             self._wait(
                 lambda: domain.find(Text(self._domains.xml(vm, True)).root, path) is None,
                 "GuestHoldsDisk",
-                "the guest does not let go of %s; it has it still" % path,
+                "the guest has not released %s and still has it" % path,
             )
         self._define(vm, domain_edit.removed(self._fresh(vm), path))
-        self._prove(vm, path, "the absence of %s" % path, path="")
+        self._prove(vm, path, "the removal of %s" % path, path="")
 
     def _wait(self, done: t.Callable[[], bool], code: str, message: str) -> None:
         for _second in range(PATIENCE):
@@ -200,8 +201,8 @@ class Libvirt:
             if not force:
                 raise FlexdiskError(
                     "VmNotStopped",
-                    "the guest did not shut down within stop_timeout=%d s and was left running; "
-                    "allow_force_stop permits to halt it" % timeout,
+                    "the guest did not shut down within stop_timeout=%d s and is still running; "
+                    "allow_force_stop=true halts it" % timeout,
                 )
             self._domains.destroy(vm)
         self.vm(vm)
@@ -222,7 +223,7 @@ class Libvirt:
             self._domains.create(vm)
         state = self.vm(vm).state
         if state != "running":
-            raise FlexdiskError("VmNotStarted", "after its start the VM is %s" % state)
+            raise FlexdiskError("VmNotStarted", "the VM is %s after its start" % state)
 
     def set_autoboot(self, vm: str, autoboot: bool) -> None:
         self._domains.set_autostart(vm, autoboot)
@@ -232,11 +233,12 @@ class Libvirt:
     def draft(self, new: NewVm) -> VmConfig:
         if new.options or new.metadata:
             raise FlexdiskError(
-                "InvalidArgument", "options, customer_metadata and secret_metadata are for vmadm; libvirt has template"
+                "InvalidArgument",
+                "options, customer_metadata and secret_metadata work only with vmadm; with libvirt, use template",
             )
         config = domain.parse_vm(domain_new.rendered(new), "", "stopped", False, True)
         if config.disks:
-            raise FlexdiskError("InvalidArgument", "template: disks are declared in disks, not there")
+            raise FlexdiskError("InvalidArgument", "template must not contain disks; declare them in disks")
         return replace(
             config,
             pool=new.pool,
@@ -268,12 +270,13 @@ class Libvirt:
     def delete_vm(self, vm: str) -> None:
         self._domains.undefine(vm)
         if any(status.uuid == vm for status in self._domains.all()):
-            raise FlexdiskError("NotApplied", "the domain is undefined and there still: does it run?")
+            raise FlexdiskError("NotApplied", "the domain still exists after it was undefined; it may be running")
 
     def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
         self._define(vm, domain_edit.resized(self._fresh(vm), changes))
         seen = self.vm(vm)
         if any(getattr(seen, key) != value for key, value in changes.items()):
             raise FlexdiskError(
-                "NotApplied", "libvirt did not complain, but memory is %d MiB, vcpus %d" % (seen.memory, seen.vcpus)
+                "NotApplied",
+                "memory is still %d MiB and vcpus %d, although libvirt reported no error" % (seen.memory, seen.vcpus),
             )

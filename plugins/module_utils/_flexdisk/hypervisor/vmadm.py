@@ -81,7 +81,7 @@ class Vmadm:
             raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
         if not proof(self.vm(vm)):
             raise FlexdiskError(
-                "NotApplied", "vmadm update %s ended with rc %d but %s is not so" % (vm, answer.rc, what)
+                "NotApplied", "%s has not taken effect (rc %d of: vmadm update %s)" % (what, answer.rc, vm)
             )
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
@@ -152,7 +152,7 @@ class Vmadm:
         return answer.rc == 0
 
     def forget_disk(self, vm: str, path: str) -> None:
-        self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, "the absence of %s" % path)
+        self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, "the removal of %s" % path)
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
         """vmadm halts a guest by force at its own time-out with exit 0, so its time-out is set beyond ours."""
@@ -169,19 +169,19 @@ class Vmadm:
                 raise
             raise FlexdiskError(
                 "VmNotStopped",
-                "the guest did not shut down within stop_timeout=%d s and was left running; "
-                "allow_force_stop permits to halt it" % timeout,
+                "the guest did not shut down within stop_timeout=%d s and is still running; "
+                "allow_force_stop=true halts it" % timeout,
             ) from exc
         state = self.vm(vm).state
         if state != "stopped":
-            raise FlexdiskError("VmNotStopped", "after vmadm stop the VM is %s" % state)
+            raise FlexdiskError("VmNotStopped", "the VM is %s after vmadm stop" % state)
 
     def start(self, vm: str) -> None:
         self._checked("start", vm)
         state = self.vm(vm).state
         if state != "running":
             raise FlexdiskError(
-                "VmNotStarted", "after vmadm start the VM is %s; see its logs/platform.log below the zone" % state
+                "VmNotStarted", "the VM is %s after vmadm start; see its logs/platform.log below the zone" % state
             )
 
     def set_autoboot(self, vm: str, autoboot: bool) -> None:
@@ -192,9 +192,11 @@ class Vmadm:
     def draft(self, new: NewVm) -> VmConfig:
         ours = sorted({*new.options} & _OURS)
         if ours:
-            raise FlexdiskError("InvalidArgument", "options %s: the module's own business" % ", ".join(ours))
+            raise FlexdiskError(
+                "InvalidArgument", "options cannot set %s: the module sets that itself" % ", ".join(ours)
+            )
         if new.template:
-            raise FlexdiskError("InvalidArgument", "template is for libvirt; vmadm takes options")
+            raise FlexdiskError("InvalidArgument", "template works only with libvirt; with vmadm, use options")
         return VmConfig(
             uuid=new.uuid,
             alias=new.alias,
@@ -215,7 +217,9 @@ class Vmadm:
         return [NOCLOUD] if manifest.get("tags", {}).get(DATASOURCE) == "nocloud" else []
 
     def image_file(self, path: str) -> ImageFile:
-        raise FlexdiskError("InvalidArgument", "image_file is for libvirt; on SmartOS imgadm imports images")
+        raise FlexdiskError(
+            "InvalidArgument", "image_file works only with libvirt; on SmartOS, import the image with imgadm"
+        )
 
     def import_image(self, image: ImageFile, volume: str) -> None:
         self.image_file(image.path)
@@ -253,12 +257,12 @@ class Vmadm:
         self._checked("create", stdin=json.dumps(payload))
         state = self.vm(new.uuid).state
         if state != "stopped":
-            raise FlexdiskError("NotApplied", "after vmadm create the VM is %s" % state)
+            raise FlexdiskError("NotApplied", "the VM is %s after vmadm create" % state)
 
     def delete_vm(self, vm: str) -> None:
         self._checked("delete", vm)
         if any(config.uuid == vm for config in self.vms()):
-            raise FlexdiskError("NotApplied", "after vmadm delete the VM is there still")
+            raise FlexdiskError("NotApplied", "the VM still exists after vmadm delete")
 
     def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
         words = {"memory": "ram", "vcpus": "vcpus"}

@@ -40,7 +40,12 @@ def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
     if rc < 0 or rc >= 128:
         code = "VmadmCrashed"
     hint = "; it needs root in the global zone (become: true)" if code == "NotPermitted" else ""
-    message = "%s failed (rc %d): %s%s" % (" ".join(argv), rc, stderr.strip() or "no message", hint)
+    message = "%s%s (rc %d of: %s)" % (
+        stderr.strip() or "the command failed without a message",
+        hint,
+        rc,
+        " ".join(argv),
+    )
     return FlexdiskError(code, message)
 
 
@@ -91,7 +96,9 @@ def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:
     try:
         return _vm(row)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
-        raise FlexdiskError("UnexpectedOutput", "vmadm describes a VM in an unknown way: %r" % exc) from exc
+        raise FlexdiskError(
+            "UnexpectedOutput", "vmadm describes a VM in a form that is not supported: %r" % exc
+        ) from exc
 
 
 def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:

@@ -57,7 +57,7 @@ def _volume(host: Host, vm: Vm, entry: DiskConfig, found: Collector) -> t.Option
     volume = moved[0] if moved else host.datasets.get(entry.volume)
     others = [c.label for c in host.users.get(entry.volume, ()) if c.uuid != vm.config.uuid]
     if others:
-        found.add("InUse", "%s belongs to %s, too" % (entry.volume, ", ".join(others)))
+        found.add("InUse", "%s is also attached to %s" % (entry.volume, ", ".join(others)))
     elif volume is None or volume.kind != "volume":
         found.add(
             "ResourceNotFound",

@@ -53,7 +53,7 @@ def _target(intent: Intent, target: Target, capabilities: Capabilities, found: C
     if target.spec.model is not None and target.spec.model not in models:
         found.add(
             "InvalidArgument",
-            "model %r is none of %s" % (target.spec.model, ", ".join(models)),
+            "model %r is not valid: it must be one of %s" % (target.spec.model, ", ".join(models)),
             target.label,
         )
     if target.disk is not None and check_shrink(target, found):
@@ -70,13 +70,14 @@ def check_shrink(target: Target, found: Collector) -> bool:
     if not target.spec.dangerous_allow_shrink:
         found.add(
             "InvalidArgument",
-            "%s would cut off data; dangerous_allow_shrink=true permits it" % change,
+            "%s would cut off data; dangerous_allow_shrink=true allows it" % change,
             target.label,
         )
     if target.size < disk.image_size:
         found.add(
             "InvalidArgument",
-            "%s: smaller than its image's %s" % (change, render_mib(disk.image_size)),
+            "%s is refused: the disk cannot be smaller than its image%s, which has %s"
+            % (change, " " + disk.image if disk.image else "", render_mib(disk.image_size)),
             target.label,
         )
     return True
@@ -95,7 +96,7 @@ def _ownership(disk: Disk, what: str, found: Collector) -> None:
 def _protected(vm: Vm, disk: Disk, what: str, found: Collector) -> None:
     """RFD 154 left open whether a VM's deletion protection is also that of its disks. Here it is."""
     if vm.config.indestructible and not disk.parked:
-        found.add("Indestructible", "the VM is protected, so no disk of it is %s" % what, disk.label)
+        found.add("Indestructible", "the VM is indestructible, so none of its disks can be %s" % what, disk.label)
 
 
 def _leaver(leaver: Leaver, found: Collector) -> None:
@@ -117,14 +118,14 @@ def check_destruction(leaver: Leaver, found: Collector) -> None:
     disk = leaver.disk
     clones = [c for snapshot in disk.snapshots for c in snapshot.clones if c not in leaver.clones]
     if clones:
-        found.add("HasClones", "cannot be destroyed: %s depend on it" % ", ".join(clones), disk.label)
+        found.add("HasClones", "cannot be destroyed: it has clones (%s)" % ", ".join(clones), disk.label)
     held = [snapshot.name for snapshot in disk.snapshots if snapshot.userrefs]
     if held and not leaver.held:
-        found.add("Held", "cannot be destroyed: held snapshots %s" % ", ".join(held), disk.label)
+        found.add("Held", "cannot be destroyed: snapshots are held (%s)" % ", ".join(held), disk.label)
     if disk.snapshots and not leaver.snapshots:
         found.add(
             "HasSnapshots",
-            "has %d snapshots that hold %s and would go with it; destroy_snapshots=true permits it"
+            "has %d snapshots that hold %s and would be destroyed with it; destroy_snapshots=true allows it"
             % (len(disk.snapshots), render_bytes(disk.volume.pinned)),
             disk.label,
         )
@@ -135,7 +136,9 @@ def _writers(intent: Intent, host: Host, found: Collector) -> None:
     for name in sorted({disk.volume.name for disk in (*intent.vm.disks, *intent.vm.orphans, *claimed)}):
         others = [c.label for c in host.users.get(name, ()) if c.uuid != intent.vm.config.uuid]
         if others:
-            found.add("InUse", "%s belongs to %s, too: two writers would destroy it" % (name, ", ".join(others)))
+            found.add(
+                "InUse", "%s is also attached to %s; two writers would destroy its data" % (name, ", ".join(others))
+            )
 
 
 def _moves(intent: Intent, host: Host, found: Collector) -> None:
@@ -147,13 +150,13 @@ def _moves(intent: Intent, host: Host, found: Collector) -> None:
             _encryption(leaver.disk, above, "detached", found)
             place = parked_place(leaver.disk)
             if place in host.datasets:
-                found.add("AlreadyExists", "cannot be moved out: there is a %s already" % place, leaver.disk.label)
+                found.add("AlreadyExists", "cannot be moved out: %s already exists" % place, leaver.disk.label)
     for target in intent.targets:
         if target.disk is not None and target.disk.parked:
             if target.disk.volume.pool != pool:
                 found.add(
                     "InvalidArgument",
-                    "lies in pool %s, the VM in %s" % (target.disk.volume.pool, pool),
+                    "is in pool %s, but the VM is in pool %s" % (target.disk.volume.pool, pool),
                     target.label,
                 )
             _encryption(target.disk, intent.vm.root, "attached", found)
@@ -165,7 +168,7 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
     if target.type not in capabilities.types:
         found.add(
             "NotSupported",
-            "type %s: a disk of a VM of %s can only be %s"
+            "type %s is not supported: with %s, a disk can only be %s"
             % (target.type, capabilities.name, " or ".join(capabilities.types)),
             target.label,
         )
@@ -175,7 +178,7 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
     spare = parked_place(disk)
     taken = {spare, spare + identity.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
     for name in sorted(taken):
-        found.add("AlreadyExists", "cannot be converted: there is a %s already" % name, target.label)
+        found.add("AlreadyExists", "cannot be converted: %s already exists" % name, target.label)
     if not disk.parked:
         _encryption(disk, host.datasets.get(container(pool)) or host.datasets[pool], "converted", found)
 
@@ -204,7 +207,7 @@ def _names(intent: Intent, found: Collector) -> None:
     for target in intent.targets:
         name = target.spec.name or (target.disk.name if target.disk is not None else "")
         if name in others:
-            found.add("NameConflict", "the name %s belongs to %s already" % (name, others[name]), target.label)
+            found.add("NameConflict", "the name %s is already used by %s" % (name, others[name]), target.label)
         elif name:
             others[name] = target.disk.volume.name if target.disk is not None else "the new disk"
 
@@ -224,14 +227,14 @@ def _boot(intent: Intent, found: Collector) -> None:
         if target.spec.boot and target.stays and not now and vm.config.boot_types:
             found.add(
                 "NotSupported",
-                "cannot become the boot disk: the VM boots from %s by type of device; give its devices an order"
+                "cannot become the boot disk: the VM boots by type of device (%s); give its devices a boot order"
                 % vm.config.boot_types,
                 target.label,
             )
         elif target.spec.boot and not target.stays and vm.config.bare and _loses_boot(intent):
             found.add(
                 "NotSupported",
-                "cannot come and take the place of the boot disk at once; add it first, and make it the boot disk then",
+                "cannot be added and become the boot disk in one task; add it first, then make it the boot disk",
                 target.label,
             )
     if len(boots) > 1:
@@ -268,7 +271,7 @@ def _inflexible(intent: Intent, found: Collector) -> None:
         if verb:
             found.add(
                 "VmWithoutFlexibleDiskSize",
-                "%s needs flexible_disk_size, which this VM has not; declare it to convert the VM" % verb,
+                "%s needs flexible_disk_size, and this VM has none; declare it to convert the VM" % verb,
                 target.label,
             )
 
@@ -309,7 +312,7 @@ def _reserved(intent: Intent, geometry: PoolGeometry, found: Collector) -> None:
         figures = render_apart(need, max(0, room))
         found.add(
             "InsufficientSpace",
-            "type thick needs %s more, the VM's quota has %s left" % figures,
+            "type thick needs %s more, but the VM's quota has only %s left" % figures,
             ", ".join(g.label for g in growing),
         )
 
@@ -357,6 +360,6 @@ def check_quota_unit(quota: int, capabilities: Capabilities, found: Collector) -
     if quota % unit or quota < unit:
         found.add(
             "InvalidArgument",
-            "quota %s: %s takes whole multiples of %s"
+            "quota %s is not valid: %s takes only multiples of %s"
             % (render_apart(quota, unit)[0], capabilities.name, render_bytes(unit)),
         )

@@ -41,10 +41,10 @@ def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found:
     memory = wish.memory or (package.memory if package is not None else None)
     vcpus = wish.vcpus or (package.vcpus if package is not None else None)
     if not memory:
-        found.add("MissingParameter", "a new VM needs memory, its own or its package's")
+        found.add("MissingParameter", "a new VM needs memory, given here or by its package")
     if not pool or pool not in host.geometry:
         have = ", ".join(sorted(host.geometry)) or "none"
-        found.add("MissingParameter", "a new VM needs the pool where it is to be made; known here: %s" % have)
+        found.add("MissingParameter", "a new VM needs a pool; pools on this host: %s" % have)
     if found.problems or not memory:
         return None
     uuid = wish.uuid or _uuid(host, wish.vm, pool)
@@ -70,7 +70,7 @@ def _vacant(host: Host, alias: str, pool: str, uuid: str, found: Collector) -> N
     ours = record is not None and record.creates == alias and record.host == host.name
     lasting = used(there) if ours else sorted(d.name for d in there)
     if lasting:
-        found.add("AlreadyExists", "no VM has %s, and somebody may need it" % ", ".join(lasting))
+        found.add("AlreadyExists", "%s exists, belongs to no VM, and may still be needed" % ", ".join(lasting))
 
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
@@ -107,7 +107,7 @@ def check_import(host: Host, volume: str) -> None:
     """An import that was interrupted is begun anew. Raises FlexdiskError AlreadyExists for any other volume."""
     there = host.datasets.get(volume)
     if there is not None and there.user.get("from") != identity.IMPORTING:
-        words = "%s is there without its snapshot final, and no interrupted import has left it"
+        words = "%s exists without its snapshot @final, and was not left by an interrupted import"
         raise FlexdiskError("AlreadyExists", words % volume)
 
 
@@ -134,14 +134,15 @@ def plan_creation(
     if image is not None and image.size > host.available(new.pool):
         figures = render_apart(image.size, host.available(new.pool))
         found.add(
-            "InsufficientSpace", "the import of image %s needs %s, the pool has %s left" % (image.volume, *figures)
+            "InsufficientSpace",
+            "the import of image %s needs %s, but the pool has only %s left" % (image.volume, *figures),
         )
     intent = _resolved(host, blank, spec, hidden, capabilities, found)
     checks.check(intent, host, capabilities, found)
     checks.check_quota_unit(new.quota, capabilities, found)
     for target in (g for g in intent.targets if g.disk is not None):
         if target.spec.boot:
-            found.add("InvalidArgument", "a disk that is there cannot be what a new VM boots from", target.label)
+            found.add("InvalidArgument", "a new VM cannot boot from an existing disk", target.label)
         _as_it_is(target, found)
     if found.problems:
         return VmPlan(new.uuid, before, before, (), tuple(found.problems))
@@ -162,7 +163,7 @@ def _as_it_is(target: Target, found: Collector) -> None:
     """What is made at once copies no disk."""
     disk = target.disk
     if disk is not None and crosses(target.type, disk):
-        words = "type %s: %s is a %s disk; a new VM takes it as it is, convert the disk before"
+        words = "type %s is refused: %s is a %s disk, and a new VM takes it as it is; convert the disk first"
         found.add("NotSupported", words % (target.type, disk.volume.name, disk.type), target.label)
 
 
@@ -196,7 +197,7 @@ def _spec(new: NewVm, wish: Wish, blank: Vm, found: Collector) -> VmSpec:
     spec, problems = parse_vm_spec({"vm": wish.vm, "disks": entries})
     found.problems += problems
     if any(not disk.present for disk in spec.disks or ()):
-        found.add("InvalidArgument", "state=absent says nothing of a new VM's disks")
+        found.add("InvalidArgument", "a new VM cannot have a disk with state=absent")
     if not found.problems:
         found.problems += slot_problems(spec, blank.config)
     return replace(spec, flexible_disk_size=new.flexible_disk_size, quota=new.quota)
@@ -238,7 +239,7 @@ def _import(one: Import) -> Step:
 
 
 def _clearing(left: t.Tuple[str, ...]) -> Step:
-    text = "- what an interrupted creation has left, empty as it was made: %s" % ", ".join(left)
+    text = "- unused remains of an interrupted creation: %s" % ", ".join(left)
     return Step("clear", text, "", True, {"root": left[0], "left": left})
 
 

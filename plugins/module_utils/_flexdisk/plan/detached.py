@@ -176,7 +176,7 @@ def _destruction(host: Host, disk: Disk, wish: DiskWish, found: Collector) -> t.
     for clone in (c for snapshot in disk.snapshots for c in snapshot.clones if c in given_up):
         other = parked.get(clone)
         if other is None:
-            found.add("InUse", "%s is no detached disk, so it is not destroyed as a clone" % clone, disk.label)
+            found.add("InUse", "%s is not a detached disk, so it cannot be destroyed as a clone" % clone, disk.label)
         else:
             yield from verbs.unguard([other])
             yield from verbs.discard([other])
@@ -203,10 +203,8 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, found
         target.size = spec.size or -(-least // MIB)
         target.block_size = origin.volume.volblocksize
         if target.size * MIB < least:
-            words = "size %s is smaller than the %s that it is made of" % (
-                render_mib(target.size),
-                render_mib(least // MIB),
-            )
+            small, large = render_apart(target.size * MIB, least)
+            words = "size %s is too small: %s, which the disk is made from, has %s" % (small, origin.name, large)
             found.add("InvalidArgument", words, target.label)
         args = {"copy_of" if origin.copied else "origin": origin.name}
         words = " as a %s of %s" % ("copy" if origin.copied else "clone", origin.name)
@@ -230,7 +228,7 @@ def _origin(host: Host, pool: str, wish: DiskWish, found: Collector) -> t.Option
         name = "%s/%s@final" % (pool, wish.spec.image)
         image, final = host.datasets.get(name.split("@")[0]), host.datasets.get(name)
         if image is None or final is None or not image.volsize:
-            found.add("ResourceNotFound", "image %s: there is no %s" % (wish.spec.image, name), wish.label)
+            found.add("ResourceNotFound", "image %s is missing: there is no %s" % (wish.spec.image, name), wish.label)
             return None
         return _Origin(name, image, False)
     place = found.attempt(wish.label, find_source, host, wish.source) if wish.source else None
@@ -242,15 +240,18 @@ def _origin(host: Host, pool: str, wish: DiskWish, found: Collector) -> t.Option
 def _of_disk(host: Host, place: Place, pool: str, wish: DiskWish, found: Collector) -> t.Optional[_Origin]:
     disk = place.disk
     if disk.volume.encryptionroot:
-        found.add("EncryptionRoot", "%s is encrypted, and so is what is made of it" % place.words, wish.label)
+        found.add("EncryptionRoot", "%s is encrypted, so a disk made from it would be, too" % place.words, wish.label)
     if wish.clone and disk.volume.pool != pool:
         found.add(
             "InvalidArgument",
-            "a clone lies in the pool of its source, %s, not in %s" % (disk.volume.pool, pool),
+            "a clone must be in the pool of its source, %s, not in %s" % (disk.volume.pool, pool),
             wish.label,
         )
     if FILE in (disk.type, wish.spec.type):
-        words = "%s: neither a file nor what becomes one is copied or cloned; convert it where it lies" % place.words
+        words = (
+            "%s: a disk of type file cannot be copied or cloned, nor can its copy or clone be one; convert it in place"
+            % place.words
+        )
         found.add("NotSupported", words, wish.label)
     if unfinished(disk):
         found.add("InUse", unfinished_words(place.words), wish.label)
@@ -277,7 +278,7 @@ def _check_room(host: Host, place: Place, wish: DiskWish, found: Collector) -> N
     if place.vm is not None and place.vm.root.quota:
         where, room = place.vm.root.name, place.vm.root.quota - place.vm.root.used
     if pins > room:
-        words = "%s has %s left, and a copy of %s needs %s there: what its snapshot would pin meanwhile"
+        words = "%s has %s left, but a copy of %s needs %s there for its snapshot"
         left, needed = render_apart(room, pins)
         found.add("InsufficientSpace", words % (where, left, place.words, needed), wish.label)
 

@@ -73,11 +73,11 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     if forget:
         for disk in seq.vm.disks:
             if papers.KEY in disk.volume.user:
-                text = "- papers of %s FORGOTTEN" % disk.volume.name
+                text = "- saved identity of %s FORGOTTEN" % disk.volume.name
                 seq.add(_released(vm, disk, text, {papers.KEY: ""}))
         if papers.KEY in seq.vm.root.user:
             args = {"dataset": root, "facts": {papers.KEY: ""}}
-            seq.add(Step("package", "- papers of %s FORGOTTEN" % root, args=args))
+            seq.add(Step("package", "- saved identity of %s FORGOTTEN" % root, args=args))
     return _plan(vm, seq, found, [])
 
 
@@ -118,7 +118,7 @@ def _contradictions(host: Host, vm: Vm, found: Collector) -> None:
         if disk.disowned:
             found.add(
                 "Ambiguous",
-                "%s says uuid %s, the hypervisor %s: somebody has moved it by hand"
+                "%s has uuid %s, but the hypervisor says %s: it was moved by hand"
                 % (disk.volume.name, disk.volume.user["uuid"], disk.uuid or "another"),
                 disk.label,
             )
@@ -147,8 +147,8 @@ class _New:
         entry = _configured(vm, disk)
         kept = papers.left(disk.volume)
         if papers.KEY in disk.volume.user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):
-            why = "cannot be read" if kept is None else "are of another disk, %s" % kept.uuid
-            warnings.append("%s: the papers of %s %s and are not used" % (vm.label, disk.volume.name, why))
+            why = "cannot be read" if kept is None else "is that of another disk, %s," % kept.uuid
+            warnings.append("%s: the saved identity of %s %s and is not used" % (vm.label, disk.volume.name, why))
             kept = None
         self.disk = disk
         self.kept = kept
@@ -185,13 +185,15 @@ def _said(vm: Vm, spec: AdoptSpec, found: Collector) -> t.Dict[str, Papers]:
         label = said.name or said.uuid or "disks[%d]" % number
         fitting = [disk for disk in vm.disks if _is(said, disk, _configured(vm, disk))]
         if len(fitting) > 1:
-            found.add("Ambiguous", "%s is said of several disks: %s" % (_address(said), _listed(fitting)), label)
+            found.add("Ambiguous", "%s fits several disks: %s" % (_address(said), _listed(fitting)), label)
         elif not fitting:
             lost = [path for path in vm.missing if said.index is not None and index_of(path) == said.index]
             why = "the volume of %s does not exist" % lost[0] if lost else "there are: %s" % _listed(vm.disks)
             found.add("ResourceNotFound", "no disk with %s; %s" % (_address(said), why), label)
         elif fitting[0].hidden:
-            found.add("InvalidArgument", "%s is the platform's own disk" % fitting[0].volume.name, label)
+            found.add(
+                "InvalidArgument", "%s is a disk of the platform and cannot be adopted" % fitting[0].volume.name, label
+            )
         elif fitting[0].volume.name in result:
             found.add("InvalidArgument", "%s is listed twice" % fitting[0].volume.name, label)
         else:
@@ -239,7 +241,7 @@ def _check_names(
             free = next(n for n in ("%s-%d" % (name[:58], k) for k in range(2, len(taken) + 3)) if n not in taken)
             found.add(
                 "NameConflict",
-                "the name of %s would be that of %s; give it another: disks: [{index: %d, name: %s}]"
+                "%s and %s would have the same name; choose another: disks: [{index: %d, name: %s}]"
                 % (volume, taken[name], candidate.disk.index, free),
                 name,
             )
@@ -278,7 +280,7 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
     kept = papers.decode(disk.volume.user[papers.KEY])
     if kept is None or papers.papers_of(disk) != kept:
         warnings.append(
-            "%s has an identity, and papers of another (zfs inherit %s%s forgets them)"
+            "%s has an identity, and a saved one of another disk (zfs inherit %s%s removes that)"
             % (disk.volume.name, identity.PREFIX, papers.KEY)
         )
         return step
@@ -295,7 +297,7 @@ def _ignored(vm: Vm, disk: Disk, said: Papers) -> t.Iterator[str]:
 
 def _left_alone(vm: Vm) -> t.Iterator[str]:
     for orphan in vm.orphans:
-        yield "%s: %s is a volume that the VM does not know, and is not adopted" % (vm.label, orphan.volume.name)
+        yield "%s: volume %s is not in the VM's configuration and is not adopted" % (vm.label, orphan.volume.name)
     for path in vm.missing:
         yield "%s: the volume of %s does not exist" % (vm.label, path)
 

@@ -59,7 +59,7 @@ def order(
     if not policy.allow_restart:
         found.add(
             "VmNotStopped",
-            "the VM is running and must be stopped for: %s; allow_restart=true permits a shutdown and start"
+            "the VM is running and must be stopped for: %s; allow_restart=true allows a shutdown and a start"
             % "; ".join("%s (%s)" % (s.text, s.cold) if s.cold else s.text for s in needs_stop),
         )
         return work
@@ -71,7 +71,7 @@ def _check_aside(intent: Intent, found: Collector) -> None:
     vm, claimed = intent.vm, [g.disk for g in intent.targets] + [leaver.disk for leaver in intent.leavers]
     for disk in (d for d in vm.parked if put_aside(vm, d) and not any(d is other for other in claimed)):
         if vm.interrupted is not None or disk.volume.user["from"] == identity.ASIDE:
-            words = "its conversion was interrupted; list it (%s, uuid %s), or the VM would run without it"
+            words = "the conversion of this disk was interrupted; list it (%s, uuid %s), or the VM would run without it"
             found.add("InUse", words % (disk.volume.name, disk.uuid), disk.label)
 
 
@@ -82,10 +82,10 @@ def check_ready(vm: Vm, found: Collector) -> None:
         towards = " (to become %s)" % config.transition if config.transition else ""
         found.add(
             "VmInTransition",
-            "the VM is %s%s; only running or stopped VMs are changed" % (config.state, towards),
+            "the VM is %s%s; only running or stopped VMs can be changed" % (config.state, towards),
         )
     if config.frozen:
-        found.add("NotSupported", "%s; nothing of it can be changed" % config.frozen)
+        found.add("NotSupported", "%s; it cannot be changed" % config.frozen)
 
 
 def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:

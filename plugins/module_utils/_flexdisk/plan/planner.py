@@ -85,7 +85,8 @@ def check_begun(vm: Vm, found: Collector) -> None:
     for disk in (d for d in vm.disks if papers.halfway(d.volume)):
         found.add(
             "InUse",
-            "a release of its identity was interrupted; disk_adopt ends it (state=released) or takes it back (adopted)",
+            "the release of its identity was interrupted; disk_adopt finishes it (state=released) or undoes it "
+            "(state=adopted)",
             disk.label,
         )
 
@@ -124,13 +125,13 @@ def _warnings(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
     vm, room = intent.vm, space.allocatable(after)
     if room is not None and room < -MIB:
         yield (
-            "%s: disks and snapshots hold %s more than flexible_disk_size; no disk is added or changes its size until "
-            "snapshots go or it is raised to %d MiB"
+            "%s: disks and snapshots take %s more than flexible_disk_size; no disk can be added or resized until "
+            "snapshots are deleted or it is raised to %d MiB"
             % (spec.vm, render_bytes(-room), space.smallest_flexible_mib(after) - after.hidden_mib)
         )
     for target in intent.targets:
         if target.spec.dangerous_allow_shrink and (target.disk is None or target.bytes >= target.disk.size):
-            yield "%s: disk %s: dangerous_allow_shrink is set and nothing shrinks; take it out" % (
+            yield "%s: disk %s: dangerous_allow_shrink is set, but nothing shrinks; remove it" % (
                 spec.vm,
                 target.label,
             )
@@ -140,7 +141,7 @@ def _warnings(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
         yield "%s: %s lies outside %s and is left alone; adopt=true moves it in" % (spec.vm, path, vm.root.name)
     unseen = slots.unseen((slots.parse_slot(d.pci_slot) for d in after.disks if d.pci_slot), after.config.pci)
     for disk in (d for d in after.disks if d.pci_slot and slots.parse_slot(d.pci_slot) in unseen):
-        yield "%s: %s is at %s and nothing at function 0 of that device, without which no guest finds it" % (
+        yield "%s: %s is at %s, but function 0 of that device is empty, so the guest will not find it" % (
             spec.vm,
             disk.label,
             disk.pci_slot,
@@ -150,7 +151,7 @@ def _warnings(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
     claimed = [target.disk for target in intent.targets] + [leaver.disk for leaver in intent.leavers]
     for orphan in vm.orphans:
         if not any(disk is orphan for disk in claimed):
-            yield "%s: %s is a volume that the VM does not know" % (spec.vm, orphan.volume.name)
+            yield "%s: volume %s is not in the VM's configuration" % (spec.vm, orphan.volume.name)
 
 
 class Demand(t.NamedTuple):
@@ -192,7 +193,7 @@ def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]
             if step.kind in ("attach", "destroy_parked"):
                 takers.setdefault(step.args.get("source", step.args["volume"]), []).append(plan)
     problems = [
-        Problem("Ambiguous", "%s is claimed by %d VMs of this task" % (volume, len(claims)), plan.name)
+        Problem("Ambiguous", "%s is claimed by %d VMs in this task" % (volume, len(claims)), plan.name)
         for volume, claims in takers.items()
         for plan in claims
         if len(claims) > 1
@@ -248,7 +249,7 @@ def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
             problems.append(
                 Problem(
                     "InsufficientSpace",
-                    "pool %s has %s left, this task needs %s of it (the most, %s, for this VM)"
+                    "pool %s has %s left, but this task needs %s (at most %s of it for this VM)"
                     % (pool, *render_apart(room, need), render_bytes(most.peak)),
                     biggest.name,
                 )

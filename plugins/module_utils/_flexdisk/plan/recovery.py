@@ -45,7 +45,7 @@ def _found(vm: Vm) -> t.List[str]:
     words = ["the VM is stopped"] if vm.halted else []
     if vm.config.autoboot != vm.autoboot_before:
         words.append("autoboot is %s" % ("on" if vm.config.autoboot else "off"))
-    words += ["%s is parked and still configured" % path for path in vm.ghosts]
+    words += ["%s is parked but still configured" % path for path in vm.ghosts]
     words += ["%s is not configured" % disk.volume.name for disk in vm.orphans]
     return words + ["%s has a guard" % d.volume.name for d in vm.disks + vm.orphans + vm.parked if d.guarded]
 
@@ -87,11 +87,11 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
         if vm is None or (vm.interrupted is not None and uuid in declared):
             continue
         if record is None:
-            words = "its intent cannot be read"
+            words = "the record of an interrupted run cannot be read"
         elif vm.interrupted is None:
             words = "a run on host %s was interrupted at %s; only that host finishes it" % (record.host, record.since)
         else:
             words = unfinished(record)
         name = PREFIX + property_of(uuid)
-        found.append("%s: %s (zfs inherit %s %s forgets it)" % (vm.label, words, name, container(pool)))
+        found.append("%s: %s (zfs inherit %s %s removes it)" % (vm.label, words, name, container(pool)))
     return found

@@ -144,19 +144,19 @@ class Registry:
         elif by_place:
             self._add(wish, "ResourceNotFound", "the VM has no disk there")
         else:
-            self._add(wish, "ResourceNotFound", "there is no such disk; state=present with a name and a size makes one")
+            self._add(
+                wish, "ResourceNotFound", "the disk does not exist; state=present with a name and a size creates it"
+            )
 
     def _new(self, job: Job) -> None:
         pool = job.owner.config.pool if job.owner is not None else self._pool
         if pool not in self._host.geometry:
             have = ", ".join(sorted(self._host.geometry)) or "none"
-            self._add(
-                job.wish, "MissingParameter", "a new disk needs the pool where it is to be made; known here: %s" % have
-            )
+            self._add(job.wish, "MissingParameter", "a new disk needs a pool; pools on this host: %s" % have)
             return
         twin = "%s\t%s" % (job.wish.spec.name, job.owner.config.uuid if job.owner is not None else "")
         if twin in self._seen:
-            self._add(job.wish, "InvalidArgument", "listed twice: two new disks of one name")
+            self._add(job.wish, "InvalidArgument", "listed twice: two new disks have this name")
             return
         self._seen[twin] = job.wish.label
         self._loose.setdefault(pool, []).append(job)
@@ -199,7 +199,7 @@ class Registry:
 
     def _destroyed(self, job: Job, place: Place) -> None:
         if place.vm is not None:
-            words = "%s: only a detached disk is destroyed; state=detached first" % place.words
+            words = "%s: only a detached disk can be destroyed; use state=detached first" % place.words
             self._add(job.wish, "InUse", words)
             return
         self._loose.setdefault(place.disk.volume.pool, []).append(job)
@@ -223,13 +223,13 @@ class Registry:
         others = (*owner.disks, *owner.parked) if owner is not None and name != disk.name else ()
         taken = next((other for other in others if name and other.name == name), None)
         if taken is not None:
-            self._add(job.wish, "NameConflict", "the name %s belongs to %s already" % (name, taken.volume.name))
+            self._add(job.wish, "NameConflict", "the name %s is already used by %s" % (name, taken.volume.name))
 
     def _attached(self, job: Job, place: Place) -> None:
         wish, vm = job.wish, t.cast(Vm, job.owner)
         if place.vm is vm and place.disk.path:
             if wish.spec.index not in (None, place.disk.index):
-                words = "has index %d; its index is fixed while it is attached" % place.disk.index
+                words = "has index %d, which cannot change while it is attached" % place.disk.index
                 self._add(wish, "InvalidArgument", words)
             self._visit(vm).stays.append(job)
         elif place.vm is None or place.vm is vm:
@@ -240,7 +240,7 @@ class Registry:
                 self._visit(last)
                 self._visit(vm).takes.append((job, last))
         elif not wish.take:
-            self._add(wish, "InUse", "%s; take=true moves it to %s" % (place.words, vm.label))
+            self._add(wish, "InUse", "%s belongs to another VM; take=true moves it to %s" % (place.words, vm.label))
         else:
             self._visit(place.vm).leaves.append(place.disk)
             self._visit(vm).takes.append((job, place.vm))
@@ -299,7 +299,9 @@ class Registry:
     def _cycle(self, waiting: t.Sequence[_Visit]) -> None:
         for visit in waiting:
             for job, giver in visit.takes:
-                words = "the VMs take disks from each other; %s gives its up in a task of its own first" % giver.label
+                words = (
+                    "the VMs take disks from each other; first detach those of %s in a task of its own" % giver.label
+                )
                 self._add(job.wish, "InvalidArgument", words)
 
     def _visited(self, visit: _Visit, done: t.Mapping[str, VmPlan]) -> VmPlan:
@@ -348,7 +350,7 @@ class Registry:
                 continue
             now = serial_of(job.place.disk)
             if now != job.wish.serial and job.place.disk.volume.name in changed:
-                words = "%s has serial_no %d, not %d: it was changed since it was read"
+                words = "%s has serial_no %d, not %d: it was changed since you read it"
                 self._add(job.wish, "Changed", words % (label_of(job.place), now, job.wish.serial))
 
 

@@ -68,7 +68,7 @@ def _take(seq: Sequence, spec: SnapshotSpec, now: int, found: Collector) -> None
     if there is not None and snapshots.whole(vm, there):
         return
     if there is not None:
-        found.add("Ambiguous", "%s is left of a deleted snapshot; state=absent removes it" % there.parts[0].name)
+        found.add("Ambiguous", "%s is a remainder of a deleted snapshot; state=absent removes it" % there.parts[0].name)
         return
     for step in ordering.repairs(vm, seq.geometry, False):
         seq.add(step)
@@ -97,15 +97,14 @@ def _of_root(vm: Vm, after: Vm) -> int:
 
 
 def _short_text(vm: Vm, after: Vm, spec: SnapshotSpec, charge: int, short: int) -> str:
-    needs, lacks = render_apart(charge, short)
-    words = "snapshot %s would hold %s at once, for which %s is missing (%d bytes)" % (spec.name, needs, lacks, short)
+    words = "snapshot %s needs %s at once, and %s is left" % (spec.name, *render_apart(charge, max(0, charge - short)))
     if vm.flexible:
         smallest = space.smallest_flexible_mib(after) - vm.hidden_mib
-        words += "; it fits from flexible_disk_size %d MiB on" % smallest
+        words += "; flexible_disk_size must be at least %d MiB" % smallest
         would = [p for p in sorted(spec.packages, key=lambda p: p.disk) if p.flexible_disk and p.disk >= smallest]
         words += ", with package %s (%d MiB)" % (would[0].name, would[0].disk) if would else ""
     else:
-        words += "; a VM without flexible disk space has no room for what its disks have written"
+        words += "; a VM without flexible disk space has no room for snapshots of data that its disks have written"
     relief = ["snapshot %s %s" % (s.name, render_bytes(snapshots.freed(vm, s))) for s in snapshots.snapshots_of(vm)]
     relief += ["disk %s %s" % (d.label, render_bytes(d.size + d.volume.pinned)) for d in vm.disks if not d.boot]
     return words + ("; these would free: %s" % ", ".join(relief) if relief and vm.flexible else "")
@@ -138,7 +137,7 @@ def _unowned(snapshot: VmSnapshot, found: Collector) -> None:
     if names:
         found.add(
             "Ambiguous",
-            "%s has the name of snapshot %s and was not taken with it; rename it" % (", ".join(names), snapshot.name),
+            "%s has the name of snapshot %s, but was not taken with it; rename it" % (", ".join(names), snapshot.name),
         )
 
 
@@ -168,7 +167,7 @@ def _roll_back(
     snapshot = snapshots.find(vm, spec.name)
     if snapshot is None or not snapshots.whole(vm, snapshot):
         have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.whole(vm, s)) or "none"
-        found.add("ResourceNotFound", "no snapshot %s; there are: %s" % (spec.name, have))
+        found.add("ResourceNotFound", "there is no snapshot %s; existing ones: %s" % (spec.name, have))
         return seq
     if vm.interrupted is None and not snapshots.changed_since(vm, snapshot):
         seq.add(_raised(vm, spec, capabilities, found))
@@ -181,7 +180,9 @@ def _roll_back(
     if vm.config.state == "running":
         # An interrupted rollback itself may have started a VM that was stopped.
         if state == "running" and not policy.allow_restart:
-            found.add("VmNotStopped", "the VM is running and must be stopped for a rollback; allow_restart permits it")
+            found.add(
+                "VmNotStopped", "the VM is running and must be stopped for a rollback; allow_restart=true allows it"
+            )
         seq.add(ordering.stop(capabilities))
     seq.add(_raised(vm, spec, capabilities, found))
     seq.add(_rollback(vm, snapshot, capabilities))
@@ -201,12 +202,14 @@ def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotSpec, found: Coll
     _unowned(snapshot, found)
     for disk in vm.disks + vm.orphans:
         if disk.guarded:
-            found.add("InUse", "%s has the guard of an interrupted run; vm_disks lifts it" % disk.volume.name)
+            found.add(
+                "InUse", "%s is still guarded by an interrupted run; vm_disks removes the guard" % disk.volume.name
+            )
     newer, protection = snapshots.newer(vm, snapshot), snapshots.protection(vm)
     if protection in newer:
         newer.remove(protection)
-        words = "the VM was protected after snapshot %s, and the protection's own snapshot %s stands against a rollback"
-        words += "; indestructible=false of the module vm takes both away"
+        words = "the VM was protected after snapshot %s, and the protection's own snapshot %s prevents a rollback"
+        words += "; indestructible=false of the module vm removes both"
         found.add("Indestructible", words % (snapshot.name, protection.name))
     _used(newer, found)
     names = sorted({part.name.partition("@")[2] for part in newer})
@@ -215,7 +218,7 @@ def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotSpec, found: Coll
     if lost:
         found.add(
             "InvalidArgument",
-            "a rollback to %s destroys newer snapshots: %s; name them in newer, or destroy_newer=true gives all up"
+            "a rollback to %s destroys newer snapshots: %s; name them in newer, or set destroy_newer=true"
             % (snapshot.name, ", ".join(name[len(snapshots.PREFIX) :] if _ours(name) else name for name in lost)),
         )
 
@@ -230,7 +233,10 @@ def _raised(vm: Vm, spec: SnapshotSpec, capabilities: Capabilities, found: Colle
     now, wanted = vm.declared_flexible, spec.flexible_disk_size
     if now is None or wanted < now:
         has = "none" if now is None else "%d MiB" % now
-        found.add("InvalidArgument", "flexible_disk_size %d MiB: a rollback only raises it, from %s" % (wanted, has))
+        found.add(
+            "InvalidArgument",
+            "flexible_disk_size %d MiB is not valid: a rollback can only raise it, and it is %s" % (wanted, has),
+        )
         return None
     if wanted == now:
         return None
@@ -265,7 +271,6 @@ def _refuse_excess(after: Vm, found: Collector) -> None:
     if room is not None and room < 0:
         found.add(
             "InsufficientSpace",
-            "rolled back, its disks and snapshots need %s more than flexible_disk_size; it fits from %d MiB on, which "
-            "flexible_disk_size in this task gives it"
-            % (render_bytes(-room), space.smallest_flexible_mib(after) - after.hidden_mib),
+            "after the rollback, disks and snapshots need %s more than flexible_disk_size; set it in this task to at "
+            "least %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(after) - after.hidden_mib),
         )

@@ -186,7 +186,7 @@ def _new(vm: Vm, entry: DiskSpec, host: Host, capabilities: Capabilities, found:
         target.origin = host.datasets.get(name)
         image = host.datasets.get(name.split("@")[0])
         if target.origin is None or image is None or not image.volsize:
-            found.add("ResourceNotFound", "image %s: there is no %s" % (entry.image, name), entry.label)
+            found.add("ResourceNotFound", "image %s is missing: there is no %s" % (entry.image, name), entry.label)
             return target
         target.image_size = image.volsize // MIB
         target.size = entry.size or (0 if entry.remaining else target.image_size)
@@ -194,7 +194,8 @@ def _new(vm: Vm, entry: DiskSpec, host: Host, capabilities: Capabilities, found:
         if entry.size is not None and entry.size < target.image_size:
             found.add(
                 "InvalidArgument",
-                "size %s is smaller than the image's %s" % (render_mib(entry.size), render_mib(target.image_size)),
+                "size %s is too small: image %s has %s"
+                % (render_mib(entry.size), entry.image, render_mib(target.image_size)),
                 entry.label,
             )
     elif entry.size is None and not entry.remaining:

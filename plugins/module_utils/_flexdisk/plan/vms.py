@@ -122,7 +122,7 @@ def _fits(vm: Vm, wish: Wish, found: Collector) -> None:
         if vm.flexible:
             found.add(
                 "InvalidArgument",
-                "package %s has no flexible disk space; a VM that has it does not give it up" % package.name,
+                "package %s has no flexible disk space, but the VM has; it cannot be taken away" % package.name,
             )
         return
     usage = rfd_usage_mib(vm)
@@ -219,7 +219,7 @@ def plan_deletion(host: Host, vm: Vm, wish: Wish, capabilities: Capabilities) ->
     if vm.interrupted is not None and vm.interrupted.rollback:
         found.add("InUse", recovery.unfinished(vm.interrupted))
     if vm.config.indestructible and wish.indestructible is not False:
-        found.add("Indestructible", "the VM is protected; indestructible=false in this task lifts that")
+        found.add("Indestructible", "the VM is indestructible; set indestructible=false in this task to delete it")
     leavers = [Leaver(d, not d.preserve, wish.destroy_snapshots) for d in vm.disks if not d.hidden] + _adrift(vm)
     checks.check_departures(Intent(vm, None, vm.root.refquota, [], leavers, []), host, found)
     _unknown(host, vm, found)
@@ -242,7 +242,7 @@ def _unknown(host: Host, vm: Vm, found: Collector) -> None:
     below = [d for d in host.datasets.values() if d.name.startswith(vm.root.name + "/") and d.kind != "snapshot"]
     strange = sorted(d.name for d in below if d.name not in known)
     if strange:
-        found.add("InUse", "%s would be destroyed with the VM and is none of its disks" % ", ".join(strange))
+        found.add("InUse", "%s would be destroyed with the VM, but is not one of its disks" % ", ".join(strange))
 
 
 def _given_up(vm: Vm, wish: Wish, found: Collector) -> None:
@@ -251,7 +251,7 @@ def _given_up(vm: Vm, wish: Wish, found: Collector) -> None:
         names = ", ".join("%s (%s, uuid %s)" % (d.label, render_mib(d.size_mib), d.uuid) for d in data)
         found.add(
             "DataDisks",
-            "the VM has data disks that would be destroyed: %s; destroy_disks=true permits it, preserve keeps them"
+            "the VM has data disks that would be destroyed: %s; destroy_disks=true allows it, preserve=true keeps one"
             % names,
         )
     protection = snapshots.protection(vm)
@@ -259,12 +259,12 @@ def _given_up(vm: Vm, wish: Wish, found: Collector) -> None:
     if own and not wish.destroy_snapshots:
         found.add(
             "HasSnapshots",
-            "the VM has snapshots that would go with it: %s; destroy_snapshots=true permits it"
+            "the VM has snapshots that would be destroyed with it: %s; destroy_snapshots=true allows it"
             % ", ".join(_snapshot_words(vm, s) for s in own),
         )
     used = [s.name for s in own if s.clones or s.userrefs]
     if used:
-        found.add("InUse", "cannot be destroyed, they have clones or holds: %s" % ", ".join(used))
+        found.add("InUse", "snapshots cannot be destroyed because they have clones or holds: %s" % ", ".join(used))
 
 
 def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:

@@ -97,13 +97,17 @@ def disk_spec(found: Collector, label: str, raw: _Raw) -> DiskSpec:
         found.add("InvalidArgument", "image must be the uuid of an image; got %r" % raw["image"], label)
     _check_block_size(found, label, raw)
     if raw.get("type") is not None and raw["type"] not in TYPES:
-        found.add("InvalidArgument", "type %r is none of %s" % (raw["type"], ", ".join(TYPES)), label)
+        found.add(
+            "InvalidArgument", "type %r is not valid: it must be one of %s" % (raw["type"], ", ".join(TYPES)), label
+        )
     for what in ("image", "block_size"):
         if raw.get("type") == FILE and raw.get(what) is not None:
             found.add("InvalidArgument", "%s and type=file exclude each other: %s" % (what, _OF_VOLUMES[what]), label)
     if raw.get("compression") is not None and raw["compression"] not in COMPRESSIONS:
         found.add(
-            "InvalidArgument", "compression %r is none of %s" % (raw["compression"], ", ".join(COMPRESSIONS)), label
+            "InvalidArgument",
+            "compression %r is not valid: it must be one of %s" % (raw["compression"], ", ".join(COMPRESSIONS)),
+            label,
         )
     tags = raw.get("tags")
     if tags is not None:
@@ -133,7 +137,8 @@ def _check_identity(found: Collector, label: str, name: str, uuid: str) -> None:
     if name and not identity.DISK_NAME.match(name):
         found.add(
             "InvalidArgument",
-            "disk name %r: up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit" % name,
+            "disk name %r is not valid: use up to 64 letters, digits, dots, dashes and underscores, the first a letter "
+            "or digit" % name,
             label,
         )
     if uuid and not identity.is_uuid(uuid):
@@ -152,7 +157,9 @@ def _check_block_size(found: Collector, label: str, raw: _Raw) -> None:
     if block is None:
         return
     if block < 512 or block > 131072 or block & (block - 1):
-        found.add("InvalidArgument", "block_size %d: a power of two from 512 to 131072" % block, label)
+        found.add(
+            "InvalidArgument", "block_size %d is not valid: it must be a power of two from 512 to 131072" % block, label
+        )
     if raw.get("image") is not None:
         found.add("InvalidArgument", "block_size and image exclude each other: the image has its own", label)
 
@@ -163,7 +170,7 @@ def _check_list(found: Collector, specs: t.Sequence[DiskSpec]) -> None:
         seen: t.Set[str] = set()
         for value in (getattr(spec, what) for spec in specs if getattr(spec, what)):
             if value in seen:
-                found.add("InvalidArgument", "two disks with the %s %s" % (what, value), value)
+                found.add("InvalidArgument", "two disks have the %s %s" % (what, value), value)
             seen.add(value)
     present = [spec for spec in specs if spec.present]
     remaining = [spec.label for spec in present if spec.remaining]

@@ -75,8 +75,8 @@ KINDS: t.Dict[str, Kind] = {
     ),
     "parked_still_configured": Kind(
         "warning",
-        "The disk is detached, its data are whole, and the VM's configuration names it still. An interrupted detach "
-        "leaves that.",
+        "The disk is detached with its data, but the VM's configuration still names it. An interrupted detach leaves "
+        "that.",
         "takes the disk out of the configuration; the VM must be stopped",
     ),
     "shared_volume": Kind(
@@ -89,7 +89,7 @@ KINDS: t.Dict[str, Kind] = {
     ),
     "stray_volume": Kind(
         "warning",
-        "A disk of the VM lies outside the VM's dataset: its quota does not cover it, snapshots leave it out.",
+        "A disk of the VM lies outside the VM's dataset. The quota does not cover it, and snapshots leave it out.",
     ),
     "slot_conflict": Kind(
         "error",
@@ -101,12 +101,12 @@ KINDS: t.Dict[str, Kind] = {
     ),
     "vm_without_dataset": Kind(
         "error",
-        "The VM has no dataset any more, or is described in an unknown way. Nothing can be done to the VM.",
+        "The VM has no dataset any more, or is described in a form that is not supported. The VM cannot be changed.",
     ),
     # identity
     "duplicate_uuid": Kind(
         "error",
-        "Several volumes have the same uuid, so no task knows which is meant: all that concern them are refused.",
+        "Several volumes have the same uuid, so no task knows which is meant. All tasks that concern them are refused.",
     ),
     "uuid_mismatch": Kind(
         "error",
@@ -136,8 +136,8 @@ KINDS: t.Dict[str, Kind] = {
     ),
     "invalid_name": Kind(
         "warning",
-        "The name is none that a disk can have, so the disk counts as unnamed, or is a mere number, which is taken for "
-        "an index by people and programs.",
+        "The name is not valid for a disk, so the disk counts as unnamed; or it is a number, which people and programs "
+        "take for an index.",
     ),
     # properties
     "invalid_property": Kind(
@@ -217,27 +217,27 @@ KINDS: t.Dict[str, Kind] = {
     ),
     "intent": Kind(
         "warning",
-        "A run on this host was interrupted. The next task that names the VM takes it up.",
+        "A run on this host was interrupted. The next task that names the VM finishes it.",
     ),
     "intent_of_other_host": Kind(
         "warning",
-        "A run on another host was interrupted, and only that host takes it up. If the host is gone or its name has "
-        "changed, nobody will.",
-        "forgets it; nothing of what it says is done",
+        "A run on another host was interrupted, and only that host can finish it. If the host is gone or was renamed, "
+        "nothing will.",
+        "removes the record; none of its steps are done",
     ),
     "intent_unreadable": Kind(
         "warning",
-        "What an interrupted run wrote down cannot be read. Nobody takes it up.",
-        "forgets it; nothing of what it says is done",
+        "What an interrupted run wrote down cannot be read, so nothing will finish it.",
+        "removes the record; none of its steps are done",
     ),
     "intent_without_vm": Kind(
         "warning",
         "An interrupted run concerned a VM that this host does not have.",
-        "forgets it; nothing of what it says is done",
+        "removes the record; none of its steps are done",
     ),
     "intent_index": Kind(
         "warning",
-        "The list of interrupted runs is not what there is. One that it does not name is never taken up.",
+        "The list of interrupted runs is wrong. A run that it does not name is never finished.",
         "writes the list anew",
     ),
 }

@@ -56,7 +56,9 @@ def unlinked_reason(config: VmConfig) -> str:
     """Why nothing can be done to an unlinked VM."""
     if config.dataset:
         return "no dataset %s" % config.dataset
-    return "it has no dataset POOL/UUID" if config.bare else "the hypervisor describes it in an unknown way"
+    return (
+        "it has no dataset POOL/UUID" if config.bare else "the hypervisor describes it in a form that is not supported"
+    )
 
 
 def container(pool: str) -> str:

@@ -30,7 +30,7 @@ def parse_packages(raw: t.Sequence[_Raw]) -> t.Tuple[t.Dict[str, Package], t.Lis
     for entry in raw:
         name = str(entry.get("name") or "")
         if not identity.VM_NAME.match(name):
-            found.add("InvalidArgument", "package name %r: %s" % (name, _NAME_RULE))
+            found.add("InvalidArgument", "package name %r is not valid: %s" % (name, _NAME_RULE))
         elif name in packages:
             found.add("InvalidArgument", "two packages are called %s" % name)
         else:
@@ -38,13 +38,13 @@ def parse_packages(raw: t.Sequence[_Raw]) -> t.Tuple[t.Dict[str, Package], t.Lis
     return packages, found.problems
 
 
-_NAME_RULE = "up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
+_NAME_RULE = "use up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
 
 
 def _package(name: str, raw: _Raw, found: Collector) -> Package:
     disks = raw.get("disks")
     if disks is not None and not raw.get("flexible_disk"):
-        found.add("InvalidArgument", "package %s has disks and needs flexible_disk=true for them" % name)
+        found.add("InvalidArgument", "package %s has disks, so it needs flexible_disk=true" % name)
     return Package(
         name=name,
         disk=found.attempt("", lambda: parse_size(raw.get("disk"), what="disk of package %s" % name)) or 0,
@@ -63,7 +63,7 @@ def _size(raw: _Raw, key: str, found: Collector, what: str) -> t.Optional[int]:
 def _vcpus(raw: _Raw, found: Collector, of: str = "") -> t.Optional[int]:
     count = raw.get("vcpus")
     if count is not None and not 1 <= count <= 255:
-        found.add("InvalidArgument", "vcpus%s: %d is not from 1 to 255" % (of, count))
+        found.add("InvalidArgument", "vcpus%s is %d; it must be from 1 to 255" % (of, count))
     return count
 
 
@@ -77,7 +77,7 @@ def check_new_name(name: str, found: Collector) -> None:
         words = "no VM is called so, and a new one cannot be: %d or more hex digits are the beginning of a VM's uuid"
         found.add("InvalidArgument", words % identity.SURE_PREFIX)
     elif not identity.VM_NAME.match(name):
-        found.add("InvalidArgument", "name %r of a new VM: %s" % (name, _NAME_RULE))
+        found.add("InvalidArgument", "name %r of a new VM is not valid: %s" % (name, _NAME_RULE))
 
 
 def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.List[Problem]]:
@@ -100,9 +100,9 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
     package = packages.get(wanted) if wanted else None
     if wanted and package is None:
         have = ", ".join(sorted(packages)) or "none"
-        found.add("ResourceNotFound", "no package %s; there are: %s" % (wanted, have))
+        found.add("ResourceNotFound", "there is no package %s; known packages: %s" % (wanted, have))
     if package is not None and raw.get("flexible_disk_size") is not None:
-        found.add("InvalidArgument", "flexible_disk_size is the package's business; give one or the other")
+        found.add("InvalidArgument", "flexible_disk_size and package exclude each other: the package sets it")
     metadata, secret = raw.get("customer_metadata") or {}, raw.get("secret_metadata") or {}
     both = sorted(map(str, {*metadata} & {*secret}))
     if both:
@@ -144,12 +144,12 @@ def initial_disks(wish: Wish, found: Collector) -> _Entries:
     package = wish.package
     asked = wish.disks if wish.disks is not None else package.disks if package is not None else None
     if wish.disks is not None and package is not None and not package.flexible_disk:
-        found.add("InvalidArgument", "disks needs a package with flexible_disk=true, which %s is not" % package.name)
+        found.add("InvalidArgument", "disks needs a package with flexible_disk=true; %s is not one" % package.name)
     if asked is None:
         asked = [{}] if package is None else [{}, {"size": "remaining" if package.flexible_disk else package.disk}]
     entries = named(asked)
     if len(entries) > MOST_DISKS:
-        found.add("InvalidArgument", "%d disks: a VM is made with %d at most" % (len(entries), MOST_DISKS))
+        found.add("InvalidArgument", "%d disks are too many: a new VM can have at most %d" % (len(entries), MOST_DISKS))
     if entries and not any(entry.get("boot") for entry in entries):
         entries[0]["boot"] = True
     for entry in entries:

@@ -135,7 +135,7 @@ def parse_spec(raw: _Raw, found: Collector) -> AdoptSpec:
     for what in ("name", "uuid"):
         values = [getattr(papers, what) for papers in disks if getattr(papers, what)]
         for value in sorted({v for v in values if values.count(v) > 1}):
-            found.add("InvalidArgument", "two disks with the %s %s" % (what, value), value)
+            found.add("InvalidArgument", "two disks have the %s %s" % (what, value), value)
     return AdoptSpec(vm, package, disks)
 
 
@@ -149,14 +149,20 @@ def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
     if name:
         _check_name(name, serial is not None, label, found)
     if index is not None and not 0 <= index <= 99999:
-        found.add("InvalidArgument", "index %d: from 0 to 99999" % index, label)
+        found.add("InvalidArgument", "index %d is not valid: it must be from 0 to 99999" % index, label)
     if serial is not None and not 1 <= serial <= MOST_SERIAL:
-        found.add("InvalidArgument", "serial_no %d: from 1 to %d" % (serial, MOST_SERIAL), label)
+        found.add(
+            "InvalidArgument", "serial_no %d is not valid: it must be from 1 to %d" % (serial, MOST_SERIAL), label
+        )
     for key in ("ctime", "mtime"):
         if raw.get(key) and not identity.decode_time(raw[key]):
-            found.add("InvalidArgument", "%s %r: written as 2026-01-31T23:59:59Z" % (key, raw[key]), label)
+            found.add(
+                "InvalidArgument", "%s %r is not valid: write it as 2026-01-31T23:59:59Z" % (key, raw[key]), label
+            )
     if raw.get("remaining") and not _REMAINING.match(raw["remaining"]):
-        found.add("InvalidArgument", "remaining %r is not what a release returns" % raw["remaining"], label)
+        found.add(
+            "InvalidArgument", "remaining %r is not valid: give it as a release returned it" % raw["remaining"], label
+        )
     if tags is not None:
         tags = {str(key): str(value) for key, value in tags.items()}
         found.attempt(label, lambda: identity.check_value("tags", identity.encode_tags(t.cast(t.Any, tags))))
@@ -183,11 +189,16 @@ def _check_name(name: str, known: bool, label: str, found: Collector) -> None:
     if not identity.DISK_NAME.match(name):
         found.add(
             "InvalidArgument",
-            "disk name %r: up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit" % name,
+            "disk name %r is not valid: use up to 64 letters, digits, dots, dashes and underscores, the first a letter "
+            "or digit" % name,
             label,
         )
     elif name.isdigit() and not known:
-        found.add("InvalidArgument", "disk name %r: a number is taken for an index; add a letter" % name, label)
+        found.add(
+            "InvalidArgument",
+            "disk name %r is not valid: a number would be taken for an index; add a letter" % name,
+            label,
+        )
 
 
 def merged(said: Papers, kept: t.Optional[Papers]) -> Papers:

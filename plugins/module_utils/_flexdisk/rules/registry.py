@@ -106,7 +106,9 @@ def parse_wish(raw: _Raw, number: int) -> t.Tuple[DiskWish, t.List[Problem]]:
 
 def _check_size(found: Collector, label: str, raw: _Raw) -> None:
     if raw.get("size") == "remaining":
-        found.add("InvalidArgument", "size=remaining is for the list of all disks of a VM, in vm_disks", label)
+        found.add(
+            "InvalidArgument", "size=remaining works only in vm_disks, which has the list of all disks of a VM", label
+        )
 
 
 def _check_wish(found: Collector, label: str, wish: DiskWish, raw: _Raw) -> None:
@@ -116,14 +118,20 @@ def _check_wish(found: Collector, label: str, wish: DiskWish, raw: _Raw) -> None
             # A conversion may give them up, too.
             continue
         if raw.get(option) not in (None, False, []) and wish.state not in states:
-            found.add("InvalidArgument", "%s is for state=%s" % (option, " and ".join(states)), label)
+            found.add("InvalidArgument", "%s works only with state=%s" % (option, " and ".join(states)), label)
     _check_address(found, label, wish)
     if wish.index is not None and wish.index < -1:
-        found.add("InvalidArgument", "index %d: 0 or more, or -1 for the last disk" % wish.index, label)
+        found.add(
+            "InvalidArgument",
+            "index %d is not valid: it must be 0 or more, or -1 for the last disk" % wish.index,
+            label,
+        )
     if wish.spec.index is not None and not 0 <= wish.spec.index < 100000:
-        found.add("InvalidArgument", "index %d: from 0 to 99999, or -1" % wish.spec.index, label)
+        found.add(
+            "InvalidArgument", "index %d is not valid: it must be from 0 to 99999, or -1" % wish.spec.index, label
+        )
     if wish.serial is not None and wish.serial < 0:
-        found.add("InvalidArgument", "serial_no %d: 0 or more" % wish.serial, label)
+        found.add("InvalidArgument", "serial_no %d is not valid: it must be 0 or more" % wish.serial, label)
     if wish.source and wish.spec.image:
         found.add("InvalidArgument", "source and image exclude each other", label)
     if wish.source and wish.spec.block_size:
@@ -131,7 +139,7 @@ def _check_wish(found: Collector, label: str, wish: DiskWish, raw: _Raw) -> None
     if wish.source_snapshot and not wish.source:
         found.add("InvalidArgument", "source_snapshot needs source, the disk that has it", label)
     if wish.clone and wish.source and not wish.source_snapshot:
-        found.add("InvalidArgument", "a clone needs source_snapshot: it depends on that as long as it lives", label)
+        found.add("InvalidArgument", "a clone needs source_snapshot, the snapshot that it will depend on", label)
 
 
 def _check_address(found: Collector, label: str, wish: DiskWish) -> None:
@@ -140,14 +148,16 @@ def _check_address(found: Collector, label: str, wish: DiskWish) -> None:
         found.add("InvalidArgument", "a disk needs a name, a uuid, or a VM and its index or pci_slot there", label)
     elif by_place and (wish.spec.name or wish.spec.uuid):
         found.add(
-            "InvalidArgument", "index and pci_slot are for a disk without name and uuid, or state=attached", label
+            "InvalidArgument",
+            "index and pci_slot work only for a disk without name and uuid, or with state=attached",
+            label,
         )
     elif by_place and not wish.vm:
         found.add("InvalidArgument", "index and pci_slot need vm", label)
     elif by_place and wish.state == "absent":
-        found.add("InvalidArgument", "state=absent needs a name or a uuid: a detached disk has no place", label)
+        found.add("InvalidArgument", "state=absent needs a name or a uuid: a detached disk has no index or slot", label)
     elif wish.index == -1 and wish.state == "detached":
-        found.add("InvalidArgument", "index -1 would be another disk the next time; give its name or uuid", label)
+        found.add("InvalidArgument", "index -1 would mean another disk the next time; give its name or uuid", label)
     if wish.state == "attached" and not wish.vm:
         found.add("InvalidArgument", "state=attached needs vm", label)
 

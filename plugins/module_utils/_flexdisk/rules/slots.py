@@ -85,7 +85,7 @@ def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
     if who is not None:
         return "PCI device %s is reserved for %s" % (device, who)
     if slot.function >= pci.functions:
-        return "PCI devices of this hypervisor have %d function" % pci.functions
+        return "PCI devices of this hypervisor have only %d function" % pci.functions
     if pci.strict and slot.bus and render_slot(slot._replace(function=0)) not in pci.candidates:
         return "the VM has no PCI device %s for disks" % device
     return None
@@ -125,7 +125,7 @@ def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: b
         if slot not in taken and (not whole or alone(slot, taken)):
             return slot
     what = "all %d from %s to %s are taken" % (len(candidates), candidates[0], candidates[-1]) if candidates else "none"
-    raise FlexdiskError("InvalidArgument", "no PCI slot left for disks: %s; give pci_slot" % what)
+    raise FlexdiskError("InvalidArgument", "no PCI slot is left for disks: %s; give pci_slot" % what)
 
 
 def positions(disks: t.Sequence[DiskConfig], pci: Pci) -> t.Dict[str, str]:

@@ -56,7 +56,8 @@ def check_name(name: str) -> str:
     """The name if a snapshot can have it, else FlexdiskError InvalidArgument."""
     if not is_name(name):
         raise FlexdiskError(
-            "InvalidArgument", "snapshot name %r: it has 1 to 64 letters, digits and -_.:%%, no dash first" % name
+            "InvalidArgument",
+            "snapshot name %r is not valid: use 1 to 64 letters, digits and -_.:%%, no dash first" % name,
         )
     return name
 

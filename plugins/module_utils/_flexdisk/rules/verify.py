@@ -78,7 +78,7 @@ def busy(vm: Vm) -> str:
     """Why nothing of a VM is repaired here, "" where it is."""
     config = vm.config
     if vm.interrupted is not None:
-        return "an interrupted run is to be taken up first"
+        return "an interrupted run must be finished first"
     if config.transition or config.state not in ("running", "stopped"):
         return "the VM is %s" % config.state
     outside = [disk.volume.name for disk in vm.disks if not _within(vm, disk.volume.name)]
@@ -134,8 +134,8 @@ def _references(facts: _Facts, vm: Vm) -> _Found:
             stopped = vm.config.state == "stopped"
             yield about.mended(
                 "parked_still_configured",
-                "%s lies in %s and is configured as %s" % (about.disk.label, about.disk.volume.name, path),
-                "" if stopped else "the VM runs; stop it first",
+                "%s is in %s, but still configured as %s" % (about.disk.label, about.disk.volume.name, path),
+                "" if stopped else "the VM is running; stop it first",
             )
         else:
             yield _dangling(facts, vm, entries[path])
@@ -151,7 +151,7 @@ def _references(facts: _Facts, vm: Vm) -> _Found:
         if not _within(vm, disk.volume.name):
             yield _stray(vm, disk.path, disk.volume.name)
     for path in vm.config.unplugged:
-        yield _of_vm(vm, "not_plugged", "%s is configured, and the running VM lacks it; restart the VM" % path)
+        yield _of_vm(vm, "not_plugged", "%s is configured, but the running VM does not have it; restart the VM" % path)
 
 
 def _within(vm: Vm, volume: str) -> bool:
@@ -166,9 +166,7 @@ def _dangling(facts: _Facts, vm: Vm, entry: DiskConfig) -> Finding:
             name for uuid in facts.by_uuid if identity.serial_of(uuid) == entry.serial for name in facts.by_uuid[uuid]
         ]
     hint = "its data may be in %s: zfs rename brings it back" % _listed(known) if known else "no volume has its uuid"
-    message = (
-        "%s is configured as %s and does not exist; %s; whether it comes back or the entry goes is not to be guessed"
-    )
+    message = "%s is configured as %s but does not exist; %s; restore it or remove the entry by hand"
     return _of_vm(vm, "dangling_reference", message % (entry.volume, entry.path, hint), volume=entry.volume)
 
 
@@ -176,7 +174,9 @@ def _stray(vm: Vm, path: str, volume: str) -> Finding:
     message = "%s lies outside %s" % (path, vm.root.name)
     if vm.config.bare:
         return _of_vm(vm, "stray_volume", message, volume=volume, repair=_vm_disks(vm, adopt=True))
-    return _of_vm(vm, "stray_volume", message + "; zfs rename moves it, vmadm has to be told its path", volume=volume)
+    return _of_vm(
+        vm, "stray_volume", message + "; zfs rename moves it, and vmadm must be told the new path", volume=volume
+    )
 
 
 def _sharing(facts: _Facts, vm: Vm) -> _Found:
@@ -186,10 +186,10 @@ def _sharing(facts: _Facts, vm: Vm) -> _Found:
             continue
         others = facts.others(entry.volume, vm.config.uuid)
         if others:
-            message = "%s is a disk of %s, too; whose it is is not to be guessed" % (entry.volume, ", ".join(others))
+            message = "%s is also a disk of %s; decide by hand whose it is" % (entry.volume, ", ".join(others))
             yield _of_vm(vm, "shared_volume", message, volume=entry.volume)
         if entry.volume in seen:
-            message = "%s is in the VM's list of disks more than once; which entry goes is not to be guessed"
+            message = "%s is in the VM's list of disks more than once; decide by hand which entry to remove"
             yield _of_vm(vm, "disk_twice", message % entry.volume, volume=entry.volume)
         seen.add(entry.volume)
 
@@ -205,7 +205,7 @@ def _slots(facts: _Facts, vm: Vm) -> _Found:
 def _orphans(facts: _Facts, vm: Vm) -> _Found:
     for disk in vm.orphans:
         if "from" not in disk.volume.user:
-            message = "%s (%s) is in no disk list of the VM" % (disk.volume.name, render_mib(disk.size_mib))
+            message = "%s (%s) is not in the VM's list of disks" % (disk.volume.name, render_mib(disk.size_mib))
             yield _About(facts, disk, vm).mended("orphan_volume", message, _stays(facts, vm, disk))
 
 
@@ -217,7 +217,7 @@ def _stays(facts: _Facts, vm: Vm, disk: Disk) -> str:
         users = facts.users[disk.volume.name].values()
         return "%s has it open or configured" % ", ".join(sorted(config.label for config in users))
     if place in host.datasets:
-        return "there is a %s already" % place
+        return "%s already exists" % place
     if disk.uuid in host.duplicates:
         return "another volume has its uuid"
     if disk.volume.encryptionroot not in ("", disk.volume.name, above.encryptionroot):
@@ -244,11 +244,9 @@ def _identities(facts: _Facts, vm: Vm) -> _Found:
 def _disowned(about: _About, entry: DiskConfig, contested: bool) -> Finding:
     disk, own = about.disk, about.disk.volume.user["uuid"]
     if not entry.uuid and not entry.serial:
-        return about(
-            "invalid_property", "%suuid = %.60r; what it should be is not to be guessed" % (identity.PREFIX, own)
-        )
+        return about("invalid_property", "%suuid = %.60r; the right value is not known here" % (identity.PREFIX, own))
     if entry.serial and not entry.uuid:
-        message = "the guest is shown serial %s, the volume's uuid %s would be %s; which is right is not to be guessed"
+        message = "the guest is shown serial %s, the volume's uuid %s would be %s; decide by hand which is right"
         return about("serial_mismatch", message % (entry.serial, own, identity.serial_of(own)))
     swapped = own in about.facts.taken
     why_not = (
@@ -295,7 +293,9 @@ def _names(facts: _Facts, vm: Vm) -> _Found:
     for name, disks in found.items():
         if len(disks) > 1:
             which = ", ".join("%s (uuid %s)" % (d.volume.name, d.uuid or "none") for d in disks)
-            message = "name %s: %s; which one keeps it is not to be guessed: uuid and a new name in vm_disks rename one"
+            message = (
+                "name %s: %s; decide which one keeps it, and rename the other with its uuid and a new name in vm_disks"
+            )
             yield _of_vm(vm, "duplicate_name", message % (name, which), disk=name, volume=disks[0].volume.name)
 
 
@@ -327,16 +327,18 @@ def _properties(about: _About) -> _Found:
     name = volume.user.get("name", "")
     if wrong:
         words = ", ".join("%s%s = %.60r" % (identity.PREFIX, n, volume.user[n]) for n in wrong)
-        yield about("invalid_property", "%s; what it should be is not to be guessed" % words)
+        yield about("invalid_property", "%s; the right value is not known here" % words)
     if name and not identity.DISK_NAME.match(name):
-        message = "%.80r is no name (letters, digits and ._-, at most 64); which it should be is not to be guessed"
+        message = "%.80r is not a valid name (letters, digits and ._-, at most 64); the right name is not known here"
         yield about("invalid_name", message % name)
     elif name.isdigit():
-        yield about("invalid_name", "name %s is a number; uuid and a new name in vm_disks rename the disk" % name)
+        yield about(
+            "invalid_name", "name %s is a number; rename the disk with its uuid and a new name in vm_disks" % name
+        )
     for n, value in sorted(volume.user.items()):
         length = len(value.encode("utf-8", "replace"))
         if length > identity.LIMIT:
-            message = "%s%s has %d bytes, the limit is %d; what of it can go is not to be guessed"
+            message = "%s%s has %d bytes, but the limit is %d; shorten it by hand"
             yield about("property_too_long", message % (identity.PREFIX, n, length, identity.LIMIT))
     received = _received(volume, _OF_DISKS)
     if received:
@@ -358,7 +360,7 @@ def _marks(about: _About) -> _Found:
     disk, vm = about.disk, about.vm
     mark = disk.volume.user.get("from", "")
     if disk.guarded:
-        yield about.mended("guard", "%s@%s is there still" % (disk.volume.name, identity.GUARD_SNAPSHOT))
+        yield about.mended("guard", "%s@%s still exists" % (disk.volume.name, identity.GUARD_SNAPSHOT))
     if not mark:
         return
     if vm is not None and disk.path:
@@ -368,9 +370,12 @@ def _marks(about: _About) -> _Found:
         message = "was moved here from %s, where the VM is configured to have it" % mark
         yield about("from_mark", message, repair=_vm_disks(vm, adopt=True))
     elif mark == identity.ASIDE:
-        yield about("from_mark", "its conversion was interrupted; the task that began it ends it")
+        yield about("from_mark", "its conversion was interrupted; run the same task again to finish it")
     else:
-        yield about("from_mark", "was being made (%s) and may not be whole; the task that made it ends it" % mark)
+        yield about(
+            "from_mark",
+            "its creation was interrupted (%s) and it may be incomplete; run the same task again to finish it" % mark,
+        )
 
 
 # -- disks that are parked
@@ -384,7 +389,7 @@ def _parked(facts: _Facts, disk: Disk, before: int) -> _Found:
     if place != volume.name or not disk.uuid:
         uuid = _last(place)
         clash = place != volume.name and place in facts.host.datasets
-        why_not = "there is a %s already" % place if clash else ""
+        why_not = "%s already exists" % place if clash else ""
         others = [name for name in facts.by_uuid.get(uuid, ()) if name != volume.name]
         if others or disk.uuid in facts.host.duplicates or (not disk.uuid and uuid in facts.taken):
             why_not = "another volume has its uuid"
@@ -392,7 +397,7 @@ def _parked(facts: _Facts, disk: Disk, before: int) -> _Found:
         message = message if disk.uuid else "%s has no uuid; %s is its own" % (volume.name, uuid)
         yield about.mended("parked_place", message, why_not, args={"uuid": uuid, "target": place})
     if disk.vm and disk.vm not in facts.configs:
-        message = "%s was a disk of VM %s, which is not here; whether it is needed only its owner knows"
+        message = "%s was a disk of VM %s, which is not on this host; ask its owner whether it is still needed"
         yield about("unknown_vm", message % (disk.label, disk.vm))
     if volume.creation <= before and never_used(volume) and not disk.snapshots:
         yield about(
@@ -451,7 +456,7 @@ def _lawless(vm: Vm, kind: str, message: str) -> Finding:
     room = space.allocatable(vm)
     why_not = busy(vm)
     if room is not None and room < -MIB:
-        why_not = "disks and snapshots hold %s more than flexible_disk_size; it fits from %d MiB on" % (
+        why_not = "disks and snapshots take %s more than flexible_disk_size, which must be at least %d MiB" % (
             render_bytes(-room),
             space.smallest_flexible_mib(vm) - vm.hidden_mib,
         )
@@ -466,7 +471,7 @@ def _lawless(vm: Vm, kind: str, message: str) -> Finding:
 def _duplicates(facts: _Facts) -> _Found:
     for uuid, volumes in sorted(facts.host.duplicates.items()):
         if len({*volumes}) > 1:
-            message = "uuid %s: %s; which one it belongs to is not to be guessed" % (uuid, ", ".join(volumes))
+            message = "uuid %s: %s; decide by hand which one it belongs to" % (uuid, ", ".join(volumes))
             yield Finding("duplicate_uuid", message, disk=uuid, volume=volumes[0])
 
 
@@ -509,7 +514,7 @@ def _strangers(facts: _Facts) -> _Found:
     for uuid in sorted(filter(identity.is_uuid, facts.by_uuid)):
         for name in facts.by_uuid[uuid]:
             if name not in known and not name.startswith(roots):
-                message = "%s has the identity of disk %s and no task looks there; what it is for only its owner knows"
+                message = "%s has the identity of disk %s but no task looks there; ask its owner what it is for"
                 yield Finding("stranger_volume", message % (name, uuid), disk=uuid, volume=name)
 
 

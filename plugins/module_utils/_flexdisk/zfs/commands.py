@@ -169,7 +169,7 @@ class Zfs:
             self._pause(seconds)
         raise errors.ZfsError(
             "DeviceLags",
-            "%s is %s now, and its device still has the old name after %d s" % (old, new, sum(DEVICES_LAG)),
+            "%s was renamed to %s, but its device still has the old name after %d s" % (old, new, sum(DEVICES_LAG)),
         )
 
     def park(self, volume: str, target: str) -> None:
@@ -188,7 +188,7 @@ class Zfs:
             if self._called(volume) == volume:
                 return
             self._pause(seconds)
-        raise errors.ZfsError("DeviceLags", "%s has no device after %d s" % (volume, sum(DEVICES_LAG)))
+        raise errors.ZfsError("DeviceLags", "%s still has no device after %d s" % (volume, sum(DEVICES_LAG)))
 
     def mount(self, name: str) -> None:
         self._run("zfs", "mount", name)

@@ -71,7 +71,7 @@ def _number(name: str, prop: str, value: str) -> int:
         return int(value)
     except ValueError:
         raise FlexdiskError(
-            "UnexpectedOutput", "zfs get says %s of %s is %r: not a number" % (prop, name, value)
+            "UnexpectedOutput", "zfs get reports %s of %s as %r, which is not a number" % (prop, name, value)
         ) from None
 
 

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""A task in one line: how many VMs it changes, what the pool gives, what is destroyed."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.sizes import render_bytes
+from ..model.vm import Vm
+from ..rules.reservation import PoolGeometry
+from . import predict
+from .steps import Step, VmPlan
+
+
+class Sum(t.NamedTuple):
+    """Bytes that the pool gives for disks (negative: gets back), bytes of disks destroyed, snapshots destroyed."""
+
+    net: int = 0
+    destroyed: int = 0
+    snapshots: int = 0
+
+
+def summary(plans: t.Sequence[VmPlan], geometry: t.Mapping[str, PoolGeometry], outside: int = 0) -> str:
+    """C(3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed). outside counts steps that concern no VM."""
+    vms = [plan for plan in plans if plan.vm]
+    subjects = [_count(len(vms), "VM")] if vms or len(plans) == 0 else []
+    subjects += ["detached disks"] if len(vms) < len(plans) else []
+    return "%s: %s" % (" and ".join(subjects), _changes(plans, vms, geometry, outside))
+
+
+def unchanged(plans: t.Sequence[VmPlan]) -> str:
+    """The VMs that a task leaves alone, as a count; "" without any."""
+    idle = sum(1 for plan in plans if plan.vm and not plan.changed)
+    return "%s unchanged" % _count(idle, "VM") if idle else ""
+
+
+def _changes(
+    plans: t.Sequence[VmPlan], vms: t.Sequence[VmPlan], geometry: t.Mapping[str, PoolGeometry], outside: int
+) -> str:
+    changed = [plan for plan in plans if plan.changed]
+    if not changed and not outside:
+        return "nothing to change"
+    sums = [_sum(plan, geometry[plan.before.config.pool]) for plan in changed]
+    net, destroyed, lost = (sum(column) for column in zip(Sum(), *sums))
+    words = []
+    if vms:
+        words += [_verb(sum(1 for plan in vms if plan.changed), "change"), _verb(sum(map(_restarts, vms)), "restart")]
+    words += [("" if net < 0 else "+") + render_bytes(net), "%s destroyed" % render_bytes(destroyed)]
+    words += ["%s destroyed" % _count(lost, "snapshot")] if lost else []
+    words += ["%s outside VMs" % _count(outside, "repair")] if outside else []
+    return ", ".join(words)
+
+
+def _count(number: int, noun: str) -> str:
+    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
+
+
+def _verb(number: int, verb: str) -> str:
+    return "%s %s%s" % (number or "none", verb, "s" if number < 2 else "")
+
+
+def _restarts(plan: VmPlan) -> bool:
+    stops = any(step.kind == "stop" for step in plan.steps)
+    return stops and plan.before.config.state == plan.after.config.state == "running"
+
+
+def _sum(plan: VmPlan, geometry: PoolGeometry) -> Sum:
+    vm, net, destroyed = plan.before, 0, 0
+    lost: t.Set[int] = set()
+    for step in plan.steps:
+        after = predict.apply(vm, step, geometry)
+        gain = _size(after) - _size(vm) - _guests(vm, step)
+        net += gain
+        if step.destroys:
+            destroyed += max(0, -gain)
+            lost |= {moment for _guid, moment in _snapshots(vm) - _snapshots(after)}
+        vm = after
+    return Sum(net, destroyed, len(lost))
+
+
+def _size(vm: Vm) -> int:
+    return sum(disk.size for disk in vm.disks + vm.orphans + vm.parked)
+
+
+def _guests(vm: Vm, step: Step) -> int:
+    """The size of disks that come to the VM from elsewhere in the pool."""
+    if step.kind == "attach":
+        known = {disk.volume.name for disk in vm.disks + vm.orphans + vm.parked}
+        return 0 if step.args["source"] in known else int(step.args["disk"].size)
+    if step.kind == "adopt":
+        guids = {disk.volume.guid for disk in vm.disks + vm.orphans}
+        return sum(moved.size for _entry, moved in step.args["disks"] if moved.volume.guid not in guids)
+    return 0
+
+
+def _snapshots(vm: Vm) -> t.Set[t.Tuple[int, int]]:
+    """Which dataset has a snapshot of which moment."""
+    found = {(vm.root.guid, snapshot.createtxg) for snapshot in vm.snapshots}
+    for disk in vm.disks + vm.orphans + vm.parked:
+        found |= {(disk.volume.guid, snapshot.createtxg) for snapshot in disk.snapshots}
+    return found
