@@ -43,7 +43,8 @@ def test_shrink_keeps_what_is_below_the_new_end(sim):
     sim.write(volume, 3, 0, 64)
     digest = sim.digest(volume, "0", "1024")
     done = sim.four_steps(one({"name": "a", "size": 1024, "dangerous_allow_shrink": True}))
-    assert done.vms[0]["steps"] == [{"step": "shrink", "disk": "a", "text": "~ a 2 GiB -> 1 GiB", "destroys": True}]
+    step = {"step": "shrink", "disk": "a", "text": "~ a 2 GiB -> 1 GiB", "destroys": True, "class": "restart"}
+    assert done.vms[0]["steps"] == [step]
     assert sim.digest(volume) == digest
     idle = sim.converge(one({"name": "a", "size": 1024, "dangerous_allow_shrink": True}))
     assert idle.warnings == ["web01: disk a: dangerous_allow_shrink is set, but nothing shrinks; remove it"]
