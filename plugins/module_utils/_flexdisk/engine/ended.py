@@ -19,7 +19,7 @@ _SILENT = ("copy", "recover")
 
 @dataclass(frozen=True)
 class Broken:
-    """Where the plans of a run ended: done counts the steps of the plan that failed, begun says whether a command of its
+    """Where the plans of a run ended: done counts the steps of the plan that failed, begun says whether a command of it
     may have changed something, powered whether it was tried to start the VM again.
     """
 
