@@ -217,6 +217,32 @@ def litter(sim: Simulated) -> list[str]:
     return found
 
 
+SETTINGS = "guid,volsize,quota,refquota,reservation,refreservation,origin,compression,userrefs"
+
+
+def settings(sim: Simulated) -> Any:
+    """What commands have made of VMs and disks, but for our bookkeeping on the container."""
+    argv = ("zfs", "get", "-Hpr", "-t", "filesystem,volume,snapshot", "-o", "name,property,value,source")
+    lines = [line.split("\t") for line in sim.run(*argv, "all", "zones").splitlines()]
+    known = [line for line in lines if line[1] in SETTINGS or (line[1].startswith("flexdisk:") and line[3] == "local")]
+    config = {key: value for key, value in sim.get().items() if key != "last_modified"}
+    return [line for line in known if line[0] not in ("zones", "zones/flexdisk")], config
+
+
+def check_changed(broken: Any, sim: Simulated, before: Any, where: str) -> None:
+    """changed says what is so, of the task and of the VM, and so do the steps."""
+    failure, vm = broken.failure, broken.vms[0]
+    done = [s for s in failure["steps"] if s["status"] == "done" and s["step"] not in ("copy", "recover")]
+    assert broken.changed == vm["changed"], where
+    assert [s["status"] for s in vm["steps"]] == [s["status"] for s in failure["steps"] if s["step"] != "copy"][
+        : len(vm["steps"])
+    ], where
+    if settings(sim) != before:
+        assert broken.changed, where
+    elif failure["restarted"] is None and not done and not litter(sim):
+        assert not broken.changed, where
+
+
 POINTS = [(name, how) for how in ("before", "after", "killed") for name in SCENARIOS]
 
 
@@ -234,13 +260,14 @@ def test_every_command_in_turn(name: str, how: str) -> None:
         prepare(sim)
         vm = sim.vm()
         guid = next(d for d in vm.disks + vm.parked if d.name == "a").volume.guid
-        before, fault = data(sim, guid), Failing(sim, nth, how)
+        before, fault, was = data(sim, guid), Failing(sim, nth, how), settings(sim)
         broken = run(sim, fault, spec)
         if not fault.hit:
             break
         where = "%s, command %d: %s" % (name, nth, fault.hit)
         if broken is not None and broken.failure is not None:
             check_told(broken, sim, vm.config.state == "running")
+            check_changed(broken, sim, was, where)
         assert given_up or data(sim, guid) == before, where
         predicted = sim.converge(spec, allow_restart=True, check=True)
         again = sim.converge(spec, allow_restart=True)
@@ -341,6 +368,36 @@ def test_a_start_that_worked_and_was_killed_is_not_made_twice(sim):
     assert (done.failure["restarted"], sim.get()["state"], len(starts)) == (True, "running", 1)
 
 
+@pytest.mark.parametrize("how", ["read-only", "suspended"])
+@pytest.mark.parametrize("name", ["grow", "detach", "create", "facts", "drift"])
+def test_a_pool_that_takes_no_change_has_not_been_changed(sim, name, how):
+    """Every command that changes something fails, those of bookkeeping too; what reads still works."""
+    prepare, spec = SCENARIOS[name]
+    prepare(sim)
+    before = settings(sim)
+    answer, _codes = ANSWERS[how]
+    sim.fault = lambda argv: answer(argv).stderr if changes(argv) else None
+    done = sim.converge(spec, allow_restart=True)
+    sim.fault = None
+    assert (settings(sim), done.changed, done.vms[0]["changed"]) == (before, False, False)
+    assert door.ending(done)["changed"] is False
+    assert [s["status"] for s in done.vms[0]["steps"]][:1] == ["failed"]
+
+
+def test_what_cannot_be_read_again_counts_as_changed(sim):
+    attached(sim)
+    broken = []
+
+    def fault(argv):
+        if argv[:2] == ["vmadm", "update"]:
+            broken.append(argv)
+        return "injected: gone" if broken else None
+
+    sim.fault = fault
+    done = sim.converge(one({"name": "a", "size": 4096}))
+    assert (done.changed, done.vms) == (True, [])
+
+
 def test_later_vms_are_listed_as_not_done(sim):
     sim.adopted(64)
     sim.adopted(64, uuid=OTHER, alias="web02")
@@ -351,7 +408,11 @@ def test_later_vms_are_listed_as_not_done(sim):
     assert done.failure["vm"] == "web01"
     assert done.failure["vms_not_done"] == ["web02"]
     assert sim.disks(OTHER)["a"].size_mib == 64
-    assert done.changed
+    assert [(vm["alias"], vm["changed"], [s["status"] for s in vm["steps"]]) for vm in done.vms] == [
+        ("web01", False, ["failed"]),
+        ("web02", False, ["not done"]),
+    ]
+    assert not done.changed, "the first command failed, and nothing else was done"
     said = door.ending(done)
     assert "web01" in said["msg"]
     assert said["failure"]["vms_not_done"] == ["web02"]
@@ -468,6 +529,9 @@ def test_whatever_a_program_does(name, how):
             assert codes is None or done.failure["error_code"] in codes
             assert {s["status"] for s in done.failure["steps"]} <= {"done", "failed", "not done"}
             assert door.ending(done)["msg"]
+            tried = [s for s in done.failure["steps"] if s["status"] != "not done"]
+            if how in ("read-only", "suspended") and not changed and done.failure["restarted"] is None:
+                assert (done.changed, [vm["changed"] for vm in done.vms], len(tried)) == (False, [False], 1)
         again = sim.converge(spec, allow_restart=True)
         assert (again.problems, again.failure) == ([], None)
         assert litter(sim) == []

@@ -60,13 +60,17 @@ class Restart(t.NamedTuple):
 
 
 class StepFailed(Exception):
-    """A step did not end as planned; done counts the steps before it, restart says what became of a VM that was down.
+    """A step did not end as planned; done counts the steps before it, restart says what became of a VM that was down,
+    begun whether a step was begun at all.
 
     Where all steps were done, the intent could not be cleared.
     """
 
-    def __init__(self, error: FlexdiskError, done: int, restart: t.Optional[Restart] = None) -> None:
+    def __init__(
+        self, error: FlexdiskError, done: int, restart: t.Optional[Restart] = None, begun: bool = True
+    ) -> None:
         super().__init__(error.message)
+        self.begun = begun
         self.error = error
         self.done = done
         self.restart = restart
@@ -108,13 +112,14 @@ class Applier:
             self._confirm_unchanged(plan)
             self._confirm_forecasts(plan, geometry)
         except FlexdiskError as exc:
-            raise StepFailed(exc, 0) from exc
-        vm, down = plan.before, plan.before.halted
+            raise StepFailed(exc, 0, begun=False) from exc
+        vm, down, begun = plan.before, plan.before.halted, False
         for number, step in enumerate(plan.steps):
             after = predict.apply(vm, step, geometry)
             down = down or step.kind == "stop"
             try:
                 self._note(plan, number)
+                begun = True
                 self._verbs[step.kind](self, vm, after, step, geometry)
             except FlexdiskError as exc:
                 if step.kind == "rollback" or step.args.get("aside") or any(put_aside(vm, d) for d in vm.parked):
@@ -124,7 +129,7 @@ class Applier:
                 told = self._tells(plan, step)
                 if told and ((restart and restart.running) or not _stops(plan, number)):
                     self._give_up(plan)
-                raise StepFailed(exc, number, restart) from exc
+                raise StepFailed(exc, number, restart, begun) from exc
             down = down and step.kind != "start"
             vm = after
         try:

@@ -23,6 +23,7 @@ from ..zfs.commands import Zfs
 from ..zfs.guard import load_libzfs_core
 from . import report
 from .apply import Applier, StepFailed
+from .ended import Broken, as_it_went
 from .intent import Intents
 from .observe import observe
 
@@ -40,6 +41,7 @@ class Outcome:
     destroyed_by: str = ""
     warnings: t.List[str] = field(default_factory=list)
     msg: str = ""
+    broken: t.Optional[Broken] = None
 
     def tell(self, plans: t.Sequence[VmPlan], host: Host) -> None:
         """What the plans change, in one line and as a diff that begins with it."""
@@ -135,7 +137,9 @@ def apply_plans(
         try:
             applier.run(plan, host.geometry[plan.before.config.pool])
         except StepFailed as exc:
-            outcome.failure = _failure(plan, exc, plans[number + 1 :])
+            waiting = tuple(plans[number + 1 :])
+            outcome.failure = _failure(plan, exc, waiting)
+            outcome.broken = Broken(plan, exc.done, exc.begun, exc.restart is not None, waiting)
             break
     outcome.destroyed_by = "+".join(sorted(applier.destroyers))
     outcome.guard = "+".join(sorted(applier.guards))
@@ -175,16 +179,31 @@ def told(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
 
 
 def look_again(
-    zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], plans: t.Sequence[VmPlan], outcome: Outcome
-) -> t.Optional[t.Dict[str, Vm]]:
-    """VMs by uuid as they are now; None, with the failure told, if that cannot be read."""
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    host: Host,
+    pool: t.Optional[str],
+    plans: t.Sequence[VmPlan],
+    outcome: Outcome,
+    more: str = "",
+) -> t.Tuple[t.List[VmPlan], t.Optional[Host]]:
+    """The plans as far as they were done, and the host as it is now; None, with the failure told, if that cannot be
+    read. host is what it was before.
+    """
+    now: t.Optional[Host] = None
     try:
-        return {vm.config.uuid: vm for vm in observe(zfs, hypervisor, pool).vms}
+        now = observe(zfs, hypervisor, pool, more=more)
     except FlexdiskError as exc:
         if outcome.failure is None:
             outcome.failure = told(next(plan for plan in plans if plan.steps), exc, "read again")
             outcome.failure["steps"] = [step for p in plans for step in told(p, exc, "")["steps"]]
-        return None
+    went = as_it_went(plans, outcome.broken, host, now)
+    outcome.changed = any(plan.changed for plan in went)
+    return went, now
+
+
+def by_uuid(host: t.Optional[Host]) -> t.Dict[str, Vm]:
+    return {vm.config.uuid: vm for vm in host.vms} if host is not None else {}
 
 
 def _read_again(
@@ -197,11 +216,10 @@ def _read_again(
     outcome: Outcome,
 ) -> None:
     """The result is what is there now, and it must be what was planned."""
-    found: t.Optional[t.Dict[str, Vm]] = {vm.config.uuid: vm for vm in host.vms}
+    now: t.Optional[Host] = host
     if any(plan.steps for plan in plans):
-        found = look_again(zfs, hypervisor, pool, plans, outcome)
-    if found is None:
-        return
+        plans, now = look_again(zfs, hypervisor, host, pool, plans, outcome)
+    found = by_uuid(now)
     undone = set(outcome.failure["vms_not_done"] + [outcome.failure["vm"]]) if outcome.failure else set()
     for plan in plans:
         vm = found.get(plan.vm)

@@ -24,7 +24,7 @@ from ..rules.reservation import PoolGeometry
 from ..zfs.commands import Zfs
 from . import report
 from .apply import Applier
-from .converge import Outcome, apply_plans, look_again, told
+from .converge import Outcome, apply_plans, by_uuid, look_again, told
 from .info import skipped
 from .observe import observe
 
@@ -79,12 +79,13 @@ def run(
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     if state == "released":
         result.released = [entry for entry in (released(plan.before) for plan in plans) if entry is not None]
-    after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
+    after: t.Mapping[str, Vm] = {plan.vm: plan.after for plan in plans}
     if not check_mode and any(plan.steps for plan in plans):
         apply_plans(zfs, hypervisor, host, plans, Policy(), outcome, None, VERBS)
-        after = look_again(zfs, hypervisor, pool, plans, outcome)
+        plans, now = look_again(zfs, hypervisor, host, pool, plans, outcome)
+        after = by_uuid(now)
     for (spec, _vm), plan in zip(wanted, plans):
-        vm = (after or {}).get(plan.vm)
+        vm = after.get(plan.vm)
         if vm is not None:
             outcome.vms.append(report.plan_result(plan, vm, spec.vm, not check_mode))
             _prove(plan, vm, outcome)

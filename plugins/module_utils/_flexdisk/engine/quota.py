@@ -21,7 +21,7 @@ from ..rules.linking import Host
 from ..rules.reservation import PoolGeometry
 from ..zfs.commands import Zfs
 from . import report
-from .converge import Outcome, apply_plans, look_again
+from .converge import Outcome, apply_plans, by_uuid, look_again
 from .info import chosen, skipped
 from .observe import observe
 
@@ -60,7 +60,8 @@ def recalculate(
     after = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
         apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome)
-        after = look_again(zfs, hypervisor, pool, plans, outcome) or {}
+        plans, now = look_again(zfs, hypervisor, host, pool, plans, outcome)
+        after = by_uuid(now)
     outcome.vms = [_result(p, after[p.vm], host.geometry[p.before.config.pool]) for p in plans if p.vm in after]
     return outcome, left_out
 

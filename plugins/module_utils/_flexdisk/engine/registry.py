@@ -18,12 +18,12 @@ from ..plan import recovery
 from ..plan.detached import Job
 from ..plan.entries import plan_entries
 from ..plan.registry import Registry, volumes_of
-from ..plan.steps import VmPlan
+from ..plan.steps import Step, VmPlan
 from ..rules.linking import Host
 from ..rules.registry import Place, parse_wish, places
 from ..zfs.commands import Zfs
 from . import report
-from .converge import Outcome, apply_plans, told
+from .converge import Outcome, apply_plans, by_uuid, look_again, told
 from .detached import VERBS
 from .intent import Intents
 from .observe import observe
@@ -73,7 +73,7 @@ def run(
         apply_plans(zfs, hypervisor, host, plans, policy, outcome, intents, VERBS)
         with contextlib.suppress(FlexdiskError):
             intents.tidy()
-        found = _again(zfs, hypervisor, pool, pool or default, host, plans, outcome)
+        plans, found = _again(zfs, hypervisor, pool, pool or default, host, plans, outcome)
     if found is not None:
         _tell(jobs, plans, found, check_mode, outcome)
     return outcome
@@ -105,24 +105,18 @@ def _again(
     host: Host,
     plans: t.Sequence[VmPlan],
     outcome: Disks,
-) -> t.Optional[Host]:
-    """The host as it is now, and each VM as it was planned; None, with the failure told, if it cannot be read."""
-    working = [plan for plan in plans if plan.steps]
-    if not working:
-        return host
-    try:
-        now = observe(zfs, hypervisor, pool, more=more)
-    except FlexdiskError as exc:
-        if outcome.failure is None:
-            outcome.failure = told(working[0], exc, "read again")
-        return None
-    known = {vm.config.uuid: vm for vm in now.vms}
-    for plan in working if outcome.failure is None else ():
+) -> t.Tuple[t.List[VmPlan], t.Optional[Host]]:
+    """The plans as far as they were done, and the host as it is now, each VM as it was planned."""
+    if not any(plan.steps for plan in plans):
+        return list(plans), host
+    plans, now = look_again(zfs, hypervisor, host, pool, plans, outcome, more)
+    known = by_uuid(now)
+    for plan in (plan for plan in plans if plan.steps and outcome.failure is None):
         wrong = _differences(plan, known.get(plan.vm))
         if wrong and outcome.failure is None:
             error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
             outcome.failure = told(plan, error, "read again")
-    return now
+    return plans, now
 
 
 def _differences(plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
@@ -139,12 +133,20 @@ def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_m
         if plan.vm in vms:
             result = report.plan_result(plan, vms[plan.vm], plan.name, not check_mode)
             outcome.vms.append(result)
-    changed = {volume for plan in plans for step in plan.steps for volume in volumes_of(step)}
+    changed = {volume for plan in plans for step in _done(plan) for volume in volumes_of(step)}
     now = list(places(found))
     for job in jobs:
-        new = job.place is None and job.wish.state == "present"
-        touched = new or (job.place is not None and job.place.disk.volume.name in changed)
-        outcome.disks.append(_result(job, _place(job, now), touched, check_mode))
+        place = _place(job, now)
+        touched = job.place is not None and job.place.disk.volume.name in changed
+        new = job.place is None and job.wish.state == "present" and place is not None
+        outcome.disks.append(_result(job, place, touched or new, check_mode))
+
+
+def _done(plan: VmPlan) -> t.Sequence[Step]:
+    """The steps that may have changed something."""
+    if plan.ended is None:
+        return plan.steps
+    return plan.steps[: plan.ended.done + 1] if plan.changed else ()
 
 
 def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:

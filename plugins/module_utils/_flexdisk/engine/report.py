@@ -104,10 +104,13 @@ def _by_name(disks: t.Iterable[Disk]) -> t.List[Disk]:
 
 
 def steps_result(plan: VmPlan) -> t.List[_Dict]:
-    """The steps as the user sees them; silent corrections of our own copies are none."""
+    """The steps as the user sees them; silent corrections of our own copies are none. With status if the run failed."""
     return [
-        {"step": step.kind, "disk": step.disk, "text": step.text, "destroys": step.destroys}
-        for step in plan.steps
+        dict(
+            {"step": step.kind, "disk": step.disk, "text": step.text, "destroys": step.destroys},
+            **({"status": plan.ended.status(number)} if plan.ended is not None else {}),
+        )
+        for number, step in enumerate(plan.steps)
         if step.kind != "copy"
     ]
 

@@ -21,7 +21,7 @@ from ..rules import snapshots, space
 from ..rules.packages import parse_packages
 from ..zfs.commands import Zfs
 from . import report
-from .converge import Outcome, apply_plans, look_again, told
+from .converge import Outcome, apply_plans, by_uuid, look_again, told
 from .info import chosen
 from .intent import Intents
 from .observe import observe
@@ -86,11 +86,11 @@ def run(
         return outcome
     outcome.tell(plans, host)
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
-    after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
+    there: t.Mapping[str, Vm] = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
         apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Intents(zfs, host), VERBS)
-        after = look_again(zfs, hypervisor, pool, plans, outcome)
-    there = after or {}
+        plans, now_there = look_again(zfs, hypervisor, host, pool, plans, outcome)
+        there = by_uuid(now_there)
     for plan in (p for p in plans if p.vm in there):
         outcome.vms.append(_result(plan, there[plan.vm], check_mode))
         _prove(plan, there[plan.vm], outcome)

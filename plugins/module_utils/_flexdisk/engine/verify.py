@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy
@@ -16,7 +16,7 @@ from ..model.vm import Vm
 from ..plan import summary
 from ..plan.mending import Mending, after, mend
 from ..plan.planner import admit
-from ..plan.steps import Step, VmPlan
+from ..plan.steps import Ended, Step, VmPlan
 from ..rules.findings import LEAVES, Finding, counts, fails
 from ..rules.linking import Host
 from ..rules.reservation import PoolGeometry
@@ -26,6 +26,7 @@ from ..zfs.guard import lift
 from . import door, report
 from .apply import Applier
 from .converge import Outcome, apply_plans
+from .ended import as_it_went, touched
 from .info import chosen
 from .observe import observe
 from .quota import obstacle
@@ -76,9 +77,12 @@ def verify(
     outcome.changed, outcome.diff = mending.changed, _diff(mending, outcome.msg)
     if outcome.changed and not check_mode:
         apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, verbs=VERBS)
+        outside = -1
         if outcome.failure is None:
-            _apply_outside(zfs, hypervisor, mending.outside, outcome)
-        _look_again(result, lambda: look(observe(zfs, hypervisor, pool, complete=True)), wanted)
+            outside = _apply_outside(zfs, hypervisor, mending.outside, outcome)
+        now_there = _look_again(result, lambda: observe(zfs, hypervisor, pool, complete=True), look, wanted)
+        if outcome.failure is not None:
+            _tell_changed(result, mending, host, now_there, outside)
     left = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
     result.repaired = [f for f in wanted if (f.kind, f.vm, f.volume) not in left]
     return result
@@ -136,7 +140,20 @@ def _diff(mending: Mending, first: str) -> str:
     return first + "\n" + report.diff_text(mending.plans) + ("outside VMs:\n" + outside if outside else "")
 
 
-def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], outcome: Outcome) -> None:
+def _tell_changed(result: Verified, mending: Mending, host: Host, now: t.Optional[Host], outside: int) -> None:
+    """What a run that failed has really changed; outside counts the steps outside VMs that were done, -1: not begun."""
+    plans = as_it_went(mending.plans, result.outcome.broken, host, now)
+    begun = mending.outside[outside : outside + 1] if outside >= 0 else ()
+    moved = bool(begun) and (now is None or host.intents != now.intents or touched(host, now, begun))
+    result.outcome.changed = any(plan.changed for plan in plans) or outside > 0 or moved
+    result.steps = _steps(replace(mending, plans=tuple(plans)))
+    ended = Ended(outside, moved)  # of those, which come last
+    for number, step in enumerate(result.steps[len(result.steps) - len(mending.outside) :]):
+        step["status"] = ended.status(number) if outside >= 0 else "not done"
+
+
+def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], outcome: Outcome) -> int:
+    """How many were done."""
     applier = Applier(zfs, hypervisor, Policy(), set())
     for number, step in enumerate(steps):
         try:
@@ -146,7 +163,8 @@ def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], ou
             told = [dict(_step(s.kind, s.disk, s.text), status=word) for s, word in zip(steps, words)]
             outcome.failure = _failure(exc, step.text)
             outcome.failure["steps"] = told
-            return
+            return number
+    return len(steps)
 
 
 def _failure(exc: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
@@ -155,19 +173,26 @@ def _failure(exc: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
     return {**known, "error_code": exc.code, "message": exc.message, "step": step}
 
 
-def _look_again(result: Verified, look: t.Callable[[], t.List[Finding]], wanted: t.Sequence[Finding]) -> None:
-    """What is there now, and none of it may be what was repaired."""
+def _look_again(
+    result: Verified,
+    read: t.Callable[[], Host],
+    look: t.Callable[[Host], t.List[Finding]],
+    wanted: t.Sequence[Finding],
+) -> t.Optional[Host]:
+    """What is there now, and none of it may be what was repaired. None if that cannot be read."""
     outcome = result.outcome
     try:
-        result.findings = look()
+        now = read()
+        result.findings = look(now)
     except FlexdiskError as exc:
         outcome.failure = outcome.failure or _failure(exc, "read again")
-        return
+        return None
     left = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
     still = [f.message for f in wanted if (f.kind, f.vm, f.volume) in left]
     if still and outcome.failure is None:
         error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(still))
         outcome.failure = _failure(error, "read again")
+    return now
 
 
 def _correct(applier: Applier, vm: Vm, after_it: Vm, step: Step, geometry: PoolGeometry) -> None:

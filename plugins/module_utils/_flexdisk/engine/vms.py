@@ -23,7 +23,7 @@ from ..rules.declaration import Collector
 from ..rules.linking import Host
 from ..zfs.commands import Zfs
 from . import report
-from .converge import Outcome, apply_plans, look_again, told
+from .converge import Outcome, apply_plans, by_uuid, look_again, told
 from .intent import Intents
 from .observe import observe
 from .whole import VERBS
@@ -67,7 +67,8 @@ def run(
         apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents, VERBS)
         with contextlib.suppress(FlexdiskError):
             intents.tidy()
-        after = look_again(zfs, hypervisor, None, plans, outcome)
+        plans, now = look_again(zfs, hypervisor, host, None, plans, outcome, place)
+        after = None if now is None else by_uuid(now)
     if after is not None:
         for plan in plans:
             _tell(plan, after, planner.asked[plan.vm], hypervisor.capabilities.live, check_mode, outcome)

@@ -31,9 +31,22 @@ class Step:
     recreates: bool = False
 
 
+class Ended(t.NamedTuple):
+    """How a plan ended in a run that failed: so many steps were done, -1 if it was not begun, and whether that changed
+    anything.
+    """
+
+    done: int
+    changed: bool
+
+    def status(self, number: int) -> str:
+        """Of the step of that number."""
+        return "done" if number < self.done else "failed" if number == self.done else "not done"
+
+
 @dataclass(frozen=True)
 class VmPlan:
-    """Steps from before to after for one VM; with problems there are none."""
+    """Steps from before to after for one VM; with problems there are none. ended is there only in a run that failed."""
 
     vm: str
     before: Vm
@@ -41,6 +54,7 @@ class VmPlan:
     steps: t.Tuple[Step, ...] = ()
     problems: t.Tuple[Problem, ...] = ()
     warnings: t.Tuple[str, ...] = ()
+    ended: t.Optional[Ended] = None
 
     @property
     def name(self) -> str:
@@ -50,6 +64,8 @@ class VmPlan:
     @property
     def changed(self) -> bool:
         """Silent corrections of our own copies do not count."""
+        if self.ended is not None:
+            return self.ended.changed
         return any(step.kind != "copy" for step in self.steps)
 
     def class_of(self, step: Step, live: t.Collection[str]) -> str:
