@@ -125,7 +125,8 @@ class _Matcher:
             if not there and spec.pci_slot and unlisted in ("refuse", "keep"):
                 there = [d for d in named if d.pci_slot == slots.normalise(spec.pci_slot)]
             if there:
-                what = "is the boot disk" if spec.boot and there[0].boot else "has pci_slot %s (%s)" % (there[0].pci_slot, there[0].path)
+                at = "has pci_slot %s (%s)" % (there[0].pci_slot, there[0].path)
+                what = "is the boot disk" if spec.boot and there[0].boot else at
                 meant.append((spec, there, what))
         if unlisted == "refuse":
             meant += self._by_size_or_none(data, meant)
