@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import DISK, OTHER, VM, domain
 
-ROOT = {"name": "root"}
+ROOT = {"name": "root", "boot": True}
 Q35 = {"machine": "pc-q35-7.2"}
 
 

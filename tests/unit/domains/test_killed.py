@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import VM, LinuxHost, domain
 
-ROOT = {"name": "root"}
+ROOT = {"name": "root", "boot": True}
 Q35 = {"machine": "pc-q35-7.2"}
 
 

@@ -22,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 
 from .conftest import DISK, OTHER, SCSI, VM, domain
 
-ROOT = {"name": "root"}
+ROOT = {"name": "root", "boot": True}
 Q35 = {"machine": "pc-q35-7.2"}
 
 

@@ -23,7 +23,7 @@ from .conftest import OTHER, VM, LinuxHost
 from .test_vms import GONE, IMAGE, four_steps
 from .test_vms import host as with_image
 
-ROOT = {"name": "root"}
+ROOT = {"name": "root", "boot": True}
 TYPES = ["thick", "sparse", "file"]
 POWER = pytest.mark.parametrize("up", [True, False], ids=["running", "stopped"])
 PAIRS = pytest.mark.parametrize(("was", "kind"), [(a, b) for a in TYPES for b in TYPES if a != b])

@@ -98,7 +98,11 @@ def test_flexible_up_and_down_with_image_disk(sim):
             "vm": "web01",
             "flexible_disk_size": "40GiB",
             "quota": "2GiB",
-            "disks": [ROOT, {"name": "data", "size": 2048}, {"name": "img", "image": IMAGE, "size": 11264}],
+            "disks": [
+                ROOT,
+                {"name": "data", "size": 2048, "pci_slot": "0:4:1"},
+                {"name": "img", "image": IMAGE, "size": 11264},
+            ],
         }
     )
     assert sim.get()["quota"] == 2
@@ -109,7 +113,8 @@ def test_flexible_up_and_down_with_image_disk(sim):
 
 def test_remaining_and_snapshots(sim):
     sim.create()
-    spec = {"vm": "web01", "disks": [ROOT, {"name": "data", "size": 2048}, {"name": "rest", "size": "remaining"}]}
+    data, rest = {"name": "data", "size": 2048, "pci_slot": "0:4:1"}, {"name": "rest", "size": "remaining"}
+    spec = {"vm": "web01", "disks": [ROOT, data, rest]}
     sim.run(
         "vmadm",
         "update",

@@ -9,6 +9,11 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.identities import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import IMAGE, VM
 
@@ -35,8 +40,71 @@ def test_adoption_by_size(sim):
 
 def test_adoption_by_slot(sim):
     sim.create(sizes=(2048, 2048))
-    sim.four_steps({"vm": "web01", "disks": [BOOT, {"name": "second", "pci_slot": "4:2"}, {"name": "first"}]})
+    entries = [BOOT, {"name": "second", "pci_slot": "4:2"}, {"name": "first", "size": 2048}]
+    sim.four_steps({"vm": "web01", "disks": entries})
     assert {d.name: d.index for d in sim.vm().disks} == {"root": 0, "first": 1, "second": 2}
+
+
+@pytest.mark.parametrize("unlisted", ["keep", "detach"])
+def test_a_boot_disk_never_becomes_a_data_disk_of_its_size(sim, unlisted):
+    sim.create(sizes=(), flexible=40960)
+    boot = sim.vm().disks[0]
+    done = sim.four_steps({"vm": "web01", "unlisted": unlisted, "disks": [{"name": "backup", "size": 10240}]})
+    assert steps(done) == ["create"]
+    assert {(d.name, d.boot) for d in sim.vm().disks} == {("", True), ("backup", False)}
+    (warning,) = done.warnings
+    assert f"- {{uuid: {boot.uuid}, name: backup, boot: true}}" in warning
+
+
+def test_a_later_absent_destroys_only_what_was_made_under_the_name(sim):
+    sim.create(sizes=(2048,))
+    old = sim.vm().disks[1].volume.guid
+    spec = {"vm": "web01", "unlisted": "keep", "disks": [{"name": "scratch", "size": 2048}]}
+    done = sim.four_steps(spec)
+    assert "to use it instead, write - {uuid: " in done.warnings[0]
+    sim.four_steps({**spec, "disks": [{"name": "scratch", "state": "absent"}]})
+    assert [d.volume.guid for d in sim.vm().disks if not d.boot] == [old]
+
+
+def test_detach_parks_an_unnamed_disk_and_destroy_refuses_it(sim):
+    sim.create(sizes=(2048,))
+    spec = {"vm": "web01", "disks": [BOOT, {"name": "data", "size": 2048}]}
+    refused = sim.converge({**spec, "unlisted": "destroy"})
+    assert [p.code for p in refused.problems] == ["InvalidArgument"]
+    assert "no identity from an earlier run" in refused.problems[0].message
+    old = sim.vm().disks[1].volume.guid
+    done = sim.four_steps({**spec, "unlisted": "detach"})
+    assert "same size and no name" in done.warnings[0]
+    assert [d.volume.guid for d in sim.vm().parked] == [old]
+
+
+README = [
+    {"name": "root", "boot": True, "size": 10240},
+    {"name": "data", "size": 2048, "preserve": True, "pci_slot": "0:4:1"},
+    {"name": "scratch", "size": "remaining"},
+]
+
+
+@pytest.mark.parametrize("unlisted", ["refuse", "keep"])
+def test_disks_that_adopt_has_named_are_renamed_by_what_the_refusal_says(sim, unlisted):
+    sim.create(sizes=(2048, 1024))
+    assert run(Zfs(sim.runner), Vmadm(sim.runner), [{"vm": "web01"}], "adopted", False, None, False).outcome.changed
+    assert [d.name for d in sim.vm().disks] == ["disk0", "disk1", "disk2"]
+    refused = sim.converge({"vm": "web01", "unlisted": unlisted, "disks": README})
+    told = {p.disk: p.message for p in refused.problems}
+    root = sim.vm().disks[0].uuid
+    assert (
+        f"disk0 (uuid {root}) is the boot disk and has another name; to rename it, give its uuid: "
+        f"- {{uuid: {root}, name: root, boot: true}}"
+    ) in told["root"]
+    assert next(iter(told)) == "root"
+    assert set(told) == ({"root", "data", "scratch"} if unlisted == "refuse" else {"root", "data"})
+    pasted = {name: yaml.safe_load(text[text.index("- {") :])[0] for name, text in told.items()}
+    entries = [{**entry, **pasted.get(entry["name"], {})} for entry in README]
+    if unlisted == "keep":
+        entries.pop()
+    sim.four_steps({"vm": "web01", "unlisted": unlisted, "disks": entries})
+    assert {"root", "data"} <= {d.name for d in sim.vm().disks}
 
 
 def test_adoption_with_growth_needs_a_word(sim):

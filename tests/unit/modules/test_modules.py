@@ -206,14 +206,21 @@ def test_what_vm_info_returns_is_documented(host, node):
 
 def test_an_option_without_a_value_is_none(host):
     """As templates leave them."""
-    empty = {key: None for key, option in DISK.items() if key != "name" and "default" not in option}
-    done = host("vm_disks", vms=[spec({"name": "data", **empty})])
+    empty = {key: None for key, option in DISK.items() if key not in ("name", "pci_slot") and "default" not in option}
+    done = host("vm_disks", vms=[spec({"name": "data", "pci_slot": "0:4:1", **empty})])
     assert not done.get("failed"), done["msg"]
 
 
 def test_sizes_of_every_spelling(host):
     done = host(
-        "vm_disks", vms=[spec({"name": "data", "size": 64}, {"name": "b", "size": "1.5G"}, {"name": "c", "size": 10})]
+        "vm_disks",
+        vms=[
+            spec(
+                {"name": "data", "size": 64, "pci_slot": "4:1"},
+                {"name": "b", "size": "1.5G"},
+                {"name": "c", "size": 10},
+            )
+        ],
     )
     assert [d["size"] for d in done["vms"][0]["disks"]] == [1024, 64, 1536, 10]
 

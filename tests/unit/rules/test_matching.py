@@ -38,9 +38,9 @@ def vm(*disks, orphans=()):
     return Vm(config, Dataset("zones/v", "filesystem"), attached, orphans, tuple(d for d in disks if d.parked))
 
 
-def run(machine, *specs, matching="name", strangers=()):
+def run(machine, *specs, matching="name", strangers=(), unlisted="refuse"):
     found = Collector("web")
-    result = match(machine, specs, strangers, matching, found)
+    result = match(machine, specs, strangers, matching, found, unlisted)
     pairs = {spec.label: d.index for spec, d in result.pairs}
     return pairs, [s.label for s in result.creates], [d.index for d in result.unlisted], found.problems
 
@@ -84,7 +84,8 @@ def test_a_named_disk_never_becomes_another_entrys():
     machine = vm(ROOT, disk(1, "a"))
     entry = spec("x", size=1024, pci_slot="0:4:1", boot=None)
     pairs, creates, unlisted, problems = run(machine, entry, spec("y", boot=True))
-    assert (pairs, creates, unlisted, problems) == ({}, ["x", "y"], [1], [])
+    assert (pairs, creates, unlisted) == ({}, [], [])
+    assert [(p.code, p.disk) for p in problems] == [("InvalidArgument", "x"), ("InvalidArgument", "y")]
 
 
 def test_slot_then_boot_then_size():
@@ -102,9 +103,11 @@ def test_hidden_disks_are_nobodys():
     ("sizes", "wanted", "pairs"),
     [
         ([10, 20], [20, 10], {"0": 2, "1": 1}),
-        ([10, 20], [None, 10], {"0": 2, "1": 1}),
-        ([10, 20, 30], [30, 10], {"0": 3, "1": 1}),
-        ([10], [10, 30], {"0": 1}),
+        ([10], [10], {"0": 1}),
+        ([10, 20], [None, 10], None),
+        ([10, 20, 30], [30, 10], None),
+        ([10], [10, 30], None),
+        ([10], [None], None),
         ([10, 10], [10, 10], None),
         ([10, 20], [None, None], None),
         ([10, 20], [10, 40], None),
@@ -120,8 +123,7 @@ def test_the_only_assignment_that_changes_no_size(sizes, wanted, pairs):
         assert (found, creates, unlisted) == ({"root": 0}, [], [])
     else:
         assert (found, problems) == ({"root": 0, **pairs}, [])
-        assert len(creates) == max(0, len(wanted) - len(sizes))
-        assert len(unlisted) == max(0, len(sizes) - len(wanted))
+        assert (creates, unlisted) == ([], [])
 
 
 def test_a_size_that_is_no_whole_mib_is_not_equal():
@@ -131,8 +133,12 @@ def test_a_size_that_is_no_whole_mib_is_not_equal():
 
 def test_remaining_and_absent_claim_nothing_by_size():
     machine = vm(ROOT, disk(1))
-    pairs, creates, unlisted, problems = run(machine, spec("root"), spec("r", remaining=True), spec("g", present=False))
-    assert (pairs, creates, unlisted, problems) == ({"root": 0}, ["r"], [1], [])
+    entries = (spec("root"), spec("r", remaining=True), spec("g", present=False))
+    assert run(machine, *entries, unlisted="keep") == ({"root": 0}, ["r"], [1], [])
+    pairs, creates, unlisted, problems = run(machine, *entries)
+    assert (pairs, creates, unlisted) == ({"root": 0}, [], [])
+    assert [p.code for p in problems] == ["Ambiguous"]
+    assert "{uuid: %s, name: CHOOSE}" % uuid(1) in problems[0].message
 
 
 def test_words_to_paste():
@@ -158,45 +164,146 @@ def test_unknown_uuids():
 SIZES = st.lists(st.sampled_from([10, 20, 30]), max_size=5)
 
 
-@given(SIZES, st.lists(st.sampled_from([None, 10, 20, 30]), max_size=5))
+WISHES = st.lists(st.sampled_from([None, "remaining", 10, 20, 30]), max_size=5)
+UNLISTED = st.sampled_from(["refuse", "keep", "detach", "destroy"])
+
+
+def wishes(wanted):
+    return [
+        spec("s%d" % n, size=size if isinstance(size, int) else None, remaining=size == "remaining")
+        for n, size in enumerate(wanted)
+    ]
+
+
+@given(SIZES, WISHES)
 def test_against_every_assignment(sizes, wanted):
-    """The polynomial search finds one, none or several exactly as trying all does."""
+    """Size alone matches exactly where trying all assignments of equal sizes finds one, and nothing is left over."""
     machine = vm(ROOT, *(disk(n, size=s) for n, s in enumerate(sizes, 1)))
-    specs = [spec("s%d" % n, size=size) for n, size in enumerate(wanted)]
-    found, _creates, _unlisted, problems = run(machine, spec("root"), *specs)
-    fits = [[w in (None, s) for s in sizes] for w in wanted]
-    if len(wanted) <= len(sizes):
-        ways = {w for w in permutations(range(len(sizes)), len(wanted)) if all(fits[i][k] for i, k in enumerate(w))}
-    else:
-        ways = {w for w in permutations(range(len(wanted)), len(sizes)) if all(fits[k][i] for i, k in enumerate(w))}
+    found, creates, unlisted, problems = run(machine, spec("root"), *wishes(wanted))
+    labels = ["s%d" % n for n in range(len(wanted))]
+    ways = [w for w in permutations(range(len(sizes))) if [sizes[k] for k in w] == wanted]
     if not sizes or not wanted:
-        assert problems == []
+        assert (found, creates, problems) == ({"root": 0}, labels, [])
+        assert unlisted == list(range(1, len(sizes) + 1))
     elif len(ways) == 1:
-        assert problems == []
-        assert len(found) == 1 + min(len(sizes), len(wanted))
-        for label, index in found.items():
-            assert label == "root" or wanted[int(label[1:])] in (None, sizes[index - 1])
+        pairs = {label: k + 1 for label, k in zip(labels, ways[0], strict=True)}
+        assert (found, creates, unlisted, problems) == ({"root": 0, **pairs}, [], [], [])
     else:
+        assert (found, creates, unlisted) == ({"root": 0}, [], [])
         assert [p.code for p in problems] == ["Ambiguous"]
         assert ("more than one" in problems[0].message) == bool(ways)
+        assert all(uuid(n) in problems[0].message for n in range(1, len(sizes) + 1))
+
+
+@given(st.lists(st.sampled_from(["", "x", "y"]), max_size=4), SIZES, WISHES, UNLISTED, st.sampled_from(["", "boot"]))
+def test_the_law_of_boot_disks_and_names(names, sizes, wanted, unlisted, boot_name):
+    """No entry gets a boot disk or a disk of another name; size decides with unlisted=refuse alone."""
+    data = [disk(n, name and f"{name}{n}", size=s) for n, (name, s) in enumerate(zip(names, sizes), 1)]  # noqa: B905
+    machine = vm(disk(0, boot_name, size=10), *data)
+    found = Collector("web")
+    result = match(machine, wishes(wanted), [], "name", found, unlisted)
+    assert not any(d.boot or d.name for _s, d in result.pairs)
+    assert all(s.size == d.size_mib for s, d in result.pairs)
+    if unlisted != "refuse":
+        assert result.pairs == []
+        alike = {s.label for s in wishes(wanted) for d in machine.disks if not d.name and s.size == d.size_mib}
+        assert {w.split()[0] for w in result.warnings} == alike
+        assert (found.problems, len(result.creates)) == ([], len(wanted))
+    elif result.pairs:
+        assert not result.creates
+        assert len(result.pairs) == len(wanted) == sum(not d.name for d in data)
+
+
+@given(SIZES, WISHES, UNLISTED)
+def test_order_never_takes_a_boot_disk(sizes, wanted, unlisted):
+    machine = vm(disk(0, size=10, remaining="1:2"), *(disk(n, size=s) for n, s in enumerate(sizes, 1)))
+    result = match(machine, wishes(wanted)[:1], [], "order", Collector("web"), unlisted)
+    assert not any(d.boot for _s, d in result.pairs)
+
+
+def test_a_boot_disk_of_the_size_leaves_a_choice():
+    """Who forgot boot=true may mean it: the data disk does not become root."""
+    machine = vm(disk(0, size=10), disk(1, size=10))
+    pairs, creates, unlisted, problems = run(machine, spec("root", size=10))
+    assert (pairs, creates, unlisted, [p.code for p in problems]) == ({}, [], [], ["Ambiguous"])
+    assert "{uuid: %s, name: CHOOSE, boot: true}" % uuid(0) in problems[0].message
+    pairs, creates, _unlisted, problems = run(machine, spec("root", boot=True), spec("data", size=10))
+    assert (pairs, creates, problems) == ({"root": 0, "data": 1}, [], [])
+
+
+@pytest.mark.parametrize("unlisted", ["keep", "detach", "destroy"])
+def test_a_new_disk_of_a_size_that_an_unnamed_one_has_is_warned_of(unlisted):
+    machine = vm(disk(0, size=10), disk(1, size=10), disk(2, "named", size=10), disk(3, size=10, uuid=""))
+    found = Collector("web")
+    result = match(machine, [spec("backup", size=10), spec("other", size=11)], [], "name", found, unlisted)
+    assert ([s.label for s in result.creates], result.pairs, found.problems) == (["backup", "other"], [], [])
+    (warning,) = result.warnings
+    assert "- {uuid: %s, name: backup}" % uuid(1) in warning
+    assert "- {uuid: %s, name: backup, boot: true}" % uuid(0) in warning
+    assert '- {pci_slot: "0:4:3", name: backup}' in warning
+    assert uuid(2) not in warning
+
+
+def test_destroy_of_what_a_new_disk_could_mean_is_refused():
+    """A disk that has an identity and no name."""
+    doomed = disk(1, size=10)
+    doomed.volume.user["uuid"] = uuid(1)
+    assert doomed.adopted
+    pairs, creates, unlisted, problems = run(vm(ROOT, doomed), spec("data", size=10), unlisted="destroy")
+    assert (pairs, creates, unlisted, [p.code for p in problems]) == ({}, [], [], ["Ambiguous"])
+    assert "- {uuid: %s, name: CHOOSE}" % uuid(1) in problems[0].message
+
+
+# -- another name
+
+
+def test_each_entry_that_means_a_disk_of_another_name_is_told_so():
+    machine = vm(disk(0, "disk0", size=10), disk(1, "disk1", size=50), disk(2, "disk2", size=30), disk(3, "d3", size=7))
+    entries = (
+        spec("root", boot=True),
+        spec("data", size=60, pci_slot="4:1"),
+        spec("log", size=30),
+        spec("rest", remaining=True),
+        spec("new", size=99),
+    )
+    pairs, creates, unlisted, problems = run(machine, *entries)
+    assert (pairs, creates, unlisted) == ({}, ["new"], [])
+    assert [p.disk for p in problems] == ["root", "data", "log", "rest"]
+    first = problems[0].message
+    assert "disk0 (uuid %s) is the boot disk and has another name" % uuid(0) in first
+    assert "to rename it, give its uuid: - {uuid: %s, name: root, boot: true}" % uuid(0) in first
+    for number, problem in enumerate(problems[1:], 1):
+        assert "- {uuid: %s, name: %s}" % (uuid(number), problem.disk) in problem.message
+
+
+@pytest.mark.parametrize(("unlisted", "told"), [("keep", 1), ("detach", 0), ("destroy", 0)])
+def test_where_a_disk_of_another_name_may_go_or_stay_a_new_one_is_meant(unlisted, told):
+    machine = vm(ROOT, disk(1, "one", size=10), disk(2, "two", size=10))
+    entries = (spec("root"), spec("new", size=10), spec("more", size=20, pci_slot="0:4:1"))
+    _pairs, creates, _unlisted, problems = run(machine, *entries, unlisted=unlisted)
+    assert [p.disk for p in problems] == ["more"] * told
+    assert creates == ["new", "more"][: 2 - told]
 
 
 NAMES = st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True)
 
 
-@given(NAMES, NAMES, st.booleans(), st.sampled_from(["name", "order"]))
-def test_no_disk_twice_and_names_keep_to_themselves(have, want, sized, matching):
+@given(NAMES, NAMES, st.booleans(), st.sampled_from(["name", "order"]), UNLISTED)
+def test_no_disk_twice_and_names_keep_to_themselves(have, want, sized, matching, unlisted):
     machine = vm(ROOT, *(disk(n, name) for n, name in enumerate(have, 1)))
     specs = [spec(name, size=1024 if sized else None) for name in want]
     found = Collector("web")
-    result = match(machine, specs, [], matching, found)
+    result = match(machine, specs, [], matching, found, unlisted)
     claimed = [d.volume.name for _s, d in result.pairs]
     assert len(set(claimed)) == len(claimed)
     assert not set(claimed) & {d.volume.name for d in result.unlisted}
     if matching == "name":
-        assert found.problems == []
+        new, left = set(want) - set(have), set(have) - set(want)
+        told = new if left and unlisted == "refuse" else set()
+        assert {p.disk for p in found.problems} == told
         assert {(s.name, d.name) for s, d in result.pairs} == {(n, n) for n in want if n in have}
-        assert {s.name for s in result.creates} == set(want) - set(have)
+        assert {s.name for s in result.creates} == new - told
+        assert {d.name for d in result.unlisted} == (set() if told else left)
 
 
 # -- order

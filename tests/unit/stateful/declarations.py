@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from .picture import MIB, Picture, Volume
+from .picture import Picture, Volume
 from .words import Spec
 
 Edit = tuple[Any, ...]
@@ -87,7 +87,7 @@ def _entry(volume: Volume, device: Spec) -> Spec:
     if device.get("uuid"):
         return {"uuid": device["uuid"]}
     name = volume.name.rpartition("/")[2]
-    return {"name": name, "boot": True} if device["boot"] else {"name": name, "size": volume.size // MIB}
+    return {"name": name, "boot": True} if device["boot"] else {"name": name, "pci_slot": device["pci_slot"]}
 
 
 _EDITED: dict[str, Callable[..., Spec]] = {

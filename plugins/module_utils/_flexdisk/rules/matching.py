@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Which declared disk is which disk that is there: uuid, name, slot, boot, and at last the only one that fits.
+"""Which declared disk is which disk that is there: uuid, name, slot, boot, and size where nothing else could be meant.
 
-The order of the rules is the whole point: a disk with a name never becomes another entry's disk, and where sizes
-leave a choice the operator makes it, not we.
+The order of the rules is the whole point: a disk with a name never becomes another entry's disk, a boot disk never
+that of an entry that does not say so, and where a choice is left the operator makes it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .first_fit import match_disks
 class Match:
     """pairs: entry and its disk; creates: entries without one; unlisted: attached data disks without an entry.
 
-    adrift are volumes with an identity of ours that neither an entry nor the VM's configuration knows. warnings are
-    what matching=order has to say of its outcome.
+    adrift are volumes with an identity of ours that neither an entry nor the VM's configuration knows. warnings name
+    disks that new ones could have meant, and with matching=order what its outcome loses.
     """
 
     pairs: t.List[t.Tuple[DiskSpec, Disk]] = field(default_factory=list)
@@ -111,25 +111,84 @@ class _Matcher:
         if candidates:
             self._claim(spec, candidates[0])
 
-    def by_size(self) -> None:
-        """The unnamed rest: the only assignment that changes no size, else a refusal to choose."""
-        disks = self._unnamed()
-        specs = [s for s in self.open_specs if s.present and not s.remaining]
-        if not disks or not specs:
+    def by_other_name(self, unlisted: str) -> None:
+        """Refuses entries that find no disk by their name and plainly mean one that has another.
+
+        Left to themselves they would end in errors that only follow from this: two boot disks, a slot that is taken,
+        a new disk without a size. Where the disk may leave the VM, its slot and its size are free for a new one.
+        """
+        named = [d for d in self.attached if d.name]
+        data = [d for d in named if not d.boot]
+        meant: t.List[t.Tuple[DiskSpec, t.List[Disk], str]] = []
+        for spec in self._fresh():
+            there = [d for d in named if spec.boot and d.boot]
+            if not there and spec.pci_slot and unlisted in ("refuse", "keep"):
+                there = [d for d in named if d.pci_slot == slots.normalise(spec.pci_slot)]
+            if there:
+                at = "has pci_slot %s (%s)" % (there[0].pci_slot, there[0].path)
+                what = "is the boot disk" if spec.boot and there[0].boot else at
+                meant.append((spec, there, what))
+        if unlisted == "refuse":
+            meant += self._by_size_or_none(data, meant)
+        for spec, there, what in meant:
+            self.found.add("InvalidArgument", _renaming(spec, there, what), spec.label)
+        self._set_aside([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
+
+    def _by_size_or_none(
+        self, data: t.Sequence[Disk], meant: t.Sequence[t.Tuple[DiskSpec, t.List[Disk], str]]
+    ) -> t.List[t.Tuple[DiskSpec, t.List[Disk], str]]:
+        """Of entries and data disks that are not in meant: same size, then what says no size and the disks left."""
+        result: t.List[t.Tuple[DiskSpec, t.List[Disk], str]] = []
+        for fits, what in ((_fits, "has its size"), (_open_size, "is not listed")):
+            done = [*meant, *result]
+            free = [d for d in data if not any(d is other for _s, there, _w in done for other in there)]
+            for spec in (s for s in self._fresh() if not s.boot and not any(s is other for other, _t, _w in done)):
+                there = [d for d in free if fits(spec, d)]
+                if there:
+                    result.append((spec, there, what))
+        return result
+
+    def _fresh(self) -> t.List[DiskSpec]:
+        """Entries that are to be there and have found no disk yet."""
+        return [s for s in self.open_specs if s.present]
+
+    def by_size(self, unlisted: str) -> None:
+        """Size alone, where nothing else could be meant: nothing may stay unlisted, no boot disk could be meant, and
+        entries and unnamed data disks pair off by equal sizes in one way only.
+        """
+        unnamed, specs = self._unnamed(), self._fresh()
+        disks = [d for d in unnamed if not d.boot]
+        boots = [d for d in unnamed if d.boot and any(_fits(spec, d) for spec in specs)]
+        if unlisted == "refuse" and disks and specs:
+            options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
+            solutions = _two(options) if len(specs) == len(disks) and not boots else []
+            if len(solutions) == 1:
+                for spec, k in zip(specs, solutions[0]):
+                    self._claim(spec, disks[k])
+            else:
+                why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
+                self.found.add("Ambiguous", _choice(specs, [*boots, *disks], why))
+                self._set_aside(specs, disks)
             return
-        solutions = _assignments(specs, disks)
-        if len(solutions) == 1:
-            for spec, disk in solutions[0]:
-                self._claim(spec, disk)
-            return
-        self.found.add("Ambiguous", _choice(specs, disks, bool(solutions)))
-        self.open_specs = [s for s in self.open_specs if s not in specs]
-        self.attached = [d for d in self.attached if d not in disks]
+        for spec in specs:
+            alike = [d for d in unnamed if _fits(spec, d)]
+            doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
+            if unlisted == "destroy" and doomed:
+                why = "unlisted=destroy would destroy a disk of the same size"
+                self.found.add("Ambiguous", _choice([spec], doomed, why), spec.label)
+                self._set_aside([spec], doomed)
+            elif alike:
+                self.match.warnings.append(_could_be(spec, alike))
+
+    def _set_aside(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> None:
+        """What a problem has been said of takes no further part."""
+        self.open_specs = [s for s in self.open_specs if not any(s is other for other in specs)]
+        self.attached = [d for d in self.attached if not any(d is other for other in disks)]
 
     def by_first_fit(self, unlisted: str) -> None:
         """matching=order: what instance groups do. Names are not looked at. unlisted: what becomes of the rest."""
         for spec in [s for s in self.open_specs if s.present and s.remaining]:
-            self._first(spec, [d for d in self.attached if d.remaining])
+            self._first(spec, [d for d in self.attached if d.remaining and not d.boot])
         specs = [s for s in self.open_specs if s.present and not s.remaining]
         disks = [d for d in self.attached if not d.boot]
         images = {s.image for s in specs}
@@ -168,23 +227,21 @@ def match(
     else:
         matcher.by_name()
         matcher.by_slot_or_boot()
-        matcher.by_size()
+        matcher.by_other_name(unlisted)
+        matcher.by_size(unlisted)
     return matcher.finish()
 
 
 def _fits(spec: DiskSpec, disk: Disk) -> bool:
-    if (spec.boot is not None and spec.boot != disk.boot) or birth_differences(spec, disk):
+    """Whether a disk has the size that an entry says, and nothing that the entry rules out."""
+    if (spec.boot and not disk.boot) or birth_differences(spec, disk):
         return False
-    return spec.size is None or (spec.size == disk.size_mib and disk.size % MIB == 0)
+    return spec.size == disk.size_mib and disk.size % MIB == 0
 
 
-def _assignments(specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> t.List[t.List[t.Tuple[DiskSpec, Disk]]]:
-    """At most two one-to-one assignments that cover the smaller side and change no size."""
-    if len(specs) <= len(disks):
-        options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
-        return [[(specs[i], disks[k]) for i, k in enumerate(found)] for found in _two(options)]
-    options = [[k for k, spec in enumerate(specs) if _fits(spec, disk)] for disk in disks]
-    return [[(specs[k], disks[i]) for i, k in enumerate(found)] for found in _two(options)]
+def _open_size(spec: DiskSpec, disk: Disk) -> bool:
+    """Whether an entry that says no size of its own could mean the disk."""
+    return spec.size is None and not birth_differences(spec, disk)
 
 
 def _two(options: t.Sequence[t.Sequence[int]]) -> t.List[t.List[int]]:
@@ -219,20 +276,40 @@ def _choose(options: t.Sequence[t.Sequence[int]]) -> t.Optional[t.List[int]]:
     return [chosen[row] for row in range(len(options))]
 
 
-def _choice(specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk], several: bool) -> str:
+def _choice(specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk], why: str) -> str:
     """The refusal to guess, with entries to paste."""
-    lines = ["- {%s, name: CHOOSE}  # %s, %s" % (_handle(d), render_mib(d.size_mib), d.path) for d in disks]
-    why = "more than one assignment fits" if several else "no assignment leaves every size as it is"
     return "%s could be any of the VM's unnamed disks: %s. Say which is which, once:\n%s" % (
         ", ".join(s.label for s in specs),
         why,
-        "\n".join(lines),
+        "\n".join("%s  # %s, %s" % (_entry(d, "CHOOSE"), render_mib(d.size_mib), d.path) for d in disks),
     )
 
 
-def _handle(disk: Disk) -> str:
-    """What identifies an unnamed disk: its uuid, or the slot of one that has none yet."""
-    return "uuid: %s" % disk.uuid if disk.uuid else 'pci_slot: "%s"' % disk.pci_slot
+def _could_be(spec: DiskSpec, disks: t.Sequence[Disk]) -> str:
+    """The warning of a new disk where an unnamed one has its size."""
+    return "%s is a new disk, but %s the same size and no name; to use %s instead, write %s" % (
+        spec.label,
+        " and ".join(d.path + (" (the boot disk)" if d.boot else "") for d in disks)
+        + (" has" if len(disks) == 1 else " have"),
+        "it" if len(disks) == 1 else "one of them",
+        " or ".join(_entry(d, spec.label) for d in disks),
+    )
+
+
+def _renaming(spec: DiskSpec, disks: t.Sequence[Disk], what: str) -> str:
+    """The refusal of an entry that means a disk of another name."""
+    words = ["%s (uuid %s) %s and has another name" % (d.name, d.uuid or "unknown", what) for d in disks]
+    return "no disk has this name; %s; to rename %s, give its uuid: %s" % (
+        "; ".join(words),
+        "it" if len(disks) == 1 else "one of them",
+        " or ".join(_entry(d, spec.label) for d in disks),
+    )
+
+
+def _entry(disk: Disk, name: str) -> str:
+    """An entry to paste: the uuid of a disk, or the slot of one that has none yet."""
+    handle = "uuid: %s" % disk.uuid if disk.uuid else 'pci_slot: "%s"' % disk.pci_slot
+    return "- {%s, name: %s%s}" % (handle, name, ", boot: true" if disk.boot else "")
 
 
 _ANY_SIZE = 1 << 62
