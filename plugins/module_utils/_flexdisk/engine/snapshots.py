@@ -27,6 +27,7 @@ from .intent import Intents
 from .observe import observe
 from .whole import VERBS
 
+MOST_KEPT = 100000  # far more than a host has snapshots
 _Dict = t.Dict[str, t.Any]
 
 
@@ -46,6 +47,8 @@ def parse_spec(params: t.Mapping[str, t.Any]) -> SnapshotSpec:
         rule = Keep(**{key: count or 0 for key, count in keep.items()})
         if min(rule.last, rule.daily, rule.weekly) < 0 or not any((rule.last, rule.daily, rule.weekly)):
             raise FlexdiskError("InvalidArgument", "keep needs at least one number above 0, and none below: %s" % keep)
+        if max(rule.last, rule.daily, rule.weekly) > MOST_KEPT:
+            raise FlexdiskError("InvalidArgument", "keep: no number can be above %d: %s" % (MOST_KEPT, keep))
     flexible = params["flexible_disk_size"]
     if flexible is not None:
         flexible = parse_size(flexible, what="flexible_disk_size")

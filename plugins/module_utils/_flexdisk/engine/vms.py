@@ -46,6 +46,8 @@ def run(
     known, outcome.problems = packages.parse_packages(raw_packages)
     wishes = [packages.parse_wish(entry, known) for entry in raw]
     outcome.problems += [problem for _wish, problems in wishes for problem in problems]
+    own = hypervisor.capabilities.of_new_vms
+    outcome.problems += [problem for wish, _none in wishes for problem in packages.foreign(wish, own)]
     if outcome.problems:
         return outcome
     place = pool or hypervisor.capabilities.default_pool

@@ -62,6 +62,7 @@ class Libvirt:
             removal_destroys=False,
             moves_autoboot=False,
             usual_quota=MIB,
+            of_new_vms=frozenset(("template", "image_file")),
             types=("thick", "sparse") if bhyve else ("thick", "sparse", "file"),
         )
 
@@ -230,8 +231,6 @@ class Libvirt:
     # -- whole VMs
 
     def draft(self, new: NewVm) -> VmConfig:
-        if new.options or new.metadata:
-            raise FlexdiskError("InvalidArgument", "options and customer_metadata are for vmadm; libvirt has template")
         config = domain.parse_vm(domain_new.rendered(new), "", "stopped", False, True)
         if config.disks:
             raise FlexdiskError("InvalidArgument", "template: disks are declared in disks, not there")

@@ -331,8 +331,9 @@ def _properties(about: _About) -> _Found:
     if name and not identity.DISK_NAME.match(name):
         message = "%.80r is no name (letters, digits and ._-, at most 64); which it should be is not to be guessed"
         yield about("invalid_name", message % name)
-    elif name.isdigit():
-        yield about("invalid_name", "name %s is a number; uuid and a new name in vm_disks rename the disk" % name)
+    elif identity.mistakable(name):
+        words = "name %s: %s; uuid and a new name in vm_disks rename the disk"
+        yield about("invalid_name", words % (name, identity.mistakable(name)))
     for n, value in sorted(volume.user.items()):
         length = len(value.encode("utf-8", "replace"))
         if length > identity.LIMIT:
