@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 from simnode.vmadm.properties import PROPERTIES, allowed
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import vmadm
@@ -44,3 +47,11 @@ def test_the_options_are_those_of_vmadm():
     known = {name for name in PROPERTIES if "." not in name and allowed(name, "bhyve", "create")}
     assert known - vmadm._OPTIONS == vmadm._OURS & known
     assert known >= vmadm._OPTIONS
+
+
+def test_the_members_of_an_action_group_have_its_options():
+    root = Path(__file__).resolve().parents[3]
+    groups = yaml.safe_load((root / "meta" / "runtime.yml").read_text())["action_groups"]
+    sources = {path.stem: path.read_text() for path in (root / "plugins" / "modules").glob("*.py")}
+    for group, arguments in (("all", "**HOST"), ("locking", "**LOCK"), ("power", "**POWER")):
+        assert groups[group] == sorted(name for name, text in sources.items() if arguments in text)

@@ -15,8 +15,10 @@ UUID = "cccccccc-0000-4000-8000-000000000001"
 
 @pytest.mark.parametrize(
     "name",
-    ["12", "0", "yes", "No", "TRUE", "off", "null", "None", "1e3", "1.5", "0x1f", "1_000", "2026-01-31", UUID]
-    + [UUID.upper(), UUID.replace("-", ""), UUID[:20]],
+    [
+        *("12", "0", "yes", "No", "TRUE", "off", "null", "None", "1e3", "1.5", "0x1f", "1_000", "2026-01-31"),
+        *(UUID, UUID.upper(), UUID.replace("-", ""), UUID[:20]),
+    ],
 )
 def test_refused(name):
     assert mistakable(name)

@@ -29,8 +29,8 @@ GIB = 1024 * MIB
 NOCLOUD = (16, 512)  # MiB and bytes of what cloud-init's data is on
 DATASOURCE = "org.smartos:cloudinit_datasource"
 _OURS = frozenset((
-    "uuid", "zonename", "alias", "brand", "zpool", "image_uuid", "ram", "vcpus", "quota", "autoboot", "disks", "add_disks",
-    "flexible_disk_size", "indestructible_zoneroot", "customer_metadata",
+    "uuid", "zonename", "alias", "brand", "zpool", "image_uuid", "ram", "vcpus", "quota", "autoboot", "disks",
+    "add_disks", "flexible_disk_size", "indestructible_zoneroot", "customer_metadata",
 ))  # fmt: skip
 # What else vmadm create takes for bhyve: PAYLOAD_PROPERTIES of upstream's VM.js. It drops every other one in silence.
 _OPTIONS = frozenset((
