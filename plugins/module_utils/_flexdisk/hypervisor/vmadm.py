@@ -32,7 +32,7 @@ _OURS = frozenset((
     "uuid", "zonename", "alias", "brand", "zpool", "image_uuid", "ram", "vcpus", "quota", "autoboot", "disks",
     "add_disks", "flexible_disk_size", "indestructible_zoneroot", "customer_metadata",
 ))  # fmt: skip
-# What else vmadm create takes for bhyve: PAYLOAD_PROPERTIES of upstream's VM.js. It drops every other one in silence.
+# What else vmadm create takes for bhyve, as in the simulated node's table. It drops every other one in silence.
 _OPTIONS = frozenset((
     "add_pci_devices", "archive_on_delete", "bhyve_extra_opts", "billing_id", "boot", "bootrom", "com1", "com2",
     "cpu_cap", "cpu_shares", "disk_driver", "do_not_inventory", "firewall_enabled", "hostname",

@@ -142,7 +142,7 @@ def check_new_name(found: Collector, label: str, name: str) -> None:
         )
 
 
-def parse_tags(found: Collector, label: str, tags: t.Optional[_Raw]) -> t.Optional[t.Dict[str, str]]:
+def parse_tags(found: Collector, label: str, tags: t.Optional[t.Mapping[t.Any, t.Any]]) -> t.Optional[t.Dict[str, str]]:
     """Strings by strings. What has lost its type in YAML would be stored as something else than was written."""
     if tags is None:
         return None
@@ -159,7 +159,7 @@ def parse_tags(found: Collector, label: str, tags: t.Optional[_Raw]) -> t.Option
             found.add("InvalidArgument", words % (value, key), label)
     if len(found.problems) > wrong:
         return None
-    found.attempt(label, lambda: identity.check_value("tags", identity.encode_tags(t.cast(t.Any, tags))))
+    found.attempt(label, lambda: identity.check_value("tags", identity.encode_tags(tags)))
     return dict(tags)
 
 
