@@ -293,7 +293,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    tags = {key: value if value is None else str(value) for key, value in (params["tags"] or {}).items()}
+    tags = params["tags"] or {}
     wanted = {key: params[key] for key in ("uuid", "name", "vm", "state", "type")}
     try:
         zfs, hypervisor = door.open_host(params, SubprocessRunner())

@@ -48,7 +48,8 @@ def test_attach_detach_and_to_another_vm(bench):
     assert bench.names() == {"root": 0, "a": 1, "b": 2, "data": 3}
     assert (done.disks[0]["state"], done.disks[0]["vm"], done.disks[0]["index"]) == ("attached", ONE, 3)
     slot = bench.disk("data").pci_slot
-    bench.four_steps({"vm": "web01", "index": 3, "state": "detached"})
+    assert bench.go({"vm": "web01", "index": 3, "state": "detached"}).changed
+    assert "no disk with index 3" in bench.refused("ResourceNotFound", {"vm": "web01", "index": 3, "state": "detached"})
     bench.four_steps({"name": "data", "vm": "web01", "state": "detached"})
     assert bench.place("data").state == "detached"
     bench.four_steps({"name": "data", "vm": "web01", "state": "attached"})
@@ -238,7 +239,7 @@ NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
         ("InvalidArgument", {}, "a disk needs a name, a uuid, or a VM and its index"),
         ("InvalidArgument", {"name": "x", "state": "attached"}, "state=attached needs vm"),
         ("InvalidArgument", {"index": 1}, "index and pci_slot need vm"),
-        ("InvalidArgument", {"vm": "web01", "index": -2}, "0 or more, or -1"),
+        ("InvalidArgument", {"vm": "web01", "index": -2}, "from 0 to 99999, or -1"),
         ("InvalidArgument", {"name": "a", "vm": "web01", "state": "attached", "index": -2}, "from 0 to 99999, or -1"),
         ("InvalidArgument", {"vm": "web01", "index": 1, "name": "a"}, "without name and uuid"),
         ("InvalidArgument", {"vm": "web01", "index": 1, "state": "absent"}, "needs a name or a uuid"),
@@ -259,7 +260,7 @@ NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
         ("InvalidArgument", {"name": "x", "source_snapshot": "a"}, "needs source"),
         ("InvalidArgument", {"name": "x", "source": "a", "source_method": "clone"}, "needs source_snapshot"),
         ("InvalidArgument", {"name": "x", "source": "a", "size": 16}, "size 16 MiB is too small"),
-        ("InvalidArgument", {"name": "a", "serial_no": -1}, "0 or more"),
+        ("InvalidArgument", {"name": "a", "serial_no": -1}, "from 0 to 999999999999999"),
         ("InvalidArgument", {"name": "a", "size": 16}, "dangerous_allow_shrink=true allows it"),
         ("InvalidArgument", {"vm": "web01", "index": 0, "state": "detached"}, "the boot disk cannot be removed"),
         ("InvalidArgument", {"name": "a", "vm": "web01", "state": "attached", "index": 5}, "has index 1"),
@@ -268,7 +269,7 @@ NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
         ("ResourceNotFound", {"name": "x", "state": "detached"}, "the disk does not exist"),
         ("ResourceNotFound", {"name": "x", "vm": "web01", "state": "attached"}, "the disk does not exist"),
         ("ResourceNotFound", {"uuid": NOT_THERE, "size": 5}, "the disk does not exist"),
-        ("ResourceNotFound", {"vm": "web01", "index": 9}, "has no disk there"),
+        ("ResourceNotFound", {"vm": "web01", "index": 9}, "no disk with index 9; it has: 0, 1, 2"),
         ("ResourceNotFound", {"name": "x", "vm": "nobody"}, "no VM with this"),
         ("ResourceNotFound", {"name": "x", "source": "y"}, "source y: no disk has"),
         ("ResourceNotFound", {"name": "x", "source": "a", "source_snapshot": "s"}, "has no snapshot s; it has: none"),
@@ -415,3 +416,26 @@ def test_the_disk_that_the_pool_has_no_room_for(bench):
     done, _refused = proceed(bench, {"name": "n", "size": 8}, {"name": "huge", "size": "900TiB"})
     assert [problem.code for problem in done.problems] == ["InsufficientSpace"]
     assert [disk["name"] for disk in done.disks] == ["n"]
+
+
+@pytest.mark.parametrize("place", [{"index": 77}, {"pci_slot": "0:9:0"}])
+def test_a_place_where_no_disk_is(bench, place):
+    said = bench.refused("ResourceNotFound", {"vm": "web01", "state": "detached", **place})
+    assert str(*place.values()) in said
+
+
+def test_detached_needs_a_disk_and_absent_none(bench):
+    bench.refused("ResourceNotFound", {"name": "nothing", "state": "detached"})
+    bench.four_steps({"name": "nothing", "state": "absent"})
+
+
+@pytest.mark.parametrize("name", ["12", "yes", "1e3", "2026-01-31", ONE])
+def test_no_disk_gets_a_name_that_is_mistaken(bench, name):
+    uuid = next(disk.uuid for disk in bench.vm(ONE).disks if disk.name == "a")
+    for entry in ({"name": name, "size": 8}, {"uuid": uuid, "name": name}):
+        assert "is not valid" in bench.refused("InvalidArgument", entry)
+
+
+@pytest.mark.parametrize("tags", [{"a": True}, {"a": [1, 2]}, {"a": None}, {"a": 1}, {1: "a"}])
+def test_tags_are_strings(bench, tags):
+    assert "not a string" in bench.refused("InvalidArgument", {"name": "new", "size": 8, "tags": tags})

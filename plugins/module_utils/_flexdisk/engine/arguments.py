@@ -45,6 +45,20 @@ DISK: _Spec = {
     "recreate": {"type": "bool", "default": False},
 }
 
+# What a figure may be. No guest needs more than a day to shut down, and a task that waits longer is forgotten.
+LIMITS = {"lock_timeout": (0, 86400), "stop_timeout": (1, 86400), "unused_days": (0, 36500)}
+
+
+def check_figures(params: t.Mapping[str, t.Any]) -> None:
+    """Raises FlexdiskError InvalidArgument with all figures that are out of range."""
+    wrong = [
+        "%s %d: from %d to %d" % (key, params[key], least, most)
+        for key, (least, most) in LIMITS.items()
+        if params.get(key) is not None and not least <= params[key] <= most
+    ]
+    if wrong:
+        raise FlexdiskError("InvalidArgument", "; ".join(wrong))
+
 
 def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
     """What the arguments POWER and REFUSAL permit, and more that a module takes."""

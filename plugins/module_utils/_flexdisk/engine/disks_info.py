@@ -14,6 +14,7 @@ from ..model.errors import Problem
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan.planner import find_vm
 from ..rules import releases
+from ..rules.declaration import Collector, parse_tags
 from ..rules.linking import Host
 from ..rules.verify import never_used
 from ..zfs.commands import Zfs
@@ -51,6 +52,10 @@ def disks_info(
     """Disks of the host, those of VMs first. figures adds what destroying each would free, and what stands against it;
     hidden the platform's own.
     """
+    said = Collector("")
+    parse_tags(said, "", {key: value for key, value in filters.tags.items() if value is not None})
+    if said.problems:
+        return Disks(problems=said.problems)
     host = observe(zfs, hypervisor, pool, snapshots=figures)
     owner = filters.vm
     if owner is not None:

@@ -19,6 +19,7 @@ from ..model.errors import FlexdiskError, Problem
 from ..zfs.commands import Zfs
 from ..zfs.devices import at
 from . import lock
+from .arguments import check_figures
 from .converge import Outcome
 from .runner import SYSTEM_PATH, SubprocessRunner
 
@@ -28,6 +29,7 @@ _SOCKETS = tuple("/%srun/libvirt/%s-sock" % (var, name) for var in ("", "var/") 
 
 def open_host(params: t.Mapping[str, t.Any], runner: SubprocessRunner) -> t.Tuple[Zfs, Hypervisor]:
     """Storage and hypervisor of this host; C(auto) takes vmadm if that is there, else a libvirt that can be reached."""
+    check_figures(params)
     choice, uri = params["hypervisor"], params["libvirt_uri"]
     if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):
         return Zfs(runner, pipe=runner.pipe), Vmadm(runner)

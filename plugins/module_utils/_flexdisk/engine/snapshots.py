@@ -27,6 +27,7 @@ from .intent import Intents
 from .observe import observe
 from .whole import VERBS
 
+MOST_KEPT = 100000  # far more than a host has snapshots
 _Dict = t.Dict[str, t.Any]
 
 
@@ -48,6 +49,8 @@ def parse_spec(params: t.Mapping[str, t.Any]) -> SnapshotSpec:
             raise FlexdiskError(
                 "InvalidArgument", "keep needs at least one number above 0 and no negative ones: %s" % keep
             )
+        if max(rule.last, rule.daily, rule.weekly) > MOST_KEPT:
+            raise FlexdiskError("InvalidArgument", "keep: no number can be above %d: %s" % (MOST_KEPT, keep))
     flexible = params["flexible_disk_size"]
     if flexible is not None:
         flexible = parse_size(flexible, what="flexible_disk_size")

@@ -46,6 +46,9 @@ def run(
     wrong_packages = bool(outcome.problems)
     wishes = [packages.parse_wish(entry, known) for entry in raw]
     outcome.problems += [problem for _wish, problems in wishes for problem in problems]
+    own = hypervisor.capabilities.of_new_vms
+    wishes = [(wish, [*problems, *packages.foreign(wish, own)]) for wish, problems in wishes]
+    outcome.problems += [problem for _wish, problems in wishes for problem in problems]
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
     place = pool or hypervisor.capabilities.default_pool

@@ -62,6 +62,7 @@ class Libvirt:
             removal_destroys=False,
             moves_autoboot=False,
             usual_quota=MIB,
+            of_new_vms=frozenset(("template", "image_file")),
             types=("thick", "sparse") if bhyve else ("thick", "sparse", "file"),
         )
 
@@ -231,11 +232,6 @@ class Libvirt:
     # -- whole VMs
 
     def draft(self, new: NewVm) -> VmConfig:
-        if new.options or new.metadata:
-            raise FlexdiskError(
-                "InvalidArgument",
-                "options, customer_metadata and secret_metadata work only with vmadm; with libvirt, use template",
-            )
         config = domain.parse_vm(domain_new.rendered(new), "", "stopped", False, True)
         if config.disks:
             raise FlexdiskError("InvalidArgument", "template must not contain disks; declare them in disks")

@@ -29,8 +29,18 @@ GIB = 1024 * MIB
 NOCLOUD = (16, 512)  # MiB and bytes of what cloud-init's data is on
 DATASOURCE = "org.smartos:cloudinit_datasource"
 _OURS = frozenset((
-    "uuid", "alias", "brand", "zpool", "ram", "vcpus", "quota", "autoboot", "disks", "add_disks", "flexible_disk_size",
-    "indestructible_zoneroot", "customer_metadata",
+    "uuid", "zonename", "alias", "brand", "zpool", "image_uuid", "ram", "vcpus", "quota", "autoboot", "disks",
+    "add_disks", "flexible_disk_size", "indestructible_zoneroot", "customer_metadata",
+))  # fmt: skip
+# What else vmadm create takes for bhyve, as in the simulated node's table. It drops every other one in silence.
+_OPTIONS = frozenset((
+    "add_pci_devices", "archive_on_delete", "bhyve_extra_opts", "billing_id", "boot", "bootrom", "com1", "com2",
+    "cpu_cap", "cpu_shares", "disk_driver", "do_not_inventory", "firewall_enabled", "hostname",
+    "indestructible_delegated", "internal_metadata", "internal_metadata_namespaces", "limit_priv",
+    "max_locked_memory", "max_lwps", "max_msg_ids", "max_physical_memory", "max_sem_ids", "max_shm_ids",
+    "max_shm_memory", "max_swap", "nic_driver", "nics", "owner_uuid", "pci_devices", "resolvers", "routes", "tags",
+    "vnc_password", "vnc_port", "zfs_filesystem_limit", "zfs_io_priority", "zfs_root_compression",
+    "zfs_root_recsize", "zfs_snapshot_limit", "zone_dataset_uuid",
 ))  # fmt: skip
 _LIVE = frozenset((
     "normalise", "law", "flexible", "quota", "compression", "identity", "park", "destroy_parked", "unguard",
@@ -51,6 +61,7 @@ class Vmadm:
         functions_per_slot=8,
         usual_quota=10 * GIB,
         default_pool="zones",
+        of_new_vms=frozenset(("options", "customer_metadata")),
     )
 
     def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
@@ -195,8 +206,10 @@ class Vmadm:
             raise FlexdiskError(
                 "InvalidArgument", "options cannot set %s: the module sets that itself" % ", ".join(ours)
             )
-        if new.template:
-            raise FlexdiskError("InvalidArgument", "template works only with libvirt; with vmadm, use options")
+        unknown = sorted(map(str, {*new.options} - _OPTIONS))
+        if unknown:
+            words = "options: vmadm create does not know %s for a bhyve VM; it knows: %s"
+            raise FlexdiskError("InvalidArgument", words % (", ".join(unknown), ", ".join(sorted(_OPTIONS))))
         return VmConfig(
             uuid=new.uuid,
             alias=new.alias,

@@ -21,7 +21,7 @@ class Capabilities:
     PCI device only as a whole; platform chooses the default block size.
 
     usual_quota is that of a new VM, in bytes; default_pool where it is made if nothing is said. types are those that
-    its disks can be of.
+    its disks can be of. of_new_vms are the options of module vm that only some hypervisors have a use for.
 
     keeps_storage: it sizes volumes, sets quotas and takes snapshots itself, else the engine does. removal_destroys: it
     destroys a volume that it is told to forget, so that this must have been moved away before. moves_autoboot: a stop
@@ -43,3 +43,4 @@ class Capabilities:
     usual_quota: int = 0
     default_pool: str = ""
     types: t.Tuple[str, ...] = ("thick",)
+    of_new_vms: t.FrozenSet[str] = frozenset()

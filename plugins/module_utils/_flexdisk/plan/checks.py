@@ -14,7 +14,7 @@ from ..model.sizes import MIB, render_apart, render_bytes, render_change, render
 from ..model.vm import THICK, Disk, Vm
 from ..rules import identity, slots, space
 from ..rules.change import crosses, put_aside
-from ..rules.declaration import Collector
+from ..rules.declaration import Collector, check_new_name
 from ..rules.linking import Host, container, parked_place
 from ..rules.reservation import PoolGeometry
 from . import predict
@@ -49,6 +49,7 @@ def check_departures(intent: Intent, host: Host, found: Collector) -> None:
 
 
 def _target(intent: Intent, target: Target, capabilities: Capabilities, found: Collector) -> None:
+    check_name(target, found)
     models = intent.vm.config.models or capabilities.models
     if target.spec.model is not None and target.spec.model not in models:
         found.add(
@@ -59,6 +60,13 @@ def _target(intent: Intent, target: Target, capabilities: Capabilities, found: C
     if target.disk is not None and check_shrink(target, found):
         _ownership(target.disk, "shrink", found)
         _protected(intent.vm, target.disk, "made smaller", found)
+
+
+def check_name(target: Target, found: Collector) -> None:
+    """What the entry makes the name of a disk. One that the disk has already is not given to it."""
+    name = target.spec.name
+    if name and (target.disk is None or name != target.disk.name):
+        check_new_name(found, target.label, name)
 
 
 def check_shrink(target: Target, found: Collector) -> bool:

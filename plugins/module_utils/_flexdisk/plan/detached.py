@@ -96,6 +96,7 @@ def _changes(
     kept = disk.volume.user.get("type", THICK) if unfinished(disk) else kept_type(disk, capabilities)
     size = -(-disk.size // MIB) if spec.size is None else spec.size
     target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
+    checks.check_name(target, found)
     checks.check_shrink(target, found)
     checks.check_type(target, host, pool, capabilities, found)
     disk = replace(disk, half="")
@@ -191,6 +192,7 @@ def _destruction(host: Host, disk: Disk, wish: DiskWish, found: Collector) -> t.
 def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, found: Collector) -> t.Optional[Step]:
     spec = job.wish.spec
     target = Target(spec, None, spec.size or 0, block_size=spec.block_size or 0, type=spec.type or THICK)
+    checks.check_name(target, found)
     checks.check_type(target, host, pool, capabilities, found)
     target.block_size = target.block_size or default_block_size(host.geometry[pool], platform=capabilities.platform)
     if target.type == FILE:

@@ -137,16 +137,24 @@ class Registry:
         """No disk is meant."""
         wish = job.wish
         by_place = bool(wish.slot) or wish.index is not None
-        if wish.state == "absent" or (wish.state == "detached" and by_place):
+        if wish.state == "absent":
             return
         if wish.state == "present" and wish.spec.name and not wish.spec.uuid:
             self._new(job)
         elif by_place:
-            self._add(wish, "ResourceNotFound", "the VM has no disk there")
+            self._add(wish, "ResourceNotFound", self._nothing_at(job))
         else:
             self._add(
                 wish, "ResourceNotFound", "the disk does not exist; state=present with a name and a size creates it"
             )
+
+    def _nothing_at(self, job: Job) -> str:
+        wish, vm = job.wish, t.cast(Vm, job.owner)
+        here = [d for d in (*vm.disks, *vm.orphans) if d.path and not d.hidden]
+        if wish.slot:
+            return "the VM has no disk in pci_slot %s; it has: %s" % (wish.slot, _listed(d.pci_slot for d in here))
+        have = _listed(str(d.index) for d in here)
+        return "the VM has no disk with index %d; it has: %s" % (t.cast(int, wish.index), have)
 
     def _new(self, job: Job) -> None:
         pool = job.owner.config.pool if job.owner is not None else self._pool
@@ -363,6 +371,10 @@ def _of_disk(wish: DiskWish, disk: Disk) -> DiskSpec:
 def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:
     """The disk as the VM that gives it up leaves it; None where that is refused."""
     return next((d for d in giver.parked if d.volume.guid == disk.volume.guid), None)
+
+
+def _listed(values: t.Iterable[str]) -> str:
+    return ", ".join(values) or "none"
 
 
 def volumes_of(step: Step) -> t.Iterator[str]:

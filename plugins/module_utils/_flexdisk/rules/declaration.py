@@ -109,10 +109,7 @@ def disk_spec(found: Collector, label: str, raw: _Raw) -> DiskSpec:
             "compression %r is not valid: it must be one of %s" % (raw["compression"], ", ".join(COMPRESSIONS)),
             label,
         )
-    tags = raw.get("tags")
-    if tags is not None:
-        tags = {str(key): str(value) for key, value in tags.items()}
-        found.attempt(label, lambda: identity.check_value("tags", identity.encode_tags(tags)))
+    tags = parse_tags(found, label, raw.get("tags"))
     if raw.get("description") is not None:
         found.attempt(label, lambda: identity.check_value("description", identity.encode_text(raw["description"])))
     return DiskSpec(
@@ -143,6 +140,36 @@ def _check_identity(found: Collector, label: str, name: str, uuid: str) -> None:
         )
     if uuid and not identity.is_uuid(uuid):
         found.add("InvalidArgument", "disk uuid %r is not a uuid" % uuid, label)
+
+
+def check_new_name(found: Collector, label: str, name: str) -> None:
+    """A name that a disk does not have yet. Disks that have a mistakable one keep it until they are renamed."""
+    why = identity.mistakable(name)
+    if why:
+        found.add(
+            "InvalidArgument", "disk name %r is not valid: %s; add a letter, as in disk-%s" % (name, why, name), label
+        )
+
+
+def parse_tags(found: Collector, label: str, tags: t.Optional[t.Mapping[t.Any, t.Any]]) -> t.Optional[t.Dict[str, str]]:
+    """Strings by strings. What has lost its type in YAML would be stored as something else than was written."""
+    if tags is None:
+        return None
+    wrong = len(found.problems)
+    for key, value in tags.items():
+        if not isinstance(key, str):
+            words = "tags: the key %r is not a string; quote it"
+            found.add("InvalidArgument", words % (key,), label)
+        elif isinstance(value, (bool, int, float)):
+            words = "tags: the value %r of %s is not a string; quote it"
+            found.add("InvalidArgument", words % (value, key), label)
+        elif not isinstance(value, str):
+            words = "tags: the value %r of %s is not a string; a tag holds one string"
+            found.add("InvalidArgument", words % (value, key), label)
+    if len(found.problems) > wrong:
+        return None
+    found.attempt(label, lambda: identity.check_value("tags", identity.encode_tags(tags)))
+    return dict(tags)
 
 
 def _size(found: Collector, label: str, raw: _Raw) -> t.Tuple[t.Optional[int], bool]:

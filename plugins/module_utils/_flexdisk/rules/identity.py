@@ -70,6 +70,11 @@ UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 SHORTEST_PREFIX, SURE_PREFIX = 4, 8
 VM_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+# What YAML or a reader takes for something else than a name: PyYAML's words, and what Jinja prints for null.
+_WORD = re.compile(r"\A(?:yes|no|true|false|on|off|null|none)\Z", re.IGNORECASE)
+_NUMBER = re.compile(r"\A(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE]-?[0-9]+)?)\Z")
+_DATE = re.compile(r"\A[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}\Z")
+_LIKE_UUID = re.compile(r"\A(?:[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]*)\Z", re.IGNORECASE)
 _POOL = re.compile(r"\A[A-Za-z][A-Za-z0-9_.: -]{0,254}\Z")
 _INDEX = re.compile(r"\A[0-9]{1,5}\Z")
 _SERIAL = re.compile(r"\A[0-9]{1,15}\Z")
@@ -86,6 +91,19 @@ def begins_uuid(text: str, least: int = SHORTEST_PREFIX) -> bool:
     """Whether a uuid can begin with this, which has as many characters at least."""
     lower = text.lower()
     return len(lower) >= least and is_uuid(lower + str(Uuid(int=0))[len(lower) :])
+
+
+def mistakable(name: str) -> str:
+    """What else the name of a disk could be taken for, "" for nothing. No disk gets such a name any more."""
+    for pattern, what in (
+        (_WORD, "YAML reads it as a truth value or as nothing"),
+        (_NUMBER, "YAML and people read it as a number, such as an index"),
+        (_DATE, "YAML reads it as a date"),
+        (_LIKE_UUID, "it looks like a uuid"),
+    ):
+        if pattern.match(name):
+            return what
+    return ""
 
 
 def is_aside(mark: str) -> bool:

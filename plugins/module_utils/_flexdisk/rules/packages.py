@@ -132,6 +132,23 @@ def parse_wish(raw: _Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.
     return wish, found.problems
 
 
+def foreign(wish: Wish, own: t.Collection[str]) -> t.List[Problem]:
+    """Options that mean nothing to this hypervisor; own are those that do."""
+    homes = {"options": "vmadm", "customer_metadata": "vmadm", "template": "libvirt", "image_file": "libvirt"}
+    said = {
+        "options": wish.options,
+        "customer_metadata": wish.metadata,
+        "template": wish.template,
+        "image_file": wish.image_file,
+    }
+    names = {"customer_metadata": "customer_metadata or secret_metadata"}
+    wrong = [key for key in homes if said[key] and key not in own]
+    return [
+        Problem("InvalidArgument", "%s works only with %s" % (names.get(key, key), homes[key]), wish.vm)
+        for key in wrong
+    ]
+
+
 def flexible_of(wish: Wish) -> t.Optional[int]:
     """The flexible_disk_size that a wish comes down to, in MiB; None: none is asked for."""
     if wish.package is not None:

@@ -19,7 +19,7 @@ from ..model.dataset import Dataset
 from ..model.desired import AdoptSpec, Papers
 from ..model.vm import Disk
 from . import identity, slots
-from .declaration import Collector
+from .declaration import Collector, check_new_name, parse_tags
 
 KEY = "released"
 FACTS = (
@@ -163,9 +163,7 @@ def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
         found.add(
             "InvalidArgument", "remaining %r is not valid: give it as a release returned it" % raw["remaining"], label
         )
-    if tags is not None:
-        tags = {str(key): str(value) for key, value in tags.items()}
-        found.attempt(label, lambda: identity.check_value("tags", identity.encode_tags(t.cast(t.Any, tags))))
+    tags = parse_tags(found, label, tags)
     if raw.get("description") is not None:
         found.attempt(label, lambda: identity.check_value("description", identity.encode_text(raw["description"])))
     slot = raw.get("pci_slot")
@@ -185,7 +183,7 @@ def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
 
 
 def _check_name(name: str, known: bool, label: str, found: Collector) -> None:
-    """known: the disk had the name before, when it may have been given one of digits alone."""
+    """known: the disk had the name before, when names such as 12 and yes were taken."""
     if not identity.DISK_NAME.match(name):
         found.add(
             "InvalidArgument",
@@ -193,12 +191,8 @@ def _check_name(name: str, known: bool, label: str, found: Collector) -> None:
             "or digit" % name,
             label,
         )
-    elif name.isdigit() and not known:
-        found.add(
-            "InvalidArgument",
-            "disk name %r is not valid: a number would be taken for an index; add a letter" % name,
-            label,
-        )
+    elif not known:
+        check_new_name(found, label, name)
 
 
 def merged(said: Papers, kept: t.Optional[Papers]) -> Papers:

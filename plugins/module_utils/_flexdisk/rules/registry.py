@@ -15,6 +15,7 @@ from ..model.vm import Disk, Vm
 from . import identity, slots
 from .declaration import Collector, disk_spec
 from .linking import Host
+from .papers import MOST_SERIAL
 
 _Raw = t.Mapping[str, t.Any]
 
@@ -120,18 +121,16 @@ def _check_wish(found: Collector, label: str, wish: DiskWish, raw: _Raw) -> None
         if raw.get(option) not in (None, False, []) and wish.state not in states:
             found.add("InvalidArgument", "%s works only with state=%s" % (option, " and ".join(states)), label)
     _check_address(found, label, wish)
-    if wish.index is not None and wish.index < -1:
-        found.add(
-            "InvalidArgument",
-            "index %d is not valid: it must be 0 or more, or -1 for the last disk" % wish.index,
-            label,
-        )
+    if wish.index is not None and not -1 <= wish.index < 100000:
+        words = "index %d is not valid: it must be from 0 to 99999, or -1 for the last disk"
+        found.add("InvalidArgument", words % wish.index, label)
     if wish.spec.index is not None and not 0 <= wish.spec.index < 100000:
         found.add(
             "InvalidArgument", "index %d is not valid: it must be from 0 to 99999, or -1" % wish.spec.index, label
         )
-    if wish.serial is not None and wish.serial < 0:
-        found.add("InvalidArgument", "serial_no %d is not valid: it must be 0 or more" % wish.serial, label)
+    if wish.serial is not None and not 0 <= wish.serial <= MOST_SERIAL:
+        words = "serial_no %d is not valid: it must be from 0 to %d"
+        found.add("InvalidArgument", words % (wish.serial, MOST_SERIAL), label)
     if wish.source and wish.spec.image:
         found.add("InvalidArgument", "source and image exclude each other", label)
     if wish.source and wish.spec.block_size:

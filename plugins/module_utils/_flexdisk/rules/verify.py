@@ -331,10 +331,9 @@ def _properties(about: _About) -> _Found:
     if name and not identity.DISK_NAME.match(name):
         message = "%.80r is not a valid name (letters, digits and ._-, at most 64); the right name is not known here"
         yield about("invalid_name", message % name)
-    elif name.isdigit():
-        yield about(
-            "invalid_name", "name %s is a number; rename the disk with its uuid and a new name in vm_disks" % name
-        )
+    elif identity.mistakable(name):
+        words = "name %s: %s; rename the disk with its uuid and a new name in vm_disks"
+        yield about("invalid_name", words % (name, identity.mistakable(name)))
     for n, value in sorted(volume.user.items()):
         length = len(value.encode("utf-8", "replace"))
         if length > identity.LIMIT:

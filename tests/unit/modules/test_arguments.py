@@ -1,0 +1,57 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Arguments that every module refuses before anything changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from simnode.vmadm.properties import PROPERTIES, allowed
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import vmadm
+
+NEW = {"name": "web09", "memory": "1GiB", "disks": []}
+
+
+@pytest.mark.parametrize(
+    ("module", "args", "said"),
+    [
+        ("vm_disks", {"vms": [{"vm": "web01"}], "stop_timeout": -5}, "stop_timeout -5: from 1 to 86400"),
+        ("vm_disks", {"vms": [{"vm": "web01"}], "lock_timeout": 1e30}, "lock_timeout 1000000000000000019"),
+        ("zfs_quota", {"lock_timeout": -1}, "lock_timeout -1: from 0 to 86400"),
+        ("disk_verify", {"unused_days": -1}, "unused_days -1: from 0 to 36500"),
+        ("vm_snapshot", {"name": "a", "keep": {"last": 10**9}}, "above 100000"),
+        ("disk_info", {"tags": {"a": True}}, "no string; quote it"),
+        ("vm", {"vms": [{**NEW, "options": {"nope": 1}}]}, "vmadm create does not know nope"),
+        ("vm", {"vms": [{**NEW, "options": {"ram": 1}}]}, "ram cannot be given there"),
+        ("vm", {"vms": [{"name": "web01", "template": "<domain/>"}]}, "template goes with libvirt only"),
+        ("vm", {"vms": [{"name": "web01", "image": "aaaaaaaa-0000-4000-8000-000000000001", "image_file": "/a"}]},
+         "image_file goes with libvirt only"),
+    ],
+)  # fmt: skip
+def test_refused_before_anything_changes(host, module, args, said):
+    before = host.state()
+    for check in (True, False):
+        result = host(module, check=check, **args)
+        assert result["failed"]
+        assert result["error_code"] == "InvalidArgument"
+        assert said in result["msg"]
+    assert host.state() == before
+
+
+def test_the_options_are_those_of_vmadm():
+    known = {name for name in PROPERTIES if "." not in name and allowed(name, "bhyve", "create")}
+    assert known - vmadm._OPTIONS == vmadm._OURS & known
+    assert known >= vmadm._OPTIONS
+
+
+def test_the_members_of_an_action_group_have_its_options():
+    root = Path(__file__).resolve().parents[3]
+    groups = yaml.safe_load((root / "meta" / "runtime.yml").read_text())["action_groups"]
+    sources = {path.stem: path.read_text() for path in (root / "plugins" / "modules").glob("*.py")}
+    for group, arguments in (("all", "**HOST"), ("locking", "**LOCK"), ("power", "**POWER")):
+        assert groups[group] == sorted(name for name, text in sources.items() if arguments in text)
