@@ -12,13 +12,11 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
-LAB = Path(__file__).resolve().parents[2] / "lab"
-
 import progress
+import pytest
 from progress import Patience, Usage
 
+LAB = Path(__file__).resolve().parents[2] / "lab"
 MINUTE = 60.0
 
 
