@@ -7,15 +7,14 @@
 from __future__ import annotations
 
 import pytest
-from simnode import Node
+from simnode.node import Node, PoolSpec
 
 FRESH = (57344, 28672, 28672, 57344)
 
 
 @pytest.fixture
 def node() -> Node:
-    node = Node(seed=1)
-    node.add_pool("zones", 64 << 30)
+    node = Node.create(None, [PoolSpec("zones", 64 << 30)])
     run(node, "zfs", "create", "-s", "-o", "volblocksize=8192", "-V", "64M", "zones/v")
     return node
 
