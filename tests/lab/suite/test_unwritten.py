@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -47,7 +47,7 @@ subprocess.run(["zpool", "sync"], check=True)
 FILE = "dd if=/dev/null of={} bs=1M seek=16 2> /dev/null"
 
 
-def work(lab: Lab, *commands: list[Any]) -> None:
+def work(lab: Lab, *commands: Sequence[Any]) -> None:
     lab.run(["python3", "-c", WORK], stdin=json.dumps(commands))
 
 
@@ -78,7 +78,7 @@ def test_fresh_disks_and_one_sector(lab: Lab, scratch: str) -> None:
     names = [f"{kind}{block}" for block in BLOCKS for kind in ("fresh", "text")]
     made = [volume(f"{scratch}/{name}", block) for block in BLOCKS for name in (f"fresh{block}", f"text{block}")]
     texts = [["write", f"{scratch}/{name}", "text", 0] for name in names if name.startswith("text")]
-    image = [
+    image: list[Any] = [
         volume(f"{scratch}/image", 8192),
         ["write", f"{scratch}/image", "random", 0],
         ["zfs", "snapshot", f"{scratch}/image@final"],
@@ -119,7 +119,8 @@ print(subprocess.run(["zfs", "get", "-Hpo", "value", "logicalused", "{scratch}/t
 @pytest.mark.full
 def test_every_block_size_and_compression(lab: Lab, scratch: str) -> None:
     """Zeros are nothing where they are compressed away; everything else is seen, wherever it was written."""
-    cases, commands = {}, [empty(scratch)]
+    cases: dict[str, bool] = {}
+    commands: list[list[Any]] = [empty(scratch)]
     for block in BLOCKS:
         for compression in COMPRESSIONS:
             for size in SIZES:
