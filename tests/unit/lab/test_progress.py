@@ -139,17 +139,14 @@ def test_hangs():
 """
 
 
-def test_a_suite_that_hangs_is_ended_and_says_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_suite_that_hangs_is_ended_and_says_where(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The error is printed when it happens, what was running is named, and where in it."""
-    monkeypatch.setattr(progress, "IDLE", 10.0)
     (tmp_path / "test_it.py").write_text(SUITE.format(lab=str(LAB)), encoding="utf-8")
     configure = "def pytest_configure(config):\n    config.pluginmanager.register(Failures(config))\n"
     words = f"import sys\nsys.path.insert(0, {str(LAB)!r})\nfrom failures import Failures\n{configure}"
     (tmp_path / "conftest.py").write_text(words, encoding="utf-8")
     argv = [sys.executable, "-u", "-m", "pytest", "-v", "-p", "no:cacheprovider", str(tmp_path)]
-    code, why = progress.watched(argv, tmp_path, dict(os.environ), 15, 600)
+    code, why = progress.watched(argv, tmp_path, dict(os.environ), 8, 600)
     said = capfd.readouterr().out
     assert code != 0
     assert why.startswith("idle for")
