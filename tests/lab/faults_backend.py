@@ -19,6 +19,7 @@ from typing import Any
 
 import remote
 from harness import Lab
+from progress import Patience
 
 from tests.faults import libvirt_shim, shim
 from tests.faults.backend import Backend
@@ -41,7 +42,7 @@ EMPTY = bytes(BLOCK)
 buffer = mmap.mmap(-1, BLOCK)
 
 def digest(name, length):
-    path, deadline = "/dev/zvol/" + name, time.monotonic() + 30
+    path, deadline = "/dev/zvol/" + name, time.monotonic() + 600
     while not os.path.exists(path) and time.monotonic() < deadline:
         time.sleep(0.1)
     found = hashlib.sha256()
@@ -171,8 +172,8 @@ class LabBackend:
             self._lab.ansible_argv("ansible-playbook", str(book), *options), env=self._lab.environment(),
             cwd=self._lab.workdir, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         ) as controller:  # fmt: skip
-            deadline = time.monotonic() + KILL_SECONDS
-            while len(self.calls()) < nth and controller.poll() is None and time.monotonic() < deadline:
+            patience = Patience(KILL_SECONDS)
+            while len(self.calls()) < nth and controller.poll() is None and not patience.over():
                 time.sleep(0.2)
             for number in [controller.pid, *descendants(controller.pid)]:
                 with suppress(ProcessLookupError):

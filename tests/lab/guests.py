@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 import boot
 import remote
 from harness import Lab
+from progress import Patience
 
 FOLDER = "/var/lib/guest"  # image/guest/pack.sh
 LOGS = "/var/log/libvirt/qemu"
@@ -23,7 +24,7 @@ SOCKETS = "/var/lib/libvirt/qemu"
 NETWORK = "192.168.76"  # the bridge of image/customize.sh
 MEMORY_MIB = 128
 ROOT_PORTS = 8
-BOOT_SECONDS = 900.0  # emulation within emulation, on a machine that others use, too
+BOOT_SECONDS = 600.0  # emulation within emulation
 CHANGE_SECONDS = 250.0
 # What a kernel probes and protects is time that no test needs.
 KERNEL_ARGUMENTS = (
@@ -33,9 +34,8 @@ KERNEL_ARGUMENTS = (
 # Writes a line to a guest's console and prints what comes back, up to the end that the guest marks.
 ASK = """
 import socket, sys
-path, seconds, line, end = sys.argv[1:]
+path, line, end = sys.argv[1:]
 with socket.socket(socket.AF_UNIX) as console:
-    console.settimeout(float(seconds))
     console.connect(path)
     console.sendall(line.encode() + b"\\n")
     answer = b""
@@ -225,11 +225,10 @@ class Guest:
             "-c",
             ASK,
             f"{SOCKETS}/{self.name}.console",
-            str(seconds),
             f"{word} {command}",
             f"END {word}",
         ]
-        answer = self._lab.run(argv).stdout.replace("\r", "")
+        answer = self._lab.run(argv, seconds=seconds).stdout.replace("\r", "")
         _before, _begin, rest = answer.partition(f"BEGIN {word}\n")
         output, _end, status = rest.partition(f"\nEND {word} ")
         assert status.split()[:1] == ["0"], f"{command!r} in the guest: {answer}"
@@ -250,8 +249,8 @@ class Guest:
         return listings(self.transcript())[-1]
 
     def _until(self, done: Callable[[], bool], seconds: float, what: str) -> None:
-        deadline = time.monotonic() + seconds
+        patience = Patience(seconds)
         while not done():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{self.name}: waited {seconds:.0f} s for {what}; it said:\n{self.transcript()}")
+            if why := patience.over():
+                raise AssertionError(f"{self.name}: waited for {what} ({why}); it said:\n{self.transcript()}")
             time.sleep(0.5)

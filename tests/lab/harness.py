@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import boot
+import progress
 import remote
 
 COLLECTION = ("ansible_collections", "flexdisk", "hypervisor")
-COMMAND_SECONDS = 300.0
-PLAYBOOK_SECONDS = 3000.0
+PLAYBOOK_SECONDS = 1800.0
 # A table with one partition of 2048 sectors, from sector 2048 on.
 PARTITION = bytes([0, 0, 0, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") * 2
 PARTITION_TABLE = bytes(446) + PARTITION + bytes(48) + b"\x55\xaa"
@@ -44,9 +44,11 @@ class Lab:
         self.config = workdir / "ansible.cfg"
         self.config.touch()
 
-    def run(self, argv: Sequence[str], stdin: str = "", *, check: bool = True) -> Completed:
+    def run(
+        self, argv: Sequence[str], stdin: str = "", *, check: bool = True, seconds: float = remote.COMMAND_SECONDS
+    ) -> Completed:
         """Run a command in the lab as root; with `check` a failure raises AssertionError with its output."""
-        result = remote.run(argv, stdin=stdin, timeout=COMMAND_SECONDS)
+        result = remote.run(argv, stdin=stdin, seconds=seconds)
         if check and result.returncode:
             raise AssertionError(f"{list(argv)} ended with status {result.returncode}: {result.stdout}{result.stderr}")
         return result
@@ -105,12 +107,16 @@ class Lab:
         }
         return {**os.environ, **own}
 
+    @staticmethod
+    def local(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Completed:
+        """Run a program here that works on the lab; a failure is an exit status."""
+        done = progress.run(argv, PLAYBOOK_SECONDS, cwd=cwd, env=env)
+        said = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(list(argv), done.returncode, *said)
+
     def _ansible(self, program: str, *arguments: str, check: bool, extra: dict[str, str]) -> Completed:
         argv = self.ansible_argv(program, *arguments)
-        result = subprocess.run(
-            argv, env={**self.environment(), **extra}, cwd=self.workdir, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=PLAYBOOK_SECONDS, check=False,
-        )  # fmt: skip
+        result = self.local(argv, self.workdir, {**self.environment(), **extra})
         if check and result.returncode:
             raise AssertionError(f"{argv} ended with status {result.returncode}:\n{result.stdout}\n{result.stderr}")
         return result

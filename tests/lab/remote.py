@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import boot
+import progress
+from progress import Patience
 from recipe import LabError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +32,8 @@ echo import flexdisk_zipcache > flexdisk_zipcache.pth
 POOL = "zones"
 POOL_DEVICE = "/dev/disk/by-id/virtio-pool"
 CONNECT_SECONDS = 300.0
+COMMAND_SECONDS = 300.0
+Completed = subprocess.CompletedProcess[str]
 SOCKET_PATH_LIMIT = 90  # ssh appends 17 characters to a control path, a socket address holds 107
 
 # The properties of a node's pool: its file systems below /POOL, no access times (as SmartOS sets it up).
@@ -74,10 +78,10 @@ def ssh_argv(command: str | None = None) -> list[str]:
     return argv if command is None else [*argv, "--", command]
 
 
-def run(argv: Sequence[str], stdin: str | bytes = "", timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command in the lab and return its status, stdout and stderr."""
+def run(argv: Sequence[str], stdin: str | bytes = "", seconds: float = COMMAND_SECONDS) -> Completed:
+    """Run a command in the lab and return its status, stdout and stderr; `seconds` as those of `Patience`."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    result = subprocess.run(ssh_argv(shlex.join(argv)), input=data, capture_output=True, timeout=timeout, check=False)
+    result = progress.run(ssh_argv(shlex.join(argv)), seconds, data)
     return subprocess.CompletedProcess(
         list(argv), result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
     )
@@ -93,17 +97,17 @@ def script(text: str, stdin: bytes = b"") -> str:
 
 def wait_for_ssh() -> None:
     """Return when the lab answers; LabError with the console's end when it does not in time."""
-    deadline = time.monotonic() + CONNECT_SECONDS
-    while time.monotonic() < deadline:
+    patience = Patience(CONNECT_SECONDS)
+    while not (why := patience.over()):
         if boot.pid() is None:
             raise LabError(f"the machine stopped while booting:\n{boot.console_tail()}")
         try:
-            if run(["true"], timeout=15).returncode == 0:
+            if run(["true"], seconds=15).returncode == 0:
                 return
         except subprocess.TimeoutExpired:
             continue
         time.sleep(1)
-    raise LabError(f"no answer within {CONNECT_SECONDS:.0f} s:\n{boot.console_tail()}")
+    raise LabError(f"no answer ({why}):\n{boot.console_tail()}")
 
 
 def create_pool() -> None:

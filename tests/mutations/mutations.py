@@ -309,7 +309,7 @@ MUTATIONS = (
     Mutation(
         "vm: what is in use taken for an interrupted creation's",
         "rules/intent.py",
-        'if d.kind == "snapshot" or d.written > TOUCHED',
+        'if d.kind == "snapshot" or not unwritten(d, empty)',
         "if False",
         VMS,
     ),

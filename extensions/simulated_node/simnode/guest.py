@@ -13,23 +13,32 @@ from simnode.zfs.errors import ZfsError
 from simnode.zfs.model import MIB, VOLUME, Dataset
 from simnode.zfs.storage import Storage
 
-USAGE = """usage: guest write DATASET OFFSET_MIB LENGTH_MIB SEED
-       guest trim DATASET OFFSET_MIB LENGTH_MIB
-       guest hash DATASET [OFFSET_MIB LENGTH_MIB]
+USAGE = """usage: guest write DATASET OFFSET LENGTH SEED
+       guest trim DATASET OFFSET LENGTH
+       guest hash DATASET [OFFSET LENGTH]
+Figures are MiB, with a K behind them KiB, with a B bytes. A SEED that begins with text or zeros is what is written.
 """
 Result = Tuple[int, str, str]
+_UNITS = {"K": 1024, "B": 1}
+
+
+def size(text: str) -> int:
+    """Bytes of a figure; -1 for anything else."""
+    unit = _UNITS.get(text[-1:], MIB)
+    digits = text[:-1] if text[-1:] in _UNITS else text
+    return int(digits) * unit if digits.isdigit() else -1
 
 
 def main(storage: Storage, argv: List[str]) -> Result:
     """Run `guest` with these arguments; exit status, stdout, stderr."""
     command, rest = argv[0] if argv else "", argv[1:]
     wanted = {"write": (4,), "trim": (3,), "hash": (1, 3)}.get(command, ())
-    if len(rest) not in wanted or not all(text.isdigit() for text in rest[1:3]):
+    if len(rest) not in wanted or any(size(text) < 0 for text in rest[1:3]):
         return 2, "", USAGE
     try:
         dataset = storage.dataset(rest[0])
-        start = int(rest[1]) * MIB if len(rest) > 1 else 0
-        end = start + int(rest[2]) * MIB if len(rest) > 1 else dataset.volsize or 1 << 62
+        start = size(rest[1]) if len(rest) > 1 else 0
+        end = start + size(rest[2]) if len(rest) > 1 else dataset.volsize or 1 << 62
         if command == "hash":
             return _hash(dataset, start, end)
         if command == "trim":

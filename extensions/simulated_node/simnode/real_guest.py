@@ -16,20 +16,30 @@ from typing import List, Tuple
 
 MIB = 1 << 20
 DEVICE_SECONDS = 20
-USAGE = """usage: guest write DATASET OFFSET_MIB LENGTH_MIB SEED
-       guest trim DATASET OFFSET_MIB LENGTH_MIB
-       guest hash DATASET [OFFSET_MIB LENGTH_MIB]
+USAGE = """usage: guest write DATASET OFFSET LENGTH SEED
+       guest trim DATASET OFFSET LENGTH
+       guest hash DATASET [OFFSET LENGTH]
+Figures are MiB, with a K behind them KiB, with a B bytes. A SEED that begins with text or zeros is what is written.
 """
 Result = Tuple[int, str, str]
+_UNITS = {"K": 1024, "B": 1}
+_TEXT = b"The quick brown fox jumps over the lazy dog. "
+
+
+def size(text: str) -> int:
+    """Bytes of a figure; -1 for anything else."""
+    unit = _UNITS.get(text[-1:], MIB)
+    digits = text[:-1] if text[-1:] in _UNITS else text
+    return int(digits) * unit if digits.isdigit() else -1
 
 
 def main(argv: List[str]) -> Result:
     """Run `guest` with these arguments: exit status, stdout, stderr."""
     command, rest = argv[0] if argv else "", argv[1:]
     wanted = {"write": (4,), "trim": (3,), "hash": (1, 3)}.get(command, ())
-    if len(rest) not in wanted or not all(text.isdigit() for text in rest[1:3]):
+    if len(rest) not in wanted or any(size(text) < 0 for text in rest[1:3]):
         return 2, "", USAGE
-    start, length = (int(rest[1]), int(rest[2])) if len(rest) > 1 else (0, 0)
+    start, length = (size(rest[1]), size(rest[2])) if len(rest) > 1 else (0, 0)
     try:
         path = _path(rest[0])
         if command == "hash":
@@ -64,16 +74,21 @@ def _property(dataset: str, name: str) -> str:
 
 
 def _data(seed: str, index: int) -> bytes:
-    """The MiB of that index: the same for the same seed, incompressible."""
+    """The MiB of that index: the same for the same seed, incompressible unless the seed says text or zeros."""
+    if seed.startswith("zeros"):
+        return bytes(MIB)
+    if seed.startswith("text"):
+        return (_TEXT * (MIB // len(_TEXT) + 1))[:MIB]
     return random.Random(f"{seed}:{index}").randbytes(MIB)
 
 
 def _write(dataset: str, path: str, start: int, length: int, seed: str) -> Result:
     device = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_SYNC if "/dev/" not in path else os.O_WRONLY | os.O_SYNC)
     try:
-        for index in range(start, start + length):
+        for index in range(start // MIB, -(-(start + length) // MIB)):
+            first, last = max(start, index * MIB), min(start + length, (index + 1) * MIB)
             try:
-                os.pwrite(device, _data(seed, index), index * MIB)
+                os.pwrite(device, _data(seed, index)[first - index * MIB : last - index * MIB], first)
             except OSError as error:
                 return 1, "", f"guest: cannot write '{dataset}': {error.strerror} at {index} MiB\n"
     finally:
@@ -85,8 +100,8 @@ def _write(dataset: str, path: str, start: int, length: int, seed: str) -> Resul
 def _hash(path: str, start: int, length: int) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
-        stream.seek(start * MIB)
-        left = length * MIB if length else 1 << 62
+        stream.seek(start)
+        left = length if length else 1 << 62
         while left > 0:
             block = stream.read(min(left, MIB))
             if not block:
@@ -97,7 +112,7 @@ def _hash(path: str, start: int, length: int) -> str:
 
 
 def _trim(path: str, start: int, length: int) -> Result:
-    argv = ["blkdiscard", "-o", str(start * MIB), "-l", str(length * MIB), path]
+    argv = ["blkdiscard", "-o", str(start), "-l", str(length), path]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     subprocess.run(["zpool", "sync"], check=False)
     return done.returncode, done.stdout, done.stderr

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 MIB = 1 << 20
 FOLDER = "/var/tmp"
 ENVIRONMENT = {**os.environ, "LC_ALL": "C"}
-SECONDS = 180
+SECONDS = 1800
 BLKZNAME = 0x8100127D
 """ioctl of a zvol's device: the name of its dataset (256 bytes)."""
 BLKDISCARD = 0x1277
@@ -98,7 +98,7 @@ def device(dataset: str, flags: int) -> int:
     """The opened device of a volume. udev's links linger or get lost when volumes are renamed: the device says who it
     is. Raises FileNotFoundError when there is no such volume: a command before this one failed here and not there.
     """
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         with alone():
             path = find(dataset)

@@ -34,7 +34,7 @@ def _ask(commands: Sequence[Sequence[str]], lane: int = 0) -> dict[str, object]:
         "written": sorted({index for span in writes for index in span}),
     }
     argv = ["python3", "-c", EXECUTOR.read_text(encoding="utf-8")]
-    done = remote.run(argv, stdin=json.dumps(request), timeout=SECONDS)
+    done = remote.run(argv, stdin=json.dumps(request), seconds=SECONDS)
     if done.returncode:
         raise LabError(f"the executor ended with status {done.returncode}: {done.stderr.strip()}")
     answer: dict[str, object] = json.loads(done.stdout)

@@ -15,12 +15,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import boot
+from failures import Failures
 from harness import Lab
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker of what only `lab.py full` runs."""
+    """Register the marker of what only `lab.py full` runs, and what says failures at once."""
     config.addinivalue_line("markers", "full: takes long, left out of make test")
+    config.pluginmanager.register(Failures(config))
 
 
 @pytest.fixture(scope="session")

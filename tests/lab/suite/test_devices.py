@@ -24,7 +24,7 @@ def run(argv, stdin="", timeout=0):
     return Answer(done.returncode, done.stdout, done.stderr)
 
 def held(name):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while called(name) != name and time.monotonic() < deadline:
         time.sleep(0.05)
     handle = os.open("/dev/zvol/" + name, os.O_RDONLY)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import remote
 import yaml
-from harness import PLAYBOOK_SECONDS, Lab
+from harness import Lab
 
 PLAYBOOK = Path(__file__).resolve().parents[2] / "integration" / "lab.yml"
 SHARE = ["two_to_four"]
@@ -64,12 +63,9 @@ def test_vm_disks_of_libvirt(lab: Lab, name: str) -> None:
 
 @pytest.mark.full
 def test_molecule(lab: Lab) -> None:
-    done = subprocess.run(
-        [sys.executable, remote.ROOT / "tests" / "tools" / "run_molecule.py", "libvirt"],
-        env={**os.environ, "FLEXDISK_LAB_INVENTORY": str(lab.inventory)},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PLAYBOOK_SECONDS, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    argv = [sys.executable, str(remote.ROOT / "tests" / "tools" / "run_molecule.py"), "libvirt"]
+    done = lab.local(argv, remote.ROOT, {**os.environ, "FLEXDISK_LAB_INVENTORY": str(lab.inventory)})
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.full

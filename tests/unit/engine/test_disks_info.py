@@ -118,6 +118,23 @@ def test_never_used(sim):
     assert used() == {"root": False, "a": False, "b": False, "": True, "c": True}
 
 
+@pytest.mark.parametrize(
+    ("start", "length", "seed", "expected"),
+    [
+        ("0", "512B", "7", False),
+        ("0", "512B", "text", False),
+        ("0", "700K", "7", False),
+        ("0", "1000K", "text", False),
+        ("1048575K", "1K", "text", False),
+        ("0", "1", "zeros", True),
+    ],
+)
+def test_whatever_was_written_is_seen(sim, start, length, seed, expected):
+    sim.run("guest", "write", f"{ROOT}/disk1", start, length, seed)
+    [disk] = ask(sim, name="a", vm=VM).disks
+    assert disk["never_used"] is expected
+
+
 def test_clones_and_holds_stand_against_it(sim):
     sim.run("zfs", "snapshot", f"{ROOT}/disk1@mine")
     sim.run("zfs", "hold", "mine", f"{ROOT}/disk1@mine")

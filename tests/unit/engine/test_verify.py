@@ -491,9 +491,10 @@ def test_a_detached_disk_that_was_never_used():
     assert finding.repair == {"flexdisk.hypervisor.disk": {"uuid": sim.parked()["c"].uuid, "state": "absent"}}
     assert not finding.repairable
     assert kinds(go(sim, later=31 * DAY, unused_days=40)) == []
-    used = world()
-    used.write(parked(used), 7, 0, 2)
-    assert kinds(go(used, later=31 * DAY)) == []
+    for length, seed in (("512B", "7"), ("512B", "text"), ("700K", "7")):
+        used = world()
+        used.run("guest", "write", parked(used), "0", length, seed)
+        assert kinds(go(used, later=31 * DAY)) == []
     [task] = finding.repair.values()
     done = registry.run(Zfs(sim.runner), Vmadm(sim.runner), [task], Policy(), None, False)
     assert (done.problems, done.failure, done.changed) == ([], None, True)

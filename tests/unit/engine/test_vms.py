@@ -577,7 +577,8 @@ def test_a_creation_that_fails_leaves_nothing(sim):
 def test_what_an_interrupted_creation_alone_cannot_have_left_stays():
     """The intent is there still, the configuration has got lost: somebody's data, whatever the intent says."""
     for touch in (
-        ["guest", "write", "{}/disk1", "0", "8", "1"],
+        ["guest", "write", "{}/disk1", "0", "512B", "1"],
+        ["guest", "write", "{}/disk1", "0", "512B", "text"],
         ["zfs", "snapshot", "{}/disk0@x"],
         ["zfs", "snapshot", "{}@x"],
     ):

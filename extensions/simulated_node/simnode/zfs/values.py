@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+from simnode.zfs import extents as ext
 from simnode.zfs import numbers
 from simnode.zfs.model import VOLUME, Dataset, Pool, Snapshot
 from simnode.zfs.properties import AUTO, INHERIT, NUMBER, SIZE, TABLE, Prop
@@ -200,8 +201,18 @@ def _written(reader: Reader, item: Item) -> int:
     return reader.pool.weigh(item.dataset, [e for e in item.extents if e[3] > before])
 
 
-def _logical(reader: Reader, item: Item) -> int:
-    return sum(end - max(start, 0) for start, end, _content, _birth in item.extents)
+def _logicalreferenced(reader: Reader, item: Item) -> int:
+    return reader.pool.logical(_head(item), item.extents)
+
+
+def _logicalused(reader: Reader, item: Dataset) -> int:
+    """Its own blocks, those that only its snapshots have, and everything below it; none of its origin's."""
+    pool, origin = reader.pool, item.origin.createtxg if item.origin else 0
+    total = pool.logical(item, [e for e in item.extents if e[3] > origin])
+    for at, snap in enumerate(item.snapshots):
+        later = item.snapshots[at + 1].extents if at + 1 < len(item.snapshots) else item.extents
+        total += pool.logical(item, [e for e in ext.difference(snap.extents, later) if e[3] > origin])
+    return total + sum(_logicalused(reader, child) for child in item.children.values())
 
 
 def _mounted(reader: Reader, item: Item) -> str:
@@ -240,8 +251,8 @@ _READERS: Dict[str, Callable[[Reader, Any], Any]] = {
     "userrefs": lambda reader, item: len(item.holds),
     "written": _written,
     "clones": lambda reader, item: ",".join(sorted(clone.name for clone in item.clones)),
-    "logicalused": _logical,
-    "logicalreferenced": _logical,
+    "logicalused": _logicalused,
+    "logicalreferenced": _logicalreferenced,
     "encryptionroot": _encryptionroot,
     "keystatus": lambda reader, item: "available" if _head(item).cryptroot else None,
 }

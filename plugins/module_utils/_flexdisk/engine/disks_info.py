@@ -104,7 +104,7 @@ def _result(host: Host, disk: Disk, state: str, vm: t.Optional[Vm], figures: boo
         vm=disk.vm,
         alias=config.alias if config is not None else _alias(host, disk.vm),
         vm_state=config.state if config is not None and state != "detached" else "",
-        never_used=never_used(disk.volume),
+        never_used=never_used(host, disk.volume),
         adopted=disk.adopted,
     )
     if figures:

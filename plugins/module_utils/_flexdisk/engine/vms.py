@@ -44,10 +44,9 @@ def run(
     outcome = Outcome()
     known, outcome.problems = packages.parse_packages(raw_packages)
     wrong_packages = bool(outcome.problems)
-    wishes = [packages.parse_wish(entry, known) for entry in raw]
-    outcome.problems += [problem for _wish, problems in wishes for problem in problems]
     own = hypervisor.capabilities.of_new_vms
-    wishes = [(wish, [*problems, *packages.foreign(wish, own)]) for wish, problems in wishes]
+    parsed = [packages.parse_wish(entry, known) for entry in raw]
+    wishes = [(wish, [*problems, *packages.foreign(wish, own)]) for wish, problems in parsed]
     outcome.problems += [problem for _wish, problems in wishes for problem in problems]
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome

@@ -13,7 +13,7 @@ from ..model.vm import FILE, Vm
 from ..plan.steps import Step
 from ..rules import identity
 from ..rules.intent import used
-from ..rules.linking import image_of
+from ..rules.linking import container, image_of
 from ..rules.reservation import PoolGeometry
 from . import file_disks
 from .apply import Applier, stamp
@@ -63,8 +63,8 @@ def import_image(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: Pool
 def clear(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
     """Exactly what was read, and unused still."""
     left = step.args["left"]
-    there = applier.zfs.datasets(step.args["root"])
-    if {d.name for d in there} != set(left) or used(there):
+    there, empty = applier.zfs.datasets(step.args["root"]), applier.read(container(after.root.pool))
+    if {d.name for d in there} != set(left) or used(there, empty):
         raise FlexdiskError("Changed", "the host changed since it was read: other datasets exist below %s" % left[0])
     applier.zfs.destroy(step.args["root"], True)
 

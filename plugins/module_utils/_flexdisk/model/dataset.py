@@ -36,6 +36,8 @@ class Dataset:
     available: int = 0
     referenced: int = 0
     written: int = 0
+    logicalreferenced: int = 0
+    logicalused: int = 0
     volsize: int = 0
     volblocksize: int = 0
     quota: int = 0

@@ -19,7 +19,7 @@ from ..rules import identity, packages, slots
 from ..rules.change import crosses
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.intent import used
-from ..rules.linking import Host
+from ..rules.linking import Host, container
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.space import quota_law
@@ -68,7 +68,7 @@ def _vacant(host: Host, alias: str, pool: str, uuid: str, found: Collector) -> N
     root, record = "%s/%s" % (pool, uuid), host.intents.get((pool, uuid))
     there = [d for d in host.datasets.values() if d.name == root or d.name.startswith((root + "/", root + "@"))]
     ours = record is not None and record.creates == alias and record.host == host.name
-    lasting = used(there) if ours else sorted(d.name for d in there)
+    lasting = used(there, host.datasets.get(container(pool))) if ours else sorted(d.name for d in there)
     if lasting:
         found.add("AlreadyExists", "%s exists, belongs to no VM, and may still be needed" % ", ".join(lasting))
 

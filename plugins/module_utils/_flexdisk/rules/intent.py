@@ -14,9 +14,9 @@ from ..model.dataset import Dataset
 from ..model.vm import IntentRecord
 from . import identity
 from .snapshots import is_name
+from .unwritten import unwritten
 
 INDEX = "intents"
-TOUCHED = 1 << 20  # bytes; a volume nobody has written to has some metadata
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
 _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
@@ -65,14 +65,14 @@ def decode(value: str) -> t.Optional[IntentRecord]:
         return None
 
 
-def used(datasets: t.Iterable[Dataset]) -> t.List[str]:
+def used(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset]) -> t.List[str]:
     """Which of the datasets in the place of a VM an interrupted creation alone cannot have left: snapshots, and those
-    that have been written to.
+    that have been written to. empty is the container of detached disks.
 
     An intent by itself proves nothing: it may be there still when the VM has long been in use and its configuration
     has got lost.
     """
-    return sorted(d.name for d in datasets if d.kind == "snapshot" or d.written > TOUCHED)
+    return sorted(d.name for d in datasets if d.kind == "snapshot" or not unwritten(d, empty))
 
 
 def _valid(record: IntentRecord) -> bool:

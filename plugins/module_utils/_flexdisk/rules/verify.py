@@ -17,6 +17,7 @@ from . import identity, intent, slots, space
 from .findings import OURS, Finding, Task, own_task
 from .linking import Host, container, parked_place, unlinked_reason
 from .reservation import PoolGeometry
+from .unwritten import unwritten
 
 _DAY = 86400
 _SHOWN = 5
@@ -25,9 +26,9 @@ _OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "fro
 _Found = t.Iterator[Finding]
 
 
-def never_used(volume: Dataset) -> bool:
-    """Whether nothing but metadata is in a volume and its snapshots, and it did not begin as a copy."""
-    return not volume.origin and max(volume.referenced, volume.usedbysnapshots) <= intent.TOUCHED
+def never_used(host: Host, volume: Dataset) -> bool:
+    """Whether nothing was written to a disk, none of its snapshots holds anything, and it did not begin as a copy."""
+    return not volume.origin and unwritten(volume, host.datasets.get(container(volume.pool)))
 
 
 def findings(host: Host, now: int, unused_days: int) -> t.List[Finding]:
@@ -398,7 +399,7 @@ def _parked(facts: _Facts, disk: Disk, before: int) -> _Found:
     if disk.vm and disk.vm not in facts.configs:
         message = "%s was a disk of VM %s, which is not on this host; ask its owner whether it is still needed"
         yield about("unknown_vm", message % (disk.label, disk.vm))
-    if volume.creation <= before and never_used(volume) and not disk.snapshots:
+    if volume.creation <= before and never_used(facts.host, volume) and not disk.snapshots:
         yield about(
             "never_used",
             "%s (%s) was made on %s, and nothing has been written to it; the task given here DESTROYS it"

@@ -24,6 +24,8 @@ _NUMBERS = (
     "available",
     "referenced",
     "written",
+    "logicalreferenced",
+    "logicalused",
     "volsize",
     "volblocksize",
     "quota",

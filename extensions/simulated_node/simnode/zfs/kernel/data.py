@@ -9,7 +9,7 @@ from __future__ import annotations
 from simnode.zfs import extents as ext
 from simnode.zfs.errors import ZfsError
 from simnode.zfs.kernel.guards import writable
-from simnode.zfs.model import VOLUME, Dataset
+from simnode.zfs.model import VOLUME, ZEROS, Dataset
 from simnode.zfs.storage import Storage
 
 
@@ -22,13 +22,26 @@ def write(storage: Storage, dataset: Dataset, start: int, end: int, content: str
     txg = storage.next_txg()
     old, avail = dataset.extents, pool.available(dataset)
     before = dataset.unique
-    dataset.extents = ext.write(old, start, end, content, txg)
+    dataset.extents = _written(dataset, start, end, content, txg)
     pool.touch(dataset, txg)
     born = pool.weigh(dataset, [e for e in dataset.extents if e[3] > dataset.last_txg]) - before
     if born > 0 and born > avail + pool.meta_size(dataset.kind):
         dataset.extents = old
         raise ZfsError("ENOSPC", dataset.name)
     pool.recount(dataset)
+
+
+def _written(dataset: Dataset, start: int, end: int, content: str, txg: int) -> ext.Extents:
+    """Blocks are written whole: what is there beside a part of one is written again with it."""
+    block = dataset.block
+    first, last = start // block * block, -(-end // block) * block
+    found = dataset.extents
+    for one, other in ((first, min(start, first + block)), (max(end, last - block), last)):
+        for piece in ext.within(found, one, other):
+            found = ext.write(found, piece[0], piece[1], piece[2], txg)
+    if content.startswith(ZEROS):
+        return ext.cut(found, start, end)
+    return ext.write(found, start, end, content, txg)
 
 
 def trim(storage: Storage, dataset: Dataset, start: int, end: int) -> None:
