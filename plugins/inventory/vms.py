@@ -143,10 +143,9 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable, to_safe_group_name
-from ansible.template import trust_as_template
 from ansible.utils.path import unfrackpath
 
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _vm_hosts, _vm_info
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core, _vm_hosts, _vm_info
 
 _Vm = t.Dict[str, t.Any]
 _Found = t.Dict[str, t.List[_Vm]]
@@ -161,6 +160,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return bool(super().verify_file(path)) and path.endswith(("flexdisk_vms.yml", "flexdisk_vms.yaml"))
 
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
+        _core.check()
         super().parse(inventory, loader, path, cache=cache)
         if _vm_info.INSIDE in os.environ:
             return
@@ -255,7 +255,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         wishes: t.List[object] = []
         for expression in self.get_option("hostnames"):
             try:
-                wishes.append(self._compose(trust_as_template(expression), {_vm_hosts.VARIABLE: vm}))
+                wishes.append(self._compose(_core.trust_as_template(expression), {_vm_hosts.VARIABLE: vm}))
             except AnsibleError as exc:
                 if self.get_option("strict"):
                     raise AnsibleParserError("No name for VM %s from %r: %s" % (vm["uuid"], expression, exc)) from exc

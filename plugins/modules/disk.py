@@ -314,6 +314,7 @@ destroyed_by:
   type: str
 """
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door
@@ -356,7 +357,7 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "disk of %s" % ", ".join(str(disk["name"] or disk["uuid"] or disk["vm"]) for disk in entries)
     try:
-        zfs, hypervisor = door.open_host(params, runner)
+        zfs, hypervisor = door.open_host(params, runner, __version__)
         with door.turn(runner, params, task, module.check_mode) as others:
             outcome = run(zfs, hypervisor, entries, policy(params), params["pool"], module.check_mode)
     except FlexdiskError as exc:

@@ -197,6 +197,7 @@ skipped_vms:
   elements: dict
 """
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door, identities
@@ -249,7 +250,7 @@ def main() -> None:
     names = [entry["vm"] for entry in params["vms"] or ()]
     task = "disk_adopt (%s) of %s" % (params["state"], ", ".join(names or ["all VMs"]))
     try:
-        zfs, hypervisor = door.open_host(params, runner)
+        zfs, hypervisor = door.open_host(params, runner, __version__)
         with door.turn(runner, params, task, module.check_mode) as others:
             found = identities.run(
                 zfs,

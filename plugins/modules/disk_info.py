@@ -268,6 +268,7 @@ disks:
         reserved: null
 """
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door, lock
@@ -296,7 +297,7 @@ def main() -> None:
     tags = params["tags"] or {}
     wanted = {key: params[key] for key in ("uuid", "name", "vm", "state", "type")}
     try:
-        zfs, hypervisor = door.open_host(params, SubprocessRunner())
+        zfs, hypervisor = door.open_host(params, SubprocessRunner(), __version__)
         filters = Filters(**wanted, tags=tags)
         found = disks_info(zfs, hypervisor, filters, params["pool"], params["space"], params["hidden"])
     except FlexdiskError as exc:

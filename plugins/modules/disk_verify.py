@@ -191,6 +191,7 @@ guard:
 
 import time
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door
@@ -219,7 +220,7 @@ def main() -> None:
     reads = module.check_mode or not repair
     task = "disk_verify of %s" % ", ".join(names or ["all VMs"])
     try:
-        zfs, hypervisor = door.open_host(params, runner)
+        zfs, hypervisor = door.open_host(params, runner, __version__)
         with door.turn(runner, params, task, reads) as others:
             found = verify(zfs, hypervisor, names, repair, pool, params["unused_days"], reads, int(time.time()))
     except FlexdiskError as exc:

@@ -305,6 +305,7 @@ vms:
       returned: always
 """
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
@@ -369,7 +370,7 @@ def main() -> None:
     try:
         disks = ArgumentSpecValidator(DISK)
         vms, packages = (checked_disks(params[k], key, disks) for k, key in (("vms", "vm"), ("packages", "name")))
-        zfs, hypervisor = door.open_host(params, runner)
+        zfs, hypervisor = door.open_host(params, runner, __version__)
         # New VMs have a pool, those that are there any.
         with door.turn(runner, {**params, "pool": None}, task, module.check_mode) as others:
             outcome = run(zfs, hypervisor, vms, packages, policy(params), params["pool"], module.check_mode)

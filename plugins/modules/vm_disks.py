@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door
@@ -42,7 +43,7 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:
-        zfs, hypervisor = door.open_host(params, runner)
+        zfs, hypervisor = door.open_host(params, runner, __version__)
         with door.turn(runner, params, task, module.check_mode) as others:
             outcome = converge(zfs, hypervisor, params["vms"], permitted, params["pool"], module.check_mode)
     except FlexdiskError as exc:

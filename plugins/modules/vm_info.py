@@ -408,6 +408,7 @@ skipped_vms:
       returned: always
 """
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door, lock
@@ -428,7 +429,7 @@ def main() -> None:
     )
     params = module.params
     try:
-        zfs, hypervisor = door.open_host(params, SubprocessRunner())
+        zfs, hypervisor = door.open_host(params, SubprocessRunner(), __version__)
         found = info(zfs, hypervisor, params["vms"], params["pool"], params["space"])
     except FlexdiskError as exc:
         module.fail_json(**door.error(exc))

@@ -223,6 +223,7 @@ vms:
 
 import time
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door, snapshots
@@ -254,7 +255,7 @@ def main() -> None:
     task = "vm_snapshot of %s" % ", ".join(params["vms"] or ["all VMs"])
     try:
         spec = snapshots.parse_spec(params)
-        zfs, hypervisor = door.open_host(params, runner)
+        zfs, hypervisor = door.open_host(params, runner, __version__)
         with door.turn(runner, params, task, module.check_mode) as others:
             outcome = snapshots.run(
                 zfs,

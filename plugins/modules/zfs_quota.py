@@ -149,6 +149,7 @@ skipped_vms:
   elements: dict
 """
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import door
@@ -173,7 +174,7 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "zfs_quota of %s" % ", ".join(params["vms"] or ["all VMs"])
     try:
-        zfs, hypervisor = door.open_host(params, runner)
+        zfs, hypervisor = door.open_host(params, runner, __version__)
         with door.turn(runner, params, task, module.check_mode) as others:
             outcome, skipped = recalculate(
                 zfs,

@@ -12,7 +12,8 @@ import typing as t
 from collections import Counter
 
 from ansible.plugins.inventory import to_safe_group_name
-from ansible.template import trust_as_template
+
+from ._core import trust_as_template
 
 VARIABLE = "flexdisk_vm"
 SKIPPED = "skipped_vms"

@@ -288,7 +288,7 @@ def test_which_hypervisor(monkeypatch, tmp_path, choice, uri, there, vmadm, expe
     monkeypatch.setenv("PATH", str(tmp_path))
     if vmadm:
         (tmp_path / "vmadm").touch(0o755)
-    _zfs, driver = door.open_host({"hypervisor": choice, "libvirt_uri": uri}, SimpleNamespace(pipe=None))
+    _zfs, driver = door.open_host({"hypervisor": choice, "libvirt_uri": uri}, SimpleNamespace(pipe=None), "2.19.0")
     assert driver.capabilities.name == expected
     assert opened == ([uri] if expected == "libvirt" else [])
 
@@ -704,3 +704,13 @@ def test_programs_that_cannot_be_run(argv, code):
         SubprocessRunner()(argv, timeout=0.1)
     assert caught.value.code == code
     assert argv[0] in caught.value.message
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_ansible_core_that_is_too_old_is_refused(host, monkeypatch, module):
+    loaded = import_module(PLUGINS + module)
+    monkeypatch.setattr(loaded, "__version__", "2.18.19")
+    least = {"vm": {"vms": []}, "vm_disks": {"vms": []}, "disk": {"name": "a"}, "vm_snapshot": {"name": "a"}}
+    done = host(module, **least.get(module, {}))
+    assert (done["failed"], done["error_code"]) == (True, "AnsibleTooOld")
+    assert done["msg"] == "flexdisk.hypervisor needs ansible-core 2.19 or later; this is 2.18.19 [AnsibleTooOld]"

@@ -16,6 +16,7 @@ from ..hypervisor.libvirt_connection import Connection
 from ..hypervisor.protocol import Hypervisor
 from ..hypervisor.vmadm import Vmadm
 from ..model.errors import FlexdiskError, Problem
+from ..rules import core_version
 from ..zfs.commands import Zfs
 from ..zfs.devices import at
 from . import lock
@@ -27,8 +28,14 @@ from .runner import SYSTEM_PATH, SubprocessRunner
 _SOCKETS = tuple("/%srun/libvirt/%s-sock" % (var, name) for var in ("", "var/") for name in ("libvirt", "virtqemud"))
 
 
-def open_host(params: t.Mapping[str, t.Any], runner: SubprocessRunner) -> t.Tuple[Zfs, Hypervisor]:
-    """Storage and hypervisor of this host; C(auto) takes vmadm if that is there, else a libvirt that can be reached."""
+def open_host(params: t.Mapping[str, t.Any], runner: SubprocessRunner, core: str) -> t.Tuple[Zfs, Hypervisor]:
+    """Storage and hypervisor of this host; C(auto) takes vmadm if that is there, else a libvirt that can be reached.
+
+    core is the version of ansible-core. Raises FlexdiskError AnsibleTooOld, InvalidArgument, CommandNotFound.
+    """
+    too_old = core_version.refusal(core)
+    if too_old:
+        raise FlexdiskError("AnsibleTooOld", too_old)
     check_figures(params)
     choice, uri = params["hypervisor"], params["libvirt_uri"]
     if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):

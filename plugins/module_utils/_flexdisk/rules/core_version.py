@@ -1,0 +1,20 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Which ansible-core this collection needs. Ansible itself only warns of another one."""
+
+from __future__ import annotations
+
+import re
+
+FLOOR = (2, 19)
+_VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
+
+
+def refusal(version: str) -> str:
+    """Why this version will not do, "" if it will or says nothing of itself."""
+    found = _VERSION.match(version)
+    if found is None or tuple(map(int, found.groups())) >= FLOOR:
+        return ""
+    return "flexdisk.hypervisor needs ansible-core %d.%d or later; this is %s" % (*FLOOR, version)

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The controller's ansible-core: what of it only some versions have, and a refusal of those that will not do."""
+
+from __future__ import annotations
+
+from ansible import template
+from ansible.errors import AnsibleParserError
+from ansible.release import __version__
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import core_version
+
+
+def trust_as_template(value: str) -> str:
+    """The same text, which Ansible may take for a template. Only since ansible-core 2.19, so check() comes first."""
+    return template.trust_as_template(value)
+
+
+def check(version: str = __version__) -> None:
+    """Raises AnsibleParserError where ansible-core is too old for this collection."""
+    too_old = core_version.refusal(version)
+    if too_old:
+        raise AnsibleParserError(too_old)
