@@ -103,10 +103,10 @@ def test_a_set_that_was_half_applied_says_what_stuck():
         recorded.zfs().set("zones/U", quota=5, reservation=5)
     assert caught.value.code == "InsufficientSpace"
     assert recorded.calls[1] == ["zfs", "get", "-Hpo", "property,value", "quota,reservation", "zones/U"]
-    with pytest.raises(ZfsError, match=r"out of space$"):
+    with pytest.raises(ZfsError, match=r"out of space \(rc 1 of: [^()]*\)$"):
         Recorded(failed).zfs().set("zones/U", quota=5, reservation=5)
     single = Recorded(failed)
-    with pytest.raises(ZfsError, match=r"out of space$"):
+    with pytest.raises(ZfsError, match=r"out of space \(rc 1 of: [^()]*\)$"):
         single.zfs().set("zones/U", quota=5)
     assert len(single.calls) == 1
 

@@ -91,8 +91,8 @@ def _guests(vm: Vm, step: Step) -> int:
         known = {disk.volume.name for disk in vm.disks + vm.orphans + vm.parked}
         return 0 if step.args["source"] in known else int(step.args["disk"].size)
     if step.kind == "adopt":
-        guids = {disk.volume.guid for disk in vm.disks + vm.orphans}
-        return sum(moved.size for _entry, moved in step.args["disks"] if moved.volume.guid not in guids)
+        there = {disk.volume.guid for disk in vm.disks + vm.orphans}
+        return sum(moved.size for _entry, moved in step.args["disks"] if moved.volume.guid not in there)
     return 0
 
 
