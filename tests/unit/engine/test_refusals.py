@@ -409,7 +409,7 @@ CASES = [
     Case(
         "destroy with snapshots",
         "HasSnapshots",
-        ("2 snapshots", "202.2 MiB", "destroy_snapshots"),
+        ("2 snapshots", "202.3 MiB", "destroy_snapshots"),
         data(state="absent"),
         node=snapshots,
         disk="data",
