@@ -125,7 +125,7 @@ options:
     type: str
   compression: &compression
     description:
-      - ZFS compression.
+      - ZFS compression, V(on), V(off), V(lz4), V(lzjb), V(zle), V(gzip), or V(gzip-1) to V(gzip-9).
     type: str
   preserve: &preserve
     description:

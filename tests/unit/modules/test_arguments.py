@@ -25,12 +25,12 @@ NEW = {"name": "web09", "memory": "1GiB", "disks": []}
         ("zfs_quota", {"lock_timeout": -1}, "lock_timeout -1: from 0 to 86400"),
         ("disk_verify", {"unused_days": -1}, "unused_days -1: from 0 to 36500"),
         ("vm_snapshot", {"name": "a", "keep": {"last": 10**9}}, "above 100000"),
-        ("disk_info", {"tags": {"a": True}}, "no string; quote it"),
+        ("disk_info", {"tags": {"a": True}}, "is not a string; quote it"),
         ("vm", {"vms": [{**NEW, "options": {"nope": 1}}]}, "vmadm create does not know nope"),
-        ("vm", {"vms": [{**NEW, "options": {"ram": 1}}]}, "ram cannot be given there"),
-        ("vm", {"vms": [{"name": "web01", "template": "<domain/>"}]}, "template goes with libvirt only"),
+        ("vm", {"vms": [{**NEW, "options": {"ram": 1}}]}, "options cannot set ram"),
+        ("vm", {"vms": [{"name": "web01", "template": "<domain/>"}]}, "template works only with libvirt"),
         ("vm", {"vms": [{"name": "web01", "image": "aaaaaaaa-0000-4000-8000-000000000001", "image_file": "/a"}]},
-         "image_file goes with libvirt only"),
+         "image_file works only with libvirt"),
     ],
 )  # fmt: skip
 def test_refused_before_anything_changes(host, module, args, said):
@@ -53,5 +53,5 @@ def test_the_members_of_an_action_group_have_its_options():
     root = Path(__file__).resolve().parents[3]
     groups = yaml.safe_load((root / "meta" / "runtime.yml").read_text())["action_groups"]
     sources = {path.stem: path.read_text() for path in (root / "plugins" / "modules").glob("*.py")}
-    for group, arguments in (("all", "**HOST"), ("locking", "**LOCK"), ("power", "**POWER")):
+    for group, arguments in (("all", "**HOST"), ("locking", "**LOCK"), ("power", "**POWER"), ("refusal", "**REFUSAL")):
         assert groups[group] == sorted(name for name, text in sources.items() if arguments in text)

@@ -18,7 +18,11 @@ from .test_modules import MODULES, ROOT
 NO_SIZES = {"vcpus", "index", "serial_no", "snapshots", "created", "guid"}
 OPTION = "block_size"  # the name and the unit of the option, and of vmadm's property
 MIB = 1 << 20
-DISKS = [{"name": "root", "boot": True, "preserve": True}, {"name": "data", "size": 96}, {"name": "new", "size": 64}]
+DISKS = [
+    {"name": "root", "boot": True, "preserve": True},
+    {"name": "data", "size": 96, "pci_slot": "0:4:1"},
+    {"name": "new", "size": 64},
+]
 
 
 def returned(module):

@@ -35,6 +35,7 @@ def test_refused(version):
 def test_what_ansible_is_told_is_the_same():
     runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())
     assert runtime["requires_ansible"] == ">=%d.%d.0" % core_version.FLOOR
-    task = yaml.safe_load((ROOT / "playbooks" / "tasks" / "check_variables.yml").read_text())[0]["ansible.builtin.assert"]
+    tasks = yaml.safe_load((ROOT / "playbooks" / "tasks" / "check_variables.yml").read_text())
+    task = tasks[0]["ansible.builtin.assert"]
     assert "version('%d.%d', '>=')" % core_version.FLOOR in task["that"]
     assert task["fail_msg"].replace("{{ ansible_version.full }}", "2.18.0") == core_version.refusal("2.18.0")
