@@ -440,7 +440,7 @@ def test_verify(host):
     failed = host("disk_verify", fail_on="warning")
     assert (failed["error_code"], len(failed["problems"])) == ("DefectFound", 3)
     assert "orphan_volume: zones/" in failed["msg"]
-    assert set(failed) - set(found) == {"msg", "error_code", "problems", "failed"}
+    assert set(failed) - set(found) == {"error_code", "problems", "failed"}
     assert not host("disk_verify", fail_on="error").get("failed")
     assert host.state() == before
     documented = documentation("disk_verify", "RETURN")
