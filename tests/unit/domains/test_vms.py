@@ -96,7 +96,7 @@ def test_a_new_vm_takes_a_disk_as_what_it_is(linux, was, kind):
     uuid = linux.vm(next(iter(linux.domains.configs))).disks[1].uuid
     assert linux.converge({"vm": "web01", "unlisted": "detach", "disks": [{"name": "root"}, {"name": "e"}]}).changed
     new = {"vm": "web02", "disks": [{"name": "root"}, {"uuid": uuid, "type": kind}]}
-    assert f"type {kind}: tank/flexdisk/{uuid} is a {was} disk" in refusal(linux, "NotSupported", new)
+    assert f"type {kind} is refused: tank/flexdisk/{uuid} is a {was} disk" in refusal(linux, "NotSupported", new)
     done = four_steps(linux, {**new, "disks": [{"name": "root"}, {"uuid": uuid}]})
     assert done.vms[0]["disks"][1]["type"] == was
 

@@ -88,7 +88,7 @@ def test_made(sim, package, disks, sizes):
         pytest.param(flexible(20480), [{}, {"size": 0}], "InvalidArgument", "at least 1 MiB", id="W22"),
         pytest.param(flexible(20480), [{}, {"size": -1024}], "InvalidArgument", "at least 1 MiB", id="W23"),
         pytest.param({"name": "i", "disk": 99}, [{}, {"size": 512}], "InvalidArgument", "flexible_disk=true", id="C01"),
-        pytest.param(flexible(20480), [{}] + [{"size": 1}] * 8, "InvalidArgument", "with 8 at most", id="C02"),
+        pytest.param(flexible(20480), [{}] + [{"size": 1}] * 8, "InvalidArgument", "can have at most 8", id="C02"),
         pytest.param(flexible(20480), [{}, REST, REST], "InvalidArgument", "only one disk", id="C03"),
         pytest.param(flexible(15360), [{"size": 14336}, {"size": 1025}], "InsufficientSpace", "15361 MiB", id="C04"),
         pytest.param(flexible(15360), [{}, {"size": 5120}, REST], "InsufficientSpace", "leaves 0 MiB", id="C05"),

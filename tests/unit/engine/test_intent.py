@@ -211,11 +211,11 @@ def test_a_refusal_says_that_the_vm_stays_down():
     sim = killed_at(running(), ["vmadm", "stop"])
     refused = sim.converge({"vm": "web01", "disks": [{"name": "root"}]})
     assert [p.code for p in refused.problems] == ["UnlistedDisk"]
-    assert any("left it down" in text for text in refused.warnings)
+    assert any("left it stopped" in text for text in refused.warnings)
     for wish in ({"disks": [{"name": "root"}]}, {"flexible_disk_size": "1000GiB"}):
         refused = sim.converge({"vm": "web01", **wish}, continue_on_refusal=True)
         assert [p.vm for p in refused.problems] == ["web01"]
-        assert any("left it down" in text for text in refused.warnings)
+        assert any("left it stopped" in text for text in refused.warnings)
 
 
 def test_the_intent_of_another_host_is_told_and_never_executed(monkeypatch):

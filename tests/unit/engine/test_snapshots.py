@@ -176,7 +176,7 @@ def test_an_unknown_vm_and_names_that_vmadm_does_not_take(sim):
         with pytest.raises(FlexdiskError, match="keep"):
             wanted(name="a", **words)
     for words in ({"newer": ["x"]}, {"destroy_newer": True}, {"flexible_disk_size": 5}):
-        with pytest.raises(FlexdiskError, match="rolled_back alone"):
+        with pytest.raises(FlexdiskError, match="work only with state=rolled_back"):
             wanted(name="a", **words)
     with pytest.raises(FlexdiskError, match="disk of package a"):
         wanted(name="a", packages=[{"name": "a", "disk": "x"}])

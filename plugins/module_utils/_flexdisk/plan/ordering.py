@@ -71,7 +71,7 @@ def _check_aside(intent: Intent, found: Collector) -> None:
     vm, claimed = intent.vm, [g.disk for g in intent.targets] + [leaver.disk for leaver in intent.leavers]
     for disk in (d for d in vm.parked if put_aside(vm, d) and not any(d is other for other in claimed)):
         if vm.interrupted is not None or disk.volume.user["from"] == identity.ASIDE:
-            words = "the conversion of this disk was interrupted; list it (%s, uuid %s), or the VM would run without it"
+            words = "its conversion was interrupted; list it (%s, uuid %s), or the VM would run without it"
             found.add("InUse", words % (disk.volume.name, disk.uuid), disk.label)
 
 
