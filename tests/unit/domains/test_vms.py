@@ -174,7 +174,8 @@ def test_a_template_without_a_device(linux, machine):
         ("InvalidArgument", {"template": TEMPLATE.replace("${name}", "other")}, "must be ${name} and ${uuid}"),
         ("InvalidArgument", {"template": TEMPLATE.replace("${memory}", "${ram}")}, "'ram'; it may have ${name}"),
         ("UnexpectedOutput", {"template": "none"}, "no XML"),
-        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "secret_metadata work only with vmadm"),
+        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "options works only with vmadm"),
+        ("InvalidArgument", {"secret_metadata": {"a": "12345678"}}, "secret_metadata works only with vmadm"),
         ("InvalidArgument", {"quota": "1MiB", "disks": [{}, {"size": 5, "model": "nvme"}]}, "model 'nvme'"),
         ("ResourceNotFound", {"image": IMAGE.replace("1", "2")}, "there is no tank/"),
     ],
@@ -203,7 +204,7 @@ def test_protection_is_kept_with_the_dataset(linux):
     assert [p.code for p in found] == ["Indestructible"]
     linux.run("zfs", "snapshot", f"tank/{uuid}@indestructible")
     own = {**GONE, "destroy_snapshots": False, "indestructible": False}
-    assert "would go with it: indestructible;" in refusal(linux, "HasSnapshots", own)
+    assert "would be destroyed with it: indestructible;" in refusal(linux, "HasSnapshots", own)
     four_steps(linux, {"disks": DISKS, "indestructible": False})
     four_steps(linux, {**GONE})
 

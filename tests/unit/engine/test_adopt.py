@@ -125,7 +125,7 @@ def test_what_is_said_of_single_disks(sim):
     uuid = sim.get()["disks"][1]["uuid"]
     entries = [
         {"index": 0, "name": "root"},
-        {"uuid": uuid.upper(), "pci_slot": "4:1", "name": "data", "preserve": True, "tags": {"b": 1}},
+        {"uuid": uuid.upper(), "pci_slot": "4:1", "name": "data", "preserve": True, "tags": {"b": "1"}},
         {"pci_slot": "0:4:2", "description": "träge\tLogs"},
     ]
     four_steps(sim, {"vm": "web01", "disks": entries, "package": "small"})
@@ -177,7 +177,7 @@ def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
     ("codes", "disks", "said"),
     [
         (["InvalidArgument"], [{"index": 1, "name": "a b"}], "disk name 'a b'"),
-        (["InvalidArgument"], [{"index": 1, "name": "42"}], "taken for an index"),
+        (["InvalidArgument"], [{"index": 1, "name": "42"}], "read it as a number"),
         (["InvalidArgument"], [{"index": 0, "name": "a"}, {"index": 1, "name": "a"}], "two disks have the name a"),
         (["NameConflict"], [{"index": 0, "name": "disk1"}], "choose another: disks: [{index: 1, name: disk1-2}]"),
         (["ResourceNotFound"], [{"index": 7}], "no disk with index 7; there are: index 0 at 0:4:0, uuid "),

@@ -105,7 +105,7 @@ def test_snapshots_of_named_vms(three):
 
 
 def test_vms(three):
-    entries = [{"name": "web01", "vcpus": 999}, {"name": "web02", "vcpus": 3}, {"name": "web03", "package": "none"}]
+    entries = [{"vm": "web01", "vcpus": 999}, {"vm": "web02", "vcpus": 3}, {"vm": "web03", "package": "none"}]
     stopped = both(machines, three, False, *entries)
     assert ([p.vm for p in stopped.problems], stopped.vms) == (["web01", "web03"], [])
     assert three.get(OTHER)["vcpus"] == 1
@@ -117,7 +117,7 @@ def test_vms(three):
 
 def test_a_package_that_is_wrong_stops_all(three):
     packages = [{"name": "p", "disk": "lots", "flexible_disk": True}]
-    done = both(machines, three, True, {"name": "web02", "vcpus": 3}, packages=packages)
+    done = both(machines, three, True, {"vm": "web02", "vcpus": 3}, packages=packages)
     assert (len(done.problems), done.vms) == (1, [])
 
 
@@ -125,8 +125,8 @@ def test_a_pool_without_the_room_leaves_out_the_vm_that_needs_most(three):
     left = int(three.run("zfs", "get", "-Hpo", "value", "available", "zones"))
     three.run("zfs", "create", "-o", f"reservation={left - 4 * GIB}", "zones/ballast")
     entries = [
-        {"name": "web02", "flexible_disk_size": 30720 + 3072},
-        {"name": "web03", "flexible_disk_size": 30720 + 2048},
+        {"vm": "web02", "flexible_disk_size": 30720 + 3072},
+        {"vm": "web03", "flexible_disk_size": 30720 + 2048},
     ]
     done = both(machines, three, True, *entries)
     assert [(p.vm, p.code) for p in done.problems] == [("web02", "InsufficientSpace")]
@@ -143,7 +143,7 @@ def test_a_quota_that_the_pool_cannot_give_leaves_the_others_repaired(three):
     assert ([p.vm for p in stopped.problems], stopped.changed) == (["web02"], False)
     done = three.quota(proceed=True)
     assert [(p.vm, p.code) for p in done.problems] == [("web02", "InsufficientSpace")]
-    assert [(vm["alias"], vm["changed"], bool(vm["drift"]["reservation"])) for vm in done.vms] == [
+    assert [(vm["alias"], vm["changed"], bool(vm["drift"]["reservation_bytes"])) for vm in done.vms] == [
         ("web01", False, False),
         ("web02", False, True),
         ("web03", True, True),
@@ -177,8 +177,8 @@ def test_a_vm_that_is_listed_twice_is_left_alone(three, first):
     twice = [{"vm": "web02", "disks": [{"name": "root"}, entry]} for entry in (disk, {"name": "a", "size": 128})]
     done = three.converge(*twice, continue_on_refusal=True)
     assert (done.changed, done.vms) == (False, [])
-    wrong = {"name": "web02", "vcpus": 999 if first else 2}
-    done = machines(three, True, wrong, {"name": "web02", "vcpus": 3})
+    wrong = {"vm": "web02", "vcpus": 999 if first else 2}
+    done = machines(three, True, wrong, {"vm": "web02", "vcpus": 3})
     assert (done.changed, done.vms) == (False, [])
     disks = [{"index": 0, "name": "bad name!" if first else "x"}]
     done = adopt(three, True, {"vm": "web02", "disks": disks}, {"vm": OTHER})

@@ -264,8 +264,8 @@ def test_a_protection_that_came_later_stands_against_a_rollback(sim):
     sim.run("vmadm", "update", VM, stdin='{"indestructible_zoneroot": true}')
     for more in ({}, {"newer": ["indestructible"]}, {"destroy_newer": True}):
         said = refusal(sim, "Indestructible", name="one", state="rolled_back", **more)
-        assert f"the protection's own snapshot {ROOT}@indestructible stands against a rollback" in said
-        assert "indestructible=false of the module vm takes both away" in said
+        assert f"the protection's own snapshot {ROOT}@indestructible prevents a rollback" in said
+        assert "indestructible=false of the module vm removes both" in said
     sim.run("vmadm", "update", VM, stdin='{"indestructible_zoneroot": false}')
     four_steps(sim, name="one", state="rolled_back")
 

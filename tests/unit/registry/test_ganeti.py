@@ -68,8 +68,9 @@ def test_the_order_of_a_list_is_kept(bench):
     bench.four_steps({"uuid": a, "state": "detached"})
     bench.four_steps({"uuid": a, "vm": "web01", "state": "attached", "index": 1})
     assert list(bench.names()) == ["root", "a", "b"]
-    bench.four_steps({"vm": "web01", "index": 2, "state": "detached"})
+    assert bench.go({"vm": "web01", "index": 2, "state": "detached"}).failure is None
     assert list(bench.names()) == ["root", "a"]
+    bench.refused("ResourceNotFound", {"vm": "web01", "index": 2, "state": "detached"})
     back = {"name": "b", "vm": "web01", "state": "attached"}
     assert "index 1 belongs to" in bench.refused("InvalidArgument", {**back, "index": 1})
     bench.four_steps(back)

@@ -41,7 +41,7 @@ def test_everything():
                     "compression": "lz4",
                     "preserve": False,
                     "description": "",
-                    "tags": {"a": 1, 2: "b"},
+                    "tags": {"a": "1", "2": "b"},
                     "dangerous_allow_shrink": True,
                     "destroy_snapshots": True,
                     "recreate": True,

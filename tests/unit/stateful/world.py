@@ -89,6 +89,7 @@ class World(Simulated):
         self.calls = []
         self.stdin = ""
         self.fault = None
+        self.waits = []
 
     def changed_by(self, run: Any, *args: Any, **more: Any) -> tuple[Any, bool]:
         """What a run returns, and whether it ran a command that may change something."""
