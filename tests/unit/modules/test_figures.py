@@ -82,10 +82,11 @@ def wrong(value, where=()):
             yield from wrong(inner, where)
     exact = any(part.endswith("_bytes") for part in where)
     key = where[-1] if where else ""
-    if type(value) is int and not exact and key not in ("created", "guid") and abs(value) >= MIB:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if number and not exact and key not in ("created", "guid") and abs(value) >= MIB:
         yield "%s: %d" % (".".join(where), value)
     limits = any(part in ("quota_bytes", "reservation_bytes", "vm_quota_bytes", "expected_bytes") for part in where)
-    if type(value) is int and limits and 0 < abs(value) < MIB:
+    if number and limits and 0 < abs(value) < MIB:
         yield "%s: %d" % (".".join(where), value)
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
         yield "%s: %r" % (".".join(where), value)
@@ -115,7 +116,7 @@ def test_real_figures(host):
     drift = results["zfs_quota"]["vms"][0]["drift"]
     assert drift["quota_bytes"] > MIB
     snapshot = results["vm_snapshot"]["vms"][0]["snapshots"][0]
-    assert type(snapshot["frees_bytes"]) is int
+    assert isinstance(snapshot["frees_bytes"], int)
     disks = {disk["name"]: disk for disk in results["disk_info"]["disks"]}
-    assert type(disks["data"]["serial_no"]) is int
+    assert isinstance(disks["data"]["serial_no"], int)
     assert 96 * MIB <= disks["data"]["frees_bytes"]["allocatable"] < 97 * MIB
