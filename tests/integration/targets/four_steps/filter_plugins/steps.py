@@ -13,7 +13,7 @@ MIB = 1 << 20
 # What check mode cannot know, as the modules document it: stamps, uuids and volumes of new disks, figures that only ZFS
 # has, and what protected or destroyed disks.
 VOLATILE = {
-    *("ctime", "mtime", "serial_no", "uuid", "volume", "free_space", "allocatable", "created", "frees"),
+    *("ctime", "mtime", "serial_no", "uuid", "volume", "free_space", "allocatable", "created", "frees_bytes"),
     *("guard", "destroyed_by"),
 }
 Datasets = dict[str, dict[str, Any]]
