@@ -20,17 +20,20 @@ options:
     type: str
     default: auto
     choices:
-      auto: V(vmadm) if its program is on the host, else V(libvirt) if a libvirt daemon listens there.
+      auto: V(vmadm) if its program is on the host. Otherwise V(libvirt) if a libvirt daemon listens there.
       vmadm: SmartOS, bhyve VMs managed by C(vmadm).
-      libvirt: libvirt domains, QEMU/KVM on Linux; needs its Python module (Debian C(python3-libvirt)) on the host.
+      libvirt: >-
+        Libvirt domains, QEMU/KVM on Linux. This needs libvirt's Python module (Debian C(python3-libvirt)) on the
+        host.
   libvirt_uri:
     description:
-      - The libvirt daemon, with O(hypervisor=libvirt). With C(bhyve:///system) every change needs the VM stopped.
+      - URI of the libvirt daemon, with O(hypervisor=libvirt). With C(bhyve:///system), the VM must be stopped for
+        every change.
     type: str
     default: qemu:///system
   pool:
     description:
-      - Look only at VMs of this ZFS pool. Without it all pools that have VMs are read.
+      - Read only the VMs of this ZFS pool. Without this option, all pools that have VMs are read.
     type: str
 """
 
@@ -39,7 +42,7 @@ options:
   lock_timeout:
     description:
       - Seconds to wait while another task changes VMs of the same pools. V(0) fails at once.
-      - Check mode does not wait, it warns.
+      - Check mode does not wait. It gives a warning.
     type: int
     default: 60
 """
@@ -48,17 +51,17 @@ options:
 options:
   allow_restart:
     description:
-      - Permit that a running VM is shut down for steps that need it stopped, and started again.
+      - Allow a running VM to be shut down for steps that need it stopped, and started again.
     type: bool
     default: false
   stop_timeout:
     description:
-      - Seconds that a guest gets for its shutdown.
+      - Seconds that a guest has to shut down.
     type: int
     default: 180
   allow_force_stop:
     description:
-      - Permit that a guest which is still up after O(stop_timeout) is halted.
+      - Allow a guest that is still running after O(stop_timeout) to be halted.
     type: bool
     default: false
 """
@@ -67,14 +70,14 @@ options:
 options:
   on_refusal:
     description:
-      - What a VM that must be refused means for the other VMs of the task.
-      - Where a pool has too little room for all, with V(continue) the VM that takes the most of it is refused, until
-        the rest fits. VMs that claim the same disk are all refused.
+      - What happens to the other VMs of the task when one VM is refused.
+      - If a pool has too little space for all VMs, V(continue) refuses the VM that takes the most space, and repeats
+        this until the rest fits. If several VMs claim the same disk, all of them are refused.
     type: str
     default: stop
     choices:
       stop: No VM is changed.
-      continue: The other VMs are changed, and the task fails all the same, with every problem.
+      continue: The other VMs are changed. The task still fails and reports every problem.
 """
 
     ATTRIBUTES = r"""

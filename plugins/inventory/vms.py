@@ -8,28 +8,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: vms
-short_description: VMs of hypervisors that another inventory names
+short_description: VMs of hypervisors as inventory hosts
 version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - Runs M(flexdisk.hypervisor.vm_info) on the hypervisors of another inventory, and has every VM that it reports as a
-    host. The name of the configuration file ends with C(flexdisk_vms.yml) or C(flexdisk_vms.yaml).
-  - How a hypervisor is reached (connection, user, keys, C(ansible_become), Python) is said where it is named, by the
-    variables of O(inventory), and by the configuration and the environment of Ansible. Options of the command line are
-    for the VMs and do not apply, but for vault passwords (a vault password that is prompted for cannot be used).
-  - The variables C(flexdisk_environment), C(flexible_disks_hypervisor) and C(flexible_disks_pool) of a hypervisor count
-    as they do for the playbooks of this collection.
+  - Runs M(flexdisk.hypervisor.vm_info) on the hypervisors of another inventory. Every VM that it reports becomes a
+    host. The name of the configuration file must end with C(flexdisk_vms.yml) or C(flexdisk_vms.yaml).
+  - The connection to a hypervisor (connection, user, keys, C(ansible_become), Python) is configured by its variables
+    in O(inventory), and by the configuration and the environment of Ansible. Command line options are for the VMs and
+    do not apply to hypervisors. Vault passwords are an exception, but a vault password from a prompt cannot be used.
+  - The variables C(flexdisk_environment), C(flexible_disks_hypervisor) and C(flexible_disks_pool) of a hypervisor
+    have the same effect as in the playbooks of this collection.
   - Each host has the variable C(flexdisk_vm), with the keys of RV(flexdisk.hypervisor.vm_info#module:vms) and
-    C(hypervisor), the name of the VM's hypervisor. Whatever others wrote into it (an alias, a tag, a description) is
-    never taken for a template.
+    C(hypervisor), the name of the VM's hypervisor. Text from other people in it (an alias, a tag, a description) is
+    never treated as a template.
   - Each host is in the groups C(hypervisor_NAME) and C(state_STATE), in C(package_NAME) where
     M(flexdisk.hypervisor.vm_info) reports a package, and for each tag of the VM in C(tag_KEY_VALUE), or C(tag_KEY) if
-    the value is empty. Characters that no group may have become underscores; a tag that would make a name longer than
-    200 characters makes no group.
-  - The address of a VM is not known to its hypervisor. Where its name cannot be resolved, set C(ansible_host) with
+    the value is empty. Characters that are not allowed in group names become underscores. A tag that would make a
+    name longer than 200 characters gets no group.
+  - The hypervisor does not know the address of a VM. If the VM's name cannot be resolved, set C(ansible_host) with
     O(compose).
-  - VMs that M(flexdisk.hypervisor.vm_info) skips are no hosts unless O(skipped=true).
+  - VMs that M(flexdisk.hypervisor.vm_info) skips become hosts only with O(skipped=true).
 extends_documentation_fragment:
   - ansible.builtin.constructed
   - ansible.builtin.inventory_cache
@@ -42,63 +42,62 @@ options:
       - flexdisk.hypervisor.vms
   inventory:
     description:
-      - Where the hypervisors are named, as for the option C(--inventory) of Ansible, a path or a list of hosts with a
-        comma in it. A relative path starts at the folder of the configuration file.
-      - It can be a folder that the configuration file itself is in; files of this plugin are ignored there.
+      - The inventory sources with the hypervisors, as for Ansible's option C(--inventory). Each is a path, or a list
+        of hosts with a comma in it. A relative path starts at the folder of the configuration file.
+      - It can be the folder that contains the configuration file itself. Files of this plugin are ignored there.
       - A source that cannot be parsed is an error.
     type: list
     elements: str
     required: true
   hypervisors:
     description:
-      - Pattern of the hypervisors in O(inventory). That no host matches is an error.
+      - Pattern that selects the hypervisors in O(inventory). It is an error if no host matches.
     type: str
     default: hypervisors
   on_failure:
     description:
-      - What to do about a hypervisor that is unreachable, or whose VMs cannot be read.
+      - What to do if a hypervisor is unreachable or its VMs cannot be read.
     type: str
     default: error
     choices:
-      error: No VM of any hypervisor is in the inventory, and the message names all that failed.
-      warn: There is a warning, and the VMs of the others are in the inventory. Nothing is cached.
+      error: The inventory contains no VM of any hypervisor. The message names all hypervisors that failed.
+      warn: A warning is given, and the inventory contains the VMs of the other hypervisors. Nothing is cached.
   timeout:
     description:
-      - Seconds for reading one hypervisor, connecting included.
+      - Seconds for reading one hypervisor, including the connection.
     type: int
     default: 60
   hostnames:
     description:
-      - Jinja2 expressions with C(flexdisk_vm). A host gets the name that the first of them gives, unless that is empty
-        or cannot be had.
-      - It cannot be had, and a warning says so, if it has other characters than letters, digits, dot, dash and
-        underscore or begins with one of the last three, if two VMs would have it, if it begins like one of the groups
-        above, or if it is the UUID of another VM, a hypervisor, C(localhost), or a host or a group that other sources
-        have named before.
-      - Without a name from here a host is called by its UUID, and where two hypervisors have a VM of that UUID by
-        C(UUID.HYPERVISOR).
+      - Jinja2 expressions that use C(flexdisk_vm). A host gets the first name that is not empty and can be used.
+      - A warning names each name that cannot be used. A name must contain only letters, digits, dots, dashes and
+        underscores, and must begin with a letter or digit. It cannot be used if two VMs would have it, or if it
+        begins like one of the groups above. It also cannot be the UUID of another VM, a hypervisor, C(localhost), or
+        a host or group that other sources have already defined.
+      - If no expression gives a usable name, the host's name is the UUID of the VM. If two hypervisors have a VM with
+        that UUID, the name is C(UUID.HYPERVISOR).
     type: list
     elements: str
     default:
       - flexdisk_vm.alias
   states:
     description:
-      - Only VMs that are in one of these states, for example V(running) and V(stopped). Without it all VMs.
+      - Only VMs in one of these states, for example V(running) and V(stopped). Without this option, all VMs.
     type: list
     elements: str
   skipped:
     description:
-      - Whether the VMs in RV(flexdisk.hypervisor.vm_info#module:skipped_vms) are hosts, too, for example libvirt
+      - Whether the VMs in RV(flexdisk.hypervisor.vm_info#module:skipped_vms) also become hosts, for example libvirt
         domains that have not been adopted.
-      - They are in the group C(skipped_vms) and in C(hypervisor_NAME). Their C(flexdisk_vm) has only C(uuid), C(alias),
-        C(reason) and C(hypervisor). No state of theirs is known, so O(states) leaves them out.
+      - They are in the group C(skipped_vms) and in C(hypervisor_NAME). Their C(flexdisk_vm) has only C(uuid),
+        C(alias), C(reason) and C(hypervisor). Their state is not known, so O(states) excludes them.
     type: bool
     default: false
 seealso:
   - module: flexdisk.hypervisor.vm_info
 notes:
-  - Ansible takes a source that fails for a warning, and goes on with the others, unless the option
-    C(any_unparsed_is_failed) of the section C(inventory) of C(ansible.cfg) is set.
+  - If an inventory source fails, Ansible by default only gives a warning and continues with the other sources. To
+    make this an error, set the option C(any_unparsed_is_failed) in the section C(inventory) of C(ansible.cfg).
 """
 
 EXAMPLES = r"""
@@ -201,7 +200,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """The VMs of each hypervisor that told them, and whether all did."""
         replies = _vm_info.read(sources, pattern, self.get_option("timeout"))
         if not replies:
-            raise AnsibleParserError("No hypervisor: %r matches no host of %s" % (pattern, ", ".join(sources)))
+            raise AnsibleParserError(
+                "No hypervisor was found. The pattern %r matches no host of %s" % (pattern, ", ".join(sources))
+            )
         found: _Found = {}
         failures = []
         for hypervisor, reply in sorted(replies.items()):
@@ -210,12 +211,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     raise ValueError("%s: %s" % (reply["status"], reply["result"].get("msg")))
                 found[hypervisor] = _vm_hosts.vms(hypervisor, reply["result"], self.get_option("skipped"))
             except ValueError as exc:
-                failures.append("%s is %s" % (hypervisor, exc))
+                failures.append("%s: %s" % (hypervisor, exc))
                 found[hypervisor] = []
         if failures and self.get_option("on_failure") == "error":
-            raise AnsibleParserError("VMs of hypervisors could not be read. %s" % "; ".join(failures))
+            raise AnsibleParserError("The VMs of some hypervisors could not be read. %s" % "; ".join(failures))
         for failure in failures:
-            self.display.warning("VMs are missing in the inventory: %s" % failure)
+            self.display.warning("VMs are missing from the inventory. %s" % failure)
         return found, not failures
 
     def _populate(self, inventory: InventoryData, vms: t.List[_Vm], hypervisors: t.Iterable[str]) -> None:

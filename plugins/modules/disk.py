@@ -3,20 +3,20 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks as objects of their own: made without a VM, attached, detached, destroyed."""
+"""Manage disks as objects independent of VMs: create, attach, detach, destroy."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: disk
-short_description: Disks as objects of their own, which VMs come and go from
+short_description: Manage disks as objects independent of VMs
 version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - A disk can exist without a VM, be attached to one, leave it with all its data and its snapshots, and be attached to
-    another one. The options say of a disk where it should be and what it should be; the other disks of a VM are left
-    alone. For the whole list of a VM's disks there is M(flexdisk.hypervisor.vm_disks).
+  - A disk can exist without a VM. It can be attached to a VM, detached with all its data and snapshots, and attached
+    to another VM. The options describe where a disk should be and what properties it should have. The other disks of
+    a VM are not changed. Use M(flexdisk.hypervisor.vm_disks) to manage the complete disk list of a VM.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -27,66 +27,68 @@ attributes:
   check_mode:
     support: full
     details:
-      - The prediction equals the real run but for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid) and
-        C(volume) of disks that are made.
+      - The prediction equals the real run, except for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid) and
+        C(volume) of new disks.
   diff_mode:
     support: full
     details:
-      - The diff is the plan in words, a block for each VM that changes and one for the detached disks of a pool.
+      - The diff is the plan in words. It has one block for each VM that changes, and one for the detached disks of a
+        pool.
   idempotent:
     support: full
 options:
   state: &state
     description:
-      - With V(present), or if nothing is said, the disk is there. If there is none, it is made, detached; else it is
-        changed where it is.
-      - With V(attached) O(vm) has it. It never becomes a boot disk.
-      - With V(detached) no VM has it. Its data, snapshots, tags, C(serial_no) and slot stay with it. A boot disk
-        stays where it is.
-      - With V(absent) it is destroyed. Only a detached disk is.
+      - With V(present), or without this option, the disk exists. A missing disk is created detached. An existing disk
+        is changed where it is.
+      - With V(attached), the disk is attached to O(vm). It never becomes a boot disk.
+      - With V(detached), the disk is not attached to any VM. It keeps its data, snapshots, tags, C(serial_no) and
+        slot. A boot disk is never detached.
+      - With V(absent), the disk is destroyed. Only a detached disk can be destroyed.
     type: str
     choices: [present, attached, detached, absent]
   name: &name
     description:
-      - Its name. With O(vm) it is looked for among the disks of that VM and those detached from it, else
-        among all disks; then only one may have it.
-      - With O(uuid) the name to give it.
+      - Name of the disk. With O(vm), the module searches the disks of that VM and those detached from it. Without
+        O(vm), it searches all disks, and only one of them may have this name.
+      - With O(uuid), the name that the disk gets.
     type: str
   uuid: &uuid
     description:
-      - The UUID of a disk that is there. That of a new disk cannot be chosen.
+      - UUID of an existing disk. The UUID of a new disk cannot be chosen.
     type: str
   vm: &vm
     description:
-      - A VM, by UUID, unique prefix of one or alias. With O(state=attached) the one that gets the
-        disk, else the one whose disk is meant. A new disk belongs to the names of this VM.
+      - A VM, given by UUID, unique UUID prefix or alias. With O(state=attached), it is the VM that gets the disk.
+        Otherwise it is the VM whose disk is meant. The name of a new disk counts as one of this VM's disk names.
     type: str
   from_vm: &from_vm
     description:
-      - With O(state=attached), the VM that has the disk of this name or had it last.
+      - With O(state=attached), the VM that has the disk with this name, or had it last.
     type: str
   index: &index
     description:
-      - With O(state=attached) the number that the disk gets, V(N) in the volume's name C(diskN). It
-        stays the same as long as the disk is attached, whatever becomes of others. Without it, or with V(-1),
-        the one that it had in the VM, else the lowest free one.
-      - Otherwise, with O(vm) and neither name nor UUID, the disk with this number, or with V(-1) and
-        O(state=present) the last one.
+      - With O(state=attached), the number that the disk gets, V(N) in the volume's name C(diskN). The number stays
+        the same while the disk is attached, even if other disks come or go. Without this option, or with V(-1), the
+        disk gets the number that it had in the VM, or else the lowest free number.
+      - Otherwise, with O(vm) and neither name nor UUID, it selects the disk with this number. V(-1) with
+        O(state=present) selects the last disk.
     type: int
   pci_slot: &pci_slot
     description:
-      - With O(state=attached) the slot that the disk gets, C(BUS:DEVICE:FUNCTION). Without it the
-        slot that it had, if that is free, else the first free one.
-      - Otherwise, with O(vm) and neither name nor UUID, the disk in this slot.
+      - With O(state=attached), the slot that the disk gets, C(BUS:DEVICE:FUNCTION). Without this option the disk gets
+        the slot that it had, if that slot is free. Otherwise it gets the first free slot.
+      - Otherwise, with O(vm) and neither name nor UUID, it selects the disk in this slot.
     type: str
   take: &take
     description:
-      - Permit that O(state=attached) takes the disk from another VM. What stops the one or the other VM
-        needs O(allow_restart).
+      - Allow O(state=attached) to take the disk from another VM. If either VM must be stopped, O(allow_restart) is
+        needed too.
     type: bool
   size: &size
     description:
-      - Its size, as a number of MiB or with a unit. A new disk of an image or another disk has the size of that.
+      - Size of the disk, as a number of MiB or with a unit. A new disk made from an image or from another disk has
+        the size of its source.
     type: raw
   block_size: &block_size
     description:
@@ -94,29 +96,31 @@ options:
     type: int
   type: &type
     description:
-      - What backs it. V(thick) is a volume whose whole size is reserved, V(sparse) one that takes what is written,
-        V(file) a raw file in a file system of its own. A new disk is V(thick) unless this says otherwise.
-      - A disk of another type is converted, between volume and file by a copy, for which its VM must be stopped; its
-        snapshots do not come along, which O(destroy_snapshots) permits.
-      - SmartOS has V(thick) alone.
+      - What backs the disk. V(thick) is a volume whose whole size is reserved. V(sparse) is a volume that takes only
+        the space that is written. V(file) is a raw file in a file system of its own. A new disk is V(thick) by
+        default.
+      - An existing disk of another type is converted. A conversion between volume and file copies the data, and the
+        VM must be stopped for it. The copy does not include the disk's snapshots, so O(destroy_snapshots) must allow
+        their loss.
+      - SmartOS supports only V(thick).
     type: str
   image: &image
     description:
-      - UUID of the image that a new disk is a clone of.
+      - UUID of the image from which a new disk is cloned.
     type: str
   source: &source
     description:
-      - UUID, or name if only one disk has it, of a disk that a new one is made of.
+      - The disk from which a new disk is made, by UUID, or by name if the name is unique.
     type: str
   source_snapshot: &source_snapshot
     description:
-      - The snapshot of O(source) that is meant, as C(zfs) names it after the C(@). Without it a copy is of
-        the disk as it is at that moment, which to a guest that uses it is as if its power had failed.
+      - The snapshot of O(source) to use, as C(zfs) names it after the C(@). Without this option, the current state of
+        the disk is copied. If a guest uses the disk, the copy looks like a disk after a power failure.
     type: str
   source_method: &source_method
     description:
-      - A V(copy), which it is if nothing is said, has its own data. A V(clone) is there at once and shares its data
-        with a snapshot, which cannot be destroyed as long as the clone is there.
+      - A V(copy), the default, has its own data. A V(clone) is ready at once and shares its data with a snapshot.
+        That snapshot cannot be destroyed while the clone exists.
     type: str
     choices: [copy, clone]
   model: &model
@@ -129,43 +133,43 @@ options:
     type: str
   preserve: &preserve
     description:
-      - Whether the deletion of its VM parks the disk instead of destroying it.
+      - Whether the disk is parked instead of destroyed when its VM is deleted.
     type: bool
   description: &description
     description:
-      - Text of your own.
+      - Free text.
     type: str
   tags: &tags
     description:
-      - A map of your own, all of it.
+      - Free keys and values. The map replaces all existing tags.
     type: dict
   serial_no: &serial_no
     description:
-      - The C(serial_no) that the disk had when you read it. Each change of a disk counts it up; where it is another
-        one by now, nothing is changed and the task fails. A task that has nothing to change never fails of it.
+      - The C(serial_no) that the disk had when you read it. Each change of a disk increases this number. If it has
+        changed since, the task fails and changes nothing. A task with nothing to change never fails for this reason.
     type: int
   dangerous_allow_shrink: &dangerous_allow_shrink
     description:
-      - Permit a smaller O(size), which cuts off data.
+      - Allow a smaller O(size). Data beyond the new size is lost.
     type: bool
   destroy_snapshots: &destroy_snapshots
     description:
-      - Permit that the disk's snapshots are destroyed with it.
+      - Allow the disk's snapshots to be destroyed with it.
     type: bool
   release_holds: &release_holds
     description:
-      - Permit that snapshots which are held are destroyed, too.
+      - Allow held snapshots to be destroyed as well.
     type: bool
   destroy_clones: &destroy_clones
     description:
-      - Volumes that are clones of the disk's snapshots and are destroyed with it, by their names. They must be
-        detached disks.
+      - Names of volumes that are clones of the disk's snapshots and may be destroyed with it. They must be detached
+        disks.
     type: list
     elements: str
   disks:
     description:
-      - Several disks, each with the options above, none of them twice. All are planned together, before the first
-        change, and done in an order that works, whatever that of the list is.
+      - Several disks, each with the options above. A disk may be listed only once. All changes are planned together
+        before the first one is made. The module chooses a working order, independent of the order of the list.
     type: list
     elements: dict
     suboptions:
@@ -196,18 +200,20 @@ options:
       destroy_clones: *destroy_clones
   on_refusal:
     description:
-      - What an entry that must be refused means for the other entries of the task.
-      - With V(continue) an entry that names or changes the same VM as a refused one, or is about the same disk or made
-        of it, is refused with it. So a VM is changed as the task says or not at all. RV(disks) has the others.
-      - Where a pool has too little room for all, with V(continue) the VM that takes the most of it is refused, or the
-        detached disk, until the rest fits.
+      - What happens to the other entries of the task when one entry is refused.
+      - With V(continue), an entry is also refused if it names or changes the same VM as a refused entry, concerns the
+        same disk, or is made from that disk. So a VM is changed completely as declared, or not at all. RV(disks)
+        contains the other entries.
+      - If a pool has too little space for all entries, V(continue) refuses the VM or detached disk that takes the
+        most space, and repeats this until the rest fits.
     choices:
-      stop: No disk and no VM is changed.
-      continue: What the other entries say is done, and the task fails all the same, with every problem.
+      stop: Nothing is changed.
+      continue: The other entries are carried out. The task still fails and reports every problem.
   pool:
     description:
-      - The ZFS pool where new disks are made, and the only one that is looked at. Without it all pools that have VMs;
-        a new disk is then made in the pool of its VM, with C(vmadm) in V(zones), else in the only pool.
+      - The ZFS pool where new disks are created. Only this pool is read. Without this option, all pools that have VMs
+        are read. A new disk is then created in the pool of its VM, with C(vmadm) in V(zones), or else in the only
+        pool.
 seealso:
   - module: flexdisk.hypervisor.vm_disks
   - module: flexdisk.hypervisor.vm_info
@@ -255,15 +261,16 @@ EXAMPLES = r"""
 RETURN = r"""
 msg:
   description:
-    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
-      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
-    - With C(--diff) it is the first line of the diff when something changes.
-  returned: unless the task fails; then it says why
+    - A summary of the task in one line. It counts the VMs concerned, those that change and those that are restarted.
+      It also gives the space that disks take from the pool or give back (by their sizes), and the size of what is
+      destroyed.
+    - With C(--diff), it is also the first line of the diff if something changes.
+  returned: always; it gives the reason if the task fails
   type: str
   sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 disks:
   description:
-    - The disk, or one result for each entry of O(disks). With O(on_refusal=continue) refused entries have none.
+    - The disk, or one result for each entry of O(disks). With O(on_refusal=continue), refused entries have no result.
   returned: always
   type: list
   elements: dict
@@ -271,17 +278,19 @@ disks:
     uuid:
       description: Its UUID.
       type: str
-      returned: when it is known
+      returned: if known
     name:
       description: Its name.
       type: str
       returned: always
     state:
-      description: V(attached), V(detached), V(orphaned) for one that lies in a VM which does not know it, or V(absent).
+      description: >-
+        V(attached), V(detached), V(absent), or V(orphaned) for a disk below a VM's dataset that the VM's
+        configuration does not list.
       type: str
       returned: always
     vm:
-      description: UUID of the VM that has it or had it last, empty for none.
+      description: UUID of the VM that has the disk or had it last. Empty if there is none.
       type: str
       returned: always
     changed:
@@ -291,26 +300,27 @@ disks:
     size:
       description: MiB.
       type: int
-      returned: when it is there
+      returned: if the disk exists
     serial_no:
-      description: Number of its changes.
+      description: How often the disk was changed.
       type: int
-      returned: when it is there, not in check mode
+      returned: if the disk exists, not in check mode
 vms:
   description:
-    - The VMs that were looked into, with all that M(flexdisk.hypervisor.vm_disks) returns of them.
+    - The VMs that were read, with everything that M(flexdisk.hypervisor.vm_disks) returns for them.
   returned: always
   type: list
   elements: dict
 guard:
   description:
-    - What protected disks while they were taken out of VMs, V(libzfs_core), V(cli) or V(none).
-  returned: when a disk was detached or destroyed, not with libvirt, which destroys nothing that it forgets
+    - How disks were protected while they were taken out of VMs, V(libzfs_core), V(cli) or V(none).
+  returned: >-
+    if a disk was detached or destroyed, but not with libvirt, which never destroys a disk that it removes from a VM
   type: str
 destroyed_by:
   description:
-    - What destroyed volumes, V(libzfs_core) (in the transaction that compared them with what was planned) or V(cli).
-  returned: when a volume was destroyed
+    - How volumes were destroyed, V(libzfs_core) (in the same transaction that compared them with the plan) or V(cli).
+  returned: if a volume was destroyed
   type: str
 """
 

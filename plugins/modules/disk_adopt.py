@@ -3,22 +3,21 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Give existing disks their identity, and take it away again."""
+"""Give existing disks an identity, or remove it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: disk_adopt
-short_description: Give existing disks their identity, and take it away again
+short_description: Give existing disks an identity, or remove it
 version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - Makes the disks of VMs that are there already objects of their own, each with UUID, name, serial number of its
-    changes and time of its adoption, as properties of its volume. No VM is stopped, no size and no quota changes, and
-    no data is touched.
-  - A release takes these properties away again. What they were stays as papers, one property of each volume, so that
-    an adoption later finds everything as it was, also where it is run after an interruption or on another host.
+  - Turns the disks of existing VMs into managed objects. Each disk gets a UUID, a name, a change counter and the time
+    of its adoption, stored as properties of its volume. No VM is stopped. Sizes, quotas and data do not change.
+  - A release removes these properties. Their values are kept in a single property of each volume. So a later adoption
+    restores everything as it was, even after an interruption or on another host.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -28,46 +27,48 @@ attributes:
   check_mode:
     support: full
     details:
-      - The prediction equals the real run but for the disks' C(ctime), C(mtime) and C(serial_no), which check mode
-        leaves out of RV(vms).
+      - The prediction equals the real run, except for the disks' C(ctime), C(mtime) and C(serial_no). Check mode
+        leaves these out of RV(vms).
   diff_mode:
     support: full
     details:
-      - The diff is the plan in words, one block for each VM that changes.
+      - The diff is the plan in words, with one block for each VM that changes.
   idempotent:
     support: full
 options:
   state:
     description:
-      - With V(adopted) every disk of the VMs has an identity. One that has it keeps all of it.
-      - With V(released) none has, and neither do the VMs have their packages' names. Volumes, quotas, configurations
-        and what the hypervisor itself does not keep of a VM, with libvirt its flexible disk size and its protection,
-        stay as they are, and so does the uuid of a disk that is a file, since it is the file's path.
-      - V(released) is refused while there are parked disks of these VMs, or without O(vms) any, since nobody would
-        know them any more, and while an interrupted task is not finished.
+      - With V(adopted), every disk of the VMs has an identity. A disk that already has one keeps it unchanged.
+      - With V(released), no disk of the VMs has an identity, and the VMs lose the names of their packages. Volumes,
+        quotas and configurations stay as they are. So do values that the hypervisor itself does not store, which with
+        libvirt are the VM's flexible disk size and its protection. A disk that is a file keeps its UUID, because it
+        is part of the file's path.
+      - V(released) is refused while these VMs have parked disks, because nothing would identify them any more.
+        Without O(vms), any parked disk is a reason to refuse. It is also refused while an interrupted task is
+        unfinished.
     type: str
     choices: [adopted, released]
     default: adopted
   vms:
     description:
-      - The VMs. Without it all VMs of the host.
+      - The VMs. Without this option, all VMs of the host.
     type: list
     elements: dict
     suboptions:
       vm:
         description:
-          - UUID, alias or unique prefix of the UUID of at least four characters.
+          - UUID, alias, or a unique UUID prefix of at least four characters.
         type: str
         required: true
       package:
         description:
-          - With O(state=adopted), the name of the VM's package, if it has none. As a release returns it.
+          - With O(state=adopted), the name of the VM's package, if it has none yet. A release returns this value.
         type: str
       disks:
         description:
-          - With O(state=adopted), what is to be known of single disks; the others are adopted, too.
-          - Each entry says by O(vms[].disks[].index), O(vms[].disks[].uuid) or O(vms[].disks[].pci_slot) which disk
-            it is about. If it gives more than one, all must match.
+          - With O(state=adopted), the properties of single disks. All other disks are adopted too.
+          - Each entry selects its disk by O(vms[].disks[].index), O(vms[].disks[].uuid) or O(vms[].disks[].pci_slot).
+            If it gives more than one of them, all must match.
         type: list
         elements: dict
         suboptions:
@@ -77,8 +78,8 @@ options:
             type: int
           uuid:
             description:
-              - The UUID that the hypervisor has for the disk, or with libvirt one that its serial number is the
-                beginning of.
+              - The UUID that the hypervisor has for the disk. With libvirt, a UUID that begins with the disk's serial
+                number.
             type: str
           pci_slot:
             description:
@@ -86,12 +87,12 @@ options:
             type: str
           name:
             description:
-              - Its name, C(disk) and the index if nothing is said. A disk that has another name already is not renamed
-                but refused.
+              - Name of the disk. The default is C(disk) followed by the index. A disk that already has another name
+                is refused, not renamed.
             type: str
           preserve:
             description:
-              - Whether the disk is kept when its VM or its entry goes.
+              - Whether the disk is kept when its VM or its entry is removed.
             type: bool
           description:
             description:
@@ -103,19 +104,19 @@ options:
             type: dict
           ctime:
             description:
-              - When the disk was adopted first, as a release returns it. The moment of this task if nothing is said.
+              - When the disk was first adopted, as a release returns it. The default is the time of this task.
             type: str
           mtime:
             description:
-              - When it was changed last, as a release returns it.
+              - When the disk was last changed, as a release returns it.
             type: str
           serial_no:
             description:
-              - Number of its changes, as a release returns it. V(1) if nothing is said.
+              - How often the disk was changed, as a release returns it. The default is V(1).
             type: int
           remaining:
             description:
-              - What its size was computed from, as a release returns it.
+              - What the size of the disk was computed from, as a release returns it.
             type: str
   forget:
     description:
@@ -156,10 +157,11 @@ EXAMPLES = r"""
 RETURN = r"""
 msg:
   description:
-    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
-      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
-    - With C(--diff) it is the first line of the diff when something changes.
-  returned: unless the task fails; then it says why
+    - A summary of the task in one line. It counts the VMs concerned, those that change and those that are restarted.
+      It also gives the space that disks take from the pool or give back (by their sizes), and the size of what is
+      destroyed.
+    - With C(--diff), it is also the first line of the diff if something changes.
+  returned: always; it gives the reason if the task fails
   type: str
   sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 vms:
@@ -169,7 +171,7 @@ vms:
   elements: dict
 released:
   description:
-    - What was taken from the disks of each VM now or by an earlier release, in the form that O(vms) takes it.
+    - What this or an earlier release removed from the disks of each VM, in the form that O(vms) accepts.
     - Empty with O(state=adopted).
   returned: always
   type: list
@@ -185,13 +187,13 @@ released:
       returned: when it had one
     disks:
       description:
-        - Each disk with its C(index) and, as far as there were any, C(uuid), C(name), C(preserve), C(description),
-          C(tags), C(ctime), C(mtime), C(serial_no) and C(remaining).
+        - Each disk with its C(index) and, if it had them, C(uuid), C(name), C(preserve), C(description), C(tags),
+          C(ctime), C(mtime), C(serial_no) and C(remaining).
       type: list
       elements: dict
       returned: always
 skipped_vms:
-  description: Without O(vms), the VMs that this collection does not manage, each with the reason.
+  description: The VMs that this collection does not manage, each with the reason. Only without O(vms).
   returned: always
   type: list
   elements: dict

@@ -14,10 +14,10 @@ version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - Reports every disk of a ZFS hypervisor, those of VMs, those that are detached, and volumes below a VM's dataset that
-    the VM's configuration does not know.
-  - With several filters a disk must match all of them.
-  - Everything is read at once, however many disks there are.
+  - Reports every disk of a ZFS hypervisor. These are the disks of VMs, detached disks, and volumes below a VM's
+    dataset that the VM's configuration does not list.
+  - With several filters, a disk must match all of them.
+  - Everything is read at once, regardless of the number of disks.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -41,9 +41,9 @@ options:
     type: str
   vm:
     description:
-      - Only disks of this VM, attached to it, orphaned in it, or detached from it; by UUID, alias or unique UUID
-        prefix.
-      - The UUID of a VM that is no longer there finds the disks that were detached from it.
+      - Only disks of this VM, given by UUID, alias or unique UUID prefix. These are disks attached to it, orphaned in
+        it or detached from it.
+      - The UUID of a deleted VM finds the disks that were detached from it.
     type: str
   state:
     description:
@@ -53,23 +53,23 @@ options:
     choices:
       attached: In the disk list of a VM.
       detached: Kept outside any VM, below the dataset C(POOL/flexdisk).
-      orphaned: A volume below a VM's dataset that the VM's configuration does not know.
+      orphaned: A volume below a VM's dataset that the VM's configuration does not list.
   type:
     description:
       - Only disks of one of these types.
     type: list
     elements: str
     choices:
-      thick: The pool keeps the whole size for the disk.
-      sparse: The disk takes what is written to it.
+      thick: The pool reserves the whole size for the disk.
+      sparse: The disk takes only the space that is written.
       file: A raw file in a file system of its own.
   tags:
     description:
-      - Only disks that have all of these tags with these values. A tag without a value (V(null)) may have any.
+      - Only disks that have all of these tags with these values. A tag without a value (V(null)) matches any value.
     type: dict
   space:
     description:
-      - Also report what destroying each disk would free, and what stands against it.
+      - Also report how much space destroying each disk would free, and what prevents its destruction.
     type: bool
     default: false
   hidden:
@@ -103,17 +103,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 disks:
-  description: The disks, VM by VM, then the detached ones.
+  description: The disks, grouped by VM, followed by the detached disks.
   returned: always
   type: list
   elements: dict
   contains:
     uuid:
-      description: UUID of the disk, empty for a volume that has none.
+      description: UUID of the disk. Empty for a volume without a UUID.
       type: str
       returned: always
     name:
-      description: Name of the disk, empty for none.
+      description: Name of the disk. Empty if it has none.
       type: str
       returned: always
     state:
@@ -121,15 +121,15 @@ disks:
       type: str
       returned: always
     vm:
-      description: UUID of the VM that has the disk or had it last, empty for none.
+      description: UUID of the VM that has the disk or had it last. Empty if there is none.
       type: str
       returned: always
     alias:
-      description: Alias of that VM, empty if it is no longer there.
+      description: Alias of that VM. Empty if the VM no longer exists.
       type: str
       returned: always
     vm_state:
-      description: State of the VM that has the disk, empty for a detached one.
+      description: State of the VM that has the disk. Empty for a detached disk.
       type: str
       returned: always
     type:
@@ -145,7 +145,7 @@ disks:
       type: int
       returned: always
     refreservation:
-      description: MiB that are kept for the disk, rounded up.
+      description: MiB that are reserved for the disk, rounded up.
       type: int
       returned: always
     boot:
@@ -153,15 +153,15 @@ disks:
       type: bool
       returned: always
     pci_slot:
-      description: PCI slot that the disk has, or had last.
+      description: The current or last PCI slot of the disk.
       type: str
       returned: always
     model:
-      description: How the guest sees it.
+      description: Device model that the guest sees.
       type: str
       returned: always
     image:
-      description: UUID of the image that it began as, empty for none.
+      description: UUID of the image that the disk was made from. Empty if there is none.
       type: str
       returned: always
     index:
@@ -169,7 +169,7 @@ disks:
       type: int
       returned: always
     path:
-      description: Path of its device in the VM's configuration, empty if it is not attached.
+      description: Path of its device in the VM's configuration. Empty if the disk is not attached.
       type: str
       returned: always
     volume:
@@ -181,7 +181,7 @@ disks:
       type: bool
       returned: always
     description:
-      description: What its owner says of it.
+      description: Free text of the owner.
       type: str
       returned: always
     tags:
@@ -189,7 +189,7 @@ disks:
       type: dict
       returned: always
     remaining:
-      description: Whether it was given all the space that remained.
+      description: Whether the disk was given all remaining space.
       type: bool
       returned: always
     compression:
@@ -197,69 +197,71 @@ disks:
       type: str
       returned: always
     hidden:
-      description: Whether the platform has added it.
+      description: Whether the platform added the disk.
       type: bool
       returned: always
     adopted:
-      description: Whether a task has given the volume its identity.
+      description: Whether a task gave the volume its identity.
       type: bool
       returned: always
     never_used:
-      description: Whether nothing has been written to it, and it did not begin as a copy.
+      description: Whether nothing has been written to the disk and it was not made as a copy.
       type: bool
       returned: always
     serial_no:
-      description: How often it was changed.
+      description: How often the disk was changed.
       type: int
-      returned: when known
+      returned: if known
     ctime:
-      description: When it was made, or adopted (UTC).
+      description: When the disk was created or adopted (UTC).
       type: str
-      returned: when known
+      returned: if known
     mtime:
-      description: When it was changed last (UTC).
+      description: When the disk was last changed (UTC).
       type: str
-      returned: when known
+      returned: if known
     snapshots:
       description: Number of its snapshots.
       type: int
       returned: with O(space=true)
     pinned:
-      description: MiB that only its snapshots hold.
+      description: MiB that are held only by its snapshots.
       type: int
       returned: with O(space=true)
     clones:
-      description: Datasets that began as a snapshot of it. It cannot be destroyed before them.
+      description: Datasets cloned from a snapshot of the disk. They must be destroyed before the disk.
       type: list
       elements: str
       returned: with O(space=true)
     held_snapshots:
-      description: Snapshots that somebody holds. It cannot be destroyed before they are released.
+      description: Snapshots with holds. The holds must be released before the disk can be destroyed.
       type: list
       elements: str
       returned: with O(space=true)
     frees_bytes:
-      description: What destroying this disk alone, with its snapshots, would give back.
+      description: How much space destroying only this disk, with its snapshots, would free.
       type: dict
       returned: with O(space=true)
       contains:
         pool:
           description:
-            - What the pool has more for others. Of a detached disk that is all it takes.
-            - A VM's quota is reserved for it, so of an attached disk it is what the law gives up, what ZFS needs for
-              the disk's metadata, and of a VM without flexible disk space nothing.
+            - How much more space the pool would have for others. For a detached disk this is all the space it takes.
+            - A VM's quota is reserved for the VM. So for an attached disk it is the part by which the quota law
+              lowers the quota, which is what ZFS needs for the disk's metadata. For a disk of a VM without flexible
+              disk space it is nothing.
           type: int
           returned: always
         allocatable:
           description:
-            - What other disks of the VM can get then. Null for a detached disk and without flexible disk space.
+            - How much space other disks of the VM could then get. Null for a detached disk, and for a VM without
+              flexible disk space.
           type: int
           returned: always
         reserved:
           description:
-            - What stays with a VM without flexible disk space, as room for another disk, until
-              M(flexdisk.hypervisor.zfs_quota) with O(flexdisk.hypervisor.zfs_quota#module:reclaim=true) gives it to the
-              pool. Null for others.
+            - How much space a VM without flexible disk space keeps as room for another disk.
+              M(flexdisk.hypervisor.zfs_quota) with O(flexdisk.hypervisor.zfs_quota#module:reclaim=true) returns it to
+              the pool. Null for other VMs.
           type: int
           returned: always
       sample:

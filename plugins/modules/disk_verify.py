@@ -9,16 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: disk_verify
-short_description: Find what is wrong with disks, and repair it
+short_description: Find problems with disks and repair them
 version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - Compares what the hypervisor's configuration, the volumes and their properties say of each other, and reports what
-    does not fit, each finding with what it means and the task that repairs it.
-  - Repairs the kinds of findings that are named in O(repair). Nothing is ever destroyed by that, no VM is stopped, and
-    what would have to be guessed is left to people.
-  - Everything is read at once, however many disks there are.
+  - Compares the hypervisor's configuration, the volumes and their properties, and reports every mismatch. Each
+    finding includes what it means and the task that repairs it.
+  - Repairs the kinds of findings that are listed in O(repair). A repair never destroys anything and stops no VM.
+    Findings that would need a guess are left to the administrator.
+  - Everything is read at once, regardless of the number of disks.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -33,53 +33,56 @@ attributes:
 options:
   vms:
     description:
-      - Only findings of these VMs, and of disks that were detached from them; by UUID, alias or unique UUID prefix.
-        Without it everything, also what concerns no VM.
+      - Report only findings about these VMs, and about disks that were detached from them. Each VM is given by UUID,
+        alias or unique UUID prefix. Without this option, everything is reported, including findings that concern no
+        VM.
     type: list
     elements: str
   repair:
     description:
       - Kinds of findings to repair.
-      - What these repairs themselves may leave when they are cut off is repaired with them, so V(orphan_volume) also
-        lifts guards and applies the quota law, and each that forgets an intent also puts their list right.
+      - A repair also cleans up what an interrupted run of the same repair may have left. So V(orphan_volume) also
+        lifts guards and applies the quota law, and each repair that forgets an intent also corrects the list of
+        intents.
     type: list
     elements: str
     default: []
     choices:
-      parked_still_configured: Takes a disk that is detached already out of the configuration of its stopped VM.
-      uuid_mismatch: Writes the hypervisor's UUID to the volume, unless another disk has the one that it carries.
-      stale_copy: Copies slot, model, index and the like from the hypervisor to the volume.
-      inherited_property: Takes a property that belongs to volumes away from the dataset above them.
-      received_property: Sets what came with C(zfs receive) on the volume itself.
-      orphan_volume: Detaches volumes that no configuration knows, so that they outlive the VM.
-      parked_place: Gives a detached volume a UUID if it has none, and renames it to that.
+      parked_still_configured: Removes an already detached disk from the configuration of its stopped VM.
+      uuid_mismatch: >-
+        Writes the hypervisor's UUID to the volume, unless another disk has the UUID that the volume has now.
+      stale_copy: Copies slot, model, index and similar values from the hypervisor to the volume.
+      inherited_property: Removes a property that belongs on volumes from the dataset above them.
+      received_property: Sets properties that came with C(zfs receive) on the volume itself.
+      orphan_volume: Detaches volumes that no configuration lists, so that they survive the deletion of the VM.
+      parked_place: Gives a detached volume a UUID if it has none, and renames the volume to its UUID.
       quota_drift: Applies the quota law, as M(flexdisk.hypervisor.zfs_quota) does.
       reservation_off_auto: Sets reservations of thick volumes to C(auto), and applies the quota law.
-      guard: Lifts guards that an interrupted detach has left.
-      from_mark: Takes away the mark of a move that has come to its end.
-      intent_of_other_host: Forgets what interrupted runs on other hosts have written down.
-      intent_unreadable: Forgets what interrupted runs have written down and nobody can read.
-      intent_without_vm: Forgets interrupted runs on VMs that are not there.
-      intent_index: Writes the list of interrupted runs anew.
+      guard: Lifts guards that an interrupted detach left behind.
+      from_mark: Removes the mark of a move that is complete.
+      intent_of_other_host: Forgets intents that interrupted runs on other hosts recorded.
+      intent_unreadable: Forgets intents of interrupted runs that cannot be read.
+      intent_without_vm: Forgets interrupted runs on VMs that do not exist.
+      intent_index: Rewrites the list of interrupted runs.
   unused_days:
     description:
-      - Detached disks to which nothing was ever written are reported when they are older than so many days.
+      - Report detached disks that were never written to and are older than this number of days.
     type: int
     default: 30
   fail_on:
     description:
-      - Fail if there are findings of this severity or a worse one, those that were repaired aside.
+      - Fail if there are findings of this severity or worse. Repaired findings do not count.
     type: str
     default: never
     choices:
-      never: Findings are no failure.
+      never: Findings do not fail the task.
       warning: Fail on warnings and errors.
       error: Fail on errors.
 seealso:
   - module: flexdisk.hypervisor.disk_info
   - module: flexdisk.hypervisor.zfs_quota
 notes:
-  - The kinds, and what to do about each, are in the collection's C(docs/disks-verify.md).
+  - The collection's C(docs/disks-verify.md) describes each kind of finding and what to do about it.
 """
 
 EXAMPLES = r"""
@@ -104,20 +107,21 @@ EXAMPLES = r"""
 RETURN = r"""
 msg:
   description:
-    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
-      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
-    - With C(--diff) it is the first line of the diff when something changes.
-  returned: unless the task fails; then it says why
+    - A summary of the task in one line. It counts the VMs concerned, those that change and those that are restarted.
+      It also gives the space that disks take from the pool or give back (by their sizes), and the size of what is
+      destroyed.
+    - With C(--diff), it is also the first line of the diff if something changes.
+  returned: always; it gives the reason if the task fails
   type: str
   sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 findings:
-  description: What is wrong, after the repairs.
+  description: The problems that remain after the repairs.
   returned: always
   type: list
   elements: dict
   contains:
     kind:
-      description: What it is; it stays the same from release to release.
+      description: Kind of the finding. It stays the same from release to release.
       type: str
       returned: always
       sample: stale_copy
@@ -126,15 +130,15 @@ findings:
       type: str
       returned: always
     vm:
-      description: UUID of the VM concerned, empty for none.
+      description: UUID of the VM concerned. Empty if there is none.
       type: str
       returned: always
     alias:
-      description: Alias of the VM, empty if it is not there.
+      description: Alias of the VM. Empty if the VM does not exist.
       type: str
       returned: always
     disk:
-      description: Name of the disk concerned, else what it is known by, empty for none.
+      description: Name of the disk concerned, or another identifier if it has no name. Empty if no disk is concerned.
       type: str
       returned: always
     volume:
@@ -142,17 +146,18 @@ findings:
       type: str
       returned: always
     message:
-      description: What is found, and why it is not repaired if that is so.
+      description: What was found, and why it cannot be repaired if that is the case.
       type: str
       returned: always
       sample: slot is 0:4:1, not 0:9:0
     meaning:
-      description: What that means.
+      description: What the finding means.
       type: str
       returned: always
     repair:
       description:
-        - The task that repairs it, arguments by name of the module, or null where that is to be decided by people.
+        - The task that repairs the finding, as the name of the module with its arguments, or null if a person must
+          decide.
       type: dict
       returned: always
       sample:
@@ -162,11 +167,11 @@ findings:
           repair:
             - stale_copy
     repairable:
-      description: Whether this module repairs it when its kind is named in O(repair).
+      description: Whether this module repairs the finding if O(repair) lists its kind.
       type: bool
       returned: always
 repaired:
-  description: What was repaired (in check mode, what would be), with the keys of RV(findings).
+  description: The findings that were repaired, or would be in check mode, with the keys of RV(findings).
   returned: always
   type: list
   elements: dict
@@ -179,13 +184,13 @@ counts:
     warning: 1
     info: 0
 steps:
-  description: What was done (in check mode, what would be), step by step.
+  description: The steps that were done, or would be in check mode.
   returned: always
   type: list
   elements: dict
 guard:
-  description: What protected the volumes that were moved out of VMs.
-  returned: when any was, not in check mode
+  description: How volumes were protected while they were moved out of VMs.
+  returned: if a volume was moved out of a VM, not in check mode
   type: str
 """
 

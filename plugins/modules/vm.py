@@ -9,15 +9,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vm
-short_description: Make VMs with their disks, change their packages, delete them
+short_description: Create VMs with their disks, change their packages, delete them
 version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - A VM is made with all its disks, or not at all. One that is there is brought to its package, and its disks are
-    changed as M(flexdisk.hypervisor.vm_disks) changes them.
-  - When a VM is deleted, its disks with C(preserve) are parked first, with their snapshots. Data disks are destroyed
-    only with O(vms[].destroy_disks).
+  - A new VM is created with all its disks, or not at all. An existing VM is changed to match its package. Its disks
+    are changed in the same way as by M(flexdisk.hypervisor.vm_disks).
+  - Before a VM is deleted, its disks with C(preserve) are parked together with their snapshots. Data disks are
+    destroyed only with O(vms[].destroy_disks).
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -28,12 +28,12 @@ attributes:
   check_mode:
     support: full
     details:
-      - The prediction equals the real run but for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid) of disks
-        that a VM which is there gets.
+      - The prediction equals the real run, except for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid) of
+        new disks of existing VMs.
   diff_mode:
     support: full
     details:
-      - The diff is the plan in words, one block for each VM that changes.
+      - The diff is the plan in words, with one block for each VM that changes.
   idempotent:
     support: full
 options:
@@ -46,25 +46,26 @@ options:
     suboptions:
       vm:
         description:
-          - The VM by UUID, by alias (C(vmadm)) or name (libvirt), or by a unique prefix of its UUID. A whole UUID wins.
-            An alias of one VM that is the prefix of another's UUID is refused.
-          - A new VM gets it as its name, which has up to 64 letters, digits, dots, dashes and underscores. A UUID, or
-            eight and more hex digits with which one could begin, is refused as a new name.
-          - A prefix of less than eight characters is refused here, since it could be meant as the name of a new VM.
-            O(vms[].state=absent) refuses any prefix, since it could mean another VM once this one is deleted.
+          - The VM by UUID, by alias (C(vmadm)) or name (libvirt), or by a unique prefix of its UUID. A complete UUID
+            takes precedence. A value that is the alias of one VM and the prefix of another VM's UUID is refused.
+          - A new VM gets this value as its name. A name has up to 64 letters, digits, dots, dashes and underscores. A
+            new name must not be a UUID, and must not be eight or more hex digits with which a UUID could begin.
+          - A UUID prefix of less than eight characters is refused here, because it could be meant as the name of a
+            new VM. O(vms[].state=absent) refuses any prefix, because it could match another VM after this one is
+            deleted.
         type: str
         required: true
         aliases: [name]
       uuid:
         description:
-          - UUID of a new VM. Without it one that follows from pool and name, so that a VM that is made anew has the old
-            one and finds its parked disks. A VM that is there must have it.
+          - UUID of a new VM. By default it is derived from the pool and the name. So a VM that is created again gets
+            its old UUID and finds its parked disks. An existing VM must have this UUID.
         type: str
       state:
         description:
-          - With V(present) the VM is there; it runs or not as before, and a new one is stopped.
-          - With V(running) and V(stopped) it is there and runs or does not.
-          - With V(absent) it is shut down and deleted.
+          - With V(present), the VM exists. An existing VM keeps running or stays stopped. A new VM is stopped.
+          - With V(running) or V(stopped), the VM exists and is in that state.
+          - With V(absent), the VM is shut down and deleted.
         type: str
         choices: [present, running, stopped, absent]
         default: present
@@ -74,94 +75,97 @@ options:
         type: str
       flexible_disk_size:
         description:
-          - What the VM's disks may use together, as a number of MiB or with a unit, where no package says it.
+          - The space that the VM's disks may use together, as a number of MiB or with a unit. For VMs whose package
+            does not set it.
         type: raw
       memory:
         description:
-          - Memory as a number of MiB or with a unit, instead of the package's. A running VM gets it at its next start.
+          - Memory as a number of MiB or with a unit. It replaces the value of the package. A running VM gets it at
+            its next start.
         type: raw
       vcpus:
         description:
-          - Number of virtual CPUs, instead of the package's. A running VM gets them at its next start.
+          - Number of virtual CPUs. It replaces the value of the package. A running VM gets them at its next start.
         type: int
       quota:
         description:
-          - Quota of the VM's own file system, with a unit. A new VM gets V(10GiB) from C(vmadm) and V(1MiB) with
-            libvirt, where that file system holds nothing but the disks.
+          - Quota of the VM's own file system, with a unit. The default for a new VM is V(10GiB) with C(vmadm) and
+            V(1MiB) with libvirt. With libvirt this file system holds only the disks.
         type: str
       image:
         description:
           - UUID of the image that a new VM boots from, the dataset C(POOL/UUID) with its snapshot C(final).
-          - For a VM that is there another image than the one that it boots from is refused, as far as that is known.
-            So are an image and an empty list of disks.
+          - For an existing VM, an image other than the one that it boots from is refused, if that image is known. An
+            image together with an empty list of disks is refused too.
         type: str
       image_file:
         description:
-          - With libvirt, a file on the hypervisor, raw or qcow2, from which O(vms[].image) is imported if it is not
-            there yet. C(qemu-img) is needed for that. The image becomes as large as the file says, in whole MiB.
+          - With libvirt, a raw or qcow2 file on the hypervisor. O(vms[].image) is imported from it if the image does
+            not exist yet. This needs C(qemu-img). The image gets the size that the file gives, in whole MiB.
         type: path
       disks:
         description:
-          - The disks, each with the options of O(flexdisk.hypervisor.vm_disks#module:vms[].disks). An entry without
-            a name is called C(disk0), C(disk1) and so on by its place.
-          - A new VM boots from the first one unless another has C(boot); without a size that is as large as the image.
-            Without O(vms[].disks) it gets those of its package; without these the image and what remains, or for
-            a package without flexible disk space the image and one disk of the package's size.
-          - The disks of a VM that is there are left alone without this option.
+          - The disks, each with the options of O(flexdisk.hypervisor.vm_disks#module:vms[].disks). An entry without a
+            name is called C(disk0), C(disk1) and so on, according to its position.
+          - A new VM boots from the first disk unless another one has C(boot). A boot disk without a size is as large
+            as the image. Without O(vms[].disks), a new VM gets the disks of its package. If the package has none, the
+            VM gets a boot disk from the image and a disk with the remaining space. For a package without flexible
+            disk space, it gets a boot disk from the image and one disk of the package's size.
+          - Without this option, the disks of an existing VM are not changed.
         type: list
         elements: dict
       unlisted:
         description:
-          - What becomes of data disks of a VM that is there and that O(vms[].disks) does not list, as in
+          - What happens to data disks of an existing VM that O(vms[].disks) does not list. See
             M(flexdisk.hypervisor.vm_disks).
         type: str
         choices: [refuse, keep, detach, destroy]
         default: refuse
       autoboot:
         description:
-          - Whether the VM starts with its host.
+          - Whether the VM starts when its host starts.
         type: bool
       indestructible:
         description:
-          - Protect the VM against its deletion, and its disks against removal and shrinking. V(false) takes the
-            protection away, also for what the same task does.
+          - Protect the VM from deletion, and its disks from removal and shrinking. V(false) removes the protection.
+            This already applies to the other changes of the same task.
         type: bool
       destroy_disks:
         description:
-          - Permit O(vms[].state=absent) to destroy data disks without C(preserve). The boot disk always goes.
+          - Allow O(vms[].state=absent) to destroy data disks without C(preserve). The boot disk is always destroyed.
         type: bool
         default: false
       destroy_snapshots:
         description:
-          - Permit O(vms[].state=absent) to destroy the snapshots of what is destroyed.
+          - Allow O(vms[].state=absent) to destroy the snapshots of the disks that are destroyed.
         type: bool
         default: false
       options:
         description:
-          - With C(vmadm), more properties of a new VM such as C(nics), C(resolvers) or C(bootrom), as C(vmadm create)
-            takes them.
+          - With C(vmadm), further properties of a new VM such as C(nics), C(resolvers) or C(bootrom), in the form
+            that C(vmadm create) accepts.
         type: dict
       customer_metadata:
         description:
-          - With C(vmadm), metadata of a new VM, for example C(root_authorized_keys). It is no secret; what is goes into
-            O(vms[].secret_metadata).
+          - With C(vmadm), metadata of a new VM, for example C(root_authorized_keys). These values are not secret. Use
+            O(vms[].secret_metadata) for secrets.
         type: dict
       secret_metadata:
         description:
-          - With C(vmadm), more of O(vms[].customer_metadata) of a new VM, for example C(root_pw). Its values are in no
-            output. A key of both is refused.
-          - Ansible replaces each value wherever its characters occur in the output. So a value is a string of at least
-            8 characters, and should be no word.
+          - With C(vmadm), metadata of a new VM that is secret, for example C(root_pw). It is added to
+            O(vms[].customer_metadata). Its values appear in no output. A key that is in both options is refused.
+          - Ansible masks each value wherever its characters occur in the output. So each value must be a string of at
+            least 8 characters, and should not be a common word.
         type: dict
       template:
         description:
           - With libvirt, the XML of a new VM, without disks. C(${name}), C(${uuid}), C(${memory}) in MiB and
-            C(${vcpus}) are filled in. Without it a q35 machine with KVM, root ports for 12 disks, a console and no
-            network. It may hold passwords and is in no output.
+            C(${vcpus}) are filled in. The default is a q35 machine with KVM, root ports for 12 disks, a console and
+            no network. The template may contain passwords, so it appears in no output.
         type: str
   packages:
     description:
-      - The packages, size classes of VMs.
+      - The packages. A package is a size class of VMs.
     type: list
     elements: dict
     default: []
@@ -173,8 +177,8 @@ options:
         required: true
       disk:
         description:
-          - With O(packages[].flexible_disk) what all disks of a VM may use together, else the size of the data disk
-            beside the image. MiB, or with a unit.
+          - With O(packages[].flexible_disk), the space that all disks of a VM may use together. Otherwise, the size
+            of the data disk beside the image. A number of MiB, or a size with a unit.
         type: raw
         required: true
       flexible_disk:
@@ -184,7 +188,7 @@ options:
         default: false
       memory:
         description:
-          - MiB, or with a unit.
+          - A number of MiB, or a size with a unit.
         type: raw
       vcpus:
         description:
@@ -192,18 +196,18 @@ options:
         type: int
       disks:
         description:
-          - Disks of a new VM that declares none, as in O(vms[].disks).
+          - Disks of a new VM that declares no disks, in the form of O(vms[].disks).
         type: list
         elements: dict
   on_refusal:
     description:
-      - What a VM that must be refused means for the other VMs of the task. A package that is wrong refuses all of them.
-      - Where a pool has too little room for all, with V(continue) the VM that takes the most of it is refused, until
-        the rest fits. VMs that claim the same disk are all refused.
+      - What happens to the other VMs of the task when one VM is refused. If a package is wrong, all VMs are refused.
+      - If a pool has too little space for all VMs, V(continue) refuses the VM that takes the most space, and repeats
+        this until the rest fits. If several VMs claim the same disk, all of them are refused.
   pool:
     description:
-      - The ZFS pool where new VMs are made; with C(vmadm) V(zones) if nothing is said. VMs that are there are found in
-        all pools.
+      - The ZFS pool where new VMs are created. The default with C(vmadm) is V(zones). Existing VMs are found in all
+        pools.
 seealso:
   - module: flexdisk.hypervisor.vm_disks
   - module: flexdisk.hypervisor.vm_snapshot
@@ -243,16 +247,17 @@ EXAMPLES = r"""
 RETURN = r"""
 msg:
   description:
-    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
-      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
-    - With C(--diff) it is the first line of the diff when something changes.
-  returned: unless the task fails; then it says why
+    - A summary of the task in one line. It counts the VMs concerned, those that change and those that are restarted.
+      It also gives the space that disks take from the pool or give back (by their sizes), and the size of what is
+      destroyed.
+    - With C(--diff), it is also the first line of the diff if something changes.
+  returned: always; it gives the reason if the task fails
   type: str
   sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 vms:
   description:
-    - The VMs, with all that M(flexdisk.hypervisor.vm_disks) returns of them and what is below. One that was absent
-      before and should be is not among them.
+    - The VMs, with everything that M(flexdisk.hypervisor.vm_disks) returns for them and the keys below. A VM that
+      should be absent and already was is not included.
   returned: always
   type: list
   elements: dict
@@ -262,7 +267,7 @@ vms:
       type: str
       returned: always
     state:
-      description: State of the VM, V(absent) if it is not there any more.
+      description: State of the VM. V(absent) if it no longer exists.
       type: str
       returned: always
     changed:
@@ -271,9 +276,9 @@ vms:
       returned: always
     steps:
       description:
-        - What was done, as in RV(flexdisk.hypervisor.vm_disks#module:vms[].steps). The C(class) of each says whether a
-          running VM gets it with V(live), has it once it was stopped with V(restart), or a disk is made anew with
-          V(recreate). It is empty for a VM that is made or deleted.
+        - What was done, as in RV(flexdisk.hypervisor.vm_disks#module:vms[].steps). The C(class) of each step says
+          what it takes. V(live) applies to a running VM, V(restart) takes effect after the VM was stopped, and
+          V(recreate) creates a new disk. It is empty for a VM that is created or deleted.
       type: list
       elements: dict
       returned: always
@@ -283,12 +288,12 @@ vms:
       elements: dict
       returned: always
     parked:
-      description: Disks that this VM had and that lie outside any VM, also those of a deleted one.
+      description: Disks that belonged to this VM and are now parked outside any VM. A deleted VM can have some too.
       type: list
       elements: dict
       returned: always
     package:
-      description: Name of the package that the VM was given last, empty for none.
+      description: Name of the package that the VM was last given. Empty if there is none.
       type: str
       returned: always
     memory:

@@ -30,13 +30,13 @@ attributes:
 options:
   vms:
     description:
-      - VMs by UUID, alias or unique UUID prefix. Without it all VMs of the host.
+      - VMs by UUID, alias or unique UUID prefix. Without this option, all VMs of the host.
     type: list
     elements: str
   space:
     description:
-      - Also report figures that need the accounting of snapshots, RV(vms[].free_space), RV(vms[].allocatable),
-        RV(vms[].snapshots), and C(pinned) and C(snapshots) of every disk.
+      - Also report figures that depend on the space used by snapshots. These are RV(vms[].free_space),
+        RV(vms[].allocatable), RV(vms[].snapshots), and C(pinned) and C(snapshots) of every disk.
     type: bool
     default: false
 seealso:
@@ -78,7 +78,7 @@ vms:
       type: str
       returned: always
     autoboot:
-      description: Whether the VM starts with the host.
+      description: Whether the VM starts when the host starts.
       type: bool
       returned: always
     flexible:
@@ -99,13 +99,13 @@ vms:
       type: int
       returned: always
     tags:
-      description: Tags of the VM, values that are no text as JSON.
+      description: Tags of the VM. Values that are not text are given as JSON.
       type: dict
       returned: always
       sample:
         role: web
     package:
-      description: Name of the package that M(flexdisk.hypervisor.vm) gave the VM last, empty for none.
+      description: Name of the package that M(flexdisk.hypervisor.vm) last gave the VM. Empty if there is none.
       type: str
       returned: always
     memory:
@@ -121,7 +121,9 @@ vms:
       type: bool
       returned: always
     disk_template:
-      description: The type of all disks, V(thick), V(sparse) or V(file); else V(mixed), or V(diskless).
+      description: >-
+        The common type of all disks, V(thick), V(sparse) or V(file). V(mixed) if the types differ, V(diskless) if
+        there are no disks.
       type: str
       returned: always
     parked:
@@ -131,15 +133,15 @@ vms:
       returned: always
       contains: &disk
         name:
-          description: Name of the disk, empty for none.
+          description: Name of the disk. Empty if it has none.
           type: str
           returned: always
         uuid:
           description: UUID of the disk.
           type: str
-          returned: when it is known
+          returned: if known
         state:
-          description: State of the VM that has the disk, V(parked) for a parked one.
+          description: State of the VM that has the disk. V(parked) for a parked disk.
           type: str
           returned: always
         type:
@@ -155,7 +157,7 @@ vms:
           type: int
           returned: always
         refreservation:
-          description: MiB that are kept for the disk, rounded up.
+          description: MiB that are reserved for the disk, rounded up.
           type: int
           returned: always
         boot:
@@ -163,15 +165,15 @@ vms:
           type: bool
           returned: always
         pci_slot:
-          description: PCI slot that the disk has, or had last.
+          description: The current or last PCI slot of the disk.
           type: str
           returned: always
         model:
-          description: How the guest sees it.
+          description: Device model that the guest sees.
           type: str
           returned: always
         image:
-          description: UUID of the image that it began as, empty for none.
+          description: UUID of the image that the disk was made from. Empty if there is none.
           type: str
           returned: always
         index:
@@ -179,7 +181,7 @@ vms:
           type: int
           returned: always
         path:
-          description: Path of its device in the VM's configuration, empty if it is not attached.
+          description: Path of its device in the VM's configuration. Empty if the disk is not attached.
           type: str
           returned: always
         volume:
@@ -191,7 +193,7 @@ vms:
           type: bool
           returned: always
         description:
-          description: What its owner says of it.
+          description: Free text of the owner.
           type: str
           returned: always
         tags:
@@ -199,7 +201,7 @@ vms:
           type: dict
           returned: always
         remaining:
-          description: Whether it was given all the space that remained.
+          description: Whether the disk was given all remaining space.
           type: bool
           returned: always
         compression:
@@ -207,27 +209,27 @@ vms:
           type: str
           returned: always
         hidden:
-          description: Whether the platform has added it.
+          description: Whether the platform added the disk.
           type: bool
           returned: always
         serial_no:
-          description: How often it was changed.
+          description: How often the disk was changed.
           type: int
-          returned: when it is known
+          returned: if known
         ctime:
-          description: When it was made, or adopted (UTC).
+          description: When the disk was created or adopted (UTC).
           type: str
-          returned: when it is known
+          returned: if known
         mtime:
-          description: When it was changed last (UTC).
+          description: When the disk was last changed (UTC).
           type: str
-          returned: when it is known
+          returned: if known
         snapshots:
           description: Number of its snapshots.
           type: int
           returned: with O(space=true)
         pinned:
-          description: MiB that only its snapshots hold.
+          description: MiB that are held only by its snapshots.
           type: int
           returned: with O(space=true)
     disks:
@@ -242,7 +244,7 @@ vms:
           type: int
           returned: with O(space=true)
     unmanaged:
-      description: Volumes below the VM's dataset that its configuration does not know.
+      description: Volumes below the VM's dataset that its configuration does not list.
       type: list
       elements: str
       returned: always
@@ -256,11 +258,12 @@ vms:
       type: int
       returned: with O(space=true)
     allocatable:
-      description: MiB that disks can really still get. Null on a VM without flexible disk space.
+      description: MiB that disks can still actually get. Null on a VM without flexible disk space.
       type: int
       returned: with O(space=true)
     snapshots:
-      description: Snapshots of the whole VM, as RV(flexdisk.hypervisor.vm_snapshot#module:vms[].snapshots) has them.
+      description: >-
+        Snapshots of the whole VM, in the form of RV(flexdisk.hypervisor.vm_snapshot#module:vms[].snapshots).
       type: list
       elements: dict
       returned: with O(space=true)
@@ -279,19 +282,19 @@ vms:
           type: int
           returned: always
         frees_bytes:
-          description: What deleting this one alone gives back to the VM's disks.
+          description: How much space the VM's disks get back if only this snapshot is deleted.
           type: int
           returned: always
     intent:
       description:
-        - What an interrupted run of M(flexdisk.hypervisor.vm_disks) wrote down before it changed the VM, or null. The
-          next run on the same host that lists the VM takes it up and clears it.
-        - By hand it is cleared with C(zfs inherit flexdisk:intent.UUID POOL/flexdisk).
+        - The intent that an interrupted run of M(flexdisk.hypervisor.vm_disks) recorded before it changed the VM, or
+          null. The next run on the same host that lists the VM finishes and clears it.
+        - To clear it by hand, use C(zfs inherit flexdisk:intent.UUID POOL/flexdisk).
       type: dict
       returned: always
       contains: &intent
         readable:
-          description: Whether it can be read. If not, this is all that is said of it.
+          description: Whether the intent can be read. If not, no other key is returned.
           type: bool
           returned: always
         plan:
@@ -299,19 +302,19 @@ vms:
           type: str
           returned: if it can be read
         host:
-          description: The host of the run. Only that one finishes it.
+          description: The host of the run. Only this host can finish the run.
           type: str
           returned: if it can be read
         since:
-          description: When it was written down (UTC).
+          description: When it was recorded (UTC).
           type: str
           returned: if it can be read
         state:
-          description: State of the VM before.
+          description: State of the VM before the run.
           type: str
           returned: if it can be read
         autoboot:
-          description: Whether the VM started with the host before.
+          description: Whether the VM started with the host before the run.
           type: bool
           returned: if it can be read
         stops:
@@ -330,7 +333,7 @@ vms:
           returned: if it can be read
           contains:
             guid:
-              description: What ZFS knows the volume by.
+              description: The GUID by which ZFS identifies the volume.
               type: int
               returned: always
             from:
@@ -342,11 +345,11 @@ vms:
               type: str
               returned: always
         rollback:
-          description: Name of the snapshot that the VM was going back to, empty for none.
+          description: Name of the snapshot that the VM was being rolled back to. Empty if there is none.
           type: str
           returned: if it can be read
         creates:
-          description: Name of the VM that was being made, empty for none.
+          description: Name of the VM that was being created. Empty if there is none.
           type: str
           returned: if it can be read
       sample:
@@ -363,7 +366,7 @@ vms:
         rollback: ""
         creates: ""
 intents:
-  description: Intents of VMs that are not there. They are never executed. Empty with O(vms).
+  description: Intents of VMs that do not exist. They are never executed. Empty with O(vms).
   returned: always
   type: list
   elements: dict

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vm_snapshot
-short_description: Take and delete snapshots of VMs, and go back to them
+short_description: Take and delete snapshots of VMs, and roll back to them
 version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - A snapshot holds a VM's own file system and all its disks at one moment. On SmartOS C(vmadm) takes it, and lists it.
-  - A snapshot takes space of the VM's flexible disk space at once, since all that its disks have written must still be
-    writable in full. The task is refused with the figures when that is missing, and says what would free how much.
-  - After a rollback sizes are what they were, and quota and reservation what the quota law says.
+  - A snapshot captures a VM's own file system and all its disks at the same moment. On SmartOS, C(vmadm) takes and
+    lists it.
+  - A snapshot takes part of the VM's flexible disk space at once, because all data that its disks have written must
+    remain fully writable. If there is not enough space, the task is refused. The message gives the figures and says
+    how much space each possible step would free.
+  - After a rollback, the disks have the sizes that they had at the snapshot. Quota and reservation follow the quota
+    law.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -28,80 +31,81 @@ attributes:
   check_mode:
     support: full
     details:
-      - The prediction equals the real run but for RV(vms[].allocatable), RV(vms[].snapshots[].created) and
-        RV(vms[].snapshots[].frees_bytes), which only ZFS and the clock know, and which check mode leaves out where
-        something is to be changed.
+      - The prediction equals the real run, except for RV(vms[].allocatable), RV(vms[].snapshots[].created) and
+        RV(vms[].snapshots[].frees_bytes). Only ZFS and the clock can give these values. Check mode leaves them out if
+        something would change.
   diff_mode:
     support: full
     details:
-      - The diff is the plan in words, one block for each VM that changes.
+      - The diff is the plan in words, with one block for each VM that changes.
   idempotent:
     support: partial
     details:
-      - A rollback does nothing when nothing at all has been written to a disk since the snapshot, none was resized and
-        no newer snapshot is there. Guests write, and ZFS itself writes a block into a volume that it takes back, so a
-        second run mostly goes back once more.
+      - A rollback does nothing if no disk was written to or resized since the snapshot, and if there is no newer
+        snapshot. Guests write to their disks, and ZFS itself writes a block to a volume that it rolls back. So a
+        second run usually rolls back again.
 options:
   vms:
     description:
-      - The VMs, by UUID, by alias or by a unique prefix of the UUID of at least four characters.
-      - Without it all VMs of the host, but O(state=rolled_back) needs it.
+      - The VMs, by UUID, by alias or by a unique UUID prefix of at least four characters.
+      - Without this option, all VMs of the host. O(state=rolled_back) requires this option.
     type: list
     elements: str
     aliases: [vm]
   name:
     description:
       - Name of the snapshot, 1 to 64 letters, digits and C(-_.:%), without a dash at the beginning.
-      - Required but for O(state=absent) with O(keep). ZFS has it with the prefix C(vmsnap-).
+      - Required, except for O(state=absent) with O(keep). ZFS stores the name with the prefix C(vmsnap-).
     type: str
   state:
     description:
-      - With V(present) the snapshot is taken if it is not there.
-      - With V(absent) it is destroyed if it is there, and with O(keep) what the rule does not keep.
-      - With V(rolled_back) all disks of the VM that are in the snapshot become what they were. What has been written
-        since is lost.
+      - With V(present), the snapshot is taken if it does not exist.
+      - With V(absent), the snapshot is destroyed if it exists. With O(keep), all snapshots that the rule does not
+        keep are destroyed.
+      - With V(rolled_back), all disks of the VM that are in the snapshot return to their state at that moment.
+        Everything written since then is lost.
     type: str
     choices: [present, absent, rolled_back]
     default: present
   keep:
     description:
-      - Destroy the VM's snapshots but for those that the rule keeps. The newest is always kept.
-      - Days and weeks are those of UTC that have a snapshot; a week begins on Monday. Snapshots that were not taken by
-        this module or by C(vmadm) do not count.
+      - Destroy the VM's snapshots, except those that the rule keeps. The newest is always kept.
+      - Days and weeks are in UTC, and only those with a snapshot count. A week begins on Monday. Snapshots that were
+        not taken by this module or by C(vmadm) do not count.
     type: dict
     suboptions:
       last:
         description:
-          - So many of the newest.
+          - Keep this number of the newest snapshots.
         type: int
       daily:
         description:
-          - The newest of each of so many days.
+          - Keep the newest snapshot of each of this number of days.
         type: int
       weekly:
         description:
-          - The newest of each of so many weeks.
+          - Keep the newest snapshot of each of this number of weeks.
         type: int
   newer:
     description:
-      - Names of snapshots newer than O(name) that O(state=rolled_back) may destroy. ZFS goes back to the newest
-        snapshot only.
+      - Names of snapshots newer than O(name) that O(state=rolled_back) may destroy. ZFS can roll back only to the
+        newest snapshot.
     type: list
     elements: str
   destroy_newer:
     description:
-      - Permit O(state=rolled_back) to destroy all newer snapshots.
+      - Allow O(state=rolled_back) to destroy all newer snapshots.
     type: bool
     default: false
   flexible_disk_size:
     description:
-      - With O(state=rolled_back), the flexible disk size to raise the VM to first, as a number of MiB or with a unit.
-        Needed where the disks were larger.
+      - With O(state=rolled_back), the flexible disk size to which the VM is raised first, as a number of MiB or with
+        a unit. This is needed if the disks were larger at the snapshot.
     type: raw
   packages:
     description:
-      - Packages as M(flexdisk.hypervisor.vm) takes them. Where there is no room for a snapshot, the smallest one that
-        has it is named.
+      - Packages in the form of M(flexdisk.hypervisor.vm). If there is no room for a snapshot, the message names the
+        smallest package that has enough.
     type: list
     elements: dict
 seealso:
@@ -133,10 +137,11 @@ EXAMPLES = r"""
 RETURN = r"""
 msg:
   description:
-    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
-      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
-    - With C(--diff) it is the first line of the diff when something changes.
-  returned: unless the task fails; then it says why
+    - A summary of the task in one line. It counts the VMs concerned, those that change and those that are restarted.
+      It also gives the space that disks take from the pool or give back (by their sizes), and the size of what is
+      destroyed.
+    - With C(--diff), it is also the first line of the diff if something changes.
+  returned: always; it gives the reason if the task fails
   type: str
   sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 vms:
@@ -167,12 +172,12 @@ vms:
       elements: dict
       returned: always
     recovered:
-      description: What was found of an interrupted rollback.
+      description: What an interrupted rollback left behind.
       type: list
       elements: dict
       returned: always
     flexible_disk_size:
-      description: MiB, null on a VM without flexible disk space.
+      description: MiB, or null on a VM without flexible disk space.
       type: int
       returned: always
     disks:
@@ -193,11 +198,11 @@ vms:
           type: int
           returned: always
     allocatable:
-      description: MiB that disks and snapshots can still get, null on a VM without flexible disk space.
+      description: MiB that disks and snapshots can still get, or null on a VM without flexible disk space.
       type: int
-      returned: when known
+      returned: if known
     snapshots:
-      description: The VM's snapshots, the oldest first.
+      description: The VM's snapshots, oldest first.
       type: list
       elements: dict
       returned: always
@@ -214,11 +219,11 @@ vms:
         created:
           description: Seconds since 1970.
           type: int
-          returned: when known
+          returned: if known
         frees_bytes:
-          description: What deleting this one alone gives back to the VM's disks.
+          description: How much space the VM's disks get back if only this snapshot is deleted.
           type: int
-          returned: when known
+          returned: if known
 """
 
 import time

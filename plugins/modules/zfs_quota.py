@@ -14,12 +14,13 @@ version_added: 0.1.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - Puts quota and reservation of VMs back under the quota law, without stopping a VM and without touching its disks'
-    data.
-  - Quota and reservation of a flexible VM's dataset are its own quota plus its flexible disk size plus what ZFS
-    needs for the
-    metadata of every volume; without flexible disk size its own quota plus the automatic reservation of every volume.
-  - They drift when disks are removed with C(vmadm), when a change was interrupted, and after a rollback over a resize.
+  - Sets quota and reservation of VMs to what the quota law requires. No VM is stopped, and the data of its disks is
+    not touched.
+  - The quota and reservation of a flexible VM's dataset are the sum of its own quota, its flexible disk size and the
+    space that ZFS needs for the metadata of every volume. For a VM without flexible disk size, they are the sum of
+    its own quota and the automatic reservation of every volume.
+  - The values drift when disks are removed with C(vmadm), when a change is interrupted, and after a rollback past a
+    resize.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -35,22 +36,21 @@ attributes:
 options:
   vms:
     description:
-      - VMs by UUID, alias or unique UUID prefix. Without it all VMs of the host that the law covers.
+      - VMs by UUID, alias or unique UUID prefix. Without this option, all VMs of the host that the quota law covers.
     type: list
     elements: str
   reclaim:
     description:
-      - Also lower the quota of VMs without flexible disk size. What a removed disk leaves there is the only room for
-        its
-        replacement, so it is kept by default.
+      - Also lower the quota of VMs without flexible disk size. The space of a removed disk is the only room for its
+        replacement there, so it is kept by default.
     type: bool
     default: false
   on_refusal:
     description:
-      - What a VM that must be refused means for the other VMs of the task. Either way the drift of every VM is
+      - What happens to the other VMs of the task when one VM is refused. In both cases, the drift of every VM is
         returned.
-      - Where a pool has too little room for all, with V(continue) the VM that takes the most of it is refused, until
-        the rest fits.
+      - If a pool has too little space for all VMs, V(continue) refuses the VM that takes the most space, and repeats
+        this until the rest fits.
 seealso:
   - module: flexdisk.hypervisor.vm_disks
 """
@@ -72,15 +72,16 @@ EXAMPLES = r"""
 RETURN = r"""
 msg:
   description:
-    - The task in one line. It counts the VMs concerned, those that change and those that are restarted; then come the
-      space that disks take from the pool or give back (by their sizes), and the size of what is destroyed.
-    - With C(--diff) it is the first line of the diff when something changes.
-  returned: unless the task fails; then it says why
+    - A summary of the task in one line. It counts the VMs concerned, those that change and those that are restarted.
+      It also gives the space that disks take from the pool or give back (by their sizes), and the size of what is
+      destroyed.
+    - With C(--diff), it is also the first line of the diff if something changes.
+  returned: always; it gives the reason if the task fails
   type: str
   sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
 vms:
-  description: The VMs that the law covers, those that could not be repaired too.
-  returned: always, also when the task fails because a VM is refused
+  description: The VMs that the quota law covers, including those that could not be repaired.
+  returned: always, even if the task fails because a VM is refused
   type: list
   elements: dict
   contains:
@@ -101,7 +102,7 @@ vms:
       type: bool
       returned: always
     expected_bytes:
-      description: Quota and reservation that the law gives for the VM as it was found.
+      description: The quota and reservation that the quota law gives for the VM as it was found.
       type: int
       returned: always
     actual:
@@ -118,17 +119,17 @@ vms:
           type: int
           returned: always
     drift:
-      description: RV(vms[].actual) less RV(vms[].expected_bytes).
+      description: RV(vms[].actual) minus RV(vms[].expected_bytes).
       type: dict
       returned: always
       contains: *figures
     cause:
       description:
-        - What the figures say of the cause, empty only without drift.
+        - The cause of the drift, as far as the figures show it. Empty only if there is no drift.
         - V(overhead of a removed disk), V(poisoned flexible_disk_size or lowered by hand), V(half-applied set),
-          V(refreservation off auto), V(rollback over a resize), V(disk attached without its overhead),
-          V(volumes that the VM does not know) or V(refreservation of the VM's dataset), each where the figures are
-          exactly what it leaves or within what it can leave, else V(unknown).
+          V(refreservation off auto), V(rollback over a resize), V(disk attached without its overhead), V(volumes that
+          the VM does not know) or V(refreservation of the VM's dataset). A cause is named if the drift is exactly
+          what it leaves, or within what it can leave. Otherwise the value is V(unknown).
       type: str
       returned: always
       sample: overhead of a removed disk
@@ -143,7 +144,7 @@ vms:
       elements: dict
       returned: always
 skipped_vms:
-  description: VMs that the law does not cover, each with the reason.
+  description: VMs that the quota law does not cover, each with the reason.
   returned: always
   type: list
   elements: dict

@@ -92,20 +92,20 @@ def named(found: t.Sequence[_Vm], wishes: t.Sequence[t.Sequence[object]], taken:
             if names[n] or name is None or name == "":
                 continue
             if not isinstance(name, str) or not safe(name):
-                reason = "it cannot be the name of a host"
+                reason = "this is not a valid host name"
             elif wanted[name] > 1:
-                reason = "more than one VM would have it"
+                reason = "more than one VM would have this name"
             elif name in gone or (name[:36] in uuids and not name.startswith(vm["uuid"])):
-                reason = "it is taken"
+                reason = "this name is already taken"
             else:
                 names[n] = str(name)
                 continue
             reasons.setdefault(n, "not %r: %s" % (name, reason))
     if not all(names):
         lost = found[names.index("")]
-        raise ValueError("VM %s of %s is in the inventory already" % (lost["uuid"], lost["hypervisor"]))
+        raise ValueError("VM %s of %s is already in the inventory" % (lost["uuid"], lost["hypervisor"]))
     return Named(
-        names, ["A VM of %s is %s, %s." % (found[n]["hypervisor"], names[n], reasons[n]) for n in sorted(reasons)]
+        names, ["A VM of %s is named %s, %s." % (found[n]["hypervisor"], names[n], reasons[n]) for n in sorted(reasons)]
     )
 
 

@@ -38,9 +38,9 @@ def load(node: Node, vms: str, zfs: str, pool_status: str = "", zdb: str = "") -
     try:
         found = json.loads(vms)
     except ValueError as error:
-        raise ExportError(f"the VMs are not JSON: {error}") from error
+        raise ExportError(f"the export of the VMs is not valid JSON: {error}") from error
     if not isinstance(found, list) or not all(isinstance(vm, dict) and "uuid" in vm for vm in found):
-        raise ExportError("the VMs are not a list of VM objects")
+        raise ExportError("the export of the VMs is not a list of VM objects")
     datasets = export_pool.parse(zfs)
     newest = max([_seconds(vm.get("last_modified")) for vm in found] + [0])
     node.clock.advance(max(0.0, newest + 60 - node.clock.now()))

@@ -59,9 +59,9 @@ def sector_size(zdb: str, pool: str, vdevs: List[Dict[str, Any]]) -> int:
     wide = {ashift for kind, ashift in tops if kind in ("raidz", "draid")}
     if len(wide) > 1:
         sizes = ", ".join(str(1 << ashift) for ashift in sorted(wide))
-        raise ExportError(f"{pool} has vdevs with sectors of {sizes} bytes: the simulated pool has one size")
+        raise ExportError(f"{pool} has vdevs with sectors of {sizes} bytes, but a simulated pool has one size")
     if not any(wide) and any(Vdev(vdev["type"]).is_parity for vdev in vdevs):
-        raise ExportError(f"{pool} has vdevs of raidz or dRAID: their sector size is needed, see zdb -C {pool}")
+        raise ExportError(f"{pool} has raidz or dRAID vdevs: their sector size is needed (zdb -C {pool})")
     return max(wide or [ashift for _kind, ashift in tops], default=0)
 
 

@@ -47,7 +47,7 @@ def parse(text: str) -> Datasets:
         elif line.strip() and not foreign:
             wrong = f"has {len(fields)} fields instead of 4"
             if len(fields) == 4:
-                wrong = f"is of {name} but does not begin with its type"
+                wrong = f"belongs to {name}, but the rows of {name} do not begin with its type"
             raise ExportError(f"line {number} of the zfs export {wrong}")
     if not found:
         raise ExportError("the zfs export is empty")
@@ -61,10 +61,10 @@ def _is_foreign(prop: str) -> bool:
 def _add(found: Datasets, current: str, number: int, fields: List[str]) -> None:
     name, prop, value, source = fields
     if name in found and name != current:
-        raise ExportError(f"line {number} of the zfs export is of {name} again")
+        raise ExportError(f"line {number} of the zfs export belongs to {name}, but the rows of {name} ended earlier")
     values = found.setdefault(name, {})
     if prop in values:
-        raise ExportError(f"line {number} of the zfs export says {prop} of {name} again")
+        raise ExportError(f"line {number} of the zfs export repeats {prop} of {name}")
     values[prop] = (value, source)
 
 
@@ -128,7 +128,7 @@ class _Builder:
         if name in self.done:
             return
         if name not in self.values:
-            raise ExportError(f"the zfs export has no {name}")
+            raise ExportError(f"the zfs export does not contain {name}")
         self.done.add(name)
         self._ensure(name.rpartition("/")[0])
         origin = self.values[name].get("origin", ("-", ""))[0]

@@ -32,7 +32,7 @@ def build(name: str, directory: Optional[Path]) -> Node:
     if kind == "bench" and count.isdigit():
         return _bench(int(count), directory)
     if name not in _SCENARIOS:
-        raise ScenarioError(f"no scenario {name!r}; there are: demo, empty, bench:N")
+        raise ScenarioError(f"there is no scenario {name!r}, use one of demo, empty, bench:N")
     return _SCENARIOS[name](directory)
 
 

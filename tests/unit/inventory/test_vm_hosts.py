@@ -58,8 +58,8 @@ def test_an_alias_that_two_vms_have_is_the_name_of_neither():
     found = named(vm(U1, "web01", "hv01"), vm(U2, "web01", "hv02"), vm(U3, "db01"))
     assert found.names == [U1, U2, "db01"]
     assert found.warnings == [
-        f"A VM of hv01 is {U1}, not 'web01': more than one VM would have it.",
-        f"A VM of hv02 is {U2}, not 'web01': more than one VM would have it.",
+        f"A VM of hv01 is named {U1}, not 'web01': more than one VM would have this name.",
+        f"A VM of hv02 is named {U2}, not 'web01': more than one VM would have this name.",
     ]
 
 
@@ -73,7 +73,7 @@ def test_a_vm_that_two_hypervisors_have_is_there_twice():
 def test_a_name_that_is_none(alias):
     found = named(vm(U1, alias))
     assert found.names == [U1]
-    assert "cannot be the name of a host" in found.warnings[0]
+    assert "this is not a valid host name" in found.warnings[0]
     assert "\n" not in found.warnings[0]
 
 
@@ -81,7 +81,7 @@ def test_a_name_that_is_none(alias):
 def test_a_name_of_somebody_else(alias):
     found = named(vm(U1, alias), vm(U2), taken={"hv02", "localhost", "all", "webservers"})
     assert found.names == [U1, U2]
-    assert "it is taken" in found.warnings[0]
+    assert "this name is already taken" in found.warnings[0]
 
 
 def test_its_own_uuid_as_alias():
@@ -96,7 +96,7 @@ def test_the_first_wish_that_can_be_had():
 
 def test_a_vm_that_another_source_has_named():
     assert named(vm(U1), taken={U1}).names == [f"{U1}.hv01"]
-    with pytest.raises(ValueError, match=f"VM {U1} of hv01 is in the inventory already"):
+    with pytest.raises(ValueError, match=f"VM {U1} of hv01 is already in the inventory"):
         named(vm(U1), taken={U1, f"{U1}.hv01"})
 
 

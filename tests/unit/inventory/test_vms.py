@@ -195,10 +195,10 @@ FAILED = {"status": "failed", "result": {"msg": "vmadm was not found"}}
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        (UNREACHABLE, "hv02 is unreachable: no route"),
-        (FAILED, "hv02 is failed: vmadm was not found"),
-        ({"status": "skipped", "result": {}}, "hv02 is skipped: None"),
-        ({"status": "ok", "result": {"vms": "x"}}, "hv02 is not a result of vm_info"),
+        (UNREACHABLE, "hv02: unreachable: no route"),
+        (FAILED, "hv02: failed: vmadm was not found"),
+        ({"status": "skipped", "result": {}}, "hv02: skipped: None"),
+        ({"status": "ok", "result": {"vms": "x"}}, "hv02: not a result of vm_info"),
     ],
 )
 def test_a_hypervisor_that_fails(hypervisors, reply, said):
@@ -210,7 +210,7 @@ def test_a_hypervisor_that_fails(hypervisors, reply, said):
     assert not inventory.hosts
     plugin = Plugin(on_failure="warn")
     assert sorted(parse(plugin).hosts) == ["web01", "web02"]
-    assert plugin.warnings == ["VMs are missing in the inventory: " + said]
+    assert plugin.warnings == ["VMs are missing from the inventory. " + said]
     replies["hv01"] = ok(vm(U1, "hv02"))
     assert sorted(parse(plugin).hosts) == [U1], "its name is still its own"
 
@@ -226,7 +226,7 @@ def test_the_same_vm_from_other_sources(hypervisors):
     parse(Plugin(states=["stopped"]), inventory)
     parse(Plugin(states=["stopped"]), inventory)
     assert sorted(inventory.hosts) == [U2, f"{U2}.hv01", "web02"]
-    with pytest.raises(AnsibleParserError, match="is in the inventory already"):
+    with pytest.raises(AnsibleParserError, match="is already in the inventory"):
         parse(Plugin(), inventory)
 
 

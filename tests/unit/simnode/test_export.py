@@ -160,12 +160,15 @@ def test_values_of_others_are_of_any_shape(value: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (("a\tlocal", "zones\ttype\tvolume"), "line 3 of the zfs export says type of zones again"),
+        (("a\tlocal", "zones\ttype\tvolume"), "line 3 of the zfs export repeats type of zones"),
         (
             ("a\tlocal", "zones/a\ttype\tvolume\t-", "zones/a\tguid\t7"),
-            "line 5 .* says type of zones/a again",
+            "line 5 .* repeats type of zones/a",
         ),
-        (("a\tlocal", "zones/b\ttype\tvolume\t-", "zones\tguid\t7"), "line 4 .* is of zones again"),
+        (
+            ("a\tlocal", "zones/b\ttype\tvolume\t-", "zones\tguid\t7"),
+            "line 4 .* belongs to zones, but the rows of zones ended earlier",
+        ),
     ],
 )
 def test_values_that_look_like_the_export_are_refused(value: tuple[str, ...], text: str) -> None:
@@ -270,14 +273,14 @@ def test_sector_size_of_the_pool(tops: list[str], ashift: int) -> None:
 @pytest.mark.parametrize(
     ("zdb", "text"),
     [
-        ("", "zones has vdevs of raidz or dRAID: their sector size is needed, see zdb -C zones"),
+        ("", "zones has raidz or dRAID vdevs: their sector size is needed \\(zdb -C zones\\)"),
         (configuration(top(0, "raidz", 9), pool="tank"), "their sector size is needed"),
         (configuration(top(0, "mirror", 9)), "their sector size is needed"),
         (configuration(top(0, "raidz", 0)), "their sector size is needed"),
         (configuration(top(0, "raidz", 9).replace("9", "auto")), "their sector size is needed"),
         (
             configuration(top(0, "raidz", 9), top(1, "raidz", 12)),
-            "zones has vdevs with sectors of 512, 4096 bytes: the simulated pool has one size",
+            "zones has vdevs with sectors of 512, 4096 bytes, but a simulated pool has one size",
         ),
     ],
 )
@@ -296,7 +299,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
         (tmp_path / name).write_text(content)
         arguments += [f"--{name}", str(tmp_path / name)]
     assert main(["--dir", str(tmp_path / "node"), "init"]) == 0
-    with pytest.raises(SystemExit, match="simnode: zones has vdevs of raidz or dRAID"):
+    with pytest.raises(SystemExit, match="simnode: zones has raidz or dRAID vdevs"):
         main(arguments)
     (tmp_path / "zdb").write_text(original.run(["zdb", "-C", "zones"])[1])
     assert main([*arguments, "--zdb", str(tmp_path / "zdb")]) == 0
@@ -307,13 +310,21 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vms", "zfs", "text"),
     [
-        ("{", "zones\ttype\tfilesystem\t-\n", "the VMs are not JSON"),
+        ("{", "zones\ttype\tfilesystem\t-\n", "the export of the VMs is not valid JSON"),
         ("{}", "zones\ttype\tfilesystem\t-\n", "not a list of VM objects"),
         ("[]", "zones type\n", "line 1 of the zfs export has 1 fields"),
         ("[]", "", "the zfs export is empty"),
-        ("[]", "zones\tguid\t7\t-\n", "line 1 of the zfs export is of zones but does not begin with its type"),
+        (
+            "[]",
+            "zones\tguid\t7\t-\n",
+            "line 1 of the zfs export belongs to zones, but the rows of zones do not begin with its type",
+        ),
         ("[]", "zones\ttype\tfilesystem\t-\nzones\tflexdisk:name\ta\nb\tlocal\n", "line 2 .* has 3 fields"),
-        ("[]", "zones\ttype\tfilesystem\t-\nzones/a/b\ttype\tfilesystem\t-\n", "the zfs export has no zones/a"),
+        (
+            "[]",
+            "zones\ttype\tfilesystem\t-\nzones/a/b\ttype\tfilesystem\t-\n",
+            "the zfs export does not contain zones/a",
+        ),
     ],
 )
 def test_bad_exports(vms: Any, zfs: str, text: str) -> None:
