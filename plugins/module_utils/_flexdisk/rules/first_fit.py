@@ -120,7 +120,7 @@ def _by_name(have: t.List[Entry], want: t.List[Entry]) -> t.Dict[str, t.Any]:
     fresh = [j for j in result["creates"] if want[j]["name"] not in {entry["name"] for entry in have}]
     renamed = [[i, j] for i in gone for j in fresh if compatible(_birth(have[i]), _birth(want[j]))]
     if renamed:
-        text = "a name vanishes and another appears; a rename is not recognised, the disk is replaced by an empty one"
+        text = "a name disappears and a new one appears; this is no rename, and an empty disk replaces the old one"
         warnings.append(_warning("RENAME_SUSPECT", text, candidates=renamed))
     result["warnings"] = warnings
     return result
@@ -162,7 +162,7 @@ def _loss_warnings(have: t.List[Entry], result: t.Dict[str, t.Any]) -> t.List[t.
         size = sum(have[i]["size"] for i in destroyed)
         warnings.append(_warning("DATA_LOSS", text, current=destroyed, size=size))
     if detached:
-        text = "disks that no entry claims are to be preserved, and are left behind detached"
+        text = "disks that no entry claims are preserved; they stay behind, detached"
         warnings.append(_warning("ORPHAN_LEFT", text, current=detached))
     return warnings
 
