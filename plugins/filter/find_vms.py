@@ -10,6 +10,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import is_uuid
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import Names, fitting
 
 _Dict = t.Mapping[str, t.Any]
@@ -23,10 +24,11 @@ def find_vms(
     strict: bool = False,
     optional: bool = False,
     gone: bool = False,
+    exact: bool = False,
 ) -> t.Dict[str, t.Any]:
     """found: the result of vm_info for each host."""
     known = _known(found, _owners if gone else _vms)
-    return _found("VM", known, names, unread, strict, optional, prefixes=not optional)
+    return _found("VM", known, names, unread, strict, optional, prefixes=not (optional or exact), exact=exact)
 
 
 def find_disks(
@@ -66,13 +68,22 @@ def _found(
     strict: bool,
     optional: bool,
     prefixes: bool,
+    exact: bool = False,
 ) -> t.Dict[str, t.Any]:
     here: t.Dict[str, t.Dict[str, t.Dict[str, str]]] = {host: {} for host in known}
     problems = []
     for name in dict.fromkeys(_listed(names)):
-        places = [(host, thing.uuid) for host, things in known.items() for thing in fitting(name, things, prefixes)]
+        whole = exact and is_uuid(name.lower())  # once that VM is gone, it must not mean another one's alias
+        places = [
+            (host, thing.uuid)
+            for host, things in known.items()
+            for thing in fitting(name, things, prefixes)
+            if not whole or thing.uuid == name.lower()
+        ]
         if len(places) > 1 or (strict and unread) or not (places or optional):
-            problems.append(_problem(kind, name, places, list(known), unread))
+            begun = exact and any(fitting(name, things) for things in known.values())
+            hint = " The beginning of a UUID, or another VM's UUID as alias, is not enough here." if begun else ""
+            problems.append(_problem(kind, name, places, list(known), unread) + ("" if places else hint))
         elif places:
             host, uuid = places[0]
             here[host][name] = {kind.lower(): uuid}

@@ -53,9 +53,12 @@ options:
           - A UUID prefix of less than eight characters is refused here, because it could be meant as the name of a
             new VM. O(vms[].state=absent) refuses any prefix, because it could match another VM after this one is
             deleted.
+          - One of O(vms[].vm) and O(vms[].name) is required.
         type: str
-        required: true
-        aliases: [name]
+      name:
+        description:
+          - The same as O(vms[].vm), under its former name. Only one of both can be given.
+        type: str
       uuid:
         description:
           - UUID of a new VM. By default it is derived from the pool and the name. So a VM that is created again gets
@@ -321,7 +324,8 @@ from ..module_utils._flexdisk.engine.vms import run
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 VM = {
-    "vm": {"type": "str", "required": True, "aliases": ["name"]},
+    "vm": {"type": "str"},
+    "name": {"type": "str"},
     "uuid": {"type": "str"},
     "state": {"type": "str", "default": "present", "choices": ["present", "running", "stopped", "absent"]},
     "package": {"type": "str"},
@@ -342,6 +346,7 @@ VM = {
     "secret_metadata": {"type": "dict", "no_log": True},
     "template": {"type": "str", "no_log": True},
 }
+ONE_NAME = {"mutually_exclusive": [["vm", "name"]], "required_one_of": [["vm", "name"]]}
 PACKAGE = {
     "name": {"type": "str", "required": True},
     "disk": {"type": "raw", "required": True},
@@ -355,7 +360,7 @@ PACKAGE = {
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "vms": {"type": "list", "elements": "dict", "required": True, "options": VM},
+            "vms": {"type": "list", "elements": "dict", "required": True, "options": VM, **ONE_NAME},
             "packages": {"type": "list", "elements": "dict", "default": [], "options": PACKAGE},
             **POWER,
             **REFUSAL,
@@ -364,7 +369,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
+    params = {**module.params, "vms": [{**vm, "vm": vm["vm"] or vm["name"]} for vm in module.params["vms"]]}
     exposed = secrets.problems(params["vms"])
     if exposed:
         module.no_log_values.clear()

@@ -247,6 +247,12 @@ def test_a_pool_is_no_path(pool, directory):
     assert not list(directory.iterdir())
 
 
+def test_a_folder_beside_the_zfs_of_the_system_does_not_count(monkeypatch, directory):
+    """Another way to the same zfs would not see it, and two tasks could change one pool."""
+    monkeypatch.setattr(lock, "SYSTEM_PATH", "/sbin:%s" % directory.parent)
+    assert lock.place() != str(directory)
+
+
 @pytest.mark.parametrize("zfs", [True, False])
 def test_where_it_is_on_a_host(monkeypatch, tmp_path, directory, zfs):
     directory.rmdir()

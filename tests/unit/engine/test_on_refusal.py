@@ -26,6 +26,7 @@ from .conftest import VM, Simulated
 from .test_snapshots import NOW, wanted
 
 OTHER = VM[:-1] + "2"
+FOURTH = "eeeeeeee-0000-4000-8000-000000000004"
 THIRD = VM[:-1] + "3"
 GIB = 1 << 30
 
@@ -183,3 +184,20 @@ def test_a_vm_that_is_listed_twice_is_left_alone(three, first):
     disks = [{"index": 0, "name": "bad name!" if first else "x"}]
     done = adopt(three, True, {"vm": "web02", "disks": disks}, {"vm": OTHER})
     assert (done.changed, done.vms) == (False, [])
+
+
+def test_a_disk_whose_taker_is_left_out_stays_with_its_giver(three):
+    """Parked from one VM, claimed by another that the pool has no room for."""
+    three.adopted(64, uuid=FOURTH, alias="web04")
+    root = {"name": "root", "boot": True}
+    assert three.converge({"vm": FOURTH, "unlisted": "detach", "disks": [root]}).failure is None
+    (parked,) = three.vm(FOURTH).parked
+    left = int(three.run("zfs", "get", "-Hpo", "value", "available", "zones"))
+    three.run("zfs", "create", "-o", f"reservation={left - GIB}", "zones/ballast")
+    taker = {"vm": "web02", "flexible_disk_size": "80GiB", "unlisted": "keep", "disks": [{"uuid": parked.uuid}]}
+    entries = ({"vm": "web04", "disks": [{**root, "description": "new"}]}, taker)
+    predicted, done = (three.converge(*entries, check=check, continue_on_refusal=True) for check in (True, False))
+    assert [p.vm for p in done.problems] == ["web02"]
+    assert done.failure is None
+    for outcome in (predicted, done):
+        assert [(vm["alias"], [d["name"] for d in vm["parked"]]) for vm in outcome.vms] == [("web04", ["a"])]

@@ -416,3 +416,15 @@ def test_a_run_that_others_left_is_not_ours_to_end(sim):
         sim.converge({"vm": VM, "unlisted": "keep", "disks": [{"name": "late", "size": 512}]})
     restore()
     assert "vm_disks finishes it" in refusal(sim, "InUse", name="one")
+
+
+def test_a_rollback_that_could_not_begin_has_changed_nothing(sim):
+    assert go(sim, name="one").failure is None
+    sim.write(sim.vm().disks[1].volume.name, 7, 0, 8)
+    before = sim.fingerprint()
+    sim.fault = lambda argv: "cannot set property: pool I/O is read-only" if changes(argv) else None
+    done = go(sim, name="one", state="rolled_back")
+    sim.fault = None
+    assert done.failure is not None
+    assert sim.fingerprint() == before
+    assert (done.changed, [vm["changed"] for vm in done.vms]) == (False, [False])

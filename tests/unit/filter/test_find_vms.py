@@ -124,3 +124,16 @@ def test_disks():
 def test_no_result_of_vm_info():
     with pytest.raises(AnsibleFilterError, match="vm_info"):
         find(["web01"], {"hv01": {"msg": "skipped"}})
+
+
+def test_what_destroys_takes_no_name_that_could_mean_another_vm_later():
+    hosts = {"hv01": host(vm(C, "payroll"), vm(A, D))}
+    for name in ("abcd0000", D):
+        assert find([name], hosts)[1] == []
+        found, (problem,) = find([name], hosts, exact=True)
+        assert found == {}
+        assert "is on none of hv01." in problem
+        assert "is not enough here" in problem
+    for name in ("payroll", C):
+        assert find([name], hosts, exact=True) == ({name: ("hv01", C)}, [])
+    assert "enough" not in find(["nobody"], hosts, exact=True)[1][0]

@@ -674,6 +674,9 @@ def test_the_end_of_a_run_that_failed():
         assert (said["error_code"], said["failure"]["vms_not_done"], said["changed"]) == ("NotApplied", ["web02"], True)
     tried = door.ending(Outcome(failure={**failure, "restarted": False, "restart": "2 attempts"}))["msg"]
     assert tried.endswith(" The VM is down; 2 attempts.")
+    both = door.ending(Outcome(failure=failure, problems=[Problem("Held", "x", "web03")]))
+    assert [problem["vm"] for problem in both["problems"]] == ["web01", "web03"]
+    assert both["msg"].splitlines()[1] == "VM web03: x [Held]"
     assert door.ending(Outcome()) is None
     assert door.ending(Outcome(problems=[Problem("Held", "x")]))["error_code"] == "Held"
 
@@ -714,3 +717,29 @@ def test_an_ansible_core_that_is_too_old_is_refused(host, monkeypatch, module):
     done = host(module, **least.get(module, {}))
     assert (done["failed"], done["error_code"]) == (True, "AnsibleTooOld")
     assert done["msg"] == "flexdisk.hypervisor needs ansible-core 2.19 or later; this is 2.18.19 [AnsibleTooOld]"
+
+
+def test_a_vm_has_one_name(host):
+    """With two, one of them would be taken without a word."""
+    before = host.state()
+    for vm in ({"vm": VM, "name": "web01", "state": "absent", "destroy_disks": True}, {"state": "absent"}):
+        assert host("vm", vms=[vm])["failed"]
+    assert host.state() == before
+    assert not host("vm", vms=[{"name": "web01"}]).get("failed")
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        (
+            {"customer_metadata": {"root_pw": "12345678"}},
+            "customer_metadata root_pw: its name says that it is a secret",
+        ),
+        ({"customer_metadata": {"api_token": "12345678"}}, "customer_metadata api_token"),
+        ({"options": {"vnc_password": "12345678"}}, "options vnc_password: options are shown"),
+    ],
+)
+def test_what_is_plainly_a_secret_goes_where_it_is_masked(host, wish, said):
+    done = host("vm", vms=[{"vm": "web09", **wish}])
+    assert said in done["msg"]
+    assert done["error_code"] == "InvalidArgument"

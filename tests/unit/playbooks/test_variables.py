@@ -87,6 +87,10 @@ def play(collections, name, variables):
         ("list_disks", {"flexible_disks_hypervisor": "xen"}, ["flexible_disks_hypervisor", "vmadm", "xen"]),
         ("adopt", {"flexdisk_adopt_vms": [{"disks": []}]}, ["vm found in flexdisk_adopt_vms"]),
         ("create_vm", {"flexdisk_vm": "n9", "virtual_machine_vms": TWO}, ["n9 is declared for none of hv01", "n1, n2"]),
+        ("adopt", {"flexdisk_vm": "web01"}, ["flexdisk_vm is unknown", "flexdisk_adopt_vms"]),
+        ("converge", {"flexdisk_vm": "web01"}, ["flexdisk_vm is unknown"]),
+        ("verify_disks", {"flexdisk_quota_vms": ["web01"]}, ["flexdisk_quota_vms is unknown", "flexdisk_verify_vms"]),
+        ("adopt", {"flexdisk_adopt_vms": [{"vm": 12345678}, {"vm": " a"}]}, ["must be a string", "12345678,  a"]),
         ("rfd154_grow", {"rfd154_scale": 0}, ["rfd154_image", "rfd154_scale must be at least 1"]),
     ],
 )  # fmt: skip

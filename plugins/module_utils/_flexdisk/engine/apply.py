@@ -124,7 +124,7 @@ class Applier:
             except FlexdiskError as exc:
                 if step.kind == "rollback" or step.args.get("aside") or any(put_aside(vm, d) for d in vm.parked):
                     # Disks of different times, or one of them aside: the VM stays down, and the intent says so.
-                    raise StepFailed(exc, number, Restart(False)) from exc
+                    raise StepFailed(exc, number, Restart(False), begun) from exc
                 restart = self._restart(plan) if down else None
                 told = self._tells(plan, step)
                 if told and ((restart and restart.running) or not _stops(plan, number)):

@@ -139,7 +139,8 @@ def apply_plans(
         except StepFailed as exc:
             waiting = tuple(plans[number + 1 :])
             outcome.failure = _failure(plan, exc, waiting)
-            outcome.broken = Broken(plan, exc.done, exc.begun, exc.restart is not None, waiting)
+            powered = exc.restart is not None and exc.restart.attempts > 0
+            outcome.broken = Broken(plan, exc.done, exc.begun, powered, waiting)
             break
     outcome.destroyed_by = "+".join(sorted(applier.destroyers))
     outcome.guard = "+".join(sorted(applier.guards))

@@ -100,7 +100,8 @@ def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
         if failure["restarted"] is not None:
             tail = " The VM %s" % ("is running again" if failure["restarted"] else "is down")
             tail += "; %s." % failure["restart"] if failure["restart"] else "."
-        return dict(result(outcome), **dict(refusal([problem]), msg=failure_text([problem]) + tail, failure=failure))
+        text = failure_text([problem]) + tail + "".join("\n" + failure_text([other]) for other in outcome.problems)
+        return dict(result(outcome), **dict(refusal([problem, *outcome.problems]), msg=text, failure=failure))
     if outcome.problems:
         return dict(result(outcome), **refusal(outcome.problems))
     return None

@@ -19,7 +19,7 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from ..rules.identity import check_pool
-from .runner import SubprocessRunner, search_path
+from .runner import SYSTEM_PATH, SubprocessRunner, search_path
 
 HOST = "host.lock"
 OF_A_NODE = "flexdisk-locks"  # simnode.__main__ makes it
@@ -30,11 +30,12 @@ def place() -> str:
     """The directory: one for the host, unless the program zfs brings its own as a simulated node's does.
 
     What is locked is the storage that this program reaches, so tasks with another zfs need not wait. Who can put a
-    directory beside the zfs of a real host could replace that program.
+    directory beside the zfs of a real host could replace that program; beside that of the system it does not count.
     """
     zfs = shutil.which("zfs", path=search_path())
-    beside = os.path.join(os.path.dirname(os.path.abspath(zfs)), OF_A_NODE) if zfs else ""
-    if beside and os.path.lexists(beside):
+    folder = os.path.dirname(os.path.abspath(zfs)) if zfs else ""
+    beside = os.path.join(folder, OF_A_NODE)
+    if folder not in ("", *SYSTEM_PATH.split(":")) and os.path.lexists(beside):
         return beside
     uid, base = os.geteuid(), os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     return os.path.join(base, "flexdisk-%d" % uid) if uid else "/var/run/flexdisk"

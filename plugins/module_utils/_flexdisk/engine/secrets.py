@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..model.errors import Problem
@@ -15,6 +16,7 @@ from ..rules.declaration import Collector
 SHORTEST = 8
 HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
 OPTIONS = ("secret_metadata", "template")
+_SECRET = re.compile(r"(?:^|_)(?:pw|passwd|password|secret|token)\Z", re.IGNORECASE)
 _Vm = t.Mapping[str, t.Any]
 
 
@@ -32,6 +34,12 @@ def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
                     "of the output; take a longer one, or customer_metadata for what is no secret"
                 )
                 found.add("InvalidArgument", words % (key, SHORTEST))
+        for key in vm.get("customer_metadata") or {}:
+            if _SECRET.search(str(key)):
+                words = "customer_metadata %s: its name says that it is a secret; secret_metadata is masked"
+                found.add("InvalidArgument", words % key)
+        if "vnc_password" in (vm.get("options") or {}):
+            found.add("InvalidArgument", "options vnc_password: options are shown and logged; set it with vmadm")
         if vm.get("template") and "<domain" not in vm["template"]:
             found.add("InvalidArgument", "template: it has no <domain>, so it is not the XML of a VM")
         wrong += found.problems

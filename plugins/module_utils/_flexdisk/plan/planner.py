@@ -223,12 +223,12 @@ def admitted(
     problems: t.List[Problem] = []
     left = list(plans)
     while True:
-        left, wrong = share(left)
-        ordered, short = admit(host, left)
+        shared, wrong = share(left)
+        ordered, short = admit(host, shared)
         wrong += short
         problems += wrong
         if not (wrong and carry_on):
-            return left, ordered, problems
+            return shared, ordered, problems
         named = {problem.vm for problem in wrong}
         left = [plan for plan in left if plan.name not in named]
 

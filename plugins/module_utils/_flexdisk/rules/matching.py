@@ -179,6 +179,9 @@ class _Matcher:
                 self._set_aside([spec], doomed)
             elif alike:
                 self.match.warnings.append(_could_be(spec, alike))
+            lost = [d for d in self.attached if d.name and not d.boot and not d.preserve and _fits(spec, d)]
+            if unlisted == "destroy" and lost:
+                self.match.warnings.append(_replaces(spec, lost))
 
     def _set_aside(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> None:
         """What a problem has been said of takes no further part."""
@@ -292,6 +295,18 @@ def _could_be(spec: DiskSpec, disks: t.Sequence[Disk]) -> str:
         " and ".join(d.path + (" (the boot disk)" if d.boot else "") for d in disks)
         + (" has" if len(disks) == 1 else " have"),
         "it" if len(disks) == 1 else "one of them",
+        " or ".join(_entry(d, spec.label) for d in disks),
+    )
+
+
+def _replaces(spec: DiskSpec, disks: t.Sequence[Disk]) -> str:
+    """The warning of a new disk where an unlisted one of its size and another name is destroyed."""
+    words = (
+        "%s is a new disk, and unlisted=destroy destroys %s of the same size; to rename it and keep its data, write %s"
+    )
+    return words % (
+        spec.label,
+        " and ".join(d.name for d in disks),
         " or ".join(_entry(d, spec.label) for d in disks),
     )
 
