@@ -206,9 +206,11 @@ def test_what_vm_info_returns_is_documented(host, node):
 
 def test_an_option_without_a_value_is_none(host):
     """As templates leave them."""
-    empty = {key: None for key, option in DISK.items() if key not in ("name", "pci_slot") and "default" not in option}
-    done = host("vm_disks", vms=[spec({"name": "data", "pci_slot": "0:4:1", **empty})])
+    assert not host("vm_disks", vms=[spec({"name": "data", "pci_slot": "0:4:1"})]).get("failed")
+    empty = {key: None for key, option in DISK.items() if key != "name" and "default" not in option}
+    done = host("vm_disks", vms=[spec({"name": "data", **empty})])
     assert not done.get("failed"), done["msg"]
+    assert not done["changed"]
 
 
 def test_sizes_of_every_spelling(host):
