@@ -31,12 +31,22 @@ class Step:
     status: int
 
 
+def newcomer(home: Path) -> dict[str, str]:
+    """The environment of somebody who has ansible-core on PATH and nothing else of this project."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PYTHONPATH"))}
+    return env | {"HOME": str(home), "PATH": f"{BIN}{os.pathsep}{env['PATH']}", "ANSIBLE_FORCE_COLOR": "0"}
+
+
 def walk(home: Path, page: str) -> Iterator[Step]:
     """Do all that the page says, in its order: write files, run commands in one shell."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PYTHONPATH"))}
-    env |= {"HOME": str(home), "PATH": f"{BIN}{os.pathsep}{env['PATH']}", "ANSIBLE_FORCE_COLOR": "0"}
     with subprocess.Popen(
-        ["bash"], cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ["bash"],
+        cwd=ROOT,
+        env=newcomer(home),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as shell:
         for match in STEP.finditer(page):
             if match["content"] is not None:

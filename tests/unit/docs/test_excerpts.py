@@ -68,8 +68,9 @@ def test_the_walk_goes_as_it_is_written(tools, tmp_path):
     assert not (tmp_path / "walk").exists()
 
 
-def test_requirements_install_the_tarball(tmp_path):
+def test_requirements_install_the_tarball(tools, tmp_path):
     """The first requirements.yml of install.md."""
+    _excerpts, walk = tools
     galaxy = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection"]
     subprocess.run([*galaxy, "build", "--output-path", str(tmp_path), str(ROOT)], check=True, capture_output=True)
     (tarball,) = tmp_path.glob("*.tar.gz")
@@ -77,7 +78,7 @@ def test_requirements_install_the_tarball(tmp_path):
     block = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE | re.DOTALL)[0]
     (tmp_path / "requirements.yml").write_text(block.replace("VERSION", version))
     install = [*galaxy, "install", "-r", "requirements.yml", "-p", "collections"]
-    subprocess.run(install, cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run(install, cwd=tmp_path, env=walk.newcomer(tmp_path), check=True, capture_output=True)
     assert (tmp_path / "collections/ansible_collections/flexdisk/hypervisor/MANIFEST.json").exists()
 
 
