@@ -11,12 +11,12 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import first_fit
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import instance_group_matching
 
 
 def match_disks(current: object, desired: object, matching: str = "name") -> t.Dict[str, t.Any]:
     try:
-        return first_fit.match_disks(current, desired, matching)
+        return instance_group_matching.match_disks(current, desired, matching)
     except FlexdiskError as error:
         raise AnsibleFilterError("match_disks: %s: %s" % (error.code, error.message)) from error
 

@@ -327,9 +327,9 @@ destroyed_by:
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine import module_run
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.registry import run
+from ..module_utils._flexdisk.engine.disk import run
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -367,17 +367,17 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "disk of %s" % ", ".join(str(disk["name"] or disk["uuid"] or disk["vm"]) for disk in entries)
     try:
-        zfs, hypervisor = door.open_host(params, runner, __version__)
-        with door.turn(runner, params, task, module.check_mode) as others:
+        zfs, hypervisor = module_run.open_host(params, runner, __version__)
+        with module_run.turn(runner, params, task, module.check_mode) as others:
             outcome = run(zfs, hypervisor, entries, policy(params), params["pool"], module.check_mode)
     except FlexdiskError as exc:
-        module.fail_json(**door.error(exc))
+        module.fail_json(**module_run.error(exc))
     for warning in others + outcome.warnings:
         module.warn(warning)
-    failed = door.ending(outcome)
+    failed = module_run.ending(outcome)
     if failed is not None:
         module.fail_json(**failed, disks=outcome.disks)
-    module.exit_json(**door.result(outcome), disks=outcome.disks)
+    module.exit_json(**module_run.result(outcome), disks=outcome.disks)
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ skipped_vms:
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import door, identities
+from ..module_utils._flexdisk.engine import disk_adopt, module_run
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
@@ -252,9 +252,9 @@ def main() -> None:
     names = [entry["vm"] for entry in params["vms"] or ()]
     task = "disk_adopt (%s) of %s" % (params["state"], ", ".join(names or ["all VMs"]))
     try:
-        zfs, hypervisor = door.open_host(params, runner, __version__)
-        with door.turn(runner, params, task, module.check_mode) as others:
-            found = identities.run(
+        zfs, hypervisor = module_run.open_host(params, runner, __version__)
+        with module_run.turn(runner, params, task, module.check_mode) as others:
+            found = disk_adopt.run(
                 zfs,
                 hypervisor,
                 params["vms"],
@@ -265,13 +265,13 @@ def main() -> None:
                 params["on_refusal"] == "continue",
             )
     except FlexdiskError as exc:
-        module.fail_json(**door.error(exc))
+        module.fail_json(**module_run.error(exc))
     for warning in others + found.outcome.warnings:
         module.warn(warning)
-    failed = door.ending(found.outcome)
+    failed = module_run.ending(found.outcome)
     if failed is not None:
         module.fail_json(released=found.released, skipped_vms=found.skipped, **failed)
-    module.exit_json(released=found.released, skipped_vms=found.skipped, **door.result(found.outcome))
+    module.exit_json(released=found.released, skipped_vms=found.skipped, **module_run.result(found.outcome))
 
 
 if __name__ == "__main__":

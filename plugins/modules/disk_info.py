@@ -273,9 +273,9 @@ disks:
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import door, lock
+from ..module_utils._flexdisk.engine import lock, module_run
 from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.disks_info import STATES, TYPES, Filters, disks_info
+from ..module_utils._flexdisk.engine.disk_info import STATES, TYPES, Filters, disks_info
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -299,15 +299,15 @@ def main() -> None:
     tags = params["tags"] or {}
     wanted = {key: params[key] for key in ("uuid", "name", "vm", "state", "type")}
     try:
-        zfs, hypervisor = door.open_host(params, SubprocessRunner(), __version__)
+        zfs, hypervisor = module_run.open_host(params, SubprocessRunner(), __version__)
         filters = Filters(**wanted, tags=tags)
         found = disks_info(zfs, hypervisor, filters, params["pool"], params["space"], params["hidden"])
     except FlexdiskError as exc:
-        module.fail_json(**door.error(exc))
+        module.fail_json(**module_run.error(exc))
     for warning in lock.busy(params["pool"]):
         module.warn(warning)
     if found.problems:
-        module.fail_json(**door.refusal(found.problems))
+        module.fail_json(**module_run.refusal(found.problems))
     module.exit_json(changed=False, disks=found.disks)
 
 

@@ -199,10 +199,10 @@ import time
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine import module_run
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.disk_verify import failure, result, verify
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
-from ..module_utils._flexdisk.engine.verify import failure, result, verify
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 from ..module_utils._flexdisk.rules.findings import REPAIRABLE
 
@@ -225,11 +225,11 @@ def main() -> None:
     reads = module.check_mode or not repair
     task = "disk_verify of %s" % ", ".join(names or ["all VMs"])
     try:
-        zfs, hypervisor = door.open_host(params, runner, __version__)
-        with door.turn(runner, params, task, reads) as others:
+        zfs, hypervisor = module_run.open_host(params, runner, __version__)
+        with module_run.turn(runner, params, task, reads) as others:
             found = verify(zfs, hypervisor, names, repair, pool, params["unused_days"], reads, int(time.time()))
     except FlexdiskError as exc:
-        module.fail_json(**door.error(exc))
+        module.fail_json(**module_run.error(exc))
     for warning in others:
         module.warn(warning)
     failed = failure(found, params["fail_on"])

@@ -317,10 +317,10 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ..module_utils._flexdisk.engine import door, secrets
+from ..module_utils._flexdisk.engine import module_run, secrets
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, checked_disks, policy
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
-from ..module_utils._flexdisk.engine.vms import run
+from ..module_utils._flexdisk.engine.vm import run
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 VM = {
@@ -374,24 +374,24 @@ def main() -> None:
     if exposed:
         module.no_log_values.clear()
         shown = {"module_args": {**params, "vms": secrets.hidden(params["vms"])}}
-        module.fail_json(invocation=shown, **door.refusal(exposed))
+        module.fail_json(invocation=shown, **module_run.refusal(exposed))
     runner = SubprocessRunner()
     task = "vm of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:
         disks = ArgumentSpecValidator(DISK)
         vms, packages = (checked_disks(params[k], key, disks) for k, key in (("vms", "vm"), ("packages", "name")))
-        zfs, hypervisor = door.open_host(params, runner, __version__)
+        zfs, hypervisor = module_run.open_host(params, runner, __version__)
         # New VMs have a pool, those that are there any.
-        with door.turn(runner, {**params, "pool": None}, task, module.check_mode) as others:
+        with module_run.turn(runner, {**params, "pool": None}, task, module.check_mode) as others:
             outcome = run(zfs, hypervisor, vms, packages, policy(params), params["pool"], module.check_mode)
     except FlexdiskError as exc:
-        module.fail_json(**door.error(exc))
+        module.fail_json(**module_run.error(exc))
     for warning in others + outcome.warnings:
         module.warn(warning)
-    failed = door.ending(outcome)
+    failed = module_run.ending(outcome)
     if failed is not None:
         module.fail_json(**failed)
-    module.exit_json(**door.result(outcome))
+    module.exit_json(**module_run.result(outcome))
 
 
 if __name__ == "__main__":

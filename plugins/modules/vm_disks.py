@@ -10,10 +10,10 @@ from __future__ import annotations
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine import module_run
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.converge import converge
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.engine.vm_disks import converge
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 VM = {
@@ -43,17 +43,17 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in params["vms"])
     try:
-        zfs, hypervisor = door.open_host(params, runner, __version__)
-        with door.turn(runner, params, task, module.check_mode) as others:
+        zfs, hypervisor = module_run.open_host(params, runner, __version__)
+        with module_run.turn(runner, params, task, module.check_mode) as others:
             outcome = converge(zfs, hypervisor, params["vms"], permitted, params["pool"], module.check_mode)
     except FlexdiskError as exc:
-        module.fail_json(**door.error(exc))
+        module.fail_json(**module_run.error(exc))
     for warning in others + outcome.warnings:
         module.warn(warning)
-    failed = door.ending(outcome)
+    failed = module_run.ending(outcome)
     if failed is not None:
         module.fail_json(**failed)
-    module.exit_json(**door.result(outcome))
+    module.exit_json(**module_run.result(outcome))
 
 
 if __name__ == "__main__":

@@ -414,10 +414,10 @@ skipped_vms:
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import door, lock
+from ..module_utils._flexdisk.engine import lock, module_run
 from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.info import info
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.engine.vm_info import info
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 
@@ -432,14 +432,14 @@ def main() -> None:
     )
     params = module.params
     try:
-        zfs, hypervisor = door.open_host(params, SubprocessRunner(), __version__)
+        zfs, hypervisor = module_run.open_host(params, SubprocessRunner(), __version__)
         found = info(zfs, hypervisor, params["vms"], params["pool"], params["space"])
     except FlexdiskError as exc:
-        module.fail_json(**door.error(exc))
+        module.fail_json(**module_run.error(exc))
     for warning in lock.busy(params["pool"]):
         module.warn(warning)
     if found.problems:
-        module.fail_json(**door.refusal(found.problems))
+        module.fail_json(**module_run.refusal(found.problems))
     module.exit_json(
         changed=False, vms=found.vms, parked=found.parked, skipped_vms=found.skipped, intents=found.intents
     )

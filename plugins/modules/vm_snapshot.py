@@ -231,7 +231,7 @@ import time
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import door, snapshots
+from ..module_utils._flexdisk.engine import module_run, vm_snapshot
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
@@ -259,10 +259,10 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "vm_snapshot of %s" % ", ".join(params["vms"] or ["all VMs"])
     try:
-        spec = snapshots.parse_spec(params)
-        zfs, hypervisor = door.open_host(params, runner, __version__)
-        with door.turn(runner, params, task, module.check_mode) as others:
-            outcome = snapshots.run(
+        spec = vm_snapshot.parse_spec(params)
+        zfs, hypervisor = module_run.open_host(params, runner, __version__)
+        with module_run.turn(runner, params, task, module.check_mode) as others:
+            outcome = vm_snapshot.run(
                 zfs,
                 hypervisor,
                 params["vms"],
@@ -273,13 +273,13 @@ def main() -> None:
                 int(time.time()),
             )
     except FlexdiskError as exc:
-        module.fail_json(**door.error(exc))
+        module.fail_json(**module_run.error(exc))
     for warning in others + outcome.warnings:
         module.warn(warning)
-    failed = door.ending(outcome)
+    failed = module_run.ending(outcome)
     if failed is not None:
         module.fail_json(**failed)
-    module.exit_json(**door.result(outcome))
+    module.exit_json(**module_run.result(outcome))
 
 
 if __name__ == "__main__":

@@ -153,10 +153,10 @@ skipped_vms:
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import door
+from ..module_utils._flexdisk.engine import module_run
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
-from ..module_utils._flexdisk.engine.quota import recalculate
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.engine.zfs_quota import recalculate
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 
@@ -175,8 +175,8 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "zfs_quota of %s" % ", ".join(params["vms"] or ["all VMs"])
     try:
-        zfs, hypervisor = door.open_host(params, runner, __version__)
-        with door.turn(runner, params, task, module.check_mode) as others:
+        zfs, hypervisor = module_run.open_host(params, runner, __version__)
+        with module_run.turn(runner, params, task, module.check_mode) as others:
             outcome, skipped = recalculate(
                 zfs,
                 hypervisor,
@@ -187,13 +187,13 @@ def main() -> None:
                 params["on_refusal"] == "continue",
             )
     except FlexdiskError as exc:
-        module.fail_json(**door.error(exc))
+        module.fail_json(**module_run.error(exc))
     for warning in others + outcome.warnings:
         module.warn(warning)
-    failed = door.ending(outcome)
+    failed = module_run.ending(outcome)
     if failed is not None:
         module.fail_json(skipped_vms=skipped, **failed)
-    module.exit_json(skipped_vms=skipped, **door.result(outcome))
+    module.exit_json(skipped_vms=skipped, **module_run.result(outcome))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from simnode.node import PoolSpec
 from simnode.vmadm.admin import COMMANDS
 from simnode.zfs import extents
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door, registry
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import converge
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import disk, module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
@@ -76,18 +76,18 @@ class NodeBackend:
         self._calls, self._fault, self._dead = [], fault, False
         policy = Policy(**{key: value for key, value in arguments.items() if key not in ("vms", "disks")})
         zfs = Zfs(self._runner, self.node.sleep, pipe=self._pipe)
-        module = registry.run if "disks" in arguments else converge
+        module = disk.run if "disks" in arguments else converge
         wanted = arguments.get("disks") or arguments["vms"]
         try:
             outcome = module(zfs, Vmadm(self._runner, self.node.sleep), wanted, policy, None, check)
         except FlexdiskError as exc:
-            return dict(door.error(exc), failed=True)
+            return dict(module_run.error(exc), failed=True)
         except Killed:
             return {"killed": True}
         finally:
             self._fault = None
-        failed = door.ending(outcome)
-        return door.result(outcome) if failed is None else dict(failed, failed=True)
+        failed = module_run.ending(outcome)
+        return module_run.result(outcome) if failed is None else dict(failed, failed=True)
 
     def _runner(self, argv: Sequence[str], stdin: str = "", timeout: float = 300) -> Answer:
         words = list(argv)

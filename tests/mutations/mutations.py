@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 STATEFUL = "tests/unit/stateful/test_stateful.py"
-VMS = "tests/unit/engine/test_vms.py"
-SNAPSHOTS = "tests/unit/engine/test_snapshots.py"
+VMS = "tests/unit/engine/test_vm.py"
+SNAPSHOTS = "tests/unit/engine/test_vm_snapshot.py"
 DISKS = "tests/unit/registry/test_disks.py"
 
 
@@ -39,20 +39,20 @@ MUTATIONS = (
     ),
     Mutation(
         "unlisted: detach destroys",
-        "plan/targets.py",
+        "plan/resolve.py",
         "intent.leavers.append(Leaver(disk, False))",
         "intent.leavers.append(Leaver(disk, True))",
     ),
     Mutation(
         "preserve ignored under unlisted: destroy",
-        "plan/targets.py",
+        "plan/resolve.py",
         '(spec.unlisted == "destroy" and disk.preserve)',
         "False",
         "tests/unit/engine/test_detach_attach.py",
     ),
     Mutation(
         "unlisted: destroy destroys what is not attached",
-        "plan/targets.py",
+        "plan/resolve.py",
         "Leaver(disk, False, nameless=disk.name in names)",
         'Leaver(disk, spec.unlisted == "destroy", True)',
         "tests/unit/engine/test_unattached.py",
@@ -84,26 +84,26 @@ MUTATIONS = (
     ),
     Mutation(
         "slot forgotten on re-attach",
-        "plan/targets.py",
+        "plan/resolve.py",
         "    if remembered:\n",
         "    if False:\n",
     ),
     Mutation(
         "slot of another disk given away",
-        "plan/targets.py",
+        "plan/resolve.py",
         "if owner is not None and owner != _key(target):",
         "if False:",
     ),
     Mutation(
         "slot taken from a disk that stays",
-        "rules/change.py",
+        "rules/differences.py",
         "if spec.model is not None and spec.model != disk.model:",
         'if disk.pci_slot == "0:4:2":\n        found["pci_slot"] = (disk.pci_slot, "0:4:7")\n'
         "    if spec.model is not None and spec.model != disk.model:",
     ),
     Mutation(
         "one slot of another bus for every new disk",
-        "plan/targets.py",
+        "plan/resolve.py",
         "return slots.allocate(set(taken), candidates, whole=capabilities.functions_per_slot == 1)",
         'return slots.parse_slot("1:0:1")',
     ),
@@ -133,7 +133,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what remains computed anew after a snapshot",
-        "plan/targets.py",
+        "plan/resolve.py",
         "settled = disk is not None and",
         "settled = False and",
         "tests/unit/engine/test_remaining.py",
@@ -152,13 +152,13 @@ MUTATIONS = (
     ),
     Mutation(
         "check mode makes a container",
-        "engine/converge.py",
+        "engine/vm_disks.py",
         "    if check_mode:\n",
         '    if check_mode:\n        zfs.create_container("zones/flexdisk-checked-%d" % len(host.datasets))\n',
     ),
     Mutation(
         "description never written",
-        "rules/change.py",
+        "rules/differences.py",
         "if spec.description is not None and spec.description != disk.description:",
         "if False:",
     ),
@@ -217,14 +217,14 @@ MUTATIONS = (
     ),
     Mutation(
         "snapshot without the room for it",
-        "plan/snapshots.py",
+        "plan/vm_snapshot.py",
         "    if short > 0:\n",
         "    if False:\n",
         SNAPSHOTS,
     ),
     Mutation(
         "snapshot: newer ones destroyed unasked",
-        "plan/snapshots.py",
+        "plan/vm_snapshot.py",
         "lost = [] if spec.newer is None else",
         "lost = [] if True else",
         SNAPSHOTS,
@@ -238,7 +238,7 @@ MUTATIONS = (
     ),
     Mutation(
         "snapshot: no law after a rollback",
-        "plan/snapshots.py",
+        "plan/vm_snapshot.py",
         "for step in ordering.repairs(seq.vm, geometry, False):",
         "for step in ():",
         SNAPSHOTS,
@@ -252,35 +252,35 @@ MUTATIONS = (
     ),
     Mutation(
         "vm: preserved disks deleted with it",
-        "plan/vms.py",
+        "plan/vm.py",
         "Leaver(d, not d.preserve, wish.destroy_snapshots)",
         "Leaver(d, True, wish.destroy_snapshots)",
         VMS,
     ),
     Mutation(
         "vm: what nobody named deleted with it",
-        "plan/vms.py",
+        "plan/vm.py",
         "    if strange:\n",
         "    if False:\n",
         VMS,
     ),
     Mutation(
         "vm: data disks destroyed unasked",
-        "plan/vms.py",
+        "plan/vm.py",
         "if data and not wish.destroy_disks:",
         "if False:",
         VMS,
     ),
     Mutation(
         "vm: snapshots destroyed unasked",
-        "plan/vms.py",
+        "plan/vm.py",
         "if own and not wish.destroy_snapshots:",
         "if False:",
         VMS,
     ),
     Mutation(
         "vm: no last look before a deletion",
-        "engine/whole.py",
+        "engine/apply_vm.py",
         "    if below != volumes:\n",
         "    if False:\n",
         VMS,
@@ -294,7 +294,7 @@ MUTATIONS = (
     ),
     Mutation(
         "vm: an interrupted creation forgotten",
-        "engine/intent.py",
+        "engine/journal.py",
         'creates=vm.config.alias if not vm.there else "",',
         'creates="",',
         VMS,
@@ -308,14 +308,14 @@ MUTATIONS = (
     ),
     Mutation(
         "vm: what is in use taken for an interrupted creation's",
-        "rules/intent.py",
+        "rules/journal.py",
         'if d.kind == "snapshot" or not unwritten(d, empty)',
         "if False",
         VMS,
     ),
     Mutation(
         "vm: a half imported image used",
-        "engine/whole.py",
+        "engine/apply_vm.py",
         """    applier.hypervisor.import_image(args["file"], volume)
     applier.zfs.set(volume, refreservation="none")
     applier.zfs.snapshot(final)
@@ -324,18 +324,18 @@ MUTATIONS = (
     applier.hypervisor.import_image(args["file"], volume)
     applier.zfs.set(volume, refreservation="none")
 """,
-        "tests/unit/domains/test_vms.py",
+        "tests/unit/domains/test_vm.py",
     ),
     Mutation(
         "disk: taken without a word",
-        "plan/registry.py",
+        "plan/disk.py",
         "elif not wish.take:",
         "elif False:",
         DISKS,
     ),
     Mutation(
         "disk: serial_no is no lock",
-        "plan/registry.py",
+        "plan/disk.py",
         "if now != job.wish.serial and",
         "if False and",
         DISKS,
@@ -349,14 +349,14 @@ MUTATIONS = (
     ),
     Mutation(
         "disk: an index is given twice",
-        "plan/registry.py",
+        "plan/disk.py",
         "            if index in used:",
         "            if False:",
         DISKS,
     ),
     Mutation(
         "disk: a name is given twice",
-        "plan/registry.py",
+        "plan/disk.py",
         "        if taken is not None:",
         "        if False:",
         DISKS,
@@ -370,14 +370,14 @@ MUTATIONS = (
     ),
     Mutation(
         "disk: the VM that it left stays half done",
-        "plan/registry.py",
+        "plan/disk.py",
         "if vm is None or not (vm.interrupted",
         "if True or not (vm.interrupted",
         "tests/unit/registry/test_killed.py",
     ),
     Mutation(
         "disk: an unfinished copy looks whole",
-        "engine/detached.py",
+        "engine/apply_detached.py",
         '_copy(applier, args["copy_of"], made["volume"], {**facts, "from": identity.IMPORTING})',
         '_copy(applier, args["copy_of"], made["volume"], facts)',
         "tests/unit/registry/test_killed.py",
@@ -391,7 +391,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a release takes the name away first, so that its papers do not count yet",
-        "rules/papers.py",
+        "rules/released_identity.py",
         """    "serial_no",
     "uuid",
     "name",
@@ -402,20 +402,20 @@ MUTATIONS = (
     "uuid",
     "serial_no",
 """,
-        "tests/unit/engine/test_adopt.py",
+        "tests/unit/engine/test_disk_adopt.py",
     ),
     Mutation(
         "a release takes facts away and keeps no papers",
-        "plan/identities.py",
-        'facts[papers.KEY] = kept or ""',
-        'facts[papers.KEY] = ""',
-        "tests/unit/engine/test_adopt.py",
+        "plan/disk_adopt.py",
+        'facts[released_identity.KEY] = kept or ""',
+        'facts[released_identity.KEY] = ""',
+        "tests/unit/engine/test_disk_adopt.py",
     ),
     Mutation(
         "papers that name another disk are used",
-        "plan/identities.py",
-        "if papers.KEY in disk.volume.user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
-        "if papers.KEY in disk.volume.user and kept is None:",
-        "tests/unit/engine/test_adopt.py",
+        "plan/disk_adopt.py",
+        "user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
+        "user and kept is None:",
+        "tests/unit/engine/test_disk_adopt.py",
     ),
 )

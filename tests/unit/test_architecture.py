@@ -49,7 +49,7 @@ def test_the_rooms_are_those_of_the_design():
 
 
 def test_relative_imports_are_seen():
-    assert imports(HOUSE / "rules" / "linking.py") >= {
+    assert imports(HOUSE / "rules" / "inventory.py") >= {
         PREFIX + "model.vm",
         PREFIX + "rules",
         PREFIX + "rules.reservation",

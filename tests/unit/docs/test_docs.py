@@ -19,10 +19,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
+    disk,
     findings,
     packages,
-    papers,
-    registry,
+    released_identity,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import (
     Collector,
@@ -125,7 +125,7 @@ def test_examples_of_adoption_are_valid(block):
         given = (arguments or {}).get("vms", [])
         for vm in [] if isinstance(given, str) else given:  # a template of what was released
             found = Collector(vm["vm"])
-            papers.parse_spec(vm, found)
+            released_identity.parse_spec(vm, found)
             assert found.problems == []
 
 
@@ -134,7 +134,7 @@ def test_examples_of_disks_are_valid(block):
     for arguments in declared(yaml.safe_load(block), "disk"):
         for number, entry in enumerate(arguments.get("disks", [arguments])):
             assert set(entry) <= {*disk_module.ENTRY, *POWER}
-            assert registry.parse_wish(entry, number)[1] == []
+            assert disk.parse_wish(entry, number)[1] == []
 
 
 def test_there_are_examples_of_disks():

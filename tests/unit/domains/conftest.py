@@ -14,14 +14,14 @@ from simnode import Node
 from simnode.node import PoolSpec
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome, converge
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt import Libvirt
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import Outcome, converge
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import Host
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .fake import FakeDomains

@@ -11,10 +11,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import converge
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.info import info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.quota import recalculate
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt import Libvirt
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_info import info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.zfs_quota import recalculate
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of

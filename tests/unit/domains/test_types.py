@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import file_disks, info, snapshots
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+    file_disks,
+    vm_info,
+    vm_snapshot,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, SnapshotSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
@@ -20,8 +24,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, space
 
 from .conftest import OTHER, VM, LinuxHost
-from .test_vms import GONE, IMAGE, four_steps
-from .test_vms import host as with_image
+from .test_vm import GONE, IMAGE, four_steps
+from .test_vm import host as with_image
 
 ROOT = {"name": "root", "boot": True}
 TYPES = ["thick", "sparse", "file"]
@@ -58,7 +62,7 @@ def digest(linux, disk, length=8):
 
 def snapshot(linux, check=False, **what):
     wish = SnapshotSpec(**what)
-    return snapshots.run(linux.zfs(), linux.driver(), [VM], wish, Policy(), None, check, 1_800_000_000)
+    return vm_snapshot.run(linux.zfs(), linux.driver(), [VM], wish, Policy(), None, check, 1_800_000_000)
 
 
 @EACH
@@ -171,7 +175,7 @@ def test_deleted_snapshots_give_back_what_is_said(linux, kind):
 
 
 def told(linux):
-    return info.info(linux.zfs(), linux.driver(), [VM], None, True).vms[0]
+    return vm_info.info(linux.zfs(), linux.driver(), [VM], None, True).vms[0]
 
 
 @pytest.mark.parametrize(

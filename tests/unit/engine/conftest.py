@@ -16,9 +16,9 @@ from simnode import Node
 from simnode.node import PoolSpec
 from simnode.vmadm.admin import COMMANDS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import quota, report
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome, converge
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report, zfs_quota
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import Outcome, converge
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
@@ -138,7 +138,7 @@ class Simulated:
         self, check: bool = False, reclaim: bool = False, names: list[str] | None = None, proceed: bool = False
     ) -> Outcome:
         zfs, hypervisor = Zfs(self.runner), Vmadm(self.runner)
-        outcome, self.skipped = quota.recalculate(zfs, hypervisor, names, None, reclaim, check, proceed)
+        outcome, self.skipped = zfs_quota.recalculate(zfs, hypervisor, names, None, reclaim, check, proceed)
         return outcome
 
     def four_steps(self, *vms: dict[str, Any], **policy: Any) -> Outcome:

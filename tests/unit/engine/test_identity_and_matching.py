@@ -11,7 +11,7 @@ import json
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.identities import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 

@@ -13,17 +13,17 @@ import yaml
 from simnode.scenarios import build
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
-    door,
-    identities,
-    snapshots,
-    vms,
+    disk_adopt,
+    module_run,
+    vm,
+    vm_snapshot,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import VM, Simulated
-from .test_snapshots import NOW, wanted
+from .test_vm_snapshot import NOW, wanted
 
 OTHER = VM[:-1] + "2"
 FOURTH = "eeeeeeee-0000-4000-8000-000000000004"
@@ -34,18 +34,18 @@ GIB = 1 << 30
 def snapshot(sim, proceed, names=None, check=False, **words):
     spec = wanted(vms=None, **{"name": "nightly", **words})
     policy = Policy(continue_on_refusal=proceed)
-    return snapshots.run(Zfs(sim.runner), Vmadm(sim.runner), names, spec, policy, None, check, NOW)
+    return vm_snapshot.run(Zfs(sim.runner), Vmadm(sim.runner), names, spec, policy, None, check, NOW)
 
 
 def machines(sim, proceed, *entries, check=False, packages=()):
     policy = Policy(continue_on_refusal=proceed)
     raw = [{"state": "present", **entry} for entry in entries]
-    return vms.run(Zfs(sim.runner), Vmadm(sim.runner), raw, packages, policy, None, check)
+    return vm.run(Zfs(sim.runner), Vmadm(sim.runner), raw, packages, policy, None, check)
 
 
 def adopt(sim, proceed, *entries, state="adopted", check=False):
     raw = list(entries) or None
-    return identities.run(Zfs(sim.runner), Vmadm(sim.runner), raw, state, False, None, check, proceed).outcome
+    return disk_adopt.run(Zfs(sim.runner), Vmadm(sim.runner), raw, state, False, None, check, proceed).outcome
 
 
 def taken(sim):
@@ -94,7 +94,7 @@ def test_snapshots_of_all_vms(three):
     assert [(p.vm, p.code) for p in done.problems] == [("web01", "InsufficientSpace")]
     assert [(vm["alias"], vm["changed"]) for vm in done.vms] == [("web02", True), ("web03", True)]
     assert taken(three) == [f"zones/{uuid}@vmsnap-nightly" for uuid in (OTHER, THIRD)]
-    failed = door.ending(done)
+    failed = module_run.ending(done)
     assert (failed["changed"], failed["error_code"]) == (True, "InsufficientSpace")
     again = both(snapshot, three, True)
     assert ([p.vm for p in again.problems], again.changed) == (["web01"], False)

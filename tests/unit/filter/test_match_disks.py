@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from jinja2.nativetypes import NativeEnvironment
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter import match_disks as plugin
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.first_fit import Birth, max_retention
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.instance_group_matching import (
+    Birth,
+    max_retention,
+)
 
 UNIT = Path(__file__).resolve().parent.parent
 SPEC_KEYS = {

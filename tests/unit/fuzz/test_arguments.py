@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
 from ansible_collections.flexdisk.hypervisor.plugins.filter.match_disks import match_disks
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import arguments, door, lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import arguments, lock, module_run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
@@ -194,7 +194,7 @@ def run(module: str, sim: Watched, capsys: Any, monkeypatch: Any, args: dict[str
     ansible-core itself breaks on some numbers for an option of type int (too many digits, a list that looks like a
     decimal), and on a list of nothing for a dict with suboptions, before our code begins; that counts as its refusal.
     """
-    monkeypatch.setattr(door, "open_host", lambda params, runner, core: (Zfs(sim.runner), Vmadm(sim.runner)))
+    monkeypatch.setattr(module_run, "open_host", lambda params, runner, core: (Zfs(sim.runner), Vmadm(sim.runner)))
     capsys.readouterr()
     try:
         with patch_module_args(args), pytest.raises(SystemExit):

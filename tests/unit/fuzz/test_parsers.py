@@ -19,7 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, slots
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import link
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import link
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     automatic_reservation,
 )

@@ -18,16 +18,16 @@ import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door, lock
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import intent as engine_intent
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import journal as engine_intent
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, module_run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.converge import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import intent
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal
 from tests.unit.domains.conftest import LinuxHost
 
 from .conftest import PLUGINS, VM
@@ -132,7 +132,7 @@ def node(request, host, monkeypatch):
         return host.node
     linux = LinuxHost()
     linux.create((64, 64))
-    monkeypatch.setattr(door, "open_host", lambda *_args: (linux.zfs(), linux.driver()))
+    monkeypatch.setattr(module_run, "open_host", lambda *_args: (linux.zfs(), linux.driver()))
     return linux.run
 
 
@@ -186,7 +186,7 @@ def test_what_vm_info_returns_is_documented(host, node):
     host("vm_disks", vms=[spec(unlisted="detach")])
     host("vm_snapshot", vm="web01", name="one")
     pool = host("vm_info")["vms"][0]["disks"][0]["volume"].split("/")[0]
-    for uuid, value in ((VM, intent.encode(RECORD)), (GONE, intent.encode(RECORD)), (UNREADABLE, "x")):
+    for uuid, value in ((VM, journal.encode(RECORD)), (GONE, journal.encode(RECORD)), (UNREADABLE, "x")):
         node("zfs", "set", "flexdisk:intent.%s=%s" % (uuid, value), pool + "/flexdisk")
     node("zfs", "set", "flexdisk:intents=%s" % ",".join((VM, GONE, UNREADABLE)), pool + "/flexdisk")
     lean, full = host("vm_info"), host("vm_info", space=True)
@@ -263,9 +263,9 @@ def test_a_yaml_1_1_sexagesimal_slot_is_refused(host):
 
 @pytest.mark.parametrize("choice", ["auto", "vmadm"])
 def test_no_vmadm(host, monkeypatch, choice):
-    monkeypatch.setattr(door, "_SOCKETS", ())
+    monkeypatch.setattr(module_run, "_SOCKETS", ())
     monkeypatch.setenv("PATH", "/nonexistent")
-    monkeypatch.setattr(door, "SYSTEM_PATH", "/nonexistent")
+    monkeypatch.setattr(module_run, "SYSTEM_PATH", "/nonexistent")
     for module in MODULES:
         failed = host(module, hypervisor=choice, **NEEDED.get(module, {}))
         assert failed["error_code"] == "CommandNotFound"
@@ -285,12 +285,14 @@ def test_which_hypervisor(monkeypatch, tmp_path, choice, uri, there, vmadm, expe
     opened = []
     library = SimpleNamespace(libvirtError=OSError, registerErrorHandler=lambda *_ignored: None, open=opened.append)
     monkeypatch.setitem(sys.modules, "libvirt", library)
-    monkeypatch.setattr(door, "_SOCKETS", ("/nonexistent", str(tmp_path if there else tmp_path / "x")))
-    monkeypatch.setattr(door, "SYSTEM_PATH", "/nonexistent")
+    monkeypatch.setattr(module_run, "_SOCKETS", ("/nonexistent", str(tmp_path if there else tmp_path / "x")))
+    monkeypatch.setattr(module_run, "SYSTEM_PATH", "/nonexistent")
     monkeypatch.setenv("PATH", str(tmp_path))
     if vmadm:
         (tmp_path / "vmadm").touch(0o755)
-    _zfs, driver = door.open_host({"hypervisor": choice, "libvirt_uri": uri}, SimpleNamespace(pipe=None), "2.19.0")
+    _zfs, driver = module_run.open_host(
+        {"hypervisor": choice, "libvirt_uri": uri}, SimpleNamespace(pipe=None), "2.19.0"
+    )
     assert driver.capabilities.name == expected
     assert opened == ([uri] if expected == "libvirt" else [])
 
@@ -298,7 +300,7 @@ def test_which_hypervisor(monkeypatch, tmp_path, choice, uri, there, vmadm, expe
 def test_where_a_libvirt_daemon_listens():
     """The old one, and the one of QEMU alone."""
     assert {"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock", "/var/run/libvirt/libvirt-sock"} < set(
-        door._SOCKETS
+        module_run._SOCKETS
     )
 
 
@@ -671,16 +673,16 @@ def test_the_end_of_a_run_that_failed():
         "restarted": True, "restart": "", "vms_not_done": ["web02"],
     }  # fmt: skip
     for restarted, tail in ((True, "The VM is running again."), (False, "The VM is down."), (None, "")):
-        said = door.ending(Outcome(failure={**failure, "restarted": restarted}, changed=True))
+        said = module_run.ending(Outcome(failure={**failure, "restarted": restarted}, changed=True))
         assert said["msg"] == ("VM web01: grow: no [NotApplied] " + tail).strip()
         assert (said["error_code"], said["failure"]["vms_not_done"], said["changed"]) == ("NotApplied", ["web02"], True)
-    tried = door.ending(Outcome(failure={**failure, "restarted": False, "restart": "2 attempts"}))["msg"]
+    tried = module_run.ending(Outcome(failure={**failure, "restarted": False, "restart": "2 attempts"}))["msg"]
     assert tried.endswith(" The VM is down; 2 attempts.")
-    both = door.ending(Outcome(failure=failure, problems=[Problem("Held", "x", "web03")]))
+    both = module_run.ending(Outcome(failure=failure, problems=[Problem("Held", "x", "web03")]))
     assert [problem["vm"] for problem in both["problems"]] == ["web01", "web03"]
     assert both["msg"].splitlines()[1] == "VM web03: x [Held]"
-    assert door.ending(Outcome()) is None
-    assert door.ending(Outcome(problems=[Problem("Held", "x")]))["error_code"] == "Held"
+    assert module_run.ending(Outcome()) is None
+    assert module_run.ending(Outcome(problems=[Problem("Held", "x")]))["error_code"] == "Held"
 
 
 def test_programs_run_without_a_shell_under_the_c_locale(monkeypatch):

@@ -13,10 +13,10 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
     apply,
-    detached,
-    identities,
-    verify,
-    whole,
+    apply_detached,
+    apply_vm,
+    disk_adopt,
+    disk_verify,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
@@ -26,7 +26,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import planner, predict
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import link
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import link
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
     automatic_reservation,
@@ -201,7 +201,7 @@ def test_a_vm_in_transition_is_left_alone(fields):
 def test_every_verb_can_be_predicted_and_applied():
     assert set(predict._VERBS) == {
         verb
-        for verbs in (apply._VERBS, *(room.VERBS for room in (detached, identities, verify, whole)))
+        for verbs in (apply._VERBS, *(room.VERBS for room in (apply_detached, disk_adopt, disk_verify, apply_vm)))
         for verb in verbs
     }
     assert CAPABILITIES.live <= set(predict._VERBS)

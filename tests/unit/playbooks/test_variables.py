@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disks_info import STATES, TYPES
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_info import STATES, TYPES
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import door
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk import Disks, run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.registry import Disks, run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import Host
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.registry import Place, places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.disk import Place, places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import Host
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.integration.targets.four_steps.filter_plugins.steps import unlike
 from tests.unit.domains.conftest import LinuxHost, domain
@@ -105,7 +105,7 @@ class Bench:
         done = self.go(*disks, **policy)
         assert (done.problems, done.failure) == ([], None)
         assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
-        said, foretold = (json.loads(json.dumps(dict(door.result(o), disks=o.disks))) for o in (done, predicted))
+        said, foretold = (json.loads(json.dumps(dict(module_run.result(o), disks=o.disks))) for o in (done, predicted))
         assert unlike(said, foretold) == []
         self.assert_lawful()
         for check in (True, False):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.registry import places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.disk import places
 
 from .conftest import ONE, TWO, Bench
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import RECORD, Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.intent import used
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.journal import used
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.unwritten import (
     FRESH_VOLUMES,
     unwritten,

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import findings, identity
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.linking import link
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import link
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import SMARTOS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.verify import findings as look

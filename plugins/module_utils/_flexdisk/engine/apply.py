@@ -20,9 +20,9 @@ from ..model.sizes import MIB, render_apart
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan import predict
 from ..plan.steps import Step, VmPlan
-from ..rules import identity, papers
-from ..rules.change import put_aside, since_read
-from ..rules.linking import completed, container, image_of, is_half
+from ..rules import identity, released_identity
+from ..rules.differences import put_aside, since_read
+from ..rules.inventory import completed, container, image_of, is_half
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..rules.space import expected_quota
 from ..zfs import exact
@@ -30,7 +30,7 @@ from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
 from ..zfs.guard import Guard, lift
 from . import file_disks
-from .intent import Intents
+from .journal import Intents
 from .observe import observe
 
 _Properties = t.Dict[str, t.Union[int, str]]
@@ -409,7 +409,7 @@ class Applier:
     def edit(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
         entries = [dict(entry, path=step.args["paths"][volume]) for volume, entry in step.args["entries"].items()]
         self.hypervisor.edit_disks(vm.config.uuid, entries)
-        for volume in (v for v in vm.volumes if v.name in step.args["entries"] and papers.registered(v)):
+        for volume in (v for v in vm.volumes if v.name in step.args["entries"] and released_identity.registered(v)):
             self.zfs.set_facts(volume.name, stamp(volume.user))
 
     def compression(self, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..model.dataset import Dataset
 from ..model.vm import VmConfig
 from ..plan.steps import Ended, Step, VmPlan
-from ..rules.linking import Host, container
+from ..rules.inventory import Host, container
 
 _SILENT = ("copy", "recover")
 

@@ -11,10 +11,10 @@ import typing as t
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError
 from ..rules.identity import check_pool
-from ..rules.linking import Host, container, link
+from ..rules.inventory import Host, container, link
 from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
-from .intent import with_intents
+from .journal import with_intents
 
 
 def observe(

@@ -13,12 +13,12 @@ from ..model.dataset import Dataset
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
 from ..model.vm import THICK, Disk, Vm
 from ..rules import identity, slots, space
-from ..rules.change import crosses, put_aside
 from ..rules.declaration import Collector, check_new_name
-from ..rules.linking import Host, container, parked_place
+from ..rules.differences import crosses, put_aside
+from ..rules.inventory import Host, container, parked_place
 from ..rules.reservation import PoolGeometry
 from . import predict
-from .targets import Intent, Leaver, Target, slots_after, staying_bytes
+from .resolve import Intent, Leaver, Target, slots_after, staying_bytes
 
 
 def check(intent: Intent, host: Host, capabilities: Capabilities, found: Collector) -> None:

@@ -16,18 +16,18 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages, slots
-from ..rules.change import crosses
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
-from ..rules.intent import used
-from ..rules.linking import Host, container
+from ..rules.differences import crosses
+from ..rules.inventory import Host, container
+from ..rules.journal import used
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.space import quota_law
 from . import checks, predict, verbs
 from .ordering import Sequence
+from .resolve import Intent, Target, resolve, slots_after
 from .steps import Step, VmPlan
-from .targets import Intent, Target, resolve, slots_after
-from .vms import power, uuid_of_new
+from .vm import power, uuid_of_new
 
 Hidden = t.Tuple[int, int]
 

@@ -17,14 +17,14 @@ from ..model.sizes import MIB, render_apart, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
 from ..rules import identity
 from ..rules.declaration import Collector
-from ..rules.linking import Host, container, parked_place
-from ..rules.registry import Place, find_source
+from ..rules.disk import Place, find_source
+from ..rules.inventory import Host, container, parked_place
 from ..rules.reservation import default_block_size
 from ..rules.snapshots import charge
 from . import checks, predict, verbs
 from .ordering import Sequence
+from .resolve import Leaver, Target, kept_type, unfinished, unfinished_words
 from .steps import Step, VmPlan
-from .targets import Leaver, Target, kept_type, unfinished, unfinished_words
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from ..model.desired import Policy
 from ..model.sizes import MIB, render_bytes, render_change
 from ..model.vm import Disk, Vm
 from ..rules import identity, slots, space
-from ..rules.change import config_changes, crosses, put_aside
 from ..rules.declaration import Collector
+from ..rules.differences import config_changes, crosses, put_aside
 from ..rules.reservation import PoolGeometry, default_block_size
 from . import predict, recovery, verbs
+from .resolve import Intent, Target, slots_after
 from .steps import Step
-from .targets import Intent, Target, slots_after
 
 
 class Sequence:

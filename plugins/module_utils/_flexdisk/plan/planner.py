@@ -14,18 +14,18 @@ from ..model.desired import Policy, VmSpec
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes
 from ..model.vm import Disk, Vm, VmConfig
-from ..rules import papers, slots, space
+from ..rules import released_identity, slots, space
 from ..rules.declaration import Collector
-from ..rules.linking import Host, unlinked_reason
+from ..rules.inventory import Host, unlinked_reason
 from ..rules.matching import Match, match
 from ..rules.naming import fitting
 from ..rules.reservation import PoolGeometry
 from . import ordering, predict
-from .adoption import adopt, homeless
 from .checks import check
 from .recovery import unfinished
+from .relocation import adopt, homeless
+from .resolve import Intent, resolve
 from .steps import VmPlan
-from .targets import Intent, resolve
 
 
 def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
@@ -82,7 +82,7 @@ def check_begun(vm: Vm, found: Collector) -> None:
     """A rollback or a release that was interrupted comes before everything else."""
     if vm.interrupted is not None and vm.interrupted.rollback:
         found.add("InUse", unfinished(vm.interrupted))
-    for disk in (d for d in vm.disks if papers.halfway(d.volume)):
+    for disk in (d for d in vm.disks if released_identity.halfway(d.volume)):
         found.add(
             "InUse",
             "the release of its identity was interrupted; disk_adopt finishes it (state=released) or undoes it "

@@ -11,8 +11,8 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.vm import IntentRecord, Vm
 from ..rules.identity import PREFIX
-from ..rules.intent import property_of
-from ..rules.linking import Host, container
+from ..rules.inventory import Host, container
+from ..rules.journal import property_of
 from .steps import Step, VmPlan
 
 _MENDS = ("unguard", "forget", "park", "normalise", "law")

@@ -14,11 +14,11 @@ from ..model.dataset import RECORD
 from ..model.sizes import MIB, render_bytes, render_change, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..rules import identity, slots, snapshots
-from ..rules.change import crosses, fact_changes, put_aside
-from ..rules.linking import index_of, parked_place
+from ..rules.differences import crosses, fact_changes, put_aside
+from ..rules.inventory import index_of, parked_place
 from ..rules.reservation import PoolGeometry, automatic_reservation
+from .resolve import Leaver, Target
 from .steps import Step
-from .targets import Leaver, Target
 
 PARKED_PREFIX = "flexdisk-parked-"
 DEFAULT_BLOCK = 16384

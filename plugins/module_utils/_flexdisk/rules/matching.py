@@ -17,9 +17,9 @@ from ..model.desired import DiskSpec
 from ..model.sizes import MIB, render_mib
 from ..model.vm import Disk, Vm
 from . import slots
-from .change import birth_differences
 from .declaration import Collector
-from .first_fit import match_disks
+from .differences import birth_differences
+from .instance_group_matching import match_disks
 
 
 @dataclass

@@ -13,9 +13,9 @@ from datetime import datetime, timezone
 from ..model.dataset import Dataset
 from ..model.sizes import MIB, render_bytes, render_change, render_mib
 from ..model.vm import Disk, DiskConfig, IntentRecord, Vm, VmConfig
-from . import identity, intent, slots, space
+from . import identity, journal, slots, space
 from .findings import OURS, Finding, Task, own_task
-from .linking import Host, container, parked_place, unlinked_reason
+from .inventory import Host, container, parked_place, unlinked_reason
 from .reservation import PoolGeometry
 from .unwritten import unwritten
 
@@ -560,18 +560,18 @@ def _taken_up(vm: Vm, record: IntentRecord) -> Task:
 
 def listed_intents(host: Host, pool: str) -> str:
     """What the list of intents should be."""
-    return intent.encode_index(vm for of, vm in host.intents if of == pool)
+    return journal.encode_index(vm for of, vm in host.intents if of == pool)
 
 
 def _index(facts: _Facts) -> _Found:
     host = facts.host
     for pool in sorted(host.geometry):
         box = host.datasets.get(container(pool))
-        said, right = box.user.get(intent.INDEX, "") if box else "", listed_intents(host, pool)
+        said, right = box.user.get(journal.INDEX, "") if box else "", listed_intents(host, pool)
         if said != right:
             message = "%s%s of %s is %.200r, and there is %r" % (
                 identity.PREFIX,
-                intent.INDEX,
+                journal.INDEX,
                 container(pool),
                 said,
                 right,

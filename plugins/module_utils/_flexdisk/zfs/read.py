@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..model.dataset import RECORD, Dataset
 from ..model.errors import FlexdiskError
 from ..rules.identity import FLEXIBLE, NAMES, PREFIX
-from ..rules.intent import INDEX
+from ..rules.journal import INDEX
 from ..rules.reservation import PoolGeometry, Vdev, automatic_reservation
 
 _NUMBERS = (

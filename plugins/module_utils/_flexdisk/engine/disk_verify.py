@@ -1,0 +1,226 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The whole run of disk_verify: observe, find, plan, admit, apply, find again."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ..hypervisor.protocol import Hypervisor
+from ..model.desired import Policy
+from ..model.errors import FlexdiskError, Problem
+from ..model.vm import Vm
+from ..plan import summary
+from ..plan.disk_verify import Mending, after, mend
+from ..plan.planner import admit
+from ..plan.steps import Ended, Step, VmPlan
+from ..rules.findings import LEAVES, Finding, counts, fails
+from ..rules.inventory import Host
+from ..rules.reservation import PoolGeometry
+from ..rules.verify import findings
+from ..zfs.commands import Zfs
+from ..zfs.guard import lift
+from . import module_run, report
+from .apply import Applier
+from .ended import as_it_went, touched
+from .observe import observe
+from .vm_disks import Outcome, apply_plans
+from .vm_info import chosen
+from .zfs_quota import obstacle
+
+
+@dataclass
+class Verified:
+    """findings are what is left, repaired what was put right (or would be); outcome has the rest of the result."""
+
+    findings: t.List[Finding] = field(default_factory=list)
+    repaired: t.List[Finding] = field(default_factory=list)
+    steps: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=Outcome)
+
+
+def verify(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    names: t.Optional[t.Sequence[str]],
+    repair: t.Collection[str],
+    pool: t.Optional[str],
+    unused_days: int,
+    check_mode: bool,
+    now: int,
+) -> Verified:
+    """Findings of the named VMs, or of the host, and repairs of the kinds in repair. now is seconds since 1970."""
+    result = Verified()
+    outcome = result.outcome
+    host = observe(zfs, hypervisor, pool, complete=True)
+    vms, outcome.problems = chosen(host, names)
+    scope = None if names is None else {vm.config.uuid for vm in vms}
+
+    def look(at: Host) -> t.List[Finding]:
+        return [f for f in findings(at, now, unused_days) if scope is None or f.vm in scope]
+
+    before = result.findings = look(host)
+    wanted = [finding for finding in before if finding.repairable and finding.kind in _implied(repair)]
+    mending = mend(host, wanted)
+    outcome.problems += _obstacles(mending)
+    ordered, lacking = admit(host, mending.plans)
+    outcome.problems += lacking
+    if outcome.problems:
+        return result
+    result.findings = look(after(host, mending))
+    result.steps = _steps(mending)
+    idle = [VmPlan(vm.config.uuid, vm, vm) for vm in vms if vm.config.uuid not in {plan.vm for plan in mending.plans}]
+    outcome.msg = summary.summary([*mending.plans, *idle], host.geometry, len(mending.outside))
+    outcome.changed, outcome.diff = mending.changed, _diff(mending, outcome.msg)
+    if outcome.changed and not check_mode:
+        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, verbs=VERBS)
+        outside = -1
+        if outcome.failure is None:
+            outside = _apply_outside(zfs, hypervisor, mending.outside, outcome)
+        now_there = _look_again(result, lambda: observe(zfs, hypervisor, pool, complete=True), look, wanted)
+        if outcome.failure is not None:
+            _tell_changed(result, mending, host, now_there, outside)
+    left = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
+    result.repaired = [f for f in wanted if (f.kind, f.vm, f.volume) not in left]
+    return result
+
+
+def result(found: Verified) -> t.Dict[str, t.Any]:
+    """The keys of a result, the same in check mode and for real but for guard."""
+    keys = module_run.result(found.outcome)
+    del keys["vms"]
+    told = [[finding.as_dict() for finding in some] for some in (found.findings, found.repaired)]
+    return dict(keys, findings=told[0], repaired=told[1], counts=counts(found.findings), steps=found.steps)
+
+
+def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """Arguments of fail_json if the run failed, or findings are as severe as limit; else None."""
+    failed = module_run.ending(found.outcome)
+    if failed is not None:
+        failed.pop("vms", None)
+        return failed
+    bad = [finding for finding in found.findings if fails([finding], limit)]
+    if not bad:
+        return None
+    problems = [Problem("DefectFound", "%s: %s" % (f.kind, f.message), f.alias or f.vm, f.disk) for f in bad]
+    return module_run.refusal(problems)
+
+
+def _implied(repair: t.Collection[str]) -> t.Set[str]:
+    """Also what a repair leaves that was cut off, so that the same task ends it."""
+    return {*repair}.union(*(LEAVES.get(kind, ()) for kind in repair))
+
+
+def _obstacles(mending: Mending) -> t.List[Problem]:
+    lawful = [plan for plan in mending.plans if any(step.kind in ("law", "normalise") for step in plan.steps)]
+    return [problem for problem in (obstacle(plan.before, plan.after) for plan in lawful) if problem is not None]
+
+
+def _steps(mending: Mending) -> t.List[t.Dict[str, t.Any]]:
+    found = [
+        dict(step, vm=plan.vm, alias=plan.before.config.alias)
+        for plan in mending.plans
+        for step in report.steps_result(plan)
+    ]
+    outside = [(step.kind, step.disk, step.text) for step in mending.outside]
+    return found + [dict(_step(*words), destroys=False, vm="", alias="") for words in outside]
+
+
+def _step(kind: str, disk: str, text: str) -> t.Dict[str, t.Any]:
+    return {"step": kind, "disk": disk, "text": text}
+
+
+def _diff(mending: Mending, first: str) -> str:
+    if not mending.changed:
+        return ""
+    outside = "".join("  %s\n" % step.text for step in mending.outside)
+    return first + "\n" + report.diff_text(mending.plans) + ("outside VMs:\n" + outside if outside else "")
+
+
+def _tell_changed(result: Verified, mending: Mending, host: Host, now: t.Optional[Host], outside: int) -> None:
+    """What a run that failed has really changed; outside counts the steps outside VMs that were done, -1: not begun."""
+    plans = as_it_went(mending.plans, result.outcome.broken, host, now)
+    begun = mending.outside[outside : outside + 1] if outside >= 0 else ()
+    moved = bool(begun) and (now is None or host.intents != now.intents or touched(host, now, begun))
+    result.outcome.changed = any(plan.changed for plan in plans) or outside > 0 or moved
+    result.steps = _steps(replace(mending, plans=tuple(plans)))
+    ended = Ended(outside, moved)  # of those, which come last
+    for number, step in enumerate(result.steps[len(result.steps) - len(mending.outside) :]):
+        step["status"] = ended.status(number) if outside >= 0 else "not done"
+
+
+def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], outcome: Outcome) -> int:
+    """How many were done."""
+    applier = Applier(zfs, hypervisor, Policy(), set())
+    for number, step in enumerate(steps):
+        try:
+            _OUTSIDE[step.kind](applier, step)
+        except FlexdiskError as exc:
+            words = ["done"] * number + ["failed"] + ["not done"] * (len(steps) - number - 1)
+            told = [dict(_step(s.kind, s.disk, s.text), status=word) for s, word in zip(steps, words)]
+            outcome.failure = _failure(exc, step.text)
+            outcome.failure["steps"] = told
+            return number
+    return len(steps)
+
+
+def _failure(exc: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
+    known: t.Dict[str, t.Any] = {"vm": "", "uuid": "", "steps": [], "vms_not_done": []}
+    known.update(restarted=None, restart="")
+    return {**known, "error_code": exc.code, "message": exc.message, "step": step}
+
+
+def _look_again(
+    result: Verified,
+    read: t.Callable[[], Host],
+    look: t.Callable[[Host], t.List[Finding]],
+    wanted: t.Sequence[Finding],
+) -> t.Optional[Host]:
+    """What is there now, and none of it may be what was repaired. None if that cannot be read."""
+    outcome = result.outcome
+    try:
+        now = read()
+        result.findings = look(now)
+    except FlexdiskError as exc:
+        outcome.failure = outcome.failure or _failure(exc, "read again")
+        return None
+    left = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
+    still = [f.message for f in wanted if (f.kind, f.vm, f.volume) in left]
+    if still and outcome.failure is None:
+        error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(still))
+        outcome.failure = _failure(error, "read again")
+    return now
+
+
+def _correct(applier: Applier, vm: Vm, after_it: Vm, step: Step, geometry: PoolGeometry) -> None:
+    _write(applier, step)
+
+
+def _write(applier: Applier, step: Step) -> None:
+    applier.zfs.set_facts(step.args["volume"], step.args["facts"])
+
+
+def _place(applier: Applier, step: Step) -> None:
+    """The uuid first: with it the same task finds the place again."""
+    args = step.args
+    now = applier.read(args["volume"], args["guid"])
+    if now.user.get("uuid") != args["uuid"]:
+        applier.zfs.set_facts(args["volume"], {"uuid": args["uuid"]})
+    if args["target"] != args["volume"]:
+        applier.zfs.rename(args["volume"], args["target"])
+
+
+def _unguard(applier: Applier, step: Step) -> None:
+    lift(applier.zfs, step.args["volume"])
+
+
+VERBS = {"correct": _correct}
+_OUTSIDE: t.Dict[str, t.Callable[[Applier, Step], None]] = {
+    "correct": _write,
+    "forget_intent": _write,
+    "place": _place,
+    "unguard": _unguard,
+}

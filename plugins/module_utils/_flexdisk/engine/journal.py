@@ -1,0 +1,113 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Intents on the containers: written before a VM's first change, cleared after the last."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+import uuid
+from dataclasses import replace
+
+from ..model.vm import IntentRecord
+from ..plan.steps import VmPlan
+from ..rules import journal
+from ..rules.inventory import Host, container
+from ..zfs.commands import Zfs
+
+
+def host_name() -> str:
+    return os.uname().nodename or "unknown"
+
+
+def _index(host: Host, pool: str) -> str:
+    box = host.datasets.get(container(pool))
+    return box.user.get(journal.INDEX, "") if box is not None else ""
+
+
+def with_intents(zfs: Zfs, host: Host, complete: bool = False) -> Host:
+    """The host with its intents, one process for each pool that has any. VMs know theirs of this host.
+
+    complete: also those that the index does not list, one process for each pool with a container.
+    """
+    found: t.Dict[t.Tuple[str, str], t.Optional[IntentRecord]] = {}
+    for pool in host.geometry:
+        listed = journal.decode_index(_index(host, pool))
+        if complete and container(pool) in host.datasets:
+            values = zfs.local_facts(container(pool))
+            found.update({(pool, vm): journal.decode(values[key]) for vm, key in journal.written(values)})
+        elif listed:
+            values = zfs.local_facts(container(pool), [journal.property_of(vm) for vm in listed])
+            for vm in listed:
+                if journal.property_of(vm) in values:
+                    found[pool, vm] = journal.decode(values[journal.property_of(vm)])
+    if not found:
+        return host
+    ours = {key: r for key, r in found.items() if r is not None and r.host == host_name()}
+    vms = tuple(replace(vm, interrupted=ours.get((vm.config.pool, vm.config.uuid))) for vm in host.vms)
+    return replace(host, vms=vms, intents=found, name=host_name())
+
+
+class Intents:
+    """Writes and clears the intents of one run."""
+
+    def __init__(self, zfs: Zfs, host: Host) -> None:
+        self._zfs = zfs
+        self._plan = str(uuid.uuid4())
+        self._there: t.Dict[str, t.Set[str]] = {pool: set() for pool in host.geometry}
+        for pool, vm in host.intents:
+            self._there[pool].add(vm)
+        self._stale = {p for p in host.geometry if _index(host, p) != journal.encode_index(self._there[p])}
+
+    def write(self, plan: VmPlan, stops: bool) -> None:
+        """stops says that the VM is about to be stopped, or still is by an interrupted run."""
+        vm, left = plan.before, plan.before.interrupted
+        pool = vm.config.pool
+        record = IntentRecord(
+            plan=self._plan,
+            host=host_name(),
+            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            state=left.state if left is not None and left.powers else vm.config.state if vm.there else "stopped",
+            autoboot=vm.autoboot_before,
+            stops=stops,
+            steps=tuple(step.text or step.kind for step in plan.steps if step.kind != "copy"),
+            moves=tuple(_moves(plan)),
+            rollback=next((step.args["name"] for step in plan.steps if step.kind == "rollback"), ""),
+            creates=vm.config.alias if not vm.there else "",
+        )
+        self._there[pool].add(plan.vm)
+        facts = {journal.property_of(plan.vm): journal.encode(record), journal.INDEX: self._listed(pool)}
+        self._zfs.set_facts(container(pool), facts)
+        self._stale.discard(pool)
+
+    def _listed(self, pool: str) -> str:
+        return journal.encode_index(self._there[pool])
+
+    def clear(self, plan: VmPlan) -> None:
+        """The intent first: one that the index does not name would never be found."""
+        pool = plan.before.config.pool
+        if plan.vm in self._there[pool]:
+            self._zfs.set_facts(container(pool), {journal.property_of(plan.vm): ""})
+            self._there[pool].discard(plan.vm)
+            self._stale.add(pool)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """An index names what is there, even after a kill in between or a clearing by hand."""
+        for pool in sorted(self._stale):
+            self._zfs.set_facts(container(pool), {journal.INDEX: self._listed(pool)})
+        self._stale.clear()
+
+
+def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
+    for step in plan.steps:
+        args = step.args
+        for entry, disk in args["disks"] if step.kind == "adopt" else ():
+            yield disk.volume.guid, entry.volume, disk.volume.name
+        if step.kind in ("detach", "park", "destroy"):
+            yield args["guid"], args["volume"], args["target"]
+        elif step.kind == "attach" and args["source"] != args["volume"]:
+            yield args["guid"], args["source"], args["volume"]

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The whole run of vm_info: observe and report."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..hypervisor.protocol import Hypervisor
+from ..model.errors import Problem
+from ..model.sizes import MIB
+from ..model.vm import Vm
+from ..plan import recovery
+from ..plan.planner import find_vm
+from ..plan.vm import machine
+from ..rules.inventory import Host, unlinked_reason
+from ..zfs.commands import Zfs
+from . import report
+from .observe import observe
+
+
+@dataclass
+class Info:
+    """vms and parked disks as results; skipped names VMs of other brands and VMs without a dataset; intents has those
+    of VMs that are not there.
+    """
+
+    vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    parked: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
+    problems: t.List[Problem] = field(default_factory=list)
+    intents: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+
+
+def chosen(host: Host, names: t.Optional[t.Sequence[str]]) -> t.Tuple[t.List[Vm], t.List[Problem]]:
+    """The named VMs, each once, or all of them."""
+    if names is None:
+        return list(host.vms), []
+    vms: t.List[Vm] = []
+    problems = []
+    for name in names:
+        found = find_vm(host, name)
+        if isinstance(found, Problem):
+            problems.append(found)
+        elif found not in vms:
+            vms.append(found)
+    return vms, problems
+
+
+def skipped(host: Host) -> t.List[t.Dict[str, str]]:
+    """VMs that the laws of this collection do not cover, with the reason."""
+    result = [{"uuid": c.uuid, "alias": c.alias, "reason": "brand %s" % c.brand} for c in host.other_brands]
+    result += [{"uuid": c.uuid, "alias": c.alias, "reason": unlinked_reason(c)} for c in host.unlinked]
+    return result
+
+
+def info(
+    zfs: Zfs, hypervisor: Hypervisor, names: t.Optional[t.Sequence[str]], pool: t.Optional[str], figures: bool
+) -> Info:
+    """VMs with their disks. figures adds what needs the accounting of snapshots."""
+    host = observe(zfs, hypervisor, pool, snapshots=figures)
+    vms, problems = chosen(host, names)
+    result = Info(problems=problems, skipped=skipped(host) if names is None else [])
+    found = {key: recovery.record_result(record) for key, record in host.intents.items()}
+    result.vms = [
+        dict(
+            _with_sizes(report.vm_result(vm, True, figures), vm, figures),
+            intent=found.get((vm.config.pool, vm.config.uuid)),
+            tags=dict(vm.config.tags),
+            disk_template=report.disk_template(vm),
+            **machine(vm),
+            **({"snapshots": report.snapshots_result(vm, True)} if figures else {}),
+        )
+        for vm in vms
+    ]
+    there = {(vm.config.pool, vm.config.uuid) for vm in host.vms}
+    if names is None:
+        result.intents = [dict(found[key], pool=key[0], vm=key[1]) for key in sorted(found) if key not in there]
+    everywhere = [disk for disk in host.parked if names is None or disk.vm in {vm.config.uuid for vm in vms}]
+    result.parked = [
+        dict(report.disk_result(disk, "parked", True, figures), vm=disk.vm)
+        for disk in sorted(everywhere, key=lambda d: (d.vm, d.name, d.volume.name))
+    ]
+    return result
+
+
+def _with_sizes(result: t.Dict[str, t.Any], vm: Vm, figures: bool) -> t.Dict[str, t.Any]:
+    """snapshot_size of each disk, in MiB, as RFD 154 has it: what ZFS charges to snapshots alone so far."""
+    for disk, entry in zip(vm.disks, result["disks"]) if figures else ():
+        entry["snapshot_size"] = disk.volume.usedbysnapshots // MIB
+    return result

@@ -1,0 +1,387 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""From entries that each mean one disk, wherever it is, to a plan for each VM and for the detached disks of a pool."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ..model.capabilities import Capabilities
+from ..model.desired import DiskSpec, DiskWish, Policy, VmSpec
+from ..model.errors import FlexdiskError, Problem
+from ..model.vm import FILE, Disk, Vm
+from ..rules.declaration import Collector, slot_problems
+from ..rules.differences import birth_differences
+from ..rules.disk import Place, find_source, label_of, locate, serial_of
+from ..rules.inventory import Host
+from ..rules.matching import Match
+from ..rules.space import drift_cause
+from . import verbs
+from .detached import Job, plan_detached
+from .entries import Entry
+from .planner import check_begun, demand, find_vm, lacking, plan_matched, turn
+from .resolve import unfinished, unfinished_words
+from .steps import Step, VmPlan
+
+
+@dataclass
+class _Visit:
+    """What a task has to do in one VM. takes are disks that other VMs give up for it."""
+
+    vm: Vm
+    name: str
+    stays: t.List[Job] = field(default_factory=list)
+    leaves: t.List[Disk] = field(default_factory=list)
+    takes: t.List[t.Tuple[Job, Vm]] = field(default_factory=list)
+
+
+class Registry:
+    """Plans for the wishes of one task. jobs has for each wish what it means, entries what it touches and whether it is
+    refused, problems why.
+    """
+
+    def __init__(self, host: Host, policy: Policy, capabilities: Capabilities, pool: str) -> None:
+        self._host = host
+        self._policy = policy
+        self._capabilities = capabilities
+        self._pool = pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
+        self._visits: t.Dict[str, _Visit] = {}
+        self._loose: t.Dict[str, t.List[Job]] = {}
+        self._seen: t.Dict[str, str] = {}
+        self.jobs: t.List[t.Optional[Job]] = []
+        self.entries: t.List[Entry] = []
+        self.problems: t.List[Problem] = []
+
+    def plan(self, wishes: t.Sequence[DiskWish], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
+        """Plans in the order in which they can be done; none with problems. wrong are the numbers of wishes that are
+        refused already: only what depends on them is of interest.
+        """
+        for number, wish in enumerate(wishes):
+            self.entries.append(Entry(wish, number in wrong))
+            self.jobs.append(self._job(wish))
+        if self.problems or wrong:
+            return []
+        plans = self._plans()
+        self._check_serials(plans)
+        if not self.problems:
+            self._check_room(plans)
+        return [] if self.problems else plans
+
+    def _add(self, wish: DiskWish, code: str, message: str) -> None:
+        self.problems.append(Problem(code, message, wish.vm, wish.label))
+        self._entry(wish).refused = True
+
+    def _entry(self, wish: DiskWish) -> Entry:
+        return next(entry for entry in self.entries if entry.wish is wish)
+
+    def _refuse_vm(self, uuid: str) -> None:
+        for entry in self.entries:
+            entry.refused = entry.refused or uuid in entry.vms
+
+    # -- which disk, and what is to be done with it
+
+    def _job(self, wish: DiskWish) -> t.Optional[Job]:
+        entry = self._entry(wish)
+        vms = [self._vm(wish, name) if name else None for name in (wish.vm, wish.from_vm)]
+        entry.vms.update(vm.config.uuid for vm in vms if vm is not None)
+        if self.problems and (None in [v for v, n in zip(vms, (wish.vm, wish.from_vm)) if n]):
+            return None
+        try:
+            place = locate(self._host, wish, *vms)
+        except FlexdiskError as exc:
+            if not entry.refused:
+                self._add(wish, exc.code, exc.message)
+            return None
+        self._note(entry, place)
+        if entry.refused:
+            return None
+        job = Job(wish, place, vms[0])
+        if place is None:
+            self._absent(job)
+        elif self._is_new(wish, place):
+            self._present(job, place)
+        return job
+
+    def _vm(self, wish: DiskWish, name: str) -> t.Optional[Vm]:
+        found = find_vm(self._host, name)
+        if isinstance(found, Problem):
+            self.problems.append(replace(found, disk=wish.label))
+            self._entry(wish).refused = True
+            return None
+        return found
+
+    def _note(self, entry: Entry, place: t.Optional[Place]) -> None:
+        """What the entry touches, besides the VMs that it names."""
+        entry.volumes.update(entry.wish.destroy_clones)
+        with contextlib.suppress(FlexdiskError):
+            if entry.wish.source:
+                entry.volumes.add(find_source(self._host, entry.wish.source).disk.volume.name)
+        if place is not None:
+            owner = place.vm if place.vm is not None else self._left_over(place.disk)
+            entry.volumes.add(place.disk.volume.name)
+            entry.vms.update({owner.config.uuid} if owner is not None else ())
+
+    def _is_new(self, wish: DiskWish, place: Place) -> bool:
+        volume = place.disk.volume.name
+        if volume in self._seen:
+            self._add(wish, "InvalidArgument", "listed twice, also as %s: %s" % (self._seen[volume], place.words))
+            return False
+        self._seen[volume] = wish.label
+        return True
+
+    def _absent(self, job: Job) -> None:
+        """No disk is meant."""
+        wish = job.wish
+        by_place = bool(wish.slot) or wish.index is not None
+        if wish.state == "absent":
+            return
+        if wish.state == "present" and wish.spec.name and not wish.spec.uuid:
+            self._new(job)
+        elif by_place:
+            self._add(wish, "ResourceNotFound", self._nothing_at(job))
+        else:
+            self._add(
+                wish, "ResourceNotFound", "the disk does not exist; state=present with a name and a size creates it"
+            )
+
+    def _nothing_at(self, job: Job) -> str:
+        wish, vm = job.wish, t.cast(Vm, job.owner)
+        here = [d for d in (*vm.disks, *vm.orphans) if d.path and not d.hidden]
+        if wish.slot:
+            return "the VM has no disk in pci_slot %s; it has: %s" % (wish.slot, _listed(d.pci_slot for d in here))
+        have = _listed(str(d.index) for d in here)
+        return "the VM has no disk with index %d; it has: %s" % (t.cast(int, wish.index), have)
+
+    def _new(self, job: Job) -> None:
+        pool = job.owner.config.pool if job.owner is not None else self._pool
+        if pool not in self._host.geometry:
+            have = ", ".join(sorted(self._host.geometry)) or "none"
+            self._add(job.wish, "MissingParameter", "a new disk needs a pool; pools on this host: %s" % have)
+            return
+        twin = "%s\t%s" % (job.wish.spec.name, job.owner.config.uuid if job.owner is not None else "")
+        if twin in self._seen:
+            self._add(job.wish, "InvalidArgument", "listed twice: two new disks have this name")
+            return
+        self._seen[twin] = job.wish.label
+        self._loose.setdefault(pool, []).append(job)
+
+    def _present(self, job: Job, place: Place) -> None:
+        wish, disk = job.wish, place.disk
+        self._check_owners(job, place)
+        for what, (now, wanted) in birth_differences(wish.spec, disk).items():
+            self._add(wish, "FixedAtBirth", "%s of %s is %s and cannot become %s" % (what, place.words, now, wanted))
+        if unfinished(disk) and wish.state not in ("present", "absent"):
+            self._add(wish, "InUse", unfinished_words(place.words))
+        elif wish.state == "absent":
+            self._destroyed(job, place)
+        elif wish.state == "detached":
+            self._detached(place)
+        elif wish.state == "attached":
+            self._attached(job, place)
+        elif place.vm is None:
+            self._check_name(job, place)
+            self._loose.setdefault(disk.volume.pool, []).append(job)
+        elif disk.path:
+            self._visit(place.vm).stays.append(job)
+        else:
+            self._add(wish, "InUse", "%s is not configured; attach or detach it first" % place.words)
+
+    def _detached(self, place: Place) -> None:
+        if place.vm is not None:
+            self._visit(place.vm).leaves.append(place.disk)
+            return
+        last = self._left_over(place.disk)
+        if last is not None:
+            self._visit(last)
+
+    def _left_over(self, disk: Disk) -> t.Optional[Vm]:
+        """The VM that a disk was taken out of by a run that did not come to its end there."""
+        vm = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
+        if vm is None or not (vm.interrupted or vm.ghosts or drift_cause(vm, self._host.geometry[vm.config.pool])):
+            return None
+        return vm
+
+    def _destroyed(self, job: Job, place: Place) -> None:
+        if place.vm is not None:
+            words = "%s: only a detached disk can be destroyed; use state=detached first" % place.words
+            self._add(job.wish, "InUse", words)
+            return
+        self._loose.setdefault(place.disk.volume.pool, []).append(job)
+
+    def _check_owners(self, job: Job, place: Place) -> None:
+        """One uuid on two volumes is a refusal for both, and a detached disk is in no VM's configuration."""
+        disk = place.disk
+        twins = self._host.duplicates.get(disk.uuid)
+        if twins:
+            words = "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(twins))
+            self._add(job.wish, "Ambiguous", words)
+        users = self._host.users.get(disk.volume.name) if place.vm is None else None
+        if users:
+            words = "%s is configured in %s" % (place.words, ", ".join(config.label for config in users))
+            self._add(job.wish, "InUse", words)
+
+    def _check_name(self, job: Job, place: Place) -> None:
+        """A detached disk is renamed in the name space of the VM that had it."""
+        name, disk = job.wish.spec.name, place.disk
+        owner = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
+        others = (*owner.disks, *owner.parked) if owner is not None and name != disk.name else ()
+        taken = next((other for other in others if name and other.name == name), None)
+        if taken is not None:
+            self._add(job.wish, "NameConflict", "the name %s is already used by %s" % (name, taken.volume.name))
+
+    def _attached(self, job: Job, place: Place) -> None:
+        wish, vm = job.wish, t.cast(Vm, job.owner)
+        if place.vm is vm and place.disk.path:
+            if wish.spec.index not in (None, place.disk.index):
+                words = "has index %d, which cannot change while it is attached" % place.disk.index
+                self._add(wish, "InvalidArgument", words)
+            self._visit(vm).stays.append(job)
+        elif place.vm is None or place.vm is vm:
+            last = self._left_over(place.disk)
+            if last is None or last is vm:
+                self._visit(vm).stays.append(job)
+            else:
+                self._visit(last)
+                self._visit(vm).takes.append((job, last))
+        elif not wish.take:
+            self._add(wish, "InUse", "%s belongs to another VM; take=true moves it to %s" % (place.words, vm.label))
+        else:
+            self._visit(place.vm).leaves.append(place.disk)
+            self._visit(vm).takes.append((job, place.vm))
+
+    def _visit(self, vm: Vm) -> _Visit:
+        name = vm.config.alias or vm.config.uuid
+        return self._visits.setdefault(vm.config.uuid, _Visit(vm, name))
+
+    # -- plans
+
+    def _plans(self) -> t.List[VmPlan]:
+        """Who gives a disk up before who takes it; among those who could be next, who releases space."""
+        plans = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
+        done: t.Dict[str, VmPlan] = {}
+        waiting = list(self._visits.values())
+        while waiting:
+            ready = [v for v in waiting if all(giver.config.uuid in done for _job, giver in v.takes)]
+            if not ready:
+                self._cycle(waiting)
+                return []
+            new = {visit.vm.config.uuid: self._visited(visit, done) for visit in ready}
+            for uuid, plan in new.items():
+                self.problems += plan.problems
+                if plan.problems:
+                    self._refuse_vm(uuid)
+            done.update(new)
+            plans += sorted(new.values(), key=lambda plan: turn(self._host, plan))
+            waiting = [v for v in waiting if v.vm.config.uuid not in new]
+        return plans
+
+    def _detached_plan(self, pool: str, jobs: t.Sequence[Job]) -> VmPlan:
+        """One that is wrong only together with others is refused with all of them."""
+        plan = plan_detached(self._host, pool, jobs, self._capabilities)
+        self.problems += plan.problems
+        wrong = [job for job in jobs if plan.problems and self._alone(pool, job).problems]
+        for job in wrong or (jobs if plan.problems else ()):
+            self._entry(job.wish).refused = True
+        return plan
+
+    def _alone(self, pool: str, job: Job) -> VmPlan:
+        return plan_detached(self._host, pool, [job], self._capabilities)
+
+    def _check_room(self, plans: t.Sequence[VmPlan]) -> None:
+        """Where a pool lacks room, the VM that needs most is refused, or the detached disk."""
+        short = lacking(self._host, plans)
+        self.problems += short
+        names = {problem.vm for problem in short}
+        for plan in (p for p in plans if p.name in names):
+            pool = plan.before.config.pool
+            if plan.vm:
+                self._refuse_vm(plan.vm)
+            else:
+                needs = [(demand(self._alone(pool, j), self._host.geometry[pool]).peak, j) for j in self._loose[pool]]
+                self._entry(max(needs, key=lambda pair: pair[0])[1].wish).refused = True
+
+    def _cycle(self, waiting: t.Sequence[_Visit]) -> None:
+        for visit in waiting:
+            for job, giver in visit.takes:
+                words = (
+                    "the VMs take disks from each other; first detach those of %s in a task of its own" % giver.label
+                )
+                self._add(job.wish, "InvalidArgument", words)
+
+    def _visited(self, visit: _Visit, done: t.Mapping[str, VmPlan]) -> VmPlan:
+        found = Collector(visit.name)
+        check_begun(visit.vm, found)
+        pairs = [(job.wish, t.cast(Place, job.place).disk) for job in visit.stays]
+        for job, giver in visit.takes:
+            given = _given(done[giver.config.uuid].after, t.cast(Place, job.place).disk)
+            if given is not None:
+                pairs.append((job.wish, given))
+        specs = [(_of_disk(wish, disk), disk) for wish, disk in pairs]
+        for _spec, disk in specs:
+            if not disk.uuid:
+                found.add(
+                    "ResourceNotFound", "%s has no uuid yet; disk_adopt gives it one" % disk.volume.name, disk.label
+                )
+        self._check_indexes(visit, pairs, found)
+        spec = VmSpec(visit.name, unlisted="detach", disks=tuple(s for s, _disk in specs))
+        found.problems += slot_problems(spec, visit.vm.config)
+        matched = Match(pairs=specs, unlisted=visit.leaves)
+        return plan_matched(self._host, visit.vm, spec, matched, self._policy, self._capabilities, found)
+
+    def _check_indexes(self, visit: _Visit, pairs: t.Sequence[t.Tuple[DiskWish, Disk]], found: Collector) -> None:
+        leaving = {disk.volume.name for disk in visit.leaves}
+        vm = replace(
+            visit.vm,
+            disks=tuple(d for d in visit.vm.disks if d.volume.name not in leaving),
+            orphans=tuple(d for d in visit.vm.orphans if d.volume.name not in leaving),
+        )
+        used = {number: "%s/disk%d" % (vm.root.name, number) for number in verbs.used_indexes(vm)}
+        for wish, disk in pairs:
+            index = wish.spec.index
+            if index is None or disk.path:
+                continue
+            if index in used:
+                found.add("InvalidArgument", "index %d belongs to %s" % (index, used[index]), disk.label)
+            used[index] = "the entry %s" % wish.label
+
+    # -- the optimistic lock
+
+    def _check_serials(self, plans: t.Sequence[VmPlan]) -> None:
+        """Who changes a disk on the ground of what it was must not find it changed. To change nothing is no harm."""
+        changed = {volume for plan in plans for step in plan.steps for volume in volumes_of(step)}
+        for job in self.jobs:
+            if job is None or job.place is None or job.wish.serial is None:
+                continue
+            now = serial_of(job.place.disk)
+            if now != job.wish.serial and job.place.disk.volume.name in changed:
+                words = "%s has serial_no %d, not %d: it was changed since you read it"
+                self._add(job.wish, "Changed", words % (label_of(job.place), now, job.wish.serial))
+
+
+def _of_disk(wish: DiskWish, disk: Disk) -> DiskSpec:
+    """The entry for a disk that is there. Only one that becomes a volume gets a block size."""
+    block = wish.spec.block_size if disk.type == FILE else None
+    return replace(wish.spec, uuid=disk.uuid, image=None, block_size=block)
+
+
+def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:
+    """The disk as the VM that gives it up leaves it; None where that is refused."""
+    return next((d for d in giver.parked if d.volume.guid == disk.volume.guid), None)
+
+
+def _listed(values: t.Iterable[str]) -> str:
+    return ", ".join(values) or "none"
+
+
+def volumes_of(step: Step) -> t.Iterator[str]:
+    """The volumes that a step changes, by the names that they have before it."""
+    if step.kind == "copy":
+        return
+    for key in ("volume", "source"):
+        if step.args.get(key):
+            yield step.args[key]
+    yield from (*step.args.get("entries", ()), *step.args.get("volumes", ()))

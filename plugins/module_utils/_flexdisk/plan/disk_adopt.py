@@ -1,0 +1,333 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Plans that give the disks of a VM their identity, and that take it away and keep it as papers."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..model.desired import AdoptSpec, Papers
+from ..model.sizes import render_mib
+from ..model.vm import FILE, Disk, DiskConfig, Vm
+from ..rules import identity, released_identity
+from ..rules.declaration import Collector
+from ..rules.inventory import Host, agrees, index_of, own_uuid, serial_shown
+from . import ordering, recovery, verbs
+from .ordering import Sequence
+from .steps import Step, VmPlan
+
+_KEPT = ("preserve", "description", "tags")
+
+
+def plan_adoption(host: Host, vm: Vm, spec: AdoptSpec) -> VmPlan:
+    """Steps that give an identity to every disk of the VM that has none, or every problem."""
+    found = Collector(spec.vm)
+    _contradictions(host, vm, found)
+    for path in vm.strays:
+        found.add("NotSupported", "%s lies outside %s; vm_disks with adopt=true moves it in" % (path, vm.root.name))
+    said = _said(vm, spec, found)
+    warnings = list(_left_alone(vm))
+    new = [_New(vm, disk, said.get(disk.volume.name, Papers()), warnings) for disk in _open(vm)]
+    old = [disk for disk in vm.disks if not disk.hidden and released_identity.registered(disk.volume)]
+    _check_names(vm, old, new, said, found)
+    _check_uuids(host, new, found)
+    known = _with_uuids(vm, new)
+    seq = Sequence(known, host.geometry[vm.config.pool])
+    if vm.config.state == "stopped":
+        seq.add(verbs.persist(known, False))
+    for candidate in new:
+        seq.add(candidate.step(seq.volume_of(candidate.disk)))
+    for disk in old:
+        warnings += _ignored(vm, disk, said.get(disk.volume.name, Papers()))
+        seq.add(_settled(seq.volume_of(disk), warnings))
+    seq.add(_package(vm, spec))
+    if seq.steps and vm.interrupted is not None:
+        found.add("InUse", recovery.unfinished(vm.interrupted))
+    warnings += ["%s: disk %s has no uuid yet" % (vm.label, d.label) for d in seq.vm.disks if not (d.hidden or d.uuid)]
+    return _plan(vm, seq, found, warnings)
+
+
+def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
+    """Steps that take the identity of the VM's disks away, or every problem. forget: their papers, too."""
+    found = Collector(vm.config.alias or vm.config.uuid)
+    _contradictions(host, vm, found)
+    for disk in vm.parked:
+        found.add("InUse", unknown(disk), disk.label)
+    for disk in vm.orphans:
+        if released_identity.taken(disk.volume):
+            found.add(
+                "InUse",
+                "%s is not attached and would become unknown; vm_disks attaches or parks it" % disk.volume.name,
+                disk.label,
+            )
+    seq = Sequence(vm, host.geometry[vm.config.pool])
+    for disk in vm.disks:
+        seq.add(_release(vm, disk, found))
+    root, package = vm.root.name, vm.root.user.get("package")
+    if package:
+        facts = {released_identity.KEY: package, "package": ""}
+        seq.add(Step("package", "- package %s released" % package, args={"dataset": root, "facts": facts}))
+    if forget:
+        for disk in seq.vm.disks:
+            if released_identity.KEY in disk.volume.user:
+                text = "- saved identity of %s FORGOTTEN" % disk.volume.name
+                seq.add(_released(vm, disk, text, {released_identity.KEY: ""}))
+        if released_identity.KEY in seq.vm.root.user:
+            args = {"dataset": root, "facts": {released_identity.KEY: ""}}
+            seq.add(Step("package", "- saved identity of %s FORGOTTEN" % root, args=args))
+    return _plan(vm, seq, found, [])
+
+
+def unknown(disk: Disk) -> str:
+    """Why a parked disk forbids a release."""
+    return "%s (%s, uuid %s) is parked and would become unknown; attach or destroy it first" % (
+        disk.volume.name,
+        render_mib(disk.size_mib),
+        disk.uuid or "none",
+    )
+
+
+def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
+    """What a release takes of the VM or has taken, as an entry of O(vms); None where there is nothing."""
+    disks = []
+    for disk in vm.disks:
+        kept = released_identity.papers_of(disk)
+        if kept.uuid or kept.name:
+            disks.append(released_identity.entry(replace(kept, index=disk.index)))
+    package = vm.package or vm.root.user.get(released_identity.KEY, "")
+    if not (disks or package):
+        return None
+    result: t.Dict[str, t.Any] = {"vm": vm.config.uuid, "disks": disks}
+    return {**result, "package": package} if package else result
+
+
+def _plan(vm: Vm, seq: Sequence, found: Collector, warnings: t.Sequence[str]) -> VmPlan:
+    if seq.steps:
+        ordering.check_ready(vm, found)
+    if found.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), tuple(warnings))
+
+
+def _contradictions(host: Host, vm: Vm, found: Collector) -> None:
+    """Whose identity is not clear is neither adopted nor released."""
+    for disk in vm.disks:
+        if disk.disowned:
+            found.add(
+                "Ambiguous",
+                "%s has uuid %s, but the hypervisor says %s: it was moved by hand"
+                % (disk.volume.name, disk.volume.user["uuid"], disk.uuid or "another"),
+                disk.label,
+            )
+    for disk in vm.disks + vm.orphans + vm.parked:
+        places = host.duplicates.get(disk.uuid)
+        if places:
+            found.add("Ambiguous", "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(places)), disk.label)
+
+
+# -- adopt
+
+
+def _open(vm: Vm) -> t.List[Disk]:
+    """The disks that lack an identity, or a part of it."""
+    return [disk for disk in vm.disks if not disk.hidden and not released_identity.registered(disk.volume)]
+
+
+def _configured(vm: Vm, disk: Disk) -> DiskConfig:
+    return next(entry for entry in vm.config.disks if entry.path == disk.path)
+
+
+class _New:
+    """A disk that is to have an identity, with all that is known of it."""
+
+    def __init__(self, vm: Vm, disk: Disk, said: Papers, warnings: t.List[str]) -> None:
+        entry = _configured(vm, disk)
+        kept = released_identity.left(disk.volume)
+        if released_identity.KEY in disk.volume.user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):
+            why = "cannot be read" if kept is None else "is that of another disk, %s," % kept.uuid
+            warnings.append("%s: the saved identity of %s %s and is not used" % (vm.label, disk.volume.name, why))
+            kept = None
+        self.disk = disk
+        self.kept = kept
+        self.papers = released_identity.merged(said, kept)
+        self.name = self.papers.name or disk.name or "disk%d" % disk.index
+        self.uuid = own_uuid(vm.config, entry, disk.volume) or self._uuid(vm, entry)
+        # A serial that is the beginning of the uuid needs no edit.
+        self.shown = bool(self.uuid) and serial_shown(entry)
+
+    def _uuid(self, vm: Vm, entry: DiskConfig) -> str:
+        """The hypervisor says none. What it gives a disk by itself at the next start would be another than ours."""
+        told = vm.config.bare or vm.config.state == "stopped"
+        known = self.papers.uuid or self.disk.uuid
+        if known and agrees(entry, known):
+            return known if told else ""
+        return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
+
+    def step(self, disk: Disk) -> Step:
+        """disk is it at this point."""
+        said = self.papers
+        changes: t.Dict[str, t.Any] = {"name": self.name}
+        for key in (*_KEPT, "remaining"):
+            if getattr(said, key) is not None:
+                changes[key] = getattr(said, key)
+        stamps = {"ctime": said.ctime, "mtime": said.mtime, "serial_no": str(said.serial_no or "")}
+        more = {key: value for key, value in stamps.items() if value}
+        return verbs.register(disk, changes, more if self.kept is None else {**more, released_identity.KEY: ""})
+
+
+def _said(vm: Vm, spec: AdoptSpec, found: Collector) -> t.Dict[str, Papers]:
+    """What the task says of each disk, by volumes."""
+    result: t.Dict[str, Papers] = {}
+    for number, said in enumerate(spec.disks):
+        label = said.name or said.uuid or "disks[%d]" % number
+        fitting = [disk for disk in vm.disks if _is(said, disk, _configured(vm, disk))]
+        if len(fitting) > 1:
+            found.add("Ambiguous", "%s fits several disks: %s" % (_address(said), _listed(fitting)), label)
+        elif not fitting:
+            lost = [path for path in vm.missing if said.index is not None and index_of(path) == said.index]
+            why = "the volume of %s does not exist" % lost[0] if lost else "there are: %s" % _listed(vm.disks)
+            found.add("ResourceNotFound", "no disk with %s; %s" % (_address(said), why), label)
+        elif fitting[0].hidden:
+            found.add(
+                "InvalidArgument", "%s is a disk of the platform and cannot be adopted" % fitting[0].volume.name, label
+            )
+        elif fitting[0].volume.name in result:
+            found.add("InvalidArgument", "%s is listed twice" % fitting[0].volume.name, label)
+        else:
+            result[fitting[0].volume.name] = said
+    return result
+
+
+def _is(said: Papers, disk: Disk, entry: DiskConfig) -> bool:
+    """Whether all that an entry says of index, slot and uuid is so. A uuid that nobody knows is not enough alone."""
+    if said.index not in (None, disk.index) or said.pci_slot not in (None, disk.pci_slot):
+        return False
+    if not said.uuid:
+        return True
+    placed = said.index is not None or said.pci_slot is not None
+    kept = released_identity.left(disk.volume)
+    theirs = disk.uuid or (kept.uuid if kept is not None else "")
+    if not agrees(entry, said.uuid) or theirs not in ("", said.uuid):
+        return False
+    return placed or bool(theirs) or serial_shown(entry)
+
+
+def _address(said: Papers) -> str:
+    words = [("uuid", said.uuid), ("index", said.index), ("pci_slot", said.pci_slot)]
+    return ", ".join("%s %s" % (key, value) for key, value in words if value not in (None, ""))
+
+
+def _listed(disks: t.Iterable[Disk]) -> str:
+    shown = ["index %d at %s, uuid %s" % (d.index, d.pci_slot or "none", d.uuid or "none") for d in disks]
+    return "; ".join(shown) or "none"
+
+
+def _check_names(
+    vm: Vm, old: t.Sequence[Disk], new: t.Sequence[_New], said: t.Mapping[str, Papers], found: Collector
+) -> None:
+    """One name space for what is attached and what is parked from the VM."""
+    taken = {disk.name: disk.volume.name for disk in (*old, *vm.parked) if disk.name}
+    for disk in old:
+        wanted = said.get(disk.volume.name, Papers()).name
+        if wanted not in ("", disk.name):
+            is_now = "is called %s" % disk.name if disk.name else "is adopted without a name"
+            found.add("NameConflict", "%s %s; vm_disks renames it" % (disk.volume.name, is_now), wanted)
+    for candidate in new:
+        name, volume = candidate.name, candidate.disk.volume.name
+        if name in taken:
+            free = next(n for n in ("%s-%d" % (name[:58], k) for k in range(2, len(taken) + 3)) if n not in taken)
+            found.add(
+                "NameConflict",
+                "%s and %s would have the same name; choose another: disks: [{index: %d, name: %s}]"
+                % (volume, taken[name], candidate.disk.index, free),
+                name,
+            )
+        taken.setdefault(name, volume)
+
+
+def _check_uuids(host: Host, new: t.Sequence[_New], found: Collector) -> None:
+    """What linking did not know yet: uuids of papers."""
+    everything = [disk for vm in host.vms for disk in vm.disks + vm.orphans] + list(host.parked)
+    places: t.Dict[str, t.Set[str]] = {}
+    for disk in everything:
+        places.setdefault(disk.uuid, set()).add(disk.volume.name)
+    for candidate in new:
+        places.setdefault(candidate.uuid, set()).add(candidate.disk.volume.name)
+    for candidate in (c for c in new if c.uuid and c.uuid not in host.duplicates):
+        if len(places[candidate.uuid]) > 1:
+            volumes = ", ".join(sorted(places[candidate.uuid]))
+            found.add("Ambiguous", "the uuid %s is on several volumes: %s" % (candidate.uuid, volumes), candidate.name)
+
+
+def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
+    """The VM as it is known with the papers."""
+    uuids = {candidate.disk.path: candidate for candidate in new}
+    disks = tuple(replace(d, uuid=uuids[d.path].uuid) if d.path in uuids else d for d in vm.disks)
+    entries = tuple(
+        replace(e, uuid=uuids[e.path].uuid) if e.path in uuids and uuids[e.path].shown else e for e in vm.config.disks
+    )
+    return replace(vm, disks=disks, config=replace(vm.config, disks=entries))
+
+
+def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
+    """An adopted disk keeps everything; our copies of the hypervisor's word follow it, papers in use go."""
+    step = verbs.copy(disk)
+    if released_identity.KEY not in disk.volume.user:
+        return step
+    kept = released_identity.decode(disk.volume.user[released_identity.KEY])
+    if kept is None or released_identity.papers_of(disk) != kept:
+        warnings.append(
+            "%s has an identity, and a saved one of another disk (zfs inherit %s%s removes that)"
+            % (disk.volume.name, identity.PREFIX, released_identity.KEY)
+        )
+        return step
+    facts = {**(step.args["facts"] if step is not None else {}), released_identity.KEY: ""}
+    return Step("copy", "", disk.label, args={"volume": disk.volume.name, "facts": facts})
+
+
+def _ignored(vm: Vm, disk: Disk, said: Papers) -> t.Iterator[str]:
+    for key in _KEPT:
+        wanted = getattr(said, key)
+        if wanted is not None and wanted != getattr(disk, key):
+            yield "%s: disk %s is adopted and keeps its %s; vm_disks changes it" % (vm.label, disk.label, key)
+
+
+def _left_alone(vm: Vm) -> t.Iterator[str]:
+    for orphan in vm.orphans:
+        yield "%s: volume %s is not in the VM's configuration and is not adopted" % (vm.label, orphan.volume.name)
+    for path in vm.missing:
+        yield "%s: the volume of %s does not exist" % (vm.label, path)
+
+
+def _package(vm: Vm, spec: AdoptSpec) -> t.Optional[Step]:
+    """The name of the package that a release has taken from the VM."""
+    kept = vm.root.user.get(released_identity.KEY, "")
+    package = spec.package or kept
+    if not package or vm.package not in ("", kept):
+        return None
+    facts = {"package": package, **({released_identity.KEY: ""} if kept else {})}
+    return Step("package", "= package %s" % package, args={"dataset": vm.root.name, "facts": facts})
+
+
+# -- release
+
+
+def _release(vm: Vm, disk: Disk, found: Collector) -> t.Optional[Step]:
+    present = released_identity.taken(disk.volume)
+    if not present:
+        return None
+    kept = found.attempt(disk.label, lambda: released_identity.encode(released_identity.papers_of(disk)))
+    uuid = disk.volume.user.get("uuid")
+    text = "- %s released (%s%s)" % (disk.label, disk.volume.name, ", uuid %s" % uuid if uuid else "")
+    facts = dict.fromkeys(present, "")
+    if disk.volume.user.get(released_identity.KEY) != kept:
+        facts[released_identity.KEY] = kept or ""
+    return _released(vm, disk, text, facts)
+
+
+def _released(vm: Vm, disk: Disk, text: str, facts: t.Mapping[str, str]) -> Step:
+    uuid = disk.uuid if disk.type == FILE else own_uuid(vm.config, _configured(vm, disk), disk.volume)
+    return Step("release", text, disk.label, args={"dataset": disk.volume.name, "facts": facts, "uuid": uuid})

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Bringing a VM whose disks lie anywhere in a pool into the layout: its dataset made, its volumes moved below it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..model.dataset import Dataset
+from ..model.vm import Disk, DiskConfig, Vm, VmConfig
+from ..rules.declaration import Collector
+from ..rules.inventory import Host, attached_disk, index_of
+from .steps import Step
+
+
+def homeless(host: Host, config: VmConfig) -> t.Optional[Vm]:
+    """A VM without a dataset, as if it had one that is not there yet; None where it is not clear in which pool."""
+    pool = config.pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
+    if pool not in host.geometry or not config.bare:
+        return None
+    above = host.datasets[pool]
+    name = "%s/%s" % (pool, config.uuid)
+    root = Dataset(name, "", compression=above.compression, encryptionroot=above.encryptionroot)
+    return Vm(replace(config, pool=pool, dataset=name), root)
+
+
+def adopt(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Optional[Step]:
+    """The step that does it, None where everything is in its place. Problems go to found."""
+    entries = [e for e in vm.config.disks if e.volume and not e.volume.startswith(vm.root.name + "/")]
+    used = {index_of(v.name) for v in vm.volumes}
+    disks: t.List[t.Tuple[DiskConfig, Disk]] = []
+    for entry in entries:
+        volume = _volume(host, vm, entry, found)
+        if volume is None:
+            continue
+        index = next(n for n in range(len(used) + 1) if n not in used)
+        target = volume.name if volume.parent == vm.root.name else "%s/disk%d" % (vm.root.name, index)
+        used.add(index_of(target))
+        snapshots = (d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name)
+        moved = replace(entry, path=device_prefix + target, volume=target)
+        disk = attached_disk(vm.config, moved, entry.pci_slot, replace(volume, name=target), 0)
+        disks.append((entry, replace(disk, snapshots=tuple(sorted(snapshots, key=lambda s: s.createtxg)))))
+    if found.problems or not (disks or not vm.root.kind):
+        return None
+    if vm.config.state != "stopped" or vm.config.frozen:
+        found.add("VmNotStopped", vm.config.frozen or "the VM must be stopped to be adopted: its volumes are renamed")
+    moves = ", ".join("%s -> %s" % (e.volume, d.volume.name.rsplit("/", 1)[1]) for e, d in disks)
+    return Step("adopt", "= adopted into %s%s" % (vm.root.name, ": " + moves if moves else ""), args={"disks": disks})
+
+
+def _volume(host: Host, vm: Vm, entry: DiskConfig, found: Collector) -> t.Optional[Dataset]:
+    """The volume of an entry: where it says, or where an interrupted adoption has moved it."""
+    moved = [d.volume for d in vm.orphans if d.volume.user.get("from") == entry.volume]
+    volume = moved[0] if moved else host.datasets.get(entry.volume)
+    others = [c.label for c in host.users.get(entry.volume, ()) if c.uuid != vm.config.uuid]
+    if others:
+        found.add("InUse", "%s is also attached to %s" % (entry.volume, ", ".join(others)))
+    elif volume is None or volume.kind != "volume":
+        found.add(
+            "ResourceNotFound",
+            "%s cannot be adopted: there is no such volume in pool %s" % (entry.volume, vm.config.pool),
+        )
+    elif volume.encryptionroot not in ("", volume.name, vm.root.encryptionroot):
+        found.add("EncryptionRoot", "%s would leave its encryption root %s" % (entry.volume, volume.encryptionroot))
+    else:
+        return volume
+    return None

@@ -1,0 +1,393 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""From entries and disks to targets: what each disk of a VM shall be, sizes and slots resolved."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..model.capabilities import Capabilities
+from ..model.dataset import RECORD, Dataset
+from ..model.desired import DiskSpec, VmSpec
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB, render_mib
+from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
+from ..rules import identity, slots, space
+from ..rules.declaration import Collector
+from ..rules.differences import birth_differences
+from ..rules.inventory import Host
+from ..rules.matching import Match
+from ..rules.reservation import default_block_size
+from .predict import unguarded
+
+
+@dataclass
+class Target:
+    """What an entry's disk shall be. size is MiB; disk None: to be made; managed: the entry says something of size;
+    kept is the type that it has if nothing is said of that; uuid is that of a new disk, "" where it is chosen later;
+    anew: it takes the place of a disk that is fixed at birth otherwise.
+    """
+
+    spec: DiskSpec
+    disk: t.Optional[Disk] = None
+    size: int = 0
+    slot: str = ""
+    model: str = ""
+    basis: str = ""
+    block_size: int = 0
+    origin: t.Optional[Dataset] = None
+    image_size: int = 0
+    managed: bool = True
+    type: str = THICK
+    kept: str = THICK
+    uuid: str = ""
+    anew: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """The size it shall have. Where size is not managed and the disk stays, that may be no whole MiB."""
+        return self.disk.size if self.stays and self.disk and not self.managed else self.size * MIB
+
+    @property
+    def label(self) -> str:
+        return self.spec.name or (self.disk.label if self.disk else self.spec.label)
+
+    @property
+    def stays(self) -> bool:
+        """A disk that the VM has and keeps."""
+        return self.disk is not None and not self.disk.parked and bool(self.disk.path)
+
+
+@dataclass(frozen=True)
+class Leaver:
+    """A disk that goes: parked with its data, or destroyed. snapshots, held and clones say what it may take with it:
+    its snapshots, held ones too, and volumes that are clones of them. anew: another one is made in its place.
+    """
+
+    disk: Disk
+    destroy: bool
+    snapshots: bool = False
+    nameless: bool = False
+    held: bool = False
+    clones: t.FrozenSet[str] = frozenset()
+    anew: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether its volume is renamed out of the VM."""
+        return bool(self.disk.path) or not (self.destroy or self.disk.parked)
+
+
+@dataclass
+class Intent:
+    """Everything one VM's declaration comes down to. flexible is the stored F in MiB; new: the VM is to be made."""
+
+    vm: Vm
+    flexible: t.Optional[int]
+    quota: int
+    targets: t.List[Target]
+    leavers: t.List[Leaver]
+    kept: t.List[Disk]
+    new: bool = False
+
+
+def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabilities, found: Collector) -> Intent:
+    """Targets and leavers of one VM. Problems go to found."""
+    flexible = vm.config.flexible_disk_size
+    if spec.flexible_disk_size is not None:
+        flexible = spec.flexible_disk_size + vm.hidden_mib
+    least = 0 if capabilities.keeps_storage else capabilities.whole_quota
+    intent = Intent(vm, flexible, spec.quota or vm.root.refquota or least, [], [], [])
+    for entry, disk in match.pairs:
+        _pair(intent, entry, disk, host, capabilities, found)
+    for entry in match.creates:
+        intent.targets.append(_new(vm, entry, host, capabilities, found))
+    turn = {id(entry): number for number, entry in enumerate(spec.disks or ())}
+    intent.targets.sort(key=lambda target: turn[id(target.spec)])
+    _unlisted(intent, spec, match, found)
+    _adrift(intent, spec, match)
+    _slots(intent, capabilities, found)
+    _remaining(intent, found)
+    return intent
+
+
+def unfinished(disk: Disk) -> bool:
+    """Its creation was interrupted: all data are there, its size and its reservation may not be."""
+    return disk.volume.user.get("from") == identity.IMPORTING
+
+
+def unfinished_words(words: str) -> str:
+    """What is said where a disk is asked for whose creation was interrupted."""
+    return "the creation of %s was interrupted; state=present of flexdisk.hypervisor.disk ends it" % words
+
+
+def _pair(
+    intent: Intent, entry: DiskSpec, disk: Disk, host: Host, capabilities: Capabilities, found: Collector
+) -> None:
+    if not entry.present:
+        intent.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
+        return
+    if disk.parked and unfinished(disk):
+        found.add("InUse", unfinished_words(disk.volume.name), entry.label)
+    fixed = birth_differences(entry, disk)
+    if fixed and not entry.recreate:
+        for what, (now, wanted) in fixed.items():
+            found.add(
+                "FixedAtBirth",
+                "%s is %s and cannot become %s; recreate=true makes a new disk and %s this one"
+                % (what, now, wanted, "parks" if disk.preserve else "destroys"),
+                entry.label,
+            )
+    elif fixed and entry.uuid:
+        found.add(
+            "InvalidArgument",
+            "recreate=true makes a disk with another uuid, which this entry would not find again; list it by name",
+            entry.label,
+        )
+    elif fixed:
+        intent.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True, anew=True))
+        intent.targets.append(_new(intent.vm, entry, host, capabilities, found))
+        intent.targets[-1].anew = True
+        return
+    size = -(-disk.size // MIB) if entry.size is None else entry.size
+    managed = entry.size is not None or entry.remaining
+    basis = disk.remaining if entry.remaining else ""
+    kept = kept_type(disk, capabilities)
+    intent.targets.append(Target(entry, disk, size, basis=basis, managed=managed, type=entry.type or kept, kept=kept))
+
+
+def new_uuid(host: Host, *words: object) -> str:
+    """The uuid of what is to be made, the same as long as no disk has it."""
+    everywhere = (*host.parked, *(d for vm in host.vms for d in vm.disks + vm.orphans))
+    taken = {disk.uuid for disk in everywhere}
+    return next(u for u in (identity.uuid_for(*words, turn) for turn in range(len(taken) + 1)) if u not in taken)
+
+
+def kept_type(disk: Disk, capabilities: Capabilities) -> str:
+    """The type of a disk that nothing is said of. What an interrupted run has left without a reservation is sparse only
+    if it says so: a clone gets its reservation after it has been made.
+    """
+    left = not (disk.path or disk.parked)
+    found = disk.volume.user.get("type", THICK) if left and disk.type == SPARSE else disk.type
+    return found if found in (*capabilities.types, FILE) else THICK
+
+
+def _new(vm: Vm, entry: DiskSpec, host: Host, capabilities: Capabilities, found: Collector) -> Target:
+    target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0, type=entry.type or THICK)
+    if entry.type == FILE:
+        # Its path has the uuid, which must be known before.
+        target.uuid = new_uuid(host, vm.config.uuid, FILE, entry.name)
+        target.block_size = RECORD
+    if entry.image is not None:
+        name = "%s/%s@final" % (vm.config.pool, entry.image)
+        target.origin = host.datasets.get(name)
+        image = host.datasets.get(name.split("@")[0])
+        if target.origin is None or image is None or not image.volsize:
+            found.add("ResourceNotFound", "image %s is missing: there is no %s" % (entry.image, name), entry.label)
+            return target
+        target.image_size = image.volsize // MIB
+        target.size = entry.size or (0 if entry.remaining else target.image_size)
+        target.block_size = image.volblocksize
+        if entry.size is not None and entry.size < target.image_size:
+            found.add(
+                "InvalidArgument",
+                "size %s is too small: image %s has %s"
+                % (render_mib(entry.size), entry.image, render_mib(target.image_size)),
+                entry.label,
+            )
+    elif entry.size is None and not entry.remaining:
+        found.add("MissingParameter", "a new disk needs a size or an image", entry.label)
+    target.block_size = target.block_size or default_block_size(
+        host.geometry[vm.config.pool], platform=capabilities.platform
+    )
+    return target
+
+
+def _unlisted(intent: Intent, spec: VmSpec, match: Match, found: Collector) -> None:
+    for disk in match.unlisted:
+        if spec.unlisted == "keep":
+            intent.kept.append(disk)
+        elif spec.unlisted == "detach" or (spec.unlisted == "destroy" and disk.preserve):
+            intent.leavers.append(Leaver(disk, False))
+        elif spec.unlisted == "destroy" and disk.adopted:
+            intent.leavers.append(Leaver(disk, True))
+        elif spec.unlisted == "destroy":
+            found.add(
+                "InvalidArgument",
+                "unlisted=destroy, but %s (%s, uuid %s) has no identity from an earlier run; list it with state=absent "
+                "to destroy it" % (disk.path, render_mib(disk.size_mib), disk.uuid),
+                disk.label,
+            )
+        else:
+            found.add(
+                "UnlistedDisk",
+                "%s (%s, uuid %s) is attached but not listed; list it, or choose unlisted=keep, detach or destroy"
+                % (disk.path, render_mib(disk.size_mib), disk.uuid),
+                disk.label,
+            )
+
+
+def _adrift(intent: Intent, spec: VmSpec, match: Match) -> None:
+    """What an interrupted run has left in the VM unattached, and nobody declares, is parked, never destroyed.
+
+    Its own properties alone say that it is ours. A name that another disk has meanwhile it gives up.
+    """
+    if spec.unlisted not in ("detach", "destroy"):
+        return
+    names = {target.label for target in intent.targets} | {d.name for d in intent.vm.disks + intent.vm.parked}
+    for disk in match.adrift:
+        intent.leavers.append(Leaver(disk, False, nameless=disk.name in names))
+        names.add(disk.name)
+
+
+def _model(vm: Vm, target: Target, capabilities: Capabilities) -> str:
+    """What an entry asks for, else the model that a disk has or had, else that of the VM's first disk."""
+    disk = target.disk
+    if target.spec.model or (target.stays and disk is not None):
+        return target.spec.model or (disk.model if disk else "")
+    possible = vm.config.models or capabilities.models
+    known = [d.model for d in ([disk] if disk else []) + list(vm.disks) if d.model in possible]
+    return known[0] if known else possible[0]
+
+
+def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None:
+    """Sticky slots: who has one keeps it, who asks for one gets it or a refusal, the rest take the lowest free."""
+    taken, pci = _standing_slots(intent), intent.vm.config.pci
+    waiting = []
+    for target in intent.targets:
+        target.model = _model(intent.vm, target, capabilities)
+        had = target.disk if target.stays else None
+        if target.model in capabilities.slotless:
+            if target.spec.pci_slot is not None:
+                found.add("InvalidArgument", "model %s has no pci_slot of its own" % target.model, target.label)
+            continue
+        if target.spec.pci_slot is not None:
+            target.slot = target.spec.pci_slot
+        elif had is not None and had.model not in capabilities.slotless:
+            target.slot = had.pci_slot
+            continue
+        else:
+            waiting.append(target)
+            continue
+        slot = slots.parse_slot(target.slot)
+        owner = taken.get(slot)
+        if owner is not None and owner != _key(target):
+            found.add("InvalidArgument", 'pci_slot "%s" belongs to %s' % (target.slot, owner), target.label)
+        taken[slot] = _key(target)
+    remembered = [_remembered(target.disk, intent.vm) for target in waiting]
+    lost = slots.unseen({*taken, *(slots.parse_slot(text) for text in remembered if text)}, pci)
+    for target, text in zip(waiting, remembered):
+        try:
+            slot = _arrival_slot(text, taken, lost, pci, capabilities)
+            target.slot = slots.render_slot(slot)
+            taken[slot] = _key(target)
+        except FlexdiskError as exc:
+            found.add(exc.code, exc.message, target.label)
+
+
+def _remembered(disk: t.Optional[Disk], vm: Vm) -> str:
+    """The slot that a disk had. One among other devices, as another VM's slots may be, was asked for only there."""
+    if disk is None:
+        return ""
+    pci = vm.config.pci
+    return disk.pci_slot if not pci.strict or disk.vm == vm.config.uuid or disk.pci_slot in pci.candidates else ""
+
+
+def _arrival_slot(
+    remembered: str,
+    taken: t.Mapping[slots.Slot, str],
+    lost: t.Set[slots.Slot],
+    pci: Pci,
+    capabilities: Capabilities,
+) -> slots.Slot:
+    """The slot a parked disk had, if it is free and not lost, else the first free one, where there is hot-plug one for
+    it.
+    """
+    if remembered:
+        slot = slots.parse_slot(remembered)
+        if slot not in taken and slot not in lost and not slots.obstacle(slot, pci):
+            return slot
+    candidates = sorted(pci.candidates, key=lambda slot: slot not in pci.hot)
+    return slots.allocate(set(taken), candidates, whole=capabilities.functions_per_slot == 1)
+
+
+def _key(target: Target) -> str:
+    return target.disk.path if target.stays and target.disk is not None else "the entry " + target.label
+
+
+def _standing_slots(intent: Intent) -> t.Dict[slots.Slot, str]:
+    """Slots of everything that stays where it is, legacy positions included, by path."""
+    leaving = {leaver.disk.path for leaver in intent.leavers}
+    moving = {g.disk.path for g in intent.targets if g.stays and g.disk and g.spec.pci_slot is not None}
+    gone = leaving | moving | set(intent.vm.ghosts)
+    places = slots.positions(intent.vm.config.disks, intent.vm.config.pci)
+    return {slots.parse_slot(slot): path for path, slot in places.items() if slot and path not in gone}
+
+
+def slots_after(intent: Intent) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.Slot, str]]:
+    """The slots of the VM's disks as they are, and by slot the disks as they will be."""
+    config = intent.vm.config
+    labels = {disk.path: disk.label for disk in intent.vm.disks}
+    before = {path: slots.parse_slot(at) for path, at in slots.positions(config.disks, config.pci).items() if at}
+    gone = {leaver.disk.path for leaver in intent.leavers} | {g.disk.path for g in intent.targets if g.stays and g.disk}
+    after = {slot: labels.get(p, p) for p, slot in before.items() if p not in gone and p not in intent.vm.ghosts}
+    after.update({slots.parse_slot(target.slot): target.label for target in intent.targets if target.slot})
+    return set(before.values()), after
+
+
+def staying_bytes(intent: Intent) -> int:
+    """What the VM's dataset holds in the end, the disk with size=remaining at its present size (0 for a new one).
+
+    What only the guards of an interrupted run hold goes with them.
+    """
+    leaving = {leaver.disk.volume.name for leaver in intent.leavers}
+    sized = {g.disk.volume.name: g for g in intent.targets if g.disk is not None}
+    total = space.root_excess(intent.vm) + intent.vm.other_used
+    for disk in intent.vm.disks + intent.vm.orphans:
+        if disk.volume.name not in leaving:
+            target = sized.get(disk.volume.name)
+            total += unguarded(disk).volume.pinned + (target.bytes if target is not None else disk.size)
+    for target in intent.targets:
+        if target.disk is None:
+            total += target.size * MIB
+        elif target.disk.parked:
+            total += target.size * MIB + unguarded(target.disk).volume.pinned
+    return total
+
+
+def _remaining(intent: Intent, found: Collector) -> None:
+    for target in intent.targets:
+        if not target.spec.remaining:
+            continue
+        if intent.flexible is None:
+            continue
+        others = _others(intent, target)
+        basis = "%d:%d" % (intent.flexible, others)
+        disk = target.disk
+        settled = disk is not None and (target.basis == basis or (not target.basis and not disk.adopted))
+        target.managed = not settled
+        if not settled:
+            target.size += (intent.flexible * MIB - staying_bytes(intent)) // MIB
+        target.basis = basis
+        least = max(1, target.image_size)
+        if target.size < least:
+            lacking = " and lacks %d MiB besides" % -target.size if target.size < 0 else ""
+            found.add(
+                "InsufficientSpace",
+                "size=remaining leaves %d MiB of flexible_disk_size %s%s; at least %d MiB are needed"
+                % (max(0, target.size), render_mib(intent.flexible - intent.vm.hidden_mib), lacking, least),
+                target.label,
+            )
+
+
+def _others(intent: Intent, target: Target) -> int:
+    """Sizes in MiB of the VM's other disks as they will be: with F the basis of what remains."""
+    leaving = {leaver.disk.volume.name for leaver in intent.leavers}
+    sized = {g.disk.volume.name for g in intent.targets if g.disk is not None}
+    total = sum(g.size for g in intent.targets if g is not target)
+    return total + sum(
+        d.size_mib for d in intent.vm.disks if d.volume.name not in leaving and d.volume.name not in sized
+    )

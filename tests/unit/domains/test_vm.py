@@ -1,0 +1,321 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whole VMs as domains of libvirt: made, changed, deleted, and every interruption of that ended by a second run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+
+from .conftest import LinuxHost, domain
+
+IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+PACKAGES = [
+    {"name": "small", "disk": 1024, "flexible_disk": True, "memory": 512, "vcpus": 1},
+    {"name": "large", "disk": 2048, "flexible_disk": True, "memory": "1GiB", "vcpus": 2},
+    {"name": "inflexible", "disk": 64, "memory": 512},
+]
+NEW = {
+    "vm": "web01",
+    "state": "present",
+    "package": "small",
+    "image": IMAGE,
+    "unlisted": "refuse",
+    "destroy_disks": False,
+    "destroy_snapshots": False,
+}
+DISKS = [{"name": "root"}, {"name": "data", "size": 128, "preserve": True}, {"name": "rest", "size": "remaining"}]
+IMPORT = {"image": IMAGE.replace("1", "2"), "image_file": "/images/debian.qcow2"}
+GONE = {"vm": "web01", "state": "absent", "destroy_disks": True, "destroy_snapshots": True}
+
+
+def go(linux, *vms, check=False, pool="tank", **policy):
+    zfs, wanted = linux.zfs(), [{**NEW, **vm} for vm in vms]
+    return run(zfs, linux.driver(), wanted, PACKAGES, Policy(**policy), pool, check)
+
+
+def cleaned(results):
+    found = json.loads(json.dumps(results))
+    for disk in (d for result in found for d in result["disks"] + result["parked"]):
+        for key in report.VOLATILE:
+            disk.pop(key, None)
+    return found
+
+
+def four_steps(linux, *vms, **policy):
+    before = linux.fingerprint()
+    predicted = go(linux, *vms, check=True, **policy)
+    assert (predicted.problems, linux.fingerprint()) == ([], before)
+    done = go(linux, *vms, **policy)
+    assert (done.problems, done.failure) == ([], None)
+    assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
+    for one, other in zip(cleaned(done.vms), cleaned(predicted.vms), strict=True):
+        assert {k: (one[k], other[k]) for k in one if one[k] != other[k]} == {}
+    linux.assert_whole()
+    for check in (True, False):
+        again = go(linux, *vms, check=check, **policy)
+        assert (again.problems, again.changed, again.diff) == ([], False, "")
+    return done
+
+
+def refusal(linux, code, *vms, **more):
+    before = linux.fingerprint()
+    predicted, refused = (go(linux, *vms, check=check, **more).problems for check in (True, False))
+    assert linux.fingerprint() == before
+    assert predicted == refused
+    assert {p.code for p in refused} == {code}, refused
+    return "; ".join(p.message for p in refused)
+
+
+def host():
+    linux = LinuxHost()
+    linux.run("zfs", "create", "-V", "64M", f"tank/{IMAGE}")
+    linux.run("guest", "write", f"tank/{IMAGE}", "0", "8", "1")
+    linux.run("zfs", "snapshot", f"tank/{IMAGE}@final")
+    return linux
+
+
+@pytest.fixture
+def linux():
+    return host()
+
+
+@pytest.mark.parametrize(("was", "kind"), [("thick", "file"), ("file", "thick"), ("file", "sparse")])
+def test_a_new_vm_takes_a_disk_as_what_it_is(linux, was, kind):
+    """Its disk is not copied on the way."""
+    entry = {"name": "d", "size": 32, "type": was}
+    four_steps(linux, {"disks": [{"name": "root"}, entry, {"name": "e", "size": 16}]})
+    uuid = linux.vm(next(iter(linux.domains.configs))).disks[1].uuid
+    assert linux.converge({"vm": "web01", "unlisted": "detach", "disks": [{"name": "root"}, {"name": "e"}]}).changed
+    new = {"vm": "web02", "disks": [{"name": "root"}, {"uuid": uuid, "type": kind}]}
+    assert f"type {kind} is refused: tank/flexdisk/{uuid} is a {was} disk" in refusal(linux, "NotSupported", new)
+    done = four_steps(linux, {**new, "disks": [{"name": "root"}, {"uuid": uuid}]})
+    assert done.vms[0]["disks"][1]["type"] == was
+
+
+def volumes(done):
+    return {d["name"]: d["volume"] for d in done.vms[0]["disks"]}
+
+
+def test_a_vm_is_made_with_a_machine_of_its_own(linux):
+    done = four_steps(linux, {"disks": DISKS})
+    vm = done.vms[0]
+    assert [(d["name"], d["size"], d["pci_slot"], d["boot"]) for d in vm["disks"]] == [
+        ("root", 64, "1:0:0", True),
+        ("data", 128, "2:0:0", False),
+        ("rest", 832, "3:0:0", False),
+    ]
+    assert (vm["memory"], vm["vcpus"], vm["package"], vm["flexible_disk_size"]) == (512, 1, "small", 1024)
+    assert (vm["vm_quota_bytes"], vm["allocatable"]) == (1 << 20, 0)
+    root = f"tank/{vm['uuid']}"
+    assert linux.run("zfs", "get", "-Ho", "value", "quota", root) == linux.run(
+        "zfs", "get", "-Ho", "value", "reservation", root
+    )
+    image = linux.run("guest", "hash", f"tank/{IMAGE}", "0", "8")
+    assert linux.run("guest", "hash", f"{root}/disk0", "0", "8") == image
+    config = linux.domains.xml(vm["uuid"], False)
+    assert config.count('<boot order="1"') == 1
+    assert config.count("pcie-root-port") == 12
+
+
+def test_a_new_vm_has_the_ports_that_its_disks_ask_for(linux):
+    done = four_steps(linux, {"disks": [{"name": "root"}, {"name": "data", "size": 16, "pci_slot": "14:0:0"}]})
+    assert done.vms[0]["steps"][0]["text"].endswith(" at 14:0:0, PCIe root ports 13 to 14")
+    assert linux.domains.xml(done.vms[0]["uuid"], False).count("pcie-root-port") == 14
+
+
+def test_an_inflexible_one_too(linux):
+    done = four_steps(linux, {"package": "inflexible"})
+    assert [(d["size"], d["pci_slot"]) for d in done.vms[0]["disks"]] == [(64, "1:0:0"), (64, "2:0:0")]
+    done = four_steps(linux, {"package": "small"})
+    assert done.vms[0]["flexible_disk_size"] == 1024
+
+
+def test_packages_change_memory_cpus_and_space(linux):
+    four_steps(linux, {"disks": DISKS[:2], "state": "running"})
+    done = four_steps(linux, {"disks": DISKS[:2], "package": "large", "autoboot": True})
+    vm = done.vms[0]
+    assert (vm["memory"], vm["vcpus"], vm["flexible_disk_size"], vm["autoboot"]) == (1024, 2, 2048, True)
+    assert "next start" in done.warnings[0]
+    config = linux.domains.xml(vm["uuid"], False)
+    assert '<memory unit="MiB">1024</memory>' in config
+    assert ">2</vcpu>" in config
+    four_steps(linux, {"disks": DISKS[:2], "state": "stopped"})
+
+
+def test_another_template(linux):
+    xml = TEMPLATE.replace("q35", "pc").replace("pcie-root'", "pci-root'")
+    xml = "\n".join(line for line in xml.splitlines() if "root-port" not in line)
+    done = four_steps(linux, {"disks": DISKS, "template": xml})
+    assert [d["pci_slot"] for d in done.vms[0]["disks"]] == ["0:3:0", "0:4:0", "0:5:0"]
+
+
+NO_DEVICES = TEMPLATE[: TEMPLATE.index("<devices>")] + "%s</domain>"
+
+
+@pytest.mark.parametrize("machine", ["q35", "pc"])
+def test_a_template_without_a_device(linux, machine):
+    done = four_steps(linux, {"disks": DISKS, "template": (NO_DEVICES % "<devices/>").replace("q35", machine)})
+    assert len(done.vms[0]["disks"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "vm", "said"),
+    [
+        ("InvalidArgument", {"template": NO_DEVICES % ""}, "template has no <devices>"),
+        ("InvalidArgument", {"template": TEMPLATE.replace("${name}", "other")}, "must be ${name} and ${uuid}"),
+        ("InvalidArgument", {"template": TEMPLATE.replace("${memory}", "${ram}")}, "'ram'; it may have ${name}"),
+        ("UnexpectedOutput", {"template": "none"}, "no XML"),
+        ("InvalidArgument", {"options": {"nics": []} | {"a": 1}}, "options works only with vmadm"),
+        ("InvalidArgument", {"secret_metadata": {"a": "12345678"}}, "secret_metadata works only with vmadm"),
+        ("InvalidArgument", {"quota": "1MiB", "disks": [{}, {"size": 5, "model": "nvme"}]}, "model 'nvme'"),
+        ("ResourceNotFound", {"image": IMAGE.replace("1", "2")}, "there is no tank/"),
+    ],
+)
+def test_what_cannot_be_made(linux, code, vm, said):
+    assert said in refusal(linux, code, vm)
+
+
+def test_a_template_with_a_disk(linux):
+    disk = "<disk type='block' device='disk'><source dev='/dev/sda'/><target dev='vda' bus='virtio'/></disk>"
+    xml = TEMPLATE.replace("<memballoon", disk + "<memballoon")
+    assert "declare them in disks" in refusal(linux, "InvalidArgument", {"template": xml})
+
+
+def test_the_pool_is_asked_for_where_nothing_tells_it(linux):
+    assert "needs a pool" in refusal(linux, "MissingParameter", {}, pool=None)
+    four_steps(linux, {})
+    four_steps(linux, {}, {"vm": "web02"}, pool=None)
+
+
+def test_protection_is_kept_with_the_dataset(linux):
+    uuid = four_steps(linux, {"disks": DISKS, "indestructible": True}).vms[0]["uuid"]
+    refusal(linux, "Indestructible", GONE)
+    entries = [{"name": "root"}, {"name": "rest"}]
+    found = linux.converge({"vm": uuid, "unlisted": "detach", "disks": entries}).problems
+    assert [p.code for p in found] == ["Indestructible"]
+    linux.run("zfs", "snapshot", f"tank/{uuid}@indestructible")
+    own = {**GONE, "destroy_snapshots": False, "indestructible": False}
+    assert "would be destroyed with it: indestructible;" in refusal(linux, "HasSnapshots", own)
+    four_steps(linux, {"disks": DISKS, "indestructible": False})
+    four_steps(linux, {**GONE})
+
+
+def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(linux):
+    made = four_steps(linux, {"disks": DISKS, "state": "running"})
+    linux.run("guest", "write", volumes(made)["data"], "0", "8", "7")
+    data = linux.run("guest", "hash", volumes(made)["data"])
+    assert "rest (832 MiB" in refusal(linux, "DataDisks", {**GONE, "destroy_disks": False})
+    done = four_steps(linux, GONE)
+    assert [d["name"] for d in done.vms[0]["parked"]] == ["data"]
+    assert linux.run("guest", "hash", done.vms[0]["parked"][0]["volume"]) == data
+    assert linux.domains.configs == {}
+    again = four_steps(linux, {"disks": DISKS})
+    assert linux.run("guest", "hash", volumes(again)["data"]) == data
+    assert again.vms[0]["uuid"] == made.vms[0]["uuid"]
+
+
+def test_an_image_is_imported_once(linux):
+    image = IMAGE.replace("1", "2")
+    new = {"image": image, "image_file": "/images/debian.qcow2", "disks": DISKS}
+    done = four_steps(linux, new, {**new, "vm": "web02"})
+    assert f"+ image tank/{image} of 64 MiB from /images/debian.qcow2" in done.diff
+    assert [call[:2] for call in linux.calls].count(["qemu-img", "convert"]) == 1
+    for vm in done.vms:
+        assert vm["disks"][0]["image"] == image
+        root = linux.run("guest", "hash", vm["disks"][0]["volume"])
+        assert root == linux.run("guest", "hash", f"tank/{image}")
+    assert linux.run("zfs", "get", "-Hpo", "value", "refreservation", f"tank/{image}") == "0\n"
+    four_steps(linux, {**new, "vm": "web03"})
+
+
+def test_what_is_no_image_is_left_alone(linux):
+    image = IMAGE.replace("1", "2")
+    linux.run("zfs", "create", "-V", "64M", f"tank/{image}")
+    said = refusal(linux, "AlreadyExists", {"image": image, "image_file": "/images/debian.qcow2"})
+    assert f"tank/{image} exists without its snapshot @final" in said
+    refusal(linux, "MissingParameter", {"image": None, "image_file": "/images/debian.qcow2"})
+    assert "absolute path" in refusal(linux, "InvalidArgument", {"image": IMAGE.replace("1", "3"), "image_file": "x"})
+
+
+def test_a_guest_that_does_not_shut_down_is_not_deleted(linux):
+    uuid = four_steps(linux, {"state": "running", "disks": DISKS}).vms[0]["uuid"]
+    linux.domains.deaf.add(uuid)
+    done = go(linux, GONE, stop_timeout=3)
+    assert (done.failure["error_code"], done.failure["restarted"]) == ("VmNotStopped", True)
+    assert (done.vms[0]["state"], len(done.vms[0]["disks"])) == ("running", 3)
+
+
+def test_a_vm_whose_disks_lie_elsewhere_is_not_forgotten(linux):
+    linux.run("zfs", "create", "-V", "64M", "tank/elsewhere")
+    linux.domains.add(domain(["tank/elsewhere"]))
+    assert "adopt=true makes it" in refusal(linux, "ResourceNotFound", GONE)
+
+
+class Killed(BaseException):
+    pass
+
+
+def interrupted(linux, when, number, vm):
+    """A run that is killed before or after a change of that number; whether it came so far."""
+    left = [number]
+
+    def hook(name, arguments, moment):
+        if moment == when:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+
+    linux.hook = linux.domains.hook = hook
+    try:
+        go(linux, vm)
+    except Killed:
+        return True
+    finally:
+        linux.hook = linux.domains.hook = None
+    return False
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    "vm", [{"disks": DISKS, "state": "running"}, {}, IMPORT, GONE], ids=["make", "usual", "import", "delete"]
+)
+def test_killed_at_any_change_a_second_run_ends_it(when, vm):
+    number, came = 0, True
+    while came:
+        number += 1
+        linux = host()
+        if vm is GONE:
+            made = go(linux, {"disks": DISKS, "state": "running"})
+            linux.run("guest", "write", volumes(made)["data"], "0", "8", "7")
+            data = linux.run("guest", "hash", volumes(made)["data"])
+        came = interrupted(linux, when, number, vm)
+        done = go(linux, vm)
+        assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
+        again = go(linux, vm, check=True)
+        assert (again.problems, again.changed) == ([], False), (number, again.diff)
+        names = linux.run("zfs", "list", "-Ho", "name").split()
+        if vm is GONE:
+            assert linux.domains.configs == {}
+            assert [linux.run("guest", "hash", n) for n in names if n.startswith("tank/flexdisk/")] == [data]
+        else:
+            uuid = next(iter(linux.domains.configs))
+            assert [d.name for d in linux.vm(uuid).disks] == [
+                d["name"] for d in vm.get("disks", [{"name": "disk0"}, {"name": "disk1"}])
+            ]
+            linux.assert_whole()
+            assert {n for n in names if n.count("/") == 1} <= {
+                f"tank/{uuid}",
+                f"tank/{IMAGE}",
+                "tank/flexdisk",
+                f"tank/{IMPORT['image']}",
+            }
+    assert number > 3

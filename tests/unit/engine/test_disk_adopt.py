@@ -1,0 +1,560 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Adopt and release on the node: identities given, taken, and given back with nothing lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import apply, report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
+    identity,
+    journal,
+    released_identity,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+from .conftest import VM, Simulated
+
+OTHER = VM[:-1] + "2"
+ROOT = f"zones/{VM}"
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """The time stands still, so that what two nodes say of it is the same."""
+    stopped = SimpleNamespace(gmtime=lambda: None, strftime=lambda _form, _now: "2026-02-03T04:05:06Z")
+    monkeypatch.setattr(apply, "time", stopped)
+
+
+def go(sim, *vms, check=False, state="adopted", forget=False, runner=None):
+    runner = runner or sim.runner
+    raw = list(vms) or None
+    return run(Zfs(runner, lambda seconds: None), Vmadm(runner), raw, state, forget, None, check)
+
+
+def release(sim, *names, **more):
+    return go(sim, *({"vm": name} for name in names), state="released", **more)
+
+
+def known(outcome):
+    """The results without what check mode cannot know."""
+    found = json.loads(json.dumps(outcome.vms))
+    for disk in (d for vm in found for d in vm["disks"] + vm["parked"]):
+        for key in report.VOLATILE:
+            disk.pop(key, None)
+    return found
+
+
+def four_steps(sim, *vms, **more):
+    before = sim.fingerprint()
+    predicted = go(sim, *vms, check=True, **more)
+    assert (predicted.outcome.problems, sim.fingerprint()) == ([], before)
+    done = go(sim, *vms, **more)
+    assert (done.outcome.problems, done.outcome.failure) == ([], None)
+    assert (done.outcome.changed, done.outcome.diff) == (predicted.outcome.changed, predicted.outcome.diff)
+    assert (known(done.outcome), done.released) == (known(predicted.outcome), predicted.released)
+    assert (done.outcome.warnings, done.skipped) == (predicted.outcome.warnings, predicted.skipped)
+    settled = sim.fingerprint()
+    for check in (True, False):
+        again = go(sim, *vms, check=check, **more)
+        assert (again.outcome.problems, again.outcome.changed, again.outcome.diff) == ([], False, "")
+        assert again.released == done.released or more.get("forget")
+    assert sim.fingerprint() == settled
+    return done
+
+
+def refusal(sim, *codes, vms=(), **more):
+    before = sim.fingerprint()
+    predicted, refused = (go(sim, *vms, check=check, **more).outcome.problems for check in (True, False))
+    assert sim.fingerprint() == before
+    assert predicted == refused
+    assert sorted(p.code for p in refused) == sorted(codes), refused
+    return "; ".join(f"{p.disk}: {p.message}" for p in refused)
+
+
+def ours(sim):
+    """Our properties of every dataset."""
+    found = {}
+    for line in sim.run("zfs", "get", "-Hp", "-o", "name,property,value,source", "all").splitlines():
+        name, key, value, source = line.split("\t")
+        if key.startswith("flexdisk:") and source in ("local", "received"):
+            found[name, key[len("flexdisk:") :]] = value
+    return found
+
+
+def rest(sim):
+    """What neither adopting nor releasing may touch: everything of ZFS that is not ours, all VMs, all data."""
+    lines = sim.run("zfs", "get", "-Hp", "-o", "name,property,value", "all").splitlines()
+    zfs = [line for line in lines if "\tflexdisk:" not in line]
+    data = [sim.digest(d.volume.name) for vm in (sim.vm(VM),) for d in vm.disks]
+    return zfs, json.loads(sim.run("vmadm", "lookup", "-j")), data
+
+
+def named(sim):
+    return {d.volume.name.rpartition("/")[2]: d.name for d in sim.vm().disks}
+
+
+def test_every_disk_of_every_vm_has_an_identity(sim):
+    sim.create(sizes=(2048, 1024))
+    sim.create(uuid=OTHER, alias="web02")
+    sim.run("vmadm", "start", VM)
+    before = rest(sim)
+    done = four_steps(sim)
+    assert rest(sim) == before
+    assert "= disk1 adopted (zones/%s/disk1 at 0:4:1)" % VM in done.outcome.diff
+    assert named(sim) == {"disk0": "disk0", "disk1": "disk1", "disk2": "disk2"}
+    for uuid in (VM, OTHER):
+        for disk, said in zip(sim.vm(uuid).disks, sim.get(uuid)["disks"], strict=True):
+            user = disk.volume.user
+            assert (user["uuid"], user["vm"], user["serial_no"]) == (said["uuid"], uuid, "1")
+            assert (user["slot"], user["index"], user["model"]) == (said["pci_slot"], str(disk.index), "virtio")
+            assert user["boot"] == ("true" if disk.boot else "false")
+            assert user["ctime"] == user["mtime"] != ""
+
+
+def test_what_is_said_of_single_disks(sim):
+    sim.create(sizes=(2048, 1024))
+    uuid = sim.get()["disks"][1]["uuid"]
+    entries = [
+        {"index": 0, "name": "root"},
+        {"uuid": uuid.upper(), "pci_slot": "4:1", "name": "data", "preserve": True, "tags": {"b": "1"}},
+        {"pci_slot": "0:4:2", "description": "träge\tLogs"},
+    ]
+    four_steps(sim, {"vm": "web01", "disks": entries, "package": "small"})
+    disks = sim.disks()
+    assert list(disks) == ["root", "data", "disk2"]
+    assert (disks["data"].preserve, disks["data"].tags, disks["disk2"].description) == (
+        True,
+        {"b": "1"},
+        "träge\tLogs",
+    )
+    assert sim.vm().package == "small"
+
+
+def test_an_adopted_disk_keeps_everything(sim):
+    sim.adopted(2048)
+    before = ours(sim)
+    done = four_steps(
+        sim, {"vm": "web01", "disks": [{"index": 1, "name": "a", "description": "new", "preserve": True}]}
+    )
+    assert not done.outcome.changed
+    assert ours(sim) == before
+    assert [w.partition("; ")[0].partition("keeps its ")[2] for w in done.outcome.warnings] == [
+        "preserve",
+        "description",
+    ]
+    said = refusal(sim, "NameConflict", vms=[{"vm": "web01", "disks": [{"index": 1, "name": "b"}]}])
+    assert "disk1 is called a; vm_disks renames it" in said
+
+
+def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
+    """While the VM runs there is none to take; one that is stopped gets those that vm_disks would write down."""
+    sim.create()
+    sim.run("vmadm", "start", VM)
+    sim.admin("vm-make-legacy", VM, "uuids")
+    running = four_steps(sim)
+    assert running.outcome.warnings == [f"web01 ({VM}): disk disk{n} has no uuid yet" for n in (0, 1)]
+    assert [d.uuid for d in sim.vm().disks] == ["", ""]
+    sim.run("vmadm", "stop", VM, "-F")
+    sim.admin("vm-make-legacy", VM, "uuids")
+    stopped = four_steps(sim)
+    lines = [stopped.outcome.msg, f"web01 ({VM}):", "  ~ uuid and slot of disk0, disk1 written down"]
+    assert stopped.outcome.diff.splitlines() == lines
+    for disk, said in zip(sim.vm().disks, sim.get()["disks"], strict=True):
+        assert disk.volume.user["uuid"] == said["uuid"] == identity.uuid_of(disk.volume.guid)
+        assert disk.volume.user["serial_no"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("codes", "disks", "said"),
+    [
+        (["InvalidArgument"], [{"index": 1, "name": "a b"}], "disk name 'a b'"),
+        (["InvalidArgument"], [{"index": 1, "name": "42"}], "read it as a number"),
+        (["InvalidArgument"], [{"index": 0, "name": "a"}, {"index": 1, "name": "a"}], "two disks have the name a"),
+        (["NameConflict"], [{"index": 0, "name": "disk1"}], "choose another: disks: [{index: 1, name: disk1-2}]"),
+        (["ResourceNotFound"], [{"index": 7}], "no disk with index 7; there are: index 0 at 0:4:0, uuid "),
+        (["ResourceNotFound"], [{"uuid": OTHER}], f"no disk with uuid {OTHER}"),
+        (["ResourceNotFound"], [{"index": 0, "pci_slot": "0:4:1"}], "index 0, pci_slot 0:4:1"),
+        (["InvalidArgument"], [{"index": 1}, {"pci_slot": "0:4:1"}], "listed twice"),
+        (["InvalidArgument"], [{"pci_slot": "x"}], "x"),
+        (["InvalidArgument"] * 2, [{"index": 1, "uuid": "x"}, {"index": -1}], "is not a uuid"),
+        (["InvalidArgument"], [{"index": 1, "ctime": "today"}], "write it as 2026-"),
+        (["InvalidArgument"], [{"index": 1, "serial_no": 0}], "from 1 to"),
+        (["InvalidArgument"], [{"index": 1, "remaining": "all"}], "give it as a release returned it"),
+        (["InvalidArgument"], [{"index": 1, "description": "ä" * 4000}], "the limit is 8191"),
+    ],
+)
+def test_what_cannot_be_said_of_a_disk(sim, codes, disks, said):
+    sim.create()
+    assert said in refusal(sim, *codes, vms=[{"vm": "web01", "disks": disks}])
+
+
+def test_all_problems_together_and_no_vm_changed(sim):
+    sim.create()
+    sim.create(uuid=OTHER, alias="web02")
+    wrong = [{"vm": "web01", "disks": [{"index": 9}, {"index": 0, "name": "7"}]}, {"vm": "nobody"}, {"vm": "web02"}]
+    refusal(sim, "InvalidArgument", "ResourceNotFound", vms=wrong)
+    refusal(sim, "InvalidArgument", vms=[{"vm": "web01"}, {"vm": VM}])
+    refusal(sim, "InvalidArgument", vms=[{"vm": "web01"}], forget=True)
+
+
+def test_a_default_name_that_a_parked_disk_has(sim):
+    sim.adopted(2048, 1024)
+    entries = [{"name": "root"}, {"name": "disk2", "uuid": sim.disks()["a"].uuid}, {"name": "b"}]
+    assert sim.converge({"vm": "web01", "disks": entries}).failure is None
+    done = sim.converge({"vm": "web01", "unlisted": "detach", "disks": [{"name": "root"}, {"name": "b"}]})
+    assert (done.problems, done.failure) == ([], None)
+    for key in released_identity.FACTS:
+        sim.run("zfs", "inherit", "flexdisk:" + key, ROOT + "/disk2")
+    said = refusal(sim, "NameConflict")
+    assert "%s/disk2 and zones/flexdisk/" % ROOT in said
+    four_steps(sim, {"vm": VM, "disks": [{"index": 2, "name": "b"}]})
+
+
+def test_what_contradicts_itself_is_refused(sim):
+    sim.adopted(2048)
+    sim.create(uuid=OTHER, alias="web02")
+    disk = sim.disks()["a"]
+    sim.run("zfs", "set", f"flexdisk:uuid={OTHER}", disk.volume.name)
+    assert f"has uuid {OTHER}, but the hypervisor says {disk.uuid}" in refusal(sim, "Ambiguous")
+    refusal(sim, "Ambiguous", vms=[{"vm": "web01"}], state="released")
+    four_steps(sim, {"vm": "web02"})
+    twin = sim.get(OTHER)["disks"][1]["uuid"]
+    sim.run("zfs", "set", f"flexdisk:uuid={disk.uuid}", disk.volume.name)
+    sim.run("zfs", "create", "-o", f"flexdisk:uuid={twin}", "-V", "10M", ROOT + "/copy")
+    said = refusal(sim, "Ambiguous", "Ambiguous")
+    assert f"the uuid {twin} is on several volumes: {ROOT}/copy, zones/{OTHER}/disk1" in said
+
+
+def test_a_vm_in_transition(sim):
+    sim.create()
+    sim.admin("vm-state", VM, "stopping")
+    refusal(sim, "VmInTransition")
+    sim.admin("vm-state", VM, "-")
+    four_steps(sim)
+    sim.admin("vm-state", VM, "stopping")
+    refusal(sim, "VmInTransition", state="released")
+    assert not go(sim).outcome.changed
+
+
+def test_hidden_disks_and_orphans():
+    sim = Simulated()
+    image = "aaaaaaaa-0000-4000-8000-000000000004"
+    sim.admin("image-import", image, "1024", "nocloud=yes")
+    sim.create(disks=[{"image_uuid": image, "boot": True, "model": "virtio"}, {"size": 512, "model": "virtio"}])
+    sim.run("zfs", "create", "-V", "10M", ROOT + "/mine")
+    hidden = [d.volume.name for d in sim.vm().disks if d.hidden]
+    done = four_steps(sim)
+    assert done.outcome.warnings == [
+        f"web01 ({VM}): volume {ROOT}/mine is not in the VM's configuration and is not adopted"
+    ]
+    assert {name for name, _key in ours(sim)} == {ROOT + "/disk0", ROOT + "/disk1"}
+    assert len(hidden) == 1
+    number = int(hidden[0][-1])
+    assert "is a disk of the platform" in refusal(
+        sim, "InvalidArgument", vms=[{"vm": VM, "disks": [{"index": number}]}]
+    )
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {"uuid": "../../x", "name": "a/b", "slot": "9:9:9", "tags": "[1]", "preserve": "maybe", "index": "x"},
+        {"description": "%zz", "tags": "%7B", "serial_no": "many", "mtime": "<b>", "remaining": "junk"},
+        {"name": "disk1"},
+        {"serial_no": "7", "ctime": "2026-01-31T23:59:59Z"},
+    ],
+)
+def test_junk_and_halves_become_whole(sim, junk):
+    sim.create()
+    for key, value in junk.items():
+        sim.run("zfs", "set", f"flexdisk:{key}={value}", ROOT + "/disk1")
+    if junk.get("uuid"):
+        refusal(sim, "Ambiguous")
+        sim.run("zfs", "inherit", "flexdisk:uuid", ROOT + "/disk1")
+    four_steps(sim)
+    disk = sim.vm().disks[1]
+    assert (disk.name, disk.volume.user["uuid"]) == ("disk1", disk.uuid)
+    assert released_identity.registered(disk.volume)
+    assert released_identity.decode(
+        released_identity.encode(released_identity.papers_of(disk))
+    ) == released_identity.papers_of(disk)
+
+
+def test_check_mode_changes_nothing(sim):
+    rich(sim)
+    before = sim.fingerprint()
+    assert go(sim, check=True, state="released", forget=True).outcome.changed
+    assert sim.fingerprint() == before
+    release(sim)
+    before = sim.fingerprint()
+    assert go(sim, check=True).outcome.changed
+    assert sim.fingerprint() == before
+
+
+# -- release
+
+
+def down_and_up(sim, *, forget=False, handed=True):
+    """All released, and adopted again with what was returned, or with what lies there."""
+    before, others = ours(sim), rest(sim)
+    down = four_steps(sim, state="released", forget=forget)
+    assert rest(sim) == others
+    left = {key for name, key in ours(sim) if not name.startswith("zones/flexdisk")}
+    assert left == (set() if forget else {released_identity.KEY})
+    four_steps(sim, *(down.released if handed else ()))
+    assert ours(sim) == before
+    assert rest(sim) == others
+    return down
+
+
+def rich(sim, **more):
+    """web01 with root, a, b that have everything that a disk can have."""
+    sim.adopted(2048, 1024, **more)
+    entries = [
+        {"name": "root", "description": "Wurzel: 'ä' % \"x\"\tz", "preserve": True},
+        {"name": "a", "tags": {"owner": "müller", "n": "1"}, "size": "remaining"},
+        {"name": "b", "preserve": True, "tags": {}, "description": "-"},
+    ]
+    for number in range(3):
+        entries[2]["description"] = "change %d" % number
+        done = sim.converge({"vm": VM, "disks": entries})
+        assert (done.problems, done.failure) == ([], None)
+    sim.run("zfs", "set", "flexdisk:package=flexible", ROOT)
+    sim.run("zfs", "set", "flexdisk:ctime=2026-01-31T23:59:59Z", "flexdisk:serial_no=41", ROOT + "/disk2")
+
+
+@pytest.mark.parametrize("forget", [False, True])
+@pytest.mark.parametrize("running", [False, True])
+def test_up_down_up_again_loses_nothing(sim, forget, running):
+    rich(sim)
+    if running:
+        sim.run("vmadm", "start", VM)
+    down = down_and_up(sim, forget=forget)
+    assert [d["name"] for d in down.released[0]["disks"]] == ["root", "a", "b"]
+    b = down.released[0]["disks"][2]
+    assert (b["serial_no"], b["ctime"], b["index"], b.get("tags", {})) == (
+        41,
+        "2026-01-31T23:59:59Z",
+        2,
+        {},
+    )
+    assert down.released[0]["package"] == "flexible"
+
+
+def test_down_twice_is_idle(sim):
+    rich(sim)
+    first = four_steps(sim, state="released")
+    before = sim.fingerprint()
+    second = go(sim, state="released")
+    assert (second.outcome.changed, second.released, sim.fingerprint()) == (False, first.released, before)
+    assert four_steps(sim, state="released", forget=True).released == first.released
+    assert go(sim, state="released").released == []
+
+
+def test_what_lies_there_is_enough(sim):
+    rich(sim)
+    down_and_up(sim, handed=False)
+
+
+def test_papers_that_a_task_contradicts(sim):
+    rich(sim)
+    down = release(sim)
+    other = {"vm": VM, "disks": [{**down.released[0]["disks"][1], "uuid": OTHER}]}
+    refusal(sim, "ResourceNotFound", vms=[other])
+    four_steps(sim, {"vm": VM, "disks": [{"index": 1, "name": "new", "description": ""}]})
+    assert list(sim.disks()) == ["root", "new", "b"]
+    assert sim.disks()["new"].tags == {"owner": "müller", "n": "1"}
+
+
+def test_papers_of_another_disk_or_unreadable_are_not_used(sim):
+    rich(sim)
+    release(sim)
+    kept = ours(sim)[ROOT + "/disk1", released_identity.KEY]
+    sim.run("zfs", "set", f"flexdisk:{released_identity.KEY}={kept}", ROOT + "/disk2")
+    sim.run("zfs", "set", f"flexdisk:{released_identity.KEY}=x", ROOT + "/disk0")
+    done = go(sim)
+    assert [w.partition("disk")[2][:40] for w in done.outcome.warnings] == [
+        "0 cannot be read and is not used",
+        "2 is that of another disk, " + json.loads(identity.decode_text(kept))["uuid"][:13],
+    ]
+    assert (done.outcome.problems, list(sim.disks())) == ([], ["disk0", "a", "disk2"])
+    again = go(sim)
+    assert not again.outcome.changed
+    assert all("a saved one of another" in w for w in again.outcome.warnings)
+    assert len(again.outcome.warnings) == 2
+
+
+def test_a_release_is_refused_while_a_disk_is_parked(sim):
+    sim.adopted(2048, 1024)
+    sim.create(uuid=OTHER, alias="web02")
+    four_steps(sim, {"vm": "web02"})
+    sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}]})
+    for more in ({}, {"vms": [{"vm": VM}]}):
+        said = refusal(sim, "InUse", "InUse", state="released", **more)
+        for disk in sim.vm().parked:
+            assert (
+                f"{disk.name}: zones/flexdisk/{disk.uuid} ({disk.size_mib >> 10} GiB, uuid {disk.uuid}) is parked"
+                in said
+            )
+    four_steps(sim, {"vm": "web02"}, state="released")
+    sim.run("vmadm", "delete", VM)
+    refusal(sim, "InUse", "InUse", state="released")
+
+
+def test_a_release_is_refused_while_an_intent_is_left(sim):
+    sim.adopted(2048, 1024)
+    sim.fault = lambda argv: "cannot" if argv[:2] == ["vmadm", "update"] else None
+    done = sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}]})
+    assert done.failure is not None
+    sim.fault = None
+    record = IntentRecord(OTHER, "elsewhere", "2026-01-31T23:59:59Z", "running", True, True)
+    facts = [f"flexdisk:intent.{OTHER}={journal.encode(record)}", f"flexdisk:intents={OTHER}"]
+    sim.run("zfs", "set", *facts, "zones/flexdisk")
+    said = go(sim, state="released").outcome.problems
+    assert "an interrupted run left its record in pool zones" in "; ".join(p.message for p in said)
+    assert OTHER in {p.vm for p in said}
+
+
+def test_whole_vms_are_released(sim):
+    sim.adopted(2048)
+    one = {"vm": VM, "disks": [{"index": 1}], "package": "x"}
+    refusal(sim, "InvalidArgument", "InvalidArgument", vms=[one], state="released")
+
+
+def test_papers_that_do_not_fit(sim):
+    sim.adopted(2048)
+    for key in ("description", "tags"):
+        value = "d" * 5000 if key == "description" else json.dumps({"a": "t" * 5000})
+        sim.run("zfs", "set", f"flexdisk:{key}={value}", ROOT + "/disk1")
+    assert "the limit is 8191" in refusal(sim, "InvalidArgument", state="released")
+
+
+# -- interrupted
+
+
+class Killed(BaseException):
+    pass
+
+
+def interrupted(sim, when, number, task):
+    """A task that is killed before or after its change of that number; whether it came so far."""
+    count = 0
+
+    def killing(argv, stdin="", timeout=300):
+        nonlocal count
+        changing = changes(argv)
+        count += changing
+        if changing and count == number and when == "before":
+            raise Killed
+        answer = sim.runner(argv, stdin, timeout)
+        if changing and count == number and when == "after":
+            raise Killed
+        return answer
+
+    try:
+        task(runner=killing)
+    except Killed:
+        return True
+    return False
+
+
+SCENARIOS = {
+    "adopt": (lambda sim: sim.create(sizes=(2048, 1024)), {}),
+    "adopt without uuids": (lambda sim: (sim.create(), sim.admin("vm-make-legacy", VM, "uuids")), {}),
+    "release": (rich, {"state": "released"}),
+    "release and forget": (rich, {"state": "released", "forget": True}),
+    "adopt again": (lambda sim: (rich(sim), release(sim)), {}),
+}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_killed_at_any_change_the_same_task_ends_it(name, when):
+    make, words = SCENARIOS[name]
+    whole = Simulated()
+    make(whole)
+    others = rest(whole)
+    done = go(whole, **words)
+    wanted = ours(whole)
+    number, came = 0, True
+    while came:
+        number += 1
+        sim = Simulated()
+        make(sim)
+        came = interrupted(sim, when, number, lambda runner, sim=sim: go(sim, runner=runner, **words))
+        predicted = go(sim, check=True, **words)
+        again = go(sim, **words)
+        assert (again.outcome.problems, again.outcome.failure) == ([], None), number
+        assert again.outcome.diff == predicted.outcome.diff, number
+        assert ours(sim) == wanted, number
+        assert name == "adopt without uuids" or rest(sim) == others, number
+        assert not go(sim, **words).outcome.changed, number
+        if name == "release":
+            assert again.released == done.released
+            four_steps(sim)
+            assert list(sim.disks()) == ["root", "a", "b"]
+    assert number > 3
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_release_that_was_killed_is_taken_back(when):
+    """Whatever was stripped before the kill comes back with the papers; vm_disks waits for that."""
+    number, came, waited = 0, True, 0
+    while came:
+        number += 1
+        sim = Simulated()
+        rich(sim)
+        before = ours(sim)
+        came = interrupted(sim, when, number, lambda runner, sim=sim: release(sim, runner=runner))
+        half = [d for d in sim.vm().disks if released_identity.halfway(d.volume)]
+        problems = sim.converge(
+            {"vm": VM, "disks": [{"name": "root"}, {"name": "a"}, {"name": "b"}]}, check=True
+        ).problems
+        if half:
+            waited += 1
+            assert "disk_adopt finishes it" in problems[0].message
+        four_steps(sim)
+        assert ours(sim) == before, number
+    assert waited > 20
+
+
+def test_what_the_hypervisor_refuses_is_told(sim):
+    sim.create()
+    sim.fault = lambda argv: (
+        "cannot set property" if argv[:2] == ["zfs", "set"] and argv[-1].endswith("disk1") else None
+    )
+    done = go(sim)
+    assert done.outcome.failure["step"].startswith("= disk1 adopted")
+    assert [step["status"] for step in done.outcome.failure["steps"]] == ["done", "failed"]
+    sim.fault = None
+    four_steps(sim)
+
+
+def test_a_listed_disk_whose_volume_is_gone(sim):
+    sim.create(sizes=(2048, 1024))
+    sim.run("zfs", "destroy", ROOT + "/disk2")
+    said = refusal(sim, "ResourceNotFound", vms=[{"vm": VM, "disks": [{"index": 2, "name": "b"}]}])
+    assert "no disk with index 2; the volume of /dev/zvol/rdsk/%s/disk2 does not exist" % ROOT in said
+    done = four_steps(sim)
+    assert [w.rpartition(": ")[2] for w in done.outcome.warnings] == [
+        "the volume of /dev/zvol/rdsk/%s/disk2 does not exist" % ROOT
+    ]
+
+
+def test_what_ganeti_tests_of_upgrades_is_tested_here():
+    """That the tests which the table names exist is checked beside the other table."""
+    table = Path(__file__).resolve().parents[1] / "data" / "ganeti_upgrade.yml"
+    assert set(yaml.safe_load(table.read_text())) == {f"X{number:02d}" for number in range(1, 16)}

@@ -1,0 +1,430 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""vm_snapshot on the node: figures to the byte, nothing lost that was not given up, every interruption finished."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+from .conftest import VM, Simulated, running
+
+MIB = 1 << 20
+ROOT = f"zones/{VM}"
+NOW = 1_800_000_000
+UNKNOWN = {"allocatable", "created", "frees_bytes"}
+DEFAULTS = {
+    "vms": [VM],
+    "state": "present",
+    "name": None,
+    "keep": None,
+    "newer": None,
+    "destroy_newer": False,
+    "flexible_disk_size": None,
+    "packages": None,
+}
+
+
+def wanted(**words):
+    return vm_snapshot.parse_spec({**DEFAULTS, **words})
+
+
+def go(sim, check=False, restart=False, vms=(VM,), **words):
+    zfs, hypervisor = Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner)
+    return vm_snapshot.run(zfs, hypervisor, vms, wanted(**words), Policy(allow_restart=restart), None, check, NOW)
+
+
+def known(results):
+    """Without what check mode cannot know."""
+    text = json.dumps([{k: v for k, v in vm.items() if k not in UNKNOWN} for vm in results])
+    cleaned = json.loads(text)
+    for vm in cleaned:
+        vm["snapshots"] = [{k: v for k, v in s.items() if k not in UNKNOWN} for s in vm["snapshots"]]
+    return cleaned
+
+
+def four_steps(sim, **words):
+    before = sim.fingerprint()
+    predicted = go(sim, check=True, **words)
+    assert (predicted.problems, sim.fingerprint()) == ([], before)
+    done = go(sim, **words)
+    assert (done.problems, done.failure) == ([], None)
+    assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
+    assert known(done.vms) == known(predicted.vms)
+    sim.assert_lawful()
+    for check in (True, False):
+        again = go(sim, check=check, **words)
+        assert (again.problems, again.changed, again.diff) == ([], False, "")
+    return done
+
+
+def refusal(sim, code, **words):
+    """Texts of the problems; nothing has changed."""
+    before = sim.fingerprint()
+    predicted, refused = (go(sim, check=check, **words).problems for check in (True, False))
+    assert sim.fingerprint() == before
+    assert predicted == refused
+    assert {p.code for p in refused} == {code}
+    return "; ".join(p.message for p in refused)
+
+
+def names(sim):
+    return sorted(s["name"] for s in sim.get()["snapshots"])
+
+
+@pytest.fixture
+def sim():
+    sim = Simulated()
+    sim.adopted(2048, 1024, autoboot=False)
+    for number in range(3):
+        sim.write(f"{ROOT}/disk{number}", 10 + number, 0, 40)
+    return sim
+
+
+def test_a_snapshot_of_all_disks_takes_what_they_have_written(sim):
+    before = space.allocatable(sim.vm())
+    done = four_steps(sim, name="one")
+    assert done.vms[0]["snapshots"][0]["disks"] == ["root", "a", "b"]
+    assert names(sim) == ["one"]
+    assert re.fullmatch(
+        r"1 VM: 1 changes, .*\nweb01 .*\n  \+ snapshot one of 3 disks, holds \S+ MiB at once", done.diff.strip()
+    ), done.diff
+    taken = before - space.allocatable(sim.vm())
+    assert 3 * 39 * MIB < taken < 3 * 48 * MIB
+    assert done.vms[0]["snapshots"][0]["frees_bytes"] == taken
+
+
+def test_what_deleting_one_frees_is_true(sim):
+    go(sim, name="one")
+    sim.write(f"{ROOT}/disk1", 77, 0, 20)
+    go(sim, name="two")
+    sim.write(f"{ROOT}/disk1", 78, 10, 50)
+    sim.write(f"{ROOT}/disk2", 79, 0, 5)
+    go(sim, name="three")
+    for name in ("two", "three", "one"):
+        frees = {s["name"]: s["frees_bytes"] for s in go(sim, name="one", check=True).vms[0]["snapshots"]}
+        room = space.allocatable(sim.vm())
+        done = four_steps(sim, name=name, state="absent")
+        assert "DESTROYED" in done.diff
+        assert space.allocatable(sim.vm()) - room == frees[name]
+    assert names(sim) == []
+
+
+def test_a_snapshot_that_does_not_fit_names_the_flexible_disk_size_that_does():
+    sim = Simulated()
+    sim.adopted(2048, flexible=10240 + 2048)
+    sim.write(f"{ROOT}/disk1", 7, 0, 300)
+    sizes = {"small": 10240 + 2048 + 290, "right": 10240 + 2048 + 330, "huge": 102400}
+    packages = [{"name": name, "disk": disk, "flexible_disk": True} for name, disk in sizes.items()]
+    said = refusal(sim, "InsufficientSpace", name="one", packages=[*packages, {"name": "no", "disk": 12600}])
+    assert f"with package right ({sizes['right']} MiB)" in said
+    assert re.search(r"snapshot one needs 3\d\d\.\d MiB at once, and [\d.]+ KiB is left; ", said), said
+    fits = int(re.search(r"flexible_disk_size must be at least (\d+) MiB", said)[1])
+    assert 10240 + 2048 + 300 <= fits < 10240 + 2048 + 320
+    assert "disk a 2 GiB" in said
+    sim.converge({"vm": VM, "flexible_disk_size": fits - 1})
+    refusal(sim, "InsufficientSpace", name="one")
+    sim.converge({"vm": VM, "flexible_disk_size": fits})
+    four_steps(sim, name="one")
+    assert 0 <= space.allocatable(sim.vm()) < MIB
+
+
+def test_what_is_said_to_be_freed_makes_room_for_the_next():
+    sim = Simulated()
+    sim.adopted(2048, flexible=10240 + 2048 + 350)
+    sim.write(f"{ROOT}/disk1", 7, 0, 300)
+    go(sim, name="one")
+    sim.write(f"{ROOT}/disk1", 8, 0, 100)
+    said = refusal(sim, "InsufficientSpace", name="two")
+    assert re.search(r"these would free: snapshot one 3\d\d\S* MiB, disk a", said), said
+    go(sim, name="one", state="absent")
+    four_steps(sim, name="two")
+
+
+def test_a_drifted_quota_is_put_right_first(sim):
+    sim.run("zfs", "set", "quota=60G", "reservation=60G", ROOT)
+    done = four_steps(sim, name="one")
+    assert [s["step"] for s in done.vms[0]["steps"]] == ["law", "snapshot"]
+
+
+def test_an_inflexible_vm_has_no_room():
+    sim = Simulated()
+    sim.adopted(flexible=None)
+    sim.write(f"{ROOT}/disk0", 7, 0, 300)
+    assert "a VM without flexible disk space has no room" in refusal(sim, "InsufficientSpace", name="one")
+
+
+def test_an_unknown_vm_and_names_that_vmadm_does_not_take(sim):
+    refusal(sim, "ResourceNotFound", name="one", vms=("nobody",))
+    for name in ("", "a b", "x" * 65, "a\n", "a@b", "-F", "ä"):
+        with pytest.raises(FlexdiskError, match="name"):
+            wanted(name=name)
+    for words in ({"keep": {"last": 0, "daily": None, "weekly": 0}}, {"keep": {"last": -1, "daily": 3, "weekly": 0}}):
+        with pytest.raises(FlexdiskError, match="keep"):
+            wanted(name="a", **words)
+    for words in ({"newer": ["x"]}, {"destroy_newer": True}, {"flexible_disk_size": 5}):
+        with pytest.raises(FlexdiskError, match="work only with state=rolled_back"):
+            wanted(name="a", **words)
+    with pytest.raises(FlexdiskError, match="disk of package a"):
+        wanted(name="a", packages=[{"name": "a", "disk": "x"}])
+    with pytest.raises(FlexdiskError, match="needs vms"):
+        wanted(name="a", state="rolled_back", vms=None)
+    with pytest.raises(FlexdiskError, match="keep"):
+        wanted(name="a", state="rolled_back", keep={"last": 1, "daily": None, "weekly": None})
+
+
+def test_a_snapshot_with_a_clone_or_a_hold_stays(sim):
+    go(sim, name="one")
+    sim.run("zfs", "clone", f"{ROOT}/disk1@vmsnap-one", "zones/copy")
+    sim.run("zfs", "hold", "mine", f"{ROOT}/disk2@vmsnap-one")
+    said = refusal(sim, "InUse", name="one", state="absent")
+    assert "zones/copy" in said
+    assert "disk2@vmsnap-one has 1 holds" in said
+
+
+def test_keep_destroys_what_the_rule_does_not_keep(sim):
+    for number in range(5):
+        go(sim, name=f"n{number}")
+    sim.run("zfs", "snapshot", "-r", f"{ROOT}@by-hand")
+    done = go(sim, name="n5", keep={"last": 2, "daily": None, "weekly": None})
+    assert names(sim) == ["n4", "n5"]
+    assert done.diff.count("DESTROYED") == 4
+    four_steps(sim, state="absent", keep={"last": 1, "daily": None, "weekly": None})
+    assert names(sim) == ["n5"]
+    assert "by-hand" in sim.run("zfs", "list", "-t", "snapshot", "-H", "-o", "name", "-r", ROOT)
+
+
+def test_a_rollback_brings_contents_and_sizes_back(sim):
+    volume = f"{ROOT}/disk1"
+    go(sim, name="one")
+    was = sim.digest(volume)
+    sim.write(volume, 99, 0, 60)
+    sim.converge({"vm": VM, "disks": [{"name": "root"}, {"name": "a", "size": 4096}, {"name": "b"}]})
+    done = four_steps(sim, name="one", state="rolled_back")
+    assert "a 4 GiB -> 2 GiB" in done.diff
+    assert sim.digest(volume) == was
+    assert {d.name: d.size_mib for d in sim.vm().disks} == {"root": 10240, "a": 2048, "b": 1024}
+    assert (sim.get()["state"], sim.get()["autoboot"]) == ("stopped", False)
+
+
+def test_a_rollback_over_a_shrink_wants_the_space_first():
+    sim = Simulated()
+    sim.adopted(4096, flexible=10240 + 4096 + 64)
+    sim.write(f"{ROOT}/disk1", 7, 4000, 8)
+    was = sim.digest(f"{ROOT}/disk1")
+    go(sim, name="one")
+    entries = [{"name": "root"}, {"name": "a", "size": 1024, "dangerous_allow_shrink": True}]
+    sim.converge({"vm": VM, "disks": entries, "flexible_disk_size": 10240 + 1024 + 64})
+    said = refusal(sim, "InsufficientSpace", name="one", state="rolled_back")
+    fits = int(re.search(r"set it in this task to at least (\d+) MiB", said)[1])
+    refusal(sim, "InsufficientSpace", name="one", state="rolled_back", flexible_disk_size=fits - 1)
+    four_steps(sim, name="one", state="rolled_back", flexible_disk_size=fits)
+    assert sim.digest(f"{ROOT}/disk1") == was
+    assert sim.vm().disks[1].size_mib == 4096
+
+
+def test_a_running_vm_is_stopped_for_a_rollback_and_runs_again():
+    sim = running(autoboot=False)
+    go(sim, name="one")
+    sim.write(f"{ROOT}/disk1", 5)
+    assert "allow_restart" in refusal(sim, "VmNotStopped", name="one", state="rolled_back")
+    done = go(sim, name="one", state="rolled_back", restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    assert [s["step"] for s in done.vms[0]["steps"]] == ["stop", "rollback", "autoboot"]
+    assert (sim.get()["state"], sim.get()["autoboot"]) == ("running", False)
+
+
+def test_newer_snapshots_are_given_up_by_name(sim):
+    for name in ("one", "two", "three"):
+        go(sim, name=name)
+    sim.run("zfs", "snapshot", f"{ROOT}/disk2@by-hand")
+    said = refusal(sim, "InvalidArgument", name="one", state="rolled_back", newer=["two"])
+    assert "newer snapshots: by-hand, three;" in said
+    four_steps(sim, name="one", state="rolled_back", newer=["two", "three", "by-hand"])
+    assert names(sim) == ["one"]
+
+
+def test_a_protection_that_came_later_stands_against_a_rollback(sim):
+    """Its own snapshot is nobody's to name, and vmadm holds it; it goes with the protection."""
+    go(sim, name="one")
+    sim.write(f"{ROOT}/disk1", 9, 0, 8)
+    sim.run("vmadm", "update", VM, stdin='{"indestructible_zoneroot": true}')
+    for more in ({}, {"newer": ["indestructible"]}, {"destroy_newer": True}):
+        said = refusal(sim, "Indestructible", name="one", state="rolled_back", **more)
+        assert f"the protection's own snapshot {ROOT}@indestructible prevents a rollback" in said
+        assert "indestructible=false of the module vm removes both" in said
+    sim.run("vmadm", "update", VM, stdin='{"indestructible_zoneroot": false}')
+    four_steps(sim, name="one", state="rolled_back")
+
+
+def test_destroy_newer_gives_all_up_but_clones(sim):
+    go(sim, name="one")
+    go(sim, name="two")
+    sim.run("zfs", "clone", f"{ROOT}/disk1@vmsnap-two", "zones/copy")
+    assert "zones/copy" in refusal(sim, "InUse", name="one", state="rolled_back", destroy_newer=True)
+    sim.run("zfs", "destroy", "zones/copy")
+    four_steps(sim, name="one", state="rolled_back", destroy_newer=True)
+
+
+def test_a_disk_that_came_after_the_snapshot_stays(sim):
+    go(sim, name="one")
+    sim.write(f"{ROOT}/disk1", 5)
+    sim.converge({"vm": VM, "unlisted": "keep", "disks": [{"name": "late", "size": 512}]})
+    late = sim.disks()["late"].volume.name
+    sim.write(late, 6)
+    was = sim.digest(late)
+    done = go(sim, name="one", state="rolled_back")
+    assert done.failure is None
+    assert any("late is not in snapshot one" in warning for warning in done.warnings)
+    assert sim.digest(late) == was
+
+
+def test_a_disks_past_in_another_vm_is_not_brought_back(sim):
+    sim.run("zfs", "snapshot", f"{ROOT}/disk1@vmsnap-one")
+    sim.run("zfs", "snapshot", f"{ROOT}/disk2@vmsnap-other")
+    sim.run("zfs", "snapshot", f"{ROOT}@vmsnap-one")
+    sim.write(f"{ROOT}/disk1", 5)
+    assert "was not taken with it" in refusal(sim, "Ambiguous", name="one", state="rolled_back")
+    assert "was not taken with it" in refusal(sim, "Ambiguous", name="one", state="absent")
+    assert "there is no snapshot other; existing ones: one" in refusal(
+        sim, "ResourceNotFound", name="other", state="rolled_back"
+    )
+
+
+class Killed(BaseException):
+    """The module is gone."""
+
+
+def kill(sim, number, after):
+    """The module dies before or after its change with this number; False if there are not so many."""
+    real, left = sim.runner, [number]
+
+    def dying(argv, stdin="", timeout=300):
+        if changes(argv):
+            left[0] -= 1
+            if left[0] == 0 and not after:
+                raise Killed
+        answer = real(argv, stdin, timeout)
+        if left[0] == 0 and changes(argv):
+            raise Killed
+        return answer
+
+    sim.runner = dying
+    return lambda: setattr(sim, "runner", real)
+
+
+def state_of(sim):
+    vm = sim.vm()
+    return {
+        "sizes": [(d.name, d.size_mib, d.volume.refreservation) for d in vm.disks],
+        "data": [sim.digest(d.volume.name) for d in vm.disks],
+        "snapshots": [(s.name, len(s.parts)) for s in snapshots_of(vm)],
+        "root": (vm.root.quota, vm.root.reservation, vm.root.refreservation),
+        "power": (vm.config.state, vm.config.autoboot),
+        "flexible": vm.config.flexible_disk_size,
+        "interrupted": vm.interrupted,
+    }
+
+
+def prepared(power):
+    sim = running(autoboot=False) if power == "running" else Simulated()
+    if power == "stopped":
+        sim.adopted(2048, autoboot=False)
+    for name in ("one", "two"):
+        sim.write(f"{ROOT}/disk1", len(name), 0, 30)
+        go(sim, name=name)
+    sim.write(f"{ROOT}/disk1", 9, 0, 30)
+    grown = {"vm": VM, "disks": [{"name": "root"}, {"name": "a", "size": 3072}]}
+    done = sim.converge(grown, allow_restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    if power == "running":
+        sim.run("vmadm", "update", VM, "autoboot=false")
+    return sim
+
+
+@pytest.mark.parametrize("power", ["stopped", "running"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"name": "three", "keep": {"last": 1, "daily": None, "weekly": None}},
+        {"name": "one", "state": "absent"},
+        {"name": "one", "state": "rolled_back", "destroy_newer": True, "restart": True, "flexible_disk_size": 40960},
+    ],
+    ids=["take", "delete", "rollback"],
+)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_every_change_the_same_task_ends_it(words, power, after):
+    sim = prepared(power)
+    assert go(sim, **words).failure is None
+    wanted_end, number = state_of(sim), 0
+    while True:
+        number += 1
+        sim = prepared(power)
+        restore = kill(sim, number, after)
+        try:
+            go(sim, **words)
+            break
+        except Killed:
+            pass
+        finally:
+            restore()
+        rolled = sim.vm().interrupted is not None and sim.vm().interrupted.rollback
+        if rolled:
+            refused = sim.converge({"vm": VM, "disks": None})
+            assert "a rollback to snapshot one was interrupted" in refused.problems[0].message
+        elif sim.vm().interrupted is not None:
+            sim.converge({"vm": VM, "disks": None})
+        done = go(sim, **words)
+        assert (done.problems, done.failure) == ([], None), number
+        assert state_of(sim) == wanted_end, number
+        assert not go(sim, **words).changed or power == "running"
+    assert number > 2
+
+
+def test_a_rollback_that_fails_leaves_the_vm_down_and_says_so():
+    sim = running()
+    go(sim, name="one")
+    sim.write(f"{ROOT}/disk1", 5)
+    sim.fault = lambda argv: "rollback-snapshot failed" if argv[1:2] == ["rollback-snapshot"] else None
+    done = go(sim, name="one", state="rolled_back", restart=True)
+    sim.fault = None
+    assert done.failure["restarted"] is False
+    assert sim.get()["state"] == "stopped"
+    assert "disks may be of different times" in sim.converge({"vm": VM, "disks": None}).problems[0].message
+    done = go(sim, name="one", state="rolled_back", restart=True)
+    assert done.failure is None
+    assert (sim.get()["state"], sim.get()["autoboot"]) == ("running", True)
+    assert done.vms[0]["recovered"]
+
+
+def test_a_run_that_others_left_is_not_ours_to_end(sim):
+    restore = kill(sim, 3, True)
+    with pytest.raises(Killed):
+        sim.converge({"vm": VM, "unlisted": "keep", "disks": [{"name": "late", "size": 512}]})
+    restore()
+    assert "vm_disks finishes it" in refusal(sim, "InUse", name="one")
+
+
+def test_a_rollback_that_could_not_begin_has_changed_nothing(sim):
+    assert go(sim, name="one").failure is None
+    sim.write(sim.vm().disks[1].volume.name, 7, 0, 8)
+    before = sim.fingerprint()
+    sim.fault = lambda argv: "cannot set property: pool I/O is read-only" if changes(argv) else None
+    done = go(sim, name="one", state="rolled_back")
+    sim.fault = None
+    assert done.failure is not None
+    assert sim.fingerprint() == before
+    assert (done.changed, [vm["changed"] for vm in done.vms]) == (False, [False])

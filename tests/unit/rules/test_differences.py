@@ -1,0 +1,73 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What differs between an entry and its disk, and how it can be changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.differences import (
+    birth_differences,
+    config_changes,
+    fact_changes,
+)
+
+DISK = Disk(
+    volume=Dataset("zones/v/disk1", "volume", volblocksize=8192),
+    vm="v",
+    index=1,
+    name="a",
+    boot=False,
+    model="virtio",
+    image="i",
+    pci_slot="0:4:1",
+    preserve=True,
+    description="d",
+    tags={"k": "v"},
+)
+CHANGES = (birth_differences, config_changes, fact_changes)
+
+
+def test_what_is_not_said_does_not_differ():
+    assert [found(DiskSpec(), DISK) for found in CHANGES] == [{}, {}, {}]
+
+
+def test_what_is_so_does_not_differ():
+    spec = DiskSpec(
+        name="a",
+        boot=False,
+        model="virtio",
+        image="i",
+        pci_slot="0:4:1",
+        block_size=8192,
+        preserve=True,
+        description="d",
+        tags={"k": "v"},
+    )
+    assert [found(spec, DISK) for found in CHANGES] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "now"),
+    [
+        ({"block_size": 4096}, birth_differences, 8192),
+        ({"image": "j"}, birth_differences, "i"),
+        ({"model": "nvme"}, config_changes, "virtio"),
+        ({"pci_slot": "0:4:2"}, config_changes, "0:4:1"),
+        ({"boot": True}, config_changes, False),
+        ({"name": "b"}, fact_changes, "a"),
+        ({"preserve": False}, fact_changes, True),
+        ({"description": ""}, fact_changes, "d"),
+        ({"tags": {}}, fact_changes, {"k": "v"}),
+    ],
+)
+def test_each_difference_is_of_one_kind(wanted, found, now):
+    ((key, value),) = wanted.items()
+    for other in CHANGES:
+        expected = {key: (now, value)} if other is found else {}
+        assert other(DiskSpec(**wanted), DISK) == expected
