@@ -78,7 +78,7 @@ MUTATIONS = (
     ),
     Mutation(
         "snapshots of the VM not renamed on detach",
-        "plan/verbs.py",
+        "plan/departures.py",
         "if short.startswith(snapshots.PREFIX):",
         "if False:",
     ),
@@ -109,15 +109,15 @@ MUTATIONS = (
     ),
     Mutation(
         "uuid made anew on re-attach",
-        "plan/verbs.py",
+        "plan/arrivals.py",
         "uuid = disk.uuid if disk else target.uuid",
         "uuid = identity.uuid_of(disk.volume.guid) if disk else target.uuid",
     ),
     Mutation(
         "identity written to another volume",
-        "engine/apply.py",
-        'self.zfs.set_facts(name, {**stamp(volume.user), **step.args["facts"]})',
-        'self.zfs.set_facts(vm.disks[0].volume.name, {**stamp(volume.user), **step.args["facts"]})',
+        "engine/apply_disks.py",
+        "tools.zfs.set_facts(step.volume, {**stamp(volume.user), **step.facts})",
+        "tools.zfs.set_facts(vm.disks[0].volume.name, {**stamp(volume.user), **step.facts})",
     ),
     Mutation(
         "allocatable ignores what snapshots pin",
@@ -140,7 +140,7 @@ MUTATIONS = (
     ),
     Mutation(
         "facts written in every run",
-        "plan/verbs.py",
+        "plan/changes.py",
         'return {key: value for key, value in facts.items() if disk.volume.user.get(key, "") != value}',
         "return dict(facts)",
     ),
@@ -171,8 +171,8 @@ MUTATIONS = (
     Mutation(
         "interrupted detach not finished",
         "plan/ordering.py",
-        "steps = list(verbs.forget(intent.vm))",
-        "steps: t.List[Step] = []",
+        "= [*departures.forget(intent.vm)]",
+        "= []",
     ),
     Mutation(
         "interrupted creation not continued",
@@ -182,7 +182,7 @@ MUTATIONS = (
     ),
     Mutation(
         "guid not compared before a change",
-        "engine/apply.py",
+        "engine/perform.py",
         "if guid and now.guid != guid:",
         "if False:",
         "tests/unit/engine/test_failures.py",
@@ -239,15 +239,15 @@ MUTATIONS = (
     Mutation(
         "snapshot: no law after a rollback",
         "plan/vm_snapshot.py",
-        "for step in ordering.repairs(seq.vm, geometry, False):",
-        "for step in ():",
+        "seq.add(_rollback(vm, snapshot, capabilities))\n    seq.extend(ordering.repairs(seq.vm, geometry, False))",
+        "seq.add(_rollback(vm, snapshot, capabilities))",
         SNAPSHOTS,
     ),
     Mutation(
         "snapshot: half rolled back and started",
-        "engine/apply.py",
-        'if step.kind == "rollback" or step',
-        "if False and step",
+        "plan/vm_steps.py",
+        '"""Its disks may be of different times."""\n        return True',
+        '"""Its disks may be of different times."""\n        return False',
         SNAPSHOTS,
     ),
     Mutation(
@@ -316,13 +316,13 @@ MUTATIONS = (
     Mutation(
         "vm: a half imported image used",
         "engine/apply_vm.py",
-        """    applier.hypervisor.import_image(args["file"], volume)
-    applier.zfs.set(volume, refreservation="none")
-    applier.zfs.snapshot(final)
+        """    tools.hypervisor.import_image(step.file, volume)
+    tools.zfs.set(volume, refreservation="none")
+    tools.zfs.snapshot(final)
 """,
-        """    applier.zfs.snapshot(final)
-    applier.hypervisor.import_image(args["file"], volume)
-    applier.zfs.set(volume, refreservation="none")
+        """    tools.zfs.snapshot(final)
+    tools.hypervisor.import_image(step.file, volume)
+    tools.zfs.set(volume, refreservation="none")
 """,
         "tests/unit/domains/test_vm.py",
     ),
@@ -378,8 +378,8 @@ MUTATIONS = (
     Mutation(
         "disk: an unfinished copy looks whole",
         "engine/apply_detached.py",
-        '_copy(applier, args["copy_of"], made["volume"], {**facts, "from": identity.IMPORTING})',
-        '_copy(applier, args["copy_of"], made["volume"], facts)',
+        '_copy(tools, step.copy_of, step.volume, {**facts, "from": identity.IMPORTING})',
+        "_copy(tools, step.copy_of, step.volume, facts)",
         "tests/unit/registry/test_killed.py",
     ),
     Mutation(

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import apply, report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import perform, report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, released_identity
 
@@ -24,7 +24,7 @@ KEPT_BY_ZFS = {"flexible_disk_size", "indestructible"}
 def clock(monkeypatch):
     """The time stands still, so that what two hosts say of it is the same."""
     stopped = SimpleNamespace(gmtime=lambda: None, strftime=lambda _form, _now: "2026-02-03T04:05:06Z")
-    monkeypatch.setattr(apply, "time", stopped)
+    monkeypatch.setattr(perform, "time", stopped)
 
 
 def go(linux, *vms, check=False, state="adopted", forget=False):

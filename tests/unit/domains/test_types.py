@@ -13,14 +13,14 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     vm_info,
     vm_snapshot,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.perform import Change, Tools, perform
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, SnapshotSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import ABSENT, Vm, VmConfig
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import predict, verbs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import changes, departures, predict
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, space
 
 from .conftest import OTHER, VM, LinuxHost
@@ -479,13 +479,13 @@ def test_what_has_become_a_disk_is_not_discarded(linux):
     parked = linux.vm().parked[0]
 
     vm, host = linux.vm(), linux.host()
-    step = next(verbs.discard(vm.parked))
+    step = next(departures.discard(vm.parked))
     assert step.destroys
     assert "DESTROYED" in step.text
     linux.run("zfs", "set", "flexdisk:uuid=" + OTHER, parked.half)
-    applier = Applier(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
+    tools = Tools(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
     with pytest.raises(FlexdiskError, match="it is not a copy of"):
-        applier.discard(vm, vm, step, host.geometry["tank"])
+        perform(step, tools, Change(vm, vm, host.geometry["tank"]))
     assert parked.half in linux.host().datasets
 
 
@@ -936,10 +936,10 @@ def test_a_parked_disk_is_converted_where_it_lies(linux, was, kind):
     host, parked = linux.host(), linux.vm().parked[0]
     nobody = VmConfig("", "", "", ABSENT, False, "tank", "tank/flexdisk", None)
     vm = Vm(nobody, host.datasets["tank/flexdisk"], parked=(parked,))
-    step = verbs.convert(parked, kind, host.geometry["tank"])
+    step = changes.convert(parked, kind, host.geometry["tank"])
     after = predict.apply(vm, step, host.geometry["tank"])
-    applier = Applier(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
-    applier.convert(vm, after, step, host.geometry["tank"])
+    tools = Tools(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
+    perform(step, tools, Change(vm, after, host.geometry["tank"]))
     now = linux.vm().parked[0]
     for field in ("type", "size", "uuid", "name", "vm", "index", "half", "snapshots", "image"):
         assert getattr(now, field) == getattr(after.parked[0], field), field
@@ -948,7 +948,7 @@ def test_a_parked_disk_is_converted_where_it_lies(linux, was, kind):
     assert now.volume.refreservation == after.parked[0].volume.refreservation
     assert (now.type, digest(linux, now)) == (kind, content)
     assert linux.host().parked == (now,)
-    assert verbs.convert(now, kind, host.geometry["tank"]) is None
+    assert changes.convert(now, kind, host.geometry["tank"]) is None
 
 
 def test_a_sparse_disk_that_is_parked_takes_what_was_written(linux):

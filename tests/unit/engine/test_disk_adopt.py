@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import apply, report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import perform, report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
@@ -35,7 +35,7 @@ ROOT = f"zones/{VM}"
 def clock(monkeypatch):
     """The time stands still, so that what two nodes say of it is the same."""
     stopped = SimpleNamespace(gmtime=lambda: None, strftime=lambda _form, _now: "2026-02-03T04:05:06Z")
-    monkeypatch.setattr(apply, "time", stopped)
+    monkeypatch.setattr(perform, "time", stopped)
 
 
 def go(sim, *vms, check=False, state="adopted", forget=False, runner=None):

@@ -17,13 +17,23 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     apply_vm,
     disk_adopt,
     disk_verify,
+    perform,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import planner, predict
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import (
+    disk_steps,
+    planner,
+    predict,
+    steps,
+    vm_steps,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import (
+    disk_verify as plan_disk_verify,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import link
@@ -198,13 +208,35 @@ def test_a_vm_in_transition_is_left_alone(fields):
     assert plan(machine, {"disks": [ROOT, {"name": "a"}]}).problems == ()
 
 
-def test_every_verb_can_be_predicted_and_applied():
-    assert set(predict._VERBS) == {
-        verb
-        for verbs in (apply._VERBS, *(room.VERBS for room in (apply_detached, disk_adopt, disk_verify, apply_vm)))
-        for verb in verbs
-    }
-    assert CAPABILITIES.live <= set(predict._VERBS)
+def classes(base):
+    """All steps: the classes without subclasses, and those that have a name of their own."""
+    for cls in base.__subclasses__():
+        if "kind" in vars(cls):
+            yield cls
+        yield from classes(cls)
+
+
+# Imported, they have said how to do their steps.
+ROOMS = (apply, apply_detached, apply_vm, disk_adopt, disk_verify, vm_steps)
+OUTSIDE = {disk_steps.ForgetRun, disk_steps.MoveDetached}
+
+
+@pytest.mark.parametrize("cls", list(classes(steps.Step)), ids=lambda cls: cls.__name__)
+def test_every_step_can_be_predicted_and_done(cls):
+    """disk_verify alone has steps that concern no VM, and does and predicts them by itself."""
+    done, predicted = (
+        (disk_verify._perform_outside, plan_disk_verify._after_outside)
+        if cls in OUTSIDE
+        else (perform.perform, predict._after)
+    )
+    assert done.dispatch(cls) is not done.dispatch(steps.Step)
+    assert predicted.dispatch(cls) is not predicted.dispatch(steps.Step)
+
+
+def test_every_step_has_a_name_of_its_own():
+    names = [cls.kind for cls in classes(steps.Step)]
+    assert len(names) == len(set(names))
+    assert CAPABILITIES.live <= set(names)
 
 
 def test_plans_of_plans_are_empty():

@@ -16,14 +16,17 @@ from ..model.errors import FlexdiskError
 from ..model.vm import Disk, Vm
 from ..plan import recovery
 from ..plan.detached import Job
-from ..plan.disk import Registry, volumes_of
+from ..plan.disk import Registry
+from ..plan.disk_steps import AttachDisk
 from ..plan.entries import plan_entries
 from ..plan.steps import Step, VmPlan
 from ..rules.disk import Place, parse_wish, places
 from ..rules.inventory import Host
 from ..zfs.commands import Zfs
-from . import report
-from .apply_detached import VERBS
+from . import (
+    apply_detached,  # noqa: F401  how to do the steps of detached disks
+    report,
+)
 from .journal import Intents
 from .observe import observe
 from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
@@ -70,7 +73,7 @@ def run(
     found: t.Optional[Host] = _predicted(host, plans)
     if not check_mode:
         intents = Intents(zfs, host)
-        apply_plans(zfs, hypervisor, host, plans, policy, outcome, intents, VERBS)
+        apply_plans(zfs, hypervisor, host, plans, policy, outcome, intents)
         with contextlib.suppress(FlexdiskError):
             intents.tidy()
         plans, found = _again(zfs, hypervisor, pool, pool or default, host, plans, outcome)
@@ -90,8 +93,8 @@ def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
             parked.pop(name, None)
         parked.update({name: disk for name, disk in now.items() if disk != before.get(name)})
         for step in plan.steps:
-            if step.kind == "attach":
-                parked.pop(step.args["source"], None)
+            if isinstance(step, AttachDisk):
+                parked.pop(step.source, None)
     detached = tuple(parked.values())
     vms = tuple(replace(vm, parked=tuple(d for d in detached if d.vm == vm.config.uuid)) for vm in vms)
     return replace(host, vms=vms, parked=detached)
@@ -133,7 +136,7 @@ def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_m
         if plan.vm in vms:
             result = report.plan_result(plan, vms[plan.vm], plan.name, not check_mode)
             outcome.vms.append(result)
-    changed = {volume for plan in plans for step in _done(plan) for volume in volumes_of(step)}
+    changed = {volume for plan in plans for step in _done(plan) for volume in step.volumes}
     now = list(places(found))
     for job in jobs:
         place = _place(job, now)

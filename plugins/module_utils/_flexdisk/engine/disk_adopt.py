@@ -15,16 +15,17 @@ from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.disk_adopt import plan_adoption, plan_release, released, unknown
+from ..plan.disk_steps import ReleaseDisk
 from ..plan.planner import find_vm
-from ..plan.steps import Step, VmPlan
+from ..plan.steps import VmPlan
+from ..plan.vm_steps import WritePackage
 from ..rules import released_identity
 from ..rules.declaration import Collector
 from ..rules.inventory import Host
-from ..rules.reservation import PoolGeometry
 from ..zfs.commands import Zfs
 from . import report
-from .apply import Applier
 from .observe import observe
+from .perform import Change, Tools, perform
 from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
 from .vm_info import skipped
 
@@ -81,7 +82,7 @@ def run(
         result.released = [entry for entry in (released(plan.before) for plan in plans) if entry is not None]
     after: t.Mapping[str, Vm] = {plan.vm: plan.after for plan in plans}
     if not check_mode and any(plan.steps for plan in plans):
-        apply_plans(zfs, hypervisor, host, plans, Policy(), outcome, None, VERBS)
+        apply_plans(zfs, hypervisor, host, plans, Policy(), outcome, None)
         plans, now = look_again(zfs, hypervisor, host, pool, plans, outcome)
         after = by_uuid(now)
     for (spec, _vm), plan in zip(wanted, plans):
@@ -158,9 +159,8 @@ def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:
     return {d.name: tuple(sorted({*d.user} - {*report.VOLATILE})) for d in (vm.root, *vm.volumes)}
 
 
-def _take(applier: Applier, vm: Vm, after: Vm, step: Step, geometry: PoolGeometry) -> None:
+@perform.register(ReleaseDisk)
+@perform.register(WritePackage)
+def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Change) -> None:
     """What keeps the facts is written before the first of them goes."""
-    applier.zfs.set_facts(step.args["dataset"], step.args["facts"])
-
-
-VERBS = {"release": _take, "package": _take}
+    tools.zfs.set_facts(step.dataset, step.facts)

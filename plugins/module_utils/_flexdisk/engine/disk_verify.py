@@ -6,27 +6,27 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
-from ..model.vm import Vm
 from ..plan import summary
+from ..plan.disk_steps import CorrectFacts, LiftGuard, MoveDetached, WriteFacts
 from ..plan.disk_verify import Mending, after, mend
 from ..plan.planner import admit
 from ..plan.steps import Ended, Step, VmPlan
 from ..rules.findings import LEAVES, Finding, counts, fails
 from ..rules.inventory import Host
-from ..rules.reservation import PoolGeometry
 from ..rules.verify import findings
 from ..zfs.commands import Zfs
 from ..zfs.guard import lift
 from . import module_run, report
-from .apply import Applier
 from .ended import as_it_went, touched
 from .observe import observe
+from .perform import Change, Tools, perform
 from .vm_disks import Outcome, apply_plans
 from .vm_info import chosen
 from .zfs_quota import obstacle
@@ -76,7 +76,7 @@ def verify(
     outcome.msg = summary.summary([*mending.plans, *idle], host.geometry, len(mending.outside))
     outcome.changed, outcome.diff = mending.changed, _diff(mending, outcome.msg)
     if outcome.changed and not check_mode:
-        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, verbs=VERBS)
+        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome)
         outside = -1
         if outcome.failure is None:
             outside = _apply_outside(zfs, hypervisor, mending.outside, outcome)
@@ -115,7 +115,7 @@ def _implied(repair: t.Collection[str]) -> t.Set[str]:
 
 
 def _obstacles(mending: Mending) -> t.List[Problem]:
-    lawful = [plan for plan in mending.plans if any(step.kind in ("law", "normalise") for step in plan.steps)]
+    lawful = [plan for plan in mending.plans if any(step.calm for step in plan.steps)]
     return [problem for problem in (obstacle(plan.before, plan.after) for plan in lawful) if problem is not None]
 
 
@@ -154,10 +154,10 @@ def _tell_changed(result: Verified, mending: Mending, host: Host, now: t.Optiona
 
 def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], outcome: Outcome) -> int:
     """How many were done."""
-    applier = Applier(zfs, hypervisor, Policy(), set())
+    tools = Tools(zfs, hypervisor, Policy(), set())
     for number, step in enumerate(steps):
         try:
-            _OUTSIDE[step.kind](applier, step)
+            _perform_outside(step, tools)
         except FlexdiskError as exc:
             words = ["done"] * number + ["failed"] + ["not done"] * (len(steps) - number - 1)
             told = [dict(_step(s.kind, s.disk, s.text), status=word) for s, word in zip(steps, words)]
@@ -195,32 +195,32 @@ def _look_again(
     return now
 
 
-def _correct(applier: Applier, vm: Vm, after_it: Vm, step: Step, geometry: PoolGeometry) -> None:
-    _write(applier, step)
+@perform.register
+def _correct_in_vm(step: CorrectFacts, tools: Tools, change: Change) -> None:
+    _perform_outside(step, tools)
 
 
-def _write(applier: Applier, step: Step) -> None:
-    applier.zfs.set_facts(step.args["volume"], step.args["facts"])
+@functools.singledispatch
+def _perform_outside(step: Step, tools: Tools) -> None:
+    """Do a step that concerns no VM. Raises FlexdiskError where it does not end as planned."""
+    raise TypeError(f"nobody knows how to do {type(step).__name__} outside of VMs")
 
 
-def _place(applier: Applier, step: Step) -> None:
+@_perform_outside.register
+def _write(step: WriteFacts, tools: Tools) -> None:
+    tools.zfs.set_facts(step.volume, step.facts)
+
+
+@_perform_outside.register
+def _move_detached(step: MoveDetached, tools: Tools) -> None:
     """The uuid first: with it the same task finds the place again."""
-    args = step.args
-    now = applier.read(args["volume"], args["guid"])
-    if now.user.get("uuid") != args["uuid"]:
-        applier.zfs.set_facts(args["volume"], {"uuid": args["uuid"]})
-    if args["target"] != args["volume"]:
-        applier.zfs.rename(args["volume"], args["target"])
+    now = tools.read(step.volume, step.guid)
+    if now.user.get("uuid") != step.uuid:
+        tools.zfs.set_facts(step.volume, {"uuid": step.uuid})
+    if step.target != step.volume:
+        tools.zfs.rename(step.volume, step.target)
 
 
-def _unguard(applier: Applier, step: Step) -> None:
-    lift(applier.zfs, step.args["volume"])
-
-
-VERBS = {"correct": _correct}
-_OUTSIDE: t.Dict[str, t.Callable[[Applier, Step], None]] = {
-    "correct": _write,
-    "forget_intent": _write,
-    "place": _place,
-    "unguard": _unguard,
-}
+@_perform_outside.register
+def _lift_guard(step: LiftGuard, tools: Tools) -> None:
+    lift(tools.zfs, step.volume)

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from ..model.dataset import Dataset
 from ..model.vm import VmConfig
 from ..plan.steps import Ended, Step, VmPlan
+from ..plan.vm_steps import Recover
 from ..rules.inventory import Host, container
-
-_SILENT = ("copy", "recover")
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def as_it_went(
 
 def _changed(broken: Broken, before: Host, now: t.Optional[Host]) -> bool:
     plan = broken.plan
-    if broken.powered or any(step.kind not in _SILENT for step in plan.steps[: broken.done]):
+    if broken.powered or any(not (step.silent or isinstance(step, Recover)) for step in plan.steps[: broken.done]):
         return True
     if not broken.begun or now is None:
         return broken.begun
@@ -62,7 +61,7 @@ def _changed(broken: Broken, before: Host, now: t.Optional[Host]) -> bool:
 
 def touched(before: Host, now: Host, steps: t.Sequence[Step], root: str = "") -> bool:
     """Whether a dataset is another one than before: any below root, or one that a step names."""
-    names = {value for step in steps for value in step.args.values() if isinstance(value, str)}
+    names = {name for step in steps for name in step.datasets}
     return _state(before, names, root) != _state(now, names, root)
 
 

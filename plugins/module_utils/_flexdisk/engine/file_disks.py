@@ -13,6 +13,7 @@ from ..model.dataset import RECORD, ZVOL, Dataset
 from ..model.errors import FlexdiskError
 from ..model.sizes import render_apart, render_bytes
 from ..model.vm import FILE, SPARSE
+from ..plan.disk_steps import Copying
 from ..rules import identity
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from ..zfs.commands import Zfs
@@ -23,7 +24,6 @@ PACE = 5.0
 # On a copy that is being made.
 MARKS = ("from", "copied")
 
-_Args = t.Mapping[str, t.Any]
 _Facts = t.Mapping[str, str]
 
 
@@ -117,24 +117,24 @@ def removed(zfs: Zfs, gone: Dataset) -> None:
         zfs.files.remove_folder(_folder(_path_of(gone)))
 
 
-def copy(zfs: Zfs, now: Dataset, args: _Args, stamps: _Facts, geometry: PoolGeometry) -> None:
-    """A copy beside the disk, whole and synced at the end.
+def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, geometry: PoolGeometry) -> None:
+    """A copy of the type that is wanted beside the disk, whole and synced at the end.
 
     It says whose it is by the guid in its property C(from), and how far it is in C(copied).
     """
-    half, size, uuid = args["half"], now.volsize, args["uuid"]
+    half, size, uuid = copying.half, now.volsize, copying.uuid
     kept = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in ("size", "copied")}
-    facts = {**kept, **stamps, "uuid": uuid, **args["facts"], "from": str(now.guid)}
+    facts = {**kept, **stamps, "uuid": uuid, **identity.type_fact(wanted), "from": str(now.guid)}
     if now.kind == "filesystem":
         resize(zfs, now, size, geometry)
-    if args["type"] == FILE:
+    if wanted == FILE:
         path = _path(half, uuid)
-        make(zfs, half, size, args["compression"], facts, geometry)
+        make(zfs, half, size, copying.compression, facts, geometry)
         _mount(zfs, half, _folder(path))
         zfs.files.make(path, size)
     else:
-        options = {"volblocksize": str(args["block_size"]), "compression": args["compression"]}
-        zfs.create_volume(half, size, options, facts, args["type"] == SPARSE)
+        options = {"volblocksize": str(copying.block_size_bytes), "compression": copying.compression}
+        zfs.create_volume(half, size, options, facts, wanted == SPARSE)
     zfs.files.copy(_data(zfs, now), _data(zfs, _named(zfs, half)), size, _Notes(zfs, half))
 
 

@@ -13,7 +13,9 @@ import uuid
 from dataclasses import replace
 
 from ..model.vm import IntentRecord
+from ..plan.disk_steps import AttachDisk, Departure
 from ..plan.steps import VmPlan
+from ..plan.vm_steps import Relocate, RollBack
 from ..rules import journal
 from ..rules.inventory import Host, container
 from ..zfs.commands import Zfs
@@ -73,9 +75,9 @@ class Intents:
             state=left.state if left is not None and left.powers else vm.config.state if vm.there else "stopped",
             autoboot=vm.autoboot_before,
             stops=stops,
-            steps=tuple(step.text or step.kind for step in plan.steps if step.kind != "copy"),
+            steps=tuple(step.text or step.kind for step in plan.steps if not step.silent),
             moves=tuple(_moves(plan)),
-            rollback=next((step.args["name"] for step in plan.steps if step.kind == "rollback"), ""),
+            rollback=next((step.name for step in plan.steps if isinstance(step, RollBack)), ""),
             creates=vm.config.alias if not vm.there else "",
         )
         self._there[pool].add(plan.vm)
@@ -104,10 +106,9 @@ class Intents:
 
 def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
     for step in plan.steps:
-        args = step.args
-        for entry, disk in args["disks"] if step.kind == "adopt" else ():
-            yield disk.volume.guid, entry.volume, disk.volume.name
-        if step.kind in ("detach", "park", "destroy"):
-            yield args["guid"], args["volume"], args["target"]
-        elif step.kind == "attach" and args["source"] != args["volume"]:
-            yield args["guid"], args["source"], args["volume"]
+        if isinstance(step, Relocate):
+            yield from ((disk.volume.guid, entry.volume, disk.volume.name) for entry, disk in step.moves)
+        elif isinstance(step, Departure):
+            yield step.guid, step.volume, step.target
+        elif isinstance(step, AttachDisk) and step.source != step.volume:
+            yield step.guid, step.source, step.volume

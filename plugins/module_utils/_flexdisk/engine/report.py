@@ -11,7 +11,9 @@ import typing as t
 from ..model.sizes import MIB, render_change
 from ..model.vm import Disk, Vm
 from ..plan import recovery, summary
+from ..plan.disk_steps import AttachDisk, Grow, Shrink
 from ..plan.steps import VmPlan
+from ..plan.vm_steps import SettleQuota
 from ..rules import identity, space
 from ..rules.snapshots import disks_in, freed, snapshots_of
 
@@ -111,13 +113,13 @@ def steps_result(plan: VmPlan) -> t.List[_Dict]:
             **({"status": plan.ended.status(number)} if plan.ended is not None else {}),
         )
         for number, step in enumerate(plan.steps)
-        if step.kind != "copy"
+        if not step.silent
     ]
 
 
 def classed(plan: VmPlan, live: t.Collection[str]) -> t.List[_Dict]:
     """The steps as the user sees them, with the class of each. live names kinds of steps that a running VM takes."""
-    shown = [step for step in plan.steps if step.kind != "copy"]
+    shown = [step for step in plan.steps if not step.silent]
     return [{**said, "class": plan.class_of(step, live)} for step, said in zip(shown, steps_result(plan))]
 
 
@@ -128,8 +130,8 @@ def plan_result(
     where the steps have classes.
     """
     result = vm_result(after, volatile)
-    resizes = [step for step in plan.steps if step.kind in ("grow", "shrink", "attach")]
-    if not volatile and any(step.args["snapshots"] for step in resizes):
+    resizes = [step for step in plan.steps if isinstance(step, (Grow, Shrink, AttachDisk))]
+    if not volatile and any(step.snapshots for step in resizes):
         # A resize moves blocks to the snapshots alone; how many, only ZFS knows.
         del result["free_space"]
     result.update(
@@ -153,7 +155,7 @@ def diff_text(plans: t.Sequence[VmPlan]) -> str:
         if not plan.changed:
             continue
         lines.append("%s:" % plan.before.label)
-        lines += ["  %s" % step.text for step in plan.steps if step.text and step.kind != "law"]
+        lines += ["  %s" % step.text for step in plan.steps if step.text and not isinstance(step, SettleQuota)]
         before, after = plan.before.root.quota, plan.after.root.quota
         if not (plan.before.there and plan.after.there):
             continue

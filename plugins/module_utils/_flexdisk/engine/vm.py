@@ -22,8 +22,10 @@ from ..rules import packages
 from ..rules.declaration import Collector
 from ..rules.inventory import Host
 from ..zfs.commands import Zfs
-from . import report
-from .apply_vm import VERBS
+from . import (
+    apply_vm,  # noqa: F401  how to do the steps of whole VMs
+    report,
+)
 from .journal import Intents
 from .observe import observe
 from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
@@ -66,7 +68,7 @@ def run(
     after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if not check_mode and any(plan.steps for plan in plans):
         intents = Intents(zfs, host)
-        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents, VERBS)
+        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents)
         with contextlib.suppress(FlexdiskError):
             intents.tidy()
         plans, now = look_again(zfs, hypervisor, host, None, plans, outcome, place)

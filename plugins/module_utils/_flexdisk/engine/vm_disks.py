@@ -15,6 +15,7 @@ from ..model.desired import Policy, VmSpec
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
 from ..plan import recovery, summary
+from ..plan.disk_steps import DestroyDetached
 from ..plan.planner import admitted, find_vm, plan_vm
 from ..plan.steps import VmPlan
 from ..rules.declaration import parse_vm_spec, slot_problems
@@ -26,6 +27,7 @@ from .apply import Applier, StepFailed
 from .ended import Broken, as_it_went
 from .journal import Intents
 from .observe import observe
+from .perform import Tools
 
 
 @dataclass
@@ -124,15 +126,15 @@ def apply_plans(
     policy: Policy,
     outcome: Outcome,
     intents: t.Optional[Intents] = None,
-    verbs: t.Optional[t.Mapping[str, t.Callable[..., None]]] = None,
 ) -> None:
     """Plans in order until one fails; what was not begun is said to be so."""
     plans = [plan for plan in plans if plan.steps]
-    kinds = {step.kind for plan in plans for step in plan.steps}
-    leaves = bool(kinds & {"detach", "park", "destroy"})
-    library, why_not = load_libzfs_core() if leaves or "destroy_parked" in kinds else (None, "")
+    steps = [step for plan in plans for step in plan.steps]
+    guarded = any(step.leaves_vm or isinstance(step, DestroyDetached) for step in steps)
+    library, why_not = load_libzfs_core() if guarded else (None, "")
     places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
-    applier = Applier(zfs, hypervisor, policy, places, library, intents, verbs)
+    tools = Tools(zfs, hypervisor, policy, places, library)
+    applier = Applier(tools, intents)
     for number, plan in enumerate(plans):
         try:
             applier.run(plan, host.geometry[plan.before.config.pool])
@@ -142,9 +144,9 @@ def apply_plans(
             powered = exc.restart is not None and exc.restart.attempts > 0
             outcome.broken = Broken(plan, exc.done, exc.begun, powered, waiting)
             break
-    outcome.destroyed_by = "+".join(sorted(applier.destroyers))
-    outcome.guard = "+".join(sorted(applier.guards))
-    if outcome.guard and why_not and "libzfs_core" not in applier.guards:
+    outcome.destroyed_by = "+".join(sorted(tools.destroyers))
+    outcome.guard = "+".join(sorted(tools.guards))
+    if outcome.guard and why_not and "libzfs_core" not in tools.guards:
         outcome.guard += " (%s)" % why_not
 
 

@@ -20,8 +20,10 @@ from ..plan.vm_snapshot import plan_snapshot
 from ..rules import snapshots, space
 from ..rules.packages import parse_packages
 from ..zfs.commands import Zfs
-from . import report
-from .apply_vm import VERBS
+from . import (
+    apply_vm,  # noqa: F401  how to do the steps of snapshots
+    report,
+)
 from .journal import Intents
 from .observe import observe
 from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
@@ -91,7 +93,7 @@ def run(
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     there: t.Mapping[str, Vm] = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
-        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Intents(zfs, host), VERBS)
+        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Intents(zfs, host))
         plans, now_there = look_again(zfs, hypervisor, host, pool, plans, outcome)
         there = by_uuid(now_there)
     for plan in (p for p in plans if p.vm in there):

@@ -23,11 +23,13 @@ from ..rules.journal import used
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.space import quota_law
-from . import checks, predict, verbs
+from . import arrivals, changes, checks, predict
+from .disk_steps import CreateDisk
 from .ordering import Sequence
 from .resolve import Intent, Target, resolve, slots_after
-from .steps import Step, VmPlan
+from .steps import Step, Told, VmPlan
 from .vm import power, uuid_of_new
+from .vm_steps import ClearRemains, CreateVm, ImportImage
 
 Hidden = t.Tuple[int, int]
 
@@ -153,9 +155,8 @@ def plan_creation(
         seq.add(_import(image))
     seq.add(_creation(new, wish, intent, geometry, capabilities, _taken(host, new)))
     for target in (g for g in intent.targets if g.disk is not None):
-        seq.add(verbs.arrive(seq.vm, target, capabilities))
-    for step in power(seq.vm, wish, capabilities):
-        seq.add(step)
+        seq.add(arrivals.arrive(seq.vm, target, capabilities))
+    seq.extend(power(seq.vm, wish, capabilities))
     return VmPlan(new.uuid, before, seq.vm, tuple(seq.steps))
 
 
@@ -235,12 +236,12 @@ def _taken(host: Host, new: NewVm) -> t.Set[str]:
 
 def _import(one: Import) -> Step:
     text = "+ image %s of %s from %s" % (one.volume, render_bytes(one.size), one.file.path)
-    return Step("import_image", text, args=one._asdict())
+    return ImportImage(Told(text), one.volume, one.size, one.block_size, one.file)
 
 
 def _clearing(left: t.Tuple[str, ...]) -> Step:
     text = "- unused remains of an interrupted creation: %s" % ", ".join(left)
-    return Step("clear", text, "", True, {"root": left[0], "left": left})
+    return ClearRemains(Told(text, destroys=True), left=left)
 
 
 def _creation(
@@ -251,17 +252,13 @@ def _creation(
     words, disks = [], []
     for number, target in enumerate(intent.targets):
         if target.disk is None:
-            step = verbs.arrive(seq.vm, target, capabilities)
-            uuid = uuid_of_new(new.uuid, number, taken)
-            args = dict(step.args, facts={**step.args["facts"], "uuid": uuid})
-            path = verbs.path_of(capabilities, args["volume"], target.type, uuid)
-            args["config"] = dict(args["config"], uuid=uuid, boot=bool(target.spec.boot), path=path)
-            seq.add(replace(step, args=args))
-            disks.append(args)
+            step = _with_uuid(arrivals.create(seq.vm, target, capabilities), target, new, number, capabilities, taken)
+            seq.add(step)
+            disks.append(step)
             words.append(step.text[len("+ ") :])
     words += ["%s of the platform" % render_mib(d.size_mib) for d in intent.vm.disks if d.hidden]
     ports = slots.new_ports((), slots_after(intent)[1], intent.vm.config.pci)
-    words += [verbs.ports_text(ports)] if ports else []
+    words += [changes.ports_text(ports)] if ports else []
     facts = _root_facts(new, wish, capabilities)
     vm = replace(seq.vm, root=replace(seq.vm.root, user={k: v for k, v in facts.items() if v}))
     vm = replace(vm, config=replace(vm.config, indestructible=bool(wish.indestructible)))
@@ -273,8 +270,25 @@ def _creation(
         new.vcpus,
         ", ".join(words) or "no disks",
     )
-    args = {"new": new, "disks": tuple(disks), "facts": facts, "vm": vm, "indestructible": bool(wish.indestructible)}
-    return Step("create_vm", text, args={**args, "ports": ports})
+    return CreateVm(
+        Told(text),
+        new=new,
+        disks=tuple(disks),
+        facts=facts,
+        vm=vm,
+        indestructible=bool(wish.indestructible),
+        ports=tuple(ports),
+    )
+
+
+def _with_uuid(
+    step: CreateDisk, target: Target, new: NewVm, number: int, capabilities: Capabilities, taken: t.Set[str]
+) -> CreateDisk:
+    """With the uuid that a disk of a new VM has from the start; only what is declared boots."""
+    uuid = uuid_of_new(new.uuid, number, taken)
+    path = arrivals.path_of(capabilities, step.volume, target.type, uuid)
+    attachment = step.attachment._replace(uuid=uuid, boot=bool(target.spec.boot), path=path)
+    return replace(step, attachment=attachment, facts={**step.facts, "uuid": uuid})
 
 
 def _root_facts(new: NewVm, wish: Wish, capabilities: Capabilities) -> t.Dict[str, str]:

@@ -21,10 +21,11 @@ from ..rules.disk import Place, find_source
 from ..rules.inventory import Host, container, parked_place
 from ..rules.reservation import default_block_size
 from ..rules.snapshots import charge
-from . import checks, predict, verbs
+from . import changes, checks, departures, predict
+from .disk_steps import CreateDetached, EndConversion, FinishDetached
 from .ordering import Sequence
 from .resolve import Leaver, Target, kept_type, unfinished, unfinished_words
-from .steps import Step, VmPlan
+from .steps import Step, Told, VmPlan
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,7 @@ def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Ca
     seq = Sequence(before, host.geometry[pool])
     _check_clones(jobs, found)
     for job in sorted(jobs, key=_turn):
-        for step in _steps(host, pool, job, capabilities, found):
-            seq.add(step)
+        seq.extend(_steps(host, pool, job, capabilities, found))
     if found.problems:
         return VmPlan("", before, before, (), tuple(found.problems))
     return VmPlan("", before, seq.vm, tuple(seq.steps))
@@ -82,8 +82,8 @@ def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, found: C
             yield step
         return
     disk = job.place.disk
-    yield from verbs.unguard([disk, *_source_of(host, disk, wish)])
-    yield from verbs.discard([disk])
+    yield from departures.unguard([disk, *_source_of(host, disk, wish)])
+    yield from departures.discard([disk])
     if wish.state == "absent":
         yield from _destruction(host, disk, wish, found)
     else:
@@ -111,20 +111,8 @@ def _changes(
         yield first
         disk = predict.apply(replace(shelved, parked=(disk,)), first, host.geometry[pool]).parked[0]
         target = replace(target, disk=disk, kept=target.type)
-    yield from _resized(target)
-    compression = verbs.compression(target)
-    if compression is not None:
-        yield compression
-    facts = verbs.identity_of(disk, target)
-    if facts is not None:
-        yield facts
-
-
-def _resized(target: Target) -> t.Iterator[Step]:
-    disk = t.cast(Disk, target.disk)
-    if target.bytes != disk.size:
-        step = t.cast(Step, verbs.resize(target, "shrink" if target.bytes < disk.size else "grow"))
-        yield replace(step, kind="resize_detached")
+    last = (changes.resize_detached(target), changes.set_compression(target), changes.write_identity(disk, target))
+    yield from (step for step in last if step is not None)
 
 
 def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) -> t.Optional[Step]:
@@ -136,7 +124,7 @@ def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) ->
         return None
     geometry = host.geometry[pool]
     block = target.spec.block_size or default_block_size(geometry, platform=capabilities.platform)
-    return verbs.convert(disk, target.type, geometry, target.label, block)
+    return changes.convert(disk, target.type, geometry, target.label, block)
 
 
 def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
@@ -150,8 +138,8 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
         wanted = now
     waits = any(vm.config.uuid == disk.vm and vm.interrupted is not None for vm in host.vms)
     facts = {"from": identity.ASIDE if waits else "", "copied": ""}
-    args = {"volume": now, "guid": disk.volume.guid, "target": wanted, "facts": facts}
-    return Step("end_conversion", "= conversion of %s ended" % disk.label, disk.label, args=args)
+    told = Told(f"= conversion of {disk.label} ended", disk.label)
+    return EndConversion(told, volume=now, guid=disk.volume.guid, target=wanted, facts=facts)
 
 
 def _source_of(host: Host, disk: Disk, wish: DiskWish) -> t.List[Disk]:
@@ -165,9 +153,8 @@ def _source_of(host: Host, disk: Disk, wish: DiskWish) -> t.List[Disk]:
 
 
 def _finish(disk: Disk, size: int, kind: str) -> Step:
-    text = "= creation of %s ended: %s" % (disk.label, render_mib(size))
-    args = {"volume": disk.volume.name, "size": size, "guid": disk.volume.guid, "snapshots": False, "type": kind}
-    return Step("finish_detached", text, disk.label, args=args)
+    told = Told(f"= creation of {disk.label} ended: {render_mib(size)}", disk.label)
+    return FinishDetached(told, volume=disk.volume.name, size_mib=size, guid=disk.volume.guid, type=kind)
 
 
 def _destruction(host: Host, disk: Disk, wish: DiskWish, found: Collector) -> t.Iterator[Step]:
@@ -179,14 +166,13 @@ def _destruction(host: Host, disk: Disk, wish: DiskWish, found: Collector) -> t.
         if other is None:
             found.add("InUse", "%s is not a detached disk, so it cannot be destroyed as a clone" % clone, disk.label)
         else:
-            yield from verbs.unguard([other])
-            yield from verbs.discard([other])
+            yield from departures.unguard([other])
+            yield from departures.discard([other])
             yield from _destruction(host, other, wish, found)
     leaver = Leaver(disk, True, wish.spec.destroy_snapshots, held=wish.release_holds, clones=given_up)
     checks.check_destruction(leaver, found)
-    step = verbs.destroy(leaver)
     held = tuple(s.name for s in disk.snapshots if s.userrefs)
-    yield replace(step, args={**step.args, "held": held})
+    yield replace(departures.destroy_detached(leaver), held=held)
 
 
 def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, found: Collector) -> t.Optional[Step]:
@@ -198,7 +184,6 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, found
     if target.type == FILE:
         target.block_size = RECORD
     origin = _origin(host, pool, job.wish, found)
-    args: t.Dict[str, t.Any] = {"copy_of": "", "origin": ""}
     words = ""
     if origin is not None:
         least = origin.volume.volsize
@@ -208,13 +193,12 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, found
             small, large = render_apart(target.size * MIB, least)
             words = "size %s is too small: %s, which the disk is made from, has %s" % (small, origin.name, large)
             found.add("InvalidArgument", words, target.label)
-        args = {"copy_of" if origin.copied else "origin": origin.name}
         words = " as a %s of %s" % ("copy" if origin.copied else "clone", origin.name)
     elif not (spec.size or spec.image or job.wish.source):
         found.add("MissingParameter", "a new disk needs a size, an image or a source", target.label)
     if found.problems:
         return None
-    return _create(host, pool, job, target, {"copy_of": "", "origin": "", **args}, words)
+    return _create(host, pool, job, target, origin, words)
 
 
 class _Origin(t.NamedTuple):
@@ -285,11 +269,11 @@ def _check_room(host: Host, place: Place, wish: DiskWish, found: Collector) -> N
         found.add("InsufficientSpace", words % (where, left, place.words, needed), wish.label)
 
 
-def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Mapping[str, t.Any], words: str) -> Step:
+def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], words: str) -> CreateDetached:
     """Its uuid, which its place is named after, is made with it."""
     spec, owner = target.spec, job.owner
     disk = Disk(volume=Dataset("", "volume"), vm=owner.config.uuid if owner is not None else "", index=0)
-    facts = verbs.facts_of(
+    facts = changes.facts_of(
         disk,
         name=spec.name,
         preserve=bool(spec.preserve),
@@ -300,16 +284,16 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Mapping[s
     )
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     kind = " %s" % target.type if target.type != THICK else ""
-    text = "+ %s %s%s detached%s" % (target.label, render_mib(target.size), kind, words)
-    args = {
-        **origin,
-        "volume": "%s/%s" % (container(pool), target.label),
-        "size": target.size,
-        "block_size": target.block_size,
-        "compression": spec.compression or above.compression,
-        "own_compression": spec.compression or "",
-        "facts": facts,
-        "type": target.type,
-        "vm": disk.vm,
-    }
-    return Step("create_detached", text, target.label, args=args)
+    return CreateDetached(
+        Told(f"+ {target.label} {render_mib(target.size)}{kind} detached{words}", target.label),
+        volume=f"{container(pool)}/{target.label}",
+        size_mib=target.size,
+        type=target.type,
+        facts=facts,
+        compression=spec.compression or above.compression,
+        block_size_bytes=target.block_size,
+        own_compression=spec.compression or "",
+        origin=origin.name if origin is not None and not origin.copied else "",
+        copy_of=origin.name if origin is not None and origin.copied else "",
+        vm=disk.vm,
+    )

@@ -20,12 +20,12 @@ from ..rules.disk import Place, find_source, label_of, locate, serial_of
 from ..rules.inventory import Host
 from ..rules.matching import Match
 from ..rules.space import drift_cause
-from . import verbs
+from . import arrivals
 from .detached import Job, plan_detached
 from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, turn
 from .resolve import unfinished, unfinished_words
-from .steps import Step, VmPlan
+from .steps import VmPlan
 
 
 @dataclass
@@ -339,7 +339,7 @@ class Registry:
             disks=tuple(d for d in visit.vm.disks if d.volume.name not in leaving),
             orphans=tuple(d for d in visit.vm.orphans if d.volume.name not in leaving),
         )
-        used = {number: "%s/disk%d" % (vm.root.name, number) for number in verbs.used_indexes(vm)}
+        used = {number: "%s/disk%d" % (vm.root.name, number) for number in arrivals.used_indexes(vm)}
         for wish, disk in pairs:
             index = wish.spec.index
             if index is None or disk.path:
@@ -352,7 +352,7 @@ class Registry:
 
     def _check_serials(self, plans: t.Sequence[VmPlan]) -> None:
         """Who changes a disk on the ground of what it was must not find it changed. To change nothing is no harm."""
-        changed = {volume for plan in plans for step in plan.steps for volume in volumes_of(step)}
+        changed = {volume for plan in plans for step in plan.steps for volume in step.volumes}
         for job in self.jobs:
             if job is None or job.place is None or job.wish.serial is None:
                 continue
@@ -375,13 +375,3 @@ def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:
 
 def _listed(values: t.Iterable[str]) -> str:
     return ", ".join(values) or "none"
-
-
-def volumes_of(step: Step) -> t.Iterator[str]:
-    """The volumes that a step changes, by the names that they have before it."""
-    if step.kind == "copy":
-        return
-    for key in ("volume", "source"):
-        if step.args.get(key):
-            yield step.args[key]
-    yield from (*step.args.get("entries", ()), *step.args.get("volumes", ()))

@@ -15,9 +15,11 @@ from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import identity, released_identity
 from ..rules.declaration import Collector
 from ..rules.inventory import Host, agrees, index_of, own_uuid, serial_shown
-from . import ordering, recovery, verbs
+from . import changes, ordering, recovery
+from .disk_steps import RefreshCopies, ReleaseDisk
 from .ordering import Sequence
-from .steps import Step, VmPlan
+from .steps import Step, Told, VmPlan
+from .vm_steps import WritePackage
 
 _KEPT = ("preserve", "description", "tags")
 
@@ -37,7 +39,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptSpec) -> VmPlan:
     known = _with_uuids(vm, new)
     seq = Sequence(known, host.geometry[vm.config.pool])
     if vm.config.state == "stopped":
-        seq.add(verbs.persist(known, False))
+        seq.add(changes.persist(known, False))
     for candidate in new:
         seq.add(candidate.step(seq.volume_of(candidate.disk)))
     for disk in old:
@@ -69,15 +71,15 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     root, package = vm.root.name, vm.root.user.get("package")
     if package:
         facts = {released_identity.KEY: package, "package": ""}
-        seq.add(Step("package", "- package %s released" % package, args={"dataset": root, "facts": facts}))
+        seq.add(WritePackage(Told(f"- package {package} released"), dataset=root, facts=facts))
     if forget:
         for disk in seq.vm.disks:
             if released_identity.KEY in disk.volume.user:
                 text = "- saved identity of %s FORGOTTEN" % disk.volume.name
                 seq.add(_released(vm, disk, text, {released_identity.KEY: ""}))
         if released_identity.KEY in seq.vm.root.user:
-            args = {"dataset": root, "facts": {released_identity.KEY: ""}}
-            seq.add(Step("package", "- saved identity of %s FORGOTTEN" % root, args=args))
+            told = Told(f"- saved identity of {root} FORGOTTEN")
+            seq.add(WritePackage(told, dataset=root, facts={released_identity.KEY: ""}))
     return _plan(vm, seq, found, [])
 
 
@@ -169,13 +171,13 @@ class _New:
     def step(self, disk: Disk) -> Step:
         """disk is it at this point."""
         said = self.papers
-        changes: t.Dict[str, t.Any] = {"name": self.name}
+        wanted: t.Dict[str, t.Any] = {"name": self.name}
         for key in (*_KEPT, "remaining"):
             if getattr(said, key) is not None:
-                changes[key] = getattr(said, key)
+                wanted[key] = getattr(said, key)
         stamps = {"ctime": said.ctime, "mtime": said.mtime, "serial_no": str(said.serial_no or "")}
         more = {key: value for key, value in stamps.items() if value}
-        return verbs.register(disk, changes, more if self.kept is None else {**more, released_identity.KEY: ""})
+        return changes.register(disk, wanted, more if self.kept is None else {**more, released_identity.KEY: ""})
 
 
 def _said(vm: Vm, spec: AdoptSpec, found: Collector) -> t.Dict[str, Papers]:
@@ -274,7 +276,7 @@ def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
 
 def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
     """An adopted disk keeps everything; our copies of the hypervisor's word follow it, papers in use go."""
-    step = verbs.copy(disk)
+    step = changes.refresh_copies(disk)
     if released_identity.KEY not in disk.volume.user:
         return step
     kept = released_identity.decode(disk.volume.user[released_identity.KEY])
@@ -284,8 +286,8 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
             % (disk.volume.name, identity.PREFIX, released_identity.KEY)
         )
         return step
-    facts = {**(step.args["facts"] if step is not None else {}), released_identity.KEY: ""}
-    return Step("copy", "", disk.label, args={"volume": disk.volume.name, "facts": facts})
+    facts = {**(step.facts if step is not None else {}), released_identity.KEY: ""}
+    return RefreshCopies(Told("", disk.label), volume=disk.volume.name, facts=facts)
 
 
 def _ignored(vm: Vm, disk: Disk, said: Papers) -> t.Iterator[str]:
@@ -309,7 +311,7 @@ def _package(vm: Vm, spec: AdoptSpec) -> t.Optional[Step]:
     if not package or vm.package not in ("", kept):
         return None
     facts = {"package": package, **({released_identity.KEY: ""} if kept else {})}
-    return Step("package", "= package %s" % package, args={"dataset": vm.root.name, "facts": facts})
+    return WritePackage(Told(f"= package {package}"), dataset=vm.root.name, facts=facts)
 
 
 # -- release
@@ -330,4 +332,4 @@ def _release(vm: Vm, disk: Disk, found: Collector) -> t.Optional[Step]:
 
 def _released(vm: Vm, disk: Disk, text: str, facts: t.Mapping[str, str]) -> Step:
     uuid = disk.uuid if disk.type == FILE else own_uuid(vm.config, _configured(vm, disk), disk.volume)
-    return Step("release", text, disk.label, args={"dataset": disk.volume.name, "facts": facts, "uuid": uuid})
+    return ReleaseDisk(Told(text, disk.label), dataset=disk.volume.name, facts=facts, uuid=uuid)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -16,10 +17,11 @@ from ..rules.findings import INTENTS, Finding
 from ..rules.inventory import Host, duplicates
 from ..rules.journal import INDEX, property_of
 from ..rules.verify import listed_intents
-from . import ordering, predict, verbs
+from . import departures, ordering, predict
+from .disk_steps import CorrectFacts, Detach, ForgetRun, LiftGuard, MoveDetached
 from .ordering import Sequence
 from .resolve import Leaver
-from .steps import Step, VmPlan
+from .steps import Step, Told, VmPlan
 
 _LAW = ("quota_drift", "reservation_off_auto")
 _STAMPS = ("mtime", "serial_no")
@@ -64,26 +66,22 @@ def _plan(host: Host, vm: Vm, found: t.Sequence[Finding]) -> VmPlan:
     geometry = host.geometry[vm.config.pool]
     seq = Sequence(vm, geometry)
     guarded = {finding.volume for finding in _of(found, "guard")}
-    for step in verbs.unguard(d for d in (*vm.disks, *vm.orphans) if d.volume.name in guarded):
-        seq.add(step)
-    for step in _corrections(found):
-        seq.add(step)
-    for step in verbs.forget(seq.vm) if _of(found, "parked_still_configured") else ():
-        seq.add(step)
+    seq.extend(departures.unguard(d for d in (*vm.disks, *vm.orphans) if d.volume.name in guarded))
+    seq.extend(_corrections(found))
+    seq.extend(departures.forget(seq.vm) if _of(found, "parked_still_configured") else ())
     lost = {finding.volume for finding in _of(found, "orphan_volume")}
     for name in [disk.volume.name for disk in vm.orphans if disk.volume.name in lost]:
         disk = next(d for d in seq.vm.orphans if d.volume.name == name)
         names = {d.name for d in (*seq.vm.disks, *seq.vm.parked) if d.name}
-        seq.add(_parked(verbs.detach(seq.vm, Leaver(disk, False, nameless=disk.name in names), False), disk))
-    for step in ordering.repairs(seq.vm, geometry, False) if _of(found, *_LAW) else ():
-        seq.add(step)
+        seq.add(_parked(departures.detach(seq.vm, Leaver(disk, False, nameless=disk.name in names), False), disk))
+    seq.extend(ordering.repairs(seq.vm, geometry, False) if _of(found, *_LAW) else ())
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps))
 
 
-def _parked(step: Step, disk: Disk) -> Step:
+def _parked(step: Detach, disk: Disk) -> Detach:
     """A volume that has no identity gets that of its place."""
-    facts = {"uuid": disk.uuid or identity.uuid_of(disk.volume.guid), **step.args["facts"]}
-    return step if disk.uuid else replace(step, args={**step.args, "facts": facts})
+    facts = {"uuid": disk.uuid or identity.uuid_of(disk.volume.guid), **step.facts}
+    return step if disk.uuid else replace(step, facts=facts)
 
 
 def _corrections(found: t.Sequence[Finding]) -> t.Iterator[Step]:
@@ -97,7 +95,7 @@ def _corrections(found: t.Sequence[Finding]) -> t.Iterator[Step]:
     for volume, values in facts.items():
         words = ", ".join("%s %s" % (name, value or "none") for name, value in values.items())
         text = "~ properties of %s: %s" % (labels[volume] or volume, words)
-        yield Step("correct", text, labels[volume], args={"volume": volume, "facts": values})
+        yield CorrectFacts(Told(text, labels[volume]), volume=volume, facts=values)
 
 
 # -- outside VMs
@@ -107,28 +105,29 @@ def _outside(host: Host, found: t.Sequence[Finding]) -> t.Iterator[Step]:
     for finding in _of(found, "inherited_property"):
         names = finding.args["names"]
         text = "~ %s no longer has %s" % (finding.volume, ", ".join(names))
-        yield Step("correct", text, args={"volume": finding.volume, "facts": dict.fromkeys(names, "")})
+        yield CorrectFacts(Told(text), volume=finding.volume, facts=dict.fromkeys(names, ""))
     yield from _corrections(found)
     guarded = {finding.volume for finding in _of(found, "guard")}
     parked = {disk.volume.name: disk for disk in host.parked}
-    yield from verbs.unguard(parked[name] for name in sorted(guarded))
+    yield from departures.unguard(parked[name] for name in sorted(guarded))
     for finding in _of(found, "parked_place"):
         yield _moved(finding, parked[finding.volume])
     forgotten = _of(found, *INTENTS)
     for finding in [f for f in forgotten if f.kind != "intent_index"]:
-        args = {"volume": finding.volume, "facts": {property_of(finding.vm): ""}, "vm": finding.vm}
-        yield Step("forget_intent", "- intent of VM %s" % (finding.alias or finding.vm), args=args)
+        told = Told(f"- intent of VM {finding.alias or finding.vm}")
+        yield ForgetRun(told, volume=finding.volume, facts={property_of(finding.vm): ""}, vm=finding.vm)
     gone = {(f.volume.split("/", 1)[0], f.vm) for f in forgotten if f.kind != "intent_index"}
     left = replace(host, intents={key: record for key, record in host.intents.items() if key not in gone})
     for place in sorted({finding.volume for finding in forgotten}):
         listed = listed_intents(left, place.split("/", 1)[0])
         text = "~ list of intents of %s: %s" % (place, listed or "none")
-        yield Step("correct", text, args={"volume": place, "facts": {INDEX: listed}})
+        yield CorrectFacts(Told(text), volume=place, facts={INDEX: listed})
 
 
-def _moved(finding: Finding, disk: Disk) -> Step:
-    args = {"volume": finding.volume, "guid": disk.volume.guid, **finding.args}
-    return Step("place", "~ %s -> %s" % (finding.volume, finding.args["target"]), finding.disk, args=args)
+def _moved(finding: Finding, disk: Disk) -> MoveDetached:
+    uuid, target = finding.args["uuid"], finding.args["target"]
+    told = Told(f"~ {finding.volume} -> {target}", finding.disk)
+    return MoveDetached(told, volume=finding.volume, guid=disk.volume.guid, uuid=uuid, target=target)
 
 
 # -- the host afterwards
@@ -150,7 +149,7 @@ def after(host: Host, mending: Mending) -> Host:
     datasets.update({disk.volume.name: disk.volume for disk in parked})
     found = replace(found, datasets=datasets)
     for step in mending.outside:
-        found = _OUTSIDE[step.kind](found, step)
+        found = _after_outside(step, found)
     owners: t.Dict[str, t.List[Disk]] = {}
     for disk in found.parked:
         owners.setdefault(disk.vm, []).append(disk)
@@ -179,9 +178,15 @@ def _each(host: Host, change: t.Callable[[Dataset], Dataset]) -> Host:
     return replace(host, vms=vms, parked=disks(host.parked), datasets={d.name: d for d in datasets})
 
 
-def _correct(host: Host, step: Step) -> Host:
+@functools.singledispatch
+def _after_outside(step: Step, host: Host) -> Host:
+    raise TypeError(f"nothing is known of what a host is after {type(step).__name__}")
+
+
+@_after_outside.register
+def _correct(step: CorrectFacts, host: Host) -> Host:
     """Also what showed through from the dataset is gone where it was taken away."""
-    place, facts = step.args["volume"], step.args["facts"]
+    place, facts = step.volume, step.facts
 
     def change(dataset: Dataset) -> Dataset:
         if dataset.name == place:
@@ -193,35 +198,27 @@ def _correct(host: Host, step: Step) -> Host:
     return _each(host, change)
 
 
-def _forget_intent(host: Host, step: Step) -> Host:
-    gone = (step.args["volume"].split("/", 1)[0], step.args["vm"])
+@_after_outside.register
+def _forget_run(step: ForgetRun, host: Host) -> Host:
+    gone = (step.volume.split("/", 1)[0], step.vm)
     return replace(host, intents={key: record for key, record in host.intents.items() if key != gone})
 
 
-def _place(host: Host, step: Step) -> Host:
-    args = step.args
-
+@_after_outside.register
+def _move_detached(step: MoveDetached, host: Host) -> Host:
     def moved(disk: Disk) -> Disk:
-        if disk.volume.name != args["volume"]:
+        if disk.volume.name != step.volume:
             return disk
-        disk = predict.believed(disk, {"uuid": args["uuid"]})
-        return replace(disk, uuid=args["uuid"], volume=replace(disk.volume, name=args["target"]))
+        disk = predict.believed(disk, {"uuid": step.uuid})
+        return replace(disk, uuid=step.uuid, volume=replace(disk.volume, name=step.target))
 
     parked = tuple(map(moved, host.parked))
-    datasets = {name: dataset for name, dataset in host.datasets.items() if name != args["volume"]}
+    datasets = {name: dataset for name, dataset in host.datasets.items() if name != step.volume}
     datasets.update({disk.volume.name: disk.volume for disk in parked})
     return replace(host, parked=parked, datasets=datasets)
 
 
-def _unguard(host: Host, step: Step) -> Host:
-    place = step.args["volume"]
-    parked = tuple(predict.unguarded(disk) if disk.volume.name == place else disk for disk in host.parked)
+@_after_outside.register
+def _lift_guard(step: LiftGuard, host: Host) -> Host:
+    parked = tuple(predict.unguarded(disk) if disk.volume.name == step.volume else disk for disk in host.parked)
     return replace(host, parked=parked)
-
-
-_OUTSIDE: t.Dict[str, t.Callable[[Host, Step], Host]] = {
-    "correct": _correct,
-    "forget_intent": _forget_intent,
-    "place": _place,
-    "unguard": _unguard,
-}

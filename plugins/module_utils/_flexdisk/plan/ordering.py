@@ -17,9 +17,12 @@ from ..rules import identity, slots, space
 from ..rules.declaration import Collector
 from ..rules.differences import config_changes, crosses, put_aside
 from ..rules.reservation import PoolGeometry, default_block_size
-from . import predict, recovery, verbs
+from . import arrivals, changes, departures, predict, recovery
+from .disk_steps import DiskEdit, EditDisks
+from .hot_plug import why_cold
 from .resolve import Intent, Target, slots_after
-from .steps import Step
+from .steps import Step, Told
+from .vm_steps import SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, Stop
 
 
 class Sequence:
@@ -31,9 +34,15 @@ class Sequence:
         self.steps: t.List[Step] = []
 
     def add(self, step: t.Optional[Step]) -> None:
+        """Add a step that has been planned on the VM as it is now; None adds nothing."""
         if step is not None:
             self.steps.append(step)
             self.vm = predict.apply(self.vm, step, self.geometry)
+
+    def extend(self, steps: t.Iterable[Step]) -> None:
+        """Add steps that do not depend on each other."""
+        for step in steps:
+            self.add(step)
 
     def volume_of(self, disk: Disk) -> Disk:
         """The disk as it is at this point."""
@@ -47,7 +56,7 @@ def order(
     vm = intent.vm
     config = vm.config
     work = _work(intent, geometry, capabilities, policy)
-    needs_stop = [s for s in work.steps if (s.cold or s.kind not in capabilities.live) and s.kind != "copy"]
+    needs_stop = [s for s in work.steps if (s.cold or s.late(capabilities.live)) and not s.silent]
     if needs_stop or config.state == "stopped":
         first = _overdue(intent, bool(needs_stop))
         work = _work(intent, geometry, capabilities, policy, first) if first else work
@@ -60,7 +69,7 @@ def order(
         found.add(
             "VmNotStopped",
             "the VM is running and must be stopped for: %s; allow_restart=true allows a shutdown and a start"
-            % "; ".join("%s (%s)" % (s.text, s.cold) if s.cold else s.text for s in needs_stop),
+            % "; ".join(f"{s.text} ({s.cold})" if s.cold else s.text for s in needs_stop),
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
@@ -94,10 +103,8 @@ def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capab
         return work
     whole = Sequence(vm, geometry)
     whole.add(recovery.recover(vm))
-    for step in work.steps:
-        whole.add(step)
-    for step in recovery.power(vm, whole.vm, capabilities):
-        whole.add(step)
+    whole.extend(work.steps)
+    whole.extend(recovery.power(vm, whole.vm, capabilities))
     return whole
 
 
@@ -105,28 +112,27 @@ def _overdue(intent: Intent, changing: bool) -> t.List[Step]:
     """What a stopped VM gets before anything else: the end of an interrupted detach, and where its disks are managed
     the uuids and slots that an old vmadm did not write down. Ports that its disks need, and some to spare.
     """
-    steps = list(verbs.forget(intent.vm))
-    steps += verbs.ports(slots.new_ports(*slots_after(intent), intent.vm.config.pci))
-    bare = verbs.persist(intent.vm, changing) if intent.targets or intent.leavers else None
+    steps: t.List[Step] = [*departures.forget(intent.vm)]
+    steps += changes.ports(slots.new_ports(*slots_after(intent), intent.vm.config.pci))
+    bare = changes.persist(intent.vm, changing) if intent.targets or intent.leavers else None
     return [*steps, bare] if bare is not None else steps
 
 
-def stop(capabilities: Capabilities) -> Step:
-    return Step("stop", "stop", args={"autoboot": False} if capabilities.moves_autoboot else {})
+def stop(capabilities: Capabilities) -> Stop:
+    """The step that shuts a VM down."""
+    return Stop(Told("stop"), autoboot_off=capabilities.moves_autoboot)
 
 
 def _wrapped(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:
     wrapped = Sequence(vm, geometry)
-    calm = [s for s in work.steps if s.kind in ("normalise", "law")]
-    for step in calm:
-        wrapped.add(step)
+    calm = [s for s in work.steps if s.calm]
+    wrapped.extend(calm)
     wrapped.add(stop(capabilities))
     for step in work.steps:
         if step not in calm:
             wrapped.add(step)
     wrapped.add(recovery.start(capabilities))
-    for step in recovery.power(vm, wrapped.vm, capabilities):
-        wrapped.add(step)
+    wrapped.extend(recovery.power(vm, wrapped.vm, capabilities))
     return wrapped
 
 
@@ -139,20 +145,16 @@ def _work(
 ) -> Sequence:
     seq = Sequence(intent.vm, geometry)
     concerned = _concerned(intent)
-    for step in (*verbs.unguard(concerned), *verbs.discard(concerned)):
-        seq.add(step)
-    changes = _space_changes(intent, capabilities.keeps_storage)
-    for step in repairs(seq.vm, geometry, policy.reclaim, intent.flexible, recomputed=bool(changes)):
-        seq.add(step)
-    for step in first:
-        seq.add(step)
+    seq.extend((*departures.unguard(concerned), *departures.discard(concerned)))
+    figures = _space_changes(intent, capabilities.keeps_storage)
+    seq.extend(repairs(seq.vm, geometry, policy.reclaim, intent.flexible, recomputed=bool(figures)))
+    seq.extend(first)
     _departures(seq, intent, capabilities)
     standing = [g for g in intent.targets if g.stays and g.disk is not None]
     for target in standing:
-        seq.add(verbs.resize(target, "shrink"))
-    for step in _feasible(seq.vm, changes, geometry):
-        seq.add(step)
-    seq.add(_edits(seq, standing))
+        seq.add(changes.shrink(target))
+    seq.extend(_feasible(seq.vm, figures, geometry))
+    seq.add(_edits(standing))
     copied = [g for g in intent.targets if g.disk is not None and crosses(g.type, g.disk)]
     for target in copied:
         _copied(seq, target, capabilities)
@@ -163,20 +165,20 @@ def _work(
         replace(g, disk=g.disk and predict.unguarded(g.disk)) for g in intent.targets if not (g.stays or g in copied)
     ]
     for target in [g for g in arriving if g.disk is not None] + [g for g in arriving if g.disk is None]:
-        seq.add(replace(verbs.arrive(seq.vm, target, capabilities), recreates=target.anew))
+        seq.add(arrivals.arrive(seq.vm, target, capabilities).for_disk(target.anew))
     for target in standing:
-        seq.add(verbs.identity_of(seq.volume_of(t.cast(Disk, target.disk)), target))
+        seq.add(changes.write_identity(seq.volume_of(t.cast(Disk, target.disk)), target))
     for disk in intent.kept + [d for d in seq.vm.disks if d.hidden]:
-        seq.add(verbs.copy(seq.volume_of(disk)))
+        seq.add(changes.refresh_copies(seq.volume_of(disk)))
     return seq
 
 
 def _in_place(seq: Sequence, target: Target) -> None:
     if target.spec.type is not None:
         disk = seq.volume_of(t.cast(Disk, target.disk))
-        seq.add(verbs.convert(disk, target.type, seq.geometry, target.label))
-    seq.add(verbs.compression(target))
-    seq.add(verbs.resize(target, "grow"))
+        seq.add(changes.convert(disk, target.type, seq.geometry, target.label))
+    seq.add(changes.set_compression(target))
+    seq.add(changes.grow(target))
 
 
 def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
@@ -184,15 +186,14 @@ def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
     was = t.cast(Disk, target.disk)
     uuid, aside = was.uuid or identity.uuid_of(was.volume.guid), not was.parked
     if aside:
-        seq.add(verbs.step_aside(seq.vm, seq.volume_of(was), target.label))
+        seq.add(departures.detach_to_copy(seq.vm, seq.volume_of(was), target.label))
     parked = next((d for d in seq.vm.parked if d.uuid == uuid), predict.unguarded(was))
     block = target.spec.block_size or default_block_size(seq.geometry, platform=capabilities.platform)
     why = "its data is copied" if was.path else ""
-    step = verbs.convert(parked, target.type, seq.geometry, target.label, block, why)
+    step = changes.convert(parked, target.type, seq.geometry, target.label, block, why)
     if step is None:
         return
-    if aside:
-        step = replace(step, args={**step.args, "aside": True})
+    step = replace(step, vm_waits=aside)
     seq.add(step)
     if parked not in seq.vm.parked:
         # Another VM's: it is predicted by itself.
@@ -200,8 +201,8 @@ def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
         parked = stranger.parked[0]
     else:
         parked = next(d for d in seq.vm.parked if d.uuid == uuid)
-    arrival = verbs.arrive(seq.vm, replace(target, disk=parked, kept=target.type), capabilities)
-    seq.add(replace(arrival, args={**arrival.args, "aside": True}) if aside else arrival)
+    arrival = arrivals.attach(seq.vm, replace(target, kept=target.type), parked, capabilities)
+    seq.add(replace(arrival, vm_waits=aside))
 
 
 def _concerned(intent: Intent) -> t.List[Disk]:
@@ -215,18 +216,19 @@ def _departures(seq: Sequence, intent: Intent, capabilities: Capabilities) -> No
     """What no VM has gives its space back first."""
 
     def whole(step: Step, disk: Disk, anew: bool) -> Step:
-        return replace(step, cold=verbs.cold(intent.vm, disk.model, disk.pci_slot, capabilities), recreates=anew)
+        why = why_cold(intent.vm, disk.model, disk.pci_slot, capabilities)
+        return step.for_disk(anew, why)
 
     for leaver in (v for v in intent.leavers if v.destroy and not v.disk.path):
-        seq.add(replace(verbs.destroy(leaver), recreates=leaver.anew))
+        seq.add(departures.destroy(leaver).for_disk(leaver.anew))
     for leaver in (v for v in intent.leavers if not v.destroy and v.disk.parked):
-        seq.add(replace(verbs.unname(leaver.disk), recreates=leaver.anew))
+        seq.add(changes.unname(leaver.disk).for_disk(leaver.anew))
     for leaver in (v for v in intent.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
-        step = verbs.detach(seq.vm, leaver, _settles_later(intent))
+        step = departures.detach(seq.vm, leaver, _settles_later(intent))
         seq.add(whole(step, leaver.disk, leaver.anew))
     for leaver in (v for v in intent.leavers if v.destroy and v.disk.path):
-        seq.add(whole(verbs.destroy(leaver), leaver.disk, leaver.anew))
+        seq.add(whole(departures.destroy(leaver), leaver.disk, leaver.anew))
 
 
 def _settles_later(intent: Intent) -> bool:
@@ -240,49 +242,45 @@ def _settles_later(intent: Intent) -> bool:
 def _space_changes(intent: Intent, thick: bool) -> t.List[Step]:
     """flexible_disk_size and quota, what gives back first. thick: the hypervisor sets every volume to auto then."""
     root, config = intent.vm.root, intent.vm.config
-    steps = []
+    steps: t.List[t.Tuple[int, Step]] = []
     if intent.quota != root.refquota:
-        text = "VM quota %s" % render_change(root.refquota, intent.quota)
-        steps.append((intent.quota - root.refquota, Step("quota", text, args={"quota": intent.quota, "thick": thick})))
+        told = Told(f"VM quota {render_change(root.refquota, intent.quota)}")
+        quota = SetVmQuota(told, quota_bytes=intent.quota, resets=thick)
+        steps.append((intent.quota - root.refquota, quota))
     if intent.flexible is not None and intent.flexible != config.flexible_disk_size:
         now, hidden = config.flexible_disk_size, intent.vm.hidden_mib
         wanted = (intent.flexible - hidden) * MIB
-        change = "none -> %s" % render_bytes(wanted) if now is None else render_change((now - hidden) * MIB, wanted)
-        step = Step("flexible", "flexible_disk_size %s" % change, args={"stored": intent.flexible, "thick": thick})
-        steps.append((intent.flexible - (now or 0), step))
+        change = f"none -> {render_bytes(wanted)}" if now is None else render_change((now - hidden) * MIB, wanted)
+        flexible = SetFlexibleSize(Told(f"flexible_disk_size {change}"), stored_mib=intent.flexible, resets=thick)
+        steps.append((intent.flexible - (now or 0), flexible))
     return [step for _more, step in sorted(steps, key=lambda s: s[0])]
 
 
-def _feasible(vm: Vm, changes: t.List[Step], geometry: PoolGeometry) -> t.List[Step]:
+def _feasible(vm: Vm, figures: t.List[Step], geometry: PoolGeometry) -> t.List[Step]:
     """Where the VM holds more than its flexible_disk_size, that comes first: no quota could be set before."""
-    if not changes or changes[0].kind != "quota":
-        return changes
-    room = space.allocatable(predict.apply(vm, changes[0], geometry))
-    return changes if room is None or room >= 0 else changes[::-1]
+    if not figures or not isinstance(figures[0], SetVmQuota):
+        return figures
+    room = space.allocatable(predict.apply(vm, figures[0], geometry))
+    return figures if room is None or room >= 0 else figures[::-1]
 
 
-def _edits(seq: Sequence, standing: t.Sequence[Target]) -> t.Optional[Step]:
+def _edits(standing: t.Sequence[Target]) -> t.Optional[EditDisks]:
     """All changes of configuration in one step, so that two disks can swap their slots."""
-    entries: t.Dict[str, t.Dict[str, t.Any]] = {}
-    words = []
+    edits, words = [], []
     for target in standing:
         disk = t.cast(Disk, target.disk)
-        changes = config_changes(target.spec, disk)
-        if "model" in changes and "pci_slot" not in changes and target.slot != disk.pci_slot:
-            changes["pci_slot"] = (disk.pci_slot or "none", target.slot)
-        if changes:
-            entries[disk.volume.name] = {key: wanted for key, (_now, wanted) in changes.items()}
-            words += ["%s %s %s -> %s" % (target.label, key, *map(_word, change)) for key, change in changes.items()]
-    if not entries:
+        wanted = config_changes(target.spec, disk)
+        if "model" in wanted and "pci_slot" not in wanted and target.slot != disk.pci_slot:
+            wanted["pci_slot"] = (disk.pci_slot or "none", target.slot)
+        if wanted:
+            edits.append(DiskEdit(disk.volume.name, disk.path, {key: then for key, (_now, then) in wanted.items()}))
+            words += [f"{target.label} {key} {_word(now)} -> {_word(then)}" for key, (now, then) in wanted.items()]
+    if not edits:
         return None
-    return Step(
-        "edit",
-        "~ " + ", ".join(words),
-        args={"entries": entries, "paths": {d.volume.name: d.path for d in seq.vm.disks}},
-    )
+    return EditDisks(Told(f"~ {', '.join(words)}"), edits=tuple(edits))
 
 
-def _word(value: t.Any) -> str:
+def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -299,8 +297,8 @@ def repairs(
         # What gives back comes first.
         off = tuple(sorted(off, key=lambda v: predict.resized(v, v.volsize, geometry).used - v.used))
         names = ", ".join(v.name.rsplit("/", 1)[-1] for v in off)
-        args = {"volumes": tuple(v.name for v in off), "flexible": flexible}
-        seq.add(Step("normalise", "refreservation of %s -> auto" % names, args=args))
+        told = Told(f"refreservation of {names} -> auto")
+        seq.add(SettleVolumes(told, names=tuple(v.name for v in off), flexible_mib=flexible))
     if recomputed:
         return seq.steps
     root = seq.vm.root
@@ -311,10 +309,7 @@ def repairs(
     quota = max(space.settled_quota(seq.vm, geometry), root.quota if lasting else 0)
     if (not kept and (root.quota, root.reservation) != (quota, quota)) or not base_ok:
         base = vm.root.refreservation if base_ok else max(0, vm.root.refquota - MIB)
-        text = "quota %s, reservation %s (%s)" % (
-            render_change(vm.root.quota, quota),
-            render_change(vm.root.reservation, quota),
-            space.drift_cause(vm, geometry) or "interrupted",
-        )
-        seq.add(Step("law", text, args={"quota": quota, "refreservation": base}))
+        now, cause = vm.root, space.drift_cause(vm, geometry) or "interrupted"
+        text = f"quota {render_change(now.quota, quota)}, reservation {render_change(now.reservation, quota)} ({cause})"
+        seq.add(SettleQuota(Told(text), quota_bytes=quota, refreservation_bytes=base))
     return seq.steps

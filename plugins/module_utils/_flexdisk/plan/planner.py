@@ -22,10 +22,12 @@ from ..rules.naming import fitting
 from ..rules.reservation import PoolGeometry
 from . import ordering, predict
 from .checks import check
+from .disk_steps import AttachDisk, Convert, DestroyDetached
 from .recovery import unfinished
 from .relocation import adopt, homeless
 from .resolve import Intent, resolve
 from .steps import VmPlan
+from .vm_steps import Relocate
 
 
 def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
@@ -166,20 +168,19 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
     vm = plan.before
     guests: t.Dict[str, int] = {}
     for step in plan.steps:
-        disk = step.args["disk"] if step.kind == "attach" else None
-        if step.kind == "adopt":
-            guests.update({entry.volume: moved.volume.used for entry, moved in step.args["disks"]})
-        if disk is not None and disk.parked and disk.vm != vm.config.uuid:
-            guests[disk.volume.name] = disk.volume.used
+        if isinstance(step, Relocate):
+            guests.update({entry.volume: moved.volume.used for entry, moved in step.moves})
+        if isinstance(step, AttachDisk) and step.attached.parked and step.attached.vm != vm.config.uuid:
+            guests[step.source] = step.attached.volume.used
     start = _held(vm) + sum(guests.values())
     course = [0]
     for step in plan.steps:
-        if step.kind == "convert":
-            course.append(course[-1] + step.args.get("beside", 0))
+        if isinstance(step, Convert):
+            course.append(course[-1] + (step.copying.beside_bytes if step.copying is not None else 0))
         vm = predict.apply(vm, step, geometry)
-        if step.kind == "attach":
-            guests.pop(step.args["source"], None)
-        elif step.kind == "adopt":
+        if isinstance(step, AttachDisk):
+            guests.pop(step.source, None)
+        elif isinstance(step, Relocate):
             guests = {}
         course.append(_held(vm) + sum(guests.values()) - start)
     return Demand(course[-1], max(course))
@@ -190,8 +191,9 @@ def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]
     takers: t.Dict[str, t.List[VmPlan]] = {}
     for plan in plans:
         for step in plan.steps:
-            if step.kind in ("attach", "destroy_parked"):
-                takers.setdefault(step.args.get("source", step.args["volume"]), []).append(plan)
+            if isinstance(step, (AttachDisk, DestroyDetached)):
+                taken = step.source if isinstance(step, AttachDisk) else step.volume
+                takers.setdefault(taken, []).append(plan)
     problems = [
         Problem("Ambiguous", "%s is claimed by %d VMs in this task" % (volume, len(claims)), plan.name)
         for volume, claims in takers.items()

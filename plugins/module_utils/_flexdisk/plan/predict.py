@@ -6,16 +6,18 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import ABSENT, FILE, SPARSE, THICK, Disk, DiskConfig, Vm
+from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
 from ..rules import identity, slots, snapshots
 from ..rules.inventory import image_of, index_of
 from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
 from ..rules.space import expected_quota, settled_quota
+from . import disk_steps, vm_steps
 from .steps import Step
 
 NEWEST = 1 << 63  # the createtxg of what does not have one yet
@@ -36,10 +38,12 @@ def typed(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
 
 def apply(vm: Vm, step: Step, geometry: PoolGeometry) -> Vm:
     """The VM after the step."""
-    return _VERBS[step.kind](vm, step.args, geometry)
+    return _after(step, vm, geometry)
 
 
-_Args = t.Mapping[str, t.Any]
+@functools.singledispatch
+def _after(step: Step, vm: Vm, geometry: PoolGeometry) -> Vm:
+    raise TypeError(f"nothing is known of what a VM is after {type(step).__name__}")
 
 
 def _root(vm: Vm, **changes: t.Any) -> Vm:
@@ -73,12 +77,14 @@ def _sorted(disks: t.Iterable[Disk]) -> t.Tuple[Disk, ...]:
     return tuple(sorted(disks, key=lambda d: (d.index, d.volume.name)))
 
 
-def _recover(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+@_after.register
+def _recover(step: vm_steps.Recover, vm: Vm, geometry: PoolGeometry) -> Vm:
     return replace(vm, interrupted=None)
 
 
-def _adopt(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    moved = {entry.path: disk for entry, disk in args["disks"]}
+@_after.register
+def _adopt(step: vm_steps.Relocate, vm: Vm, geometry: PoolGeometry) -> Vm:
+    moved = {entry.path: disk for entry, disk in step.moves}
     entries = tuple(
         replace(e, path=moved[e.path].path, volume=moved[e.path].volume.name) if e.path in moved else e
         for e in vm.config.disks
@@ -93,32 +99,37 @@ def _adopt(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
     )
 
 
-def _law(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _based(_root(vm, quota=args["quota"], reservation=args["quota"]), args["refreservation"])
+@_after.register
+def _law(step: vm_steps.SettleQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _based(_root(vm, quota=step.quota_bytes, reservation=step.quota_bytes), step.refreservation_bytes)
 
 
-def _normalise(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+@_after.register
+def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> Vm:
     """Quota for what the volumes will hold, even if that is more than F: what makes it fit comes later."""
     before = sum(v.used for v in vm.volumes)
-    for volume in args["volumes"]:
+    for volume in step.names:
         vm = _map(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
-    coming = args["flexible"]
+    coming = step.flexible_mib
     room = _config(vm, flexible_disk_size=coming) if coming else vm
     held = vm.root.used + sum(v.used for v in vm.volumes) - before
     quota = max(vm.root.quota, expected_quota(vm, geometry), expected_quota(room, geometry), held)
     return _root(vm, quota=quota, reservation=quota)
 
 
-def _stop(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _config(vm, state="stopped", **args)
+@_after.register
+def _stop(step: vm_steps.Stop, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _config(vm, state="stopped", autoboot=vm.config.autoboot and not step.autoboot_off)
 
 
-def _start(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _config(vm, state="running", **args)
+@_after.register
+def _start(step: vm_steps.Start, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _config(vm, state="running", autoboot=vm.config.autoboot or step.autoboot_on)
 
 
-def _autoboot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _config(vm, autoboot=args["autoboot"])
+@_after.register
+def _autoboot(step: vm_steps.SetAutoboot, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _config(vm, autoboot=step.autoboot)
 
 
 def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
@@ -128,75 +139,82 @@ def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
     return _lawful(_based(vm, max(0, vm.root.refquota - MIB)), geometry)
 
 
-def _flexible(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _recomputed(_config(vm, flexible_disk_size=args["stored"]), args["thick"], geometry)
+@_after.register
+def _flexible(step: vm_steps.SetFlexibleSize, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _recomputed(_config(vm, flexible_disk_size=step.stored_mib), step.resets, geometry)
 
 
-def _quota(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _recomputed(_root(vm, refquota=args["quota"]), args["thick"], geometry)
+@_after.register
+def _quota(step: vm_steps.SetVmQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _recomputed(_root(vm, refquota=step.quota_bytes), step.resets, geometry)
 
 
-def _resize(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    before = next(v for v in vm.volumes if v.name == args["volume"])
-    after = _sized(before, args, geometry)
-    vm = _map(vm, args["volume"], lambda d: replace(d, volume=after))
+@_after.register
+def _resize(step: disk_steps.Resize, vm: Vm, geometry: PoolGeometry) -> Vm:
+    before = next(v for v in vm.volumes if v.name == step.volume)
+    after = _sized(before, step.size_mib, step.type, geometry)
+    vm = _map(vm, step.volume, lambda d: replace(d, volume=after))
     if vm.flexible:
         return _lawful(vm, geometry)
-    if args["type"] != SPARSE:
+    if step.type != SPARSE:
         moved = (after.refreservation - after.volsize) - (before.refreservation - before.volsize)
     else:
         moved = sum(sign * overhead(v.volsize, v.volblocksize, geometry) for sign, v in ((1, after), (-1, before)))
     return _root(vm, quota=vm.root.quota + moved, reservation=vm.root.reservation + moved)
 
 
-def _sized(volume: Dataset, args: _Args, geometry: PoolGeometry) -> Dataset:
-    if args["type"] != SPARSE:
-        return resized(volume, args["size"] * MIB, geometry)
-    return replace(typed(volume, args["type"], geometry), volsize=args["size"] * MIB)
+def _sized(volume: Dataset, size_mib: int, kind: str, geometry: PoolGeometry) -> Dataset:
+    if kind != SPARSE:
+        return resized(volume, size_mib * MIB, geometry)
+    return replace(typed(volume, kind, geometry), volsize=size_mib * MIB)
 
 
-def _convert(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    wanted = args["type"]
-    fact = {"type": "" if wanted == THICK else wanted}
-
-    def copied(disk: Disk) -> Disk:
-        volume = Dataset(
-            name=disk.volume.name,
-            kind="filesystem" if wanted == FILE else "volume",
-            volsize=disk.volume.volsize,
-            volblocksize=args["block_size"],
-            compression=args["compression"],
-            user={**disk.volume.user, "uuid": args["uuid"]},
-        )
-        volume = typed(volume, wanted, geometry)
-        if wanted == SPARSE:
-            volume = replace(volume, used=volume.volsize, written=volume.volsize)
-        disk = replace(disk, volume=volume, uuid=args["uuid"], image="", image_size=0, snapshots=(), half="")
-        # What is aside stays so until the VM has it again.
-        stays = disk.volume.user.get("from") == identity.ASIDE
-        return believed(disk, {**fact, "from": identity.ASIDE if stays else "", "copied": ""})
-
+@_after.register
+def _convert(step: disk_steps.Convert, vm: Vm, geometry: PoolGeometry) -> Vm:
     def converted(disk: Disk) -> Disk:
-        if "half" in args:
-            return copied(disk)
-        return believed(replace(disk, volume=typed(disk.volume, wanted, geometry)), fact)
+        if step.copying is not None:
+            return _copied(disk, step.type, step.copying, geometry)
+        return believed(replace(disk, volume=typed(disk.volume, step.type, geometry)), identity.type_fact(step.type))
 
-    return _map(vm, args["volume"], converted)
-
-
-def _discard(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _map(vm, args["volume"], lambda d: replace(d, half=""))
+    return _map(vm, step.volume, converted)
 
 
-def _edit(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    for volume, entry in args["entries"].items():
-        vm = _map(vm, volume, lambda d, entry=entry: replace(d, **entry))  # type: ignore[misc]
-        vm = _config(vm, disks=tuple(replace(e, **entry) if e.volume == volume else e for e in vm.config.disks))
+def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: PoolGeometry) -> Disk:
+    """The copy in the place of the disk."""
+    volume = Dataset(
+        name=disk.volume.name,
+        kind="filesystem" if wanted == FILE else "volume",
+        volsize=disk.volume.volsize,
+        volblocksize=copying.block_size_bytes,
+        compression=copying.compression,
+        user={**disk.volume.user, "uuid": copying.uuid},
+    )
+    volume = typed(volume, wanted, geometry)
+    if wanted == SPARSE:
+        volume = replace(volume, used=volume.volsize, written=volume.volsize)
+    # What a VM waits for stays marked until the VM has it again.
+    stays = disk.volume.user.get("from") == identity.ASIDE
+    disk = replace(disk, volume=volume, uuid=copying.uuid, image="", image_size=0, snapshots=(), half="")
+    return believed(disk, {**identity.type_fact(wanted), "from": identity.ASIDE if stays else "", "copied": ""})
+
+
+@_after.register
+def _discard(step: disk_steps.DiscardCopy, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _map(vm, step.volume, lambda d: replace(d, half=""))
+
+
+@_after.register
+def _edit(step: disk_steps.EditDisks, vm: Vm, geometry: PoolGeometry) -> Vm:
+    for edit in step.edits:
+        vm = _map(vm, edit.volume, lambda d, edit=edit: replace(d, **edit.changes))  # type: ignore[misc]
+        entries = (replace(e, **edit.changes) if e.volume == edit.volume else e for e in vm.config.disks)
+        vm = _config(vm, disks=tuple(entries))
     return vm
 
 
-def _compression(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _map(vm, args["volume"], lambda d: replace(d, volume=replace(d.volume, compression=args["value"])))
+@_after.register
+def _compression(step: disk_steps.SetCompression, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _map(vm, step.volume, lambda d: replace(d, volume=replace(d.volume, compression=step.value)))
 
 
 def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
@@ -215,16 +233,18 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
     )
 
 
-def _identity(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _map(vm, args["volume"], lambda d: believed(d, args["facts"]))
+@_after.register
+def _identity(step: disk_steps.WriteFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _map(vm, step.volume, lambda d: believed(d, step.facts))
 
 
-def _correct(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+@_after.register
+def _correct(step: disk_steps.CorrectFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
     """Also of the VM's own dataset."""
-    facts, root = args["facts"], vm.root
-    if args["volume"] == root.name:
+    facts, root = step.facts, vm.root
+    if step.volume == root.name:
         return _root(vm, user={**root.user, **facts}, received=root.received - facts.keys())
-    return _map(vm, args["volume"], lambda d: believed(d, facts))
+    return _map(vm, step.volume, lambda d: believed(d, facts))
 
 
 def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
@@ -239,27 +259,25 @@ def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
     return _lawful(vm, geometry) if vm.flexible else vm
 
 
-def _detach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    adrift = [d for d in vm.orphans if d.volume.name == args["volume"]]
-    if adrift:
-        vm, disk = replace(vm, orphans=tuple(d for d in vm.orphans if d is not adrift[0])), adrift[0]
-    else:
-        vm, disk = _out(vm, args["volume"])
-    disk = believed(disk, args["facts"])
+@_after.register
+def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
+    vm, disk = _out(vm, step.volume)
+    disk = believed(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
-    parked = replace(disk, volume=replace(disk.volume, name=args["target"]), parked=True, boot=boot, path="")
-    names = dict(args["renames"])
+    parked = replace(disk, volume=replace(disk.volume, name=step.target), parked=True, boot=boot, path="")
+    names = dict(step.renames)
     pairs = [(s, s.name.split("@", 1)[1]) for s in disk.snapshots]
-    moved = tuple(replace(s, name="%s@%s" % (args["target"], names.get(short, short))) for s, short in pairs)
+    moved = tuple(replace(s, name=f"{step.target}@{names.get(short, short)}") for s, short in pairs)
     parked = replace(parked, snapshots=moved)
     low = max(0, vm.root.reservation - disk.volume.used)
     vm = _settled(replace(vm, parked=(*vm.parked, parked)), geometry)
-    return _root(vm, reservation=min(low, vm.root.quota)) if args["lean"] else vm
+    return _root(vm, reservation=min(low, vm.root.quota)) if step.lean else vm
 
 
-def _forget(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    vm = replace(vm, missing=tuple(p for p in vm.missing if p != args["path"]))
-    return _config(vm, disks=tuple(e for e in vm.config.disks if e.path != args["path"]))
+@_after.register
+def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
+    vm = replace(vm, missing=tuple(p for p in vm.missing if p != step.path))
+    return _config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path))
 
 
 def unguarded(disk: Disk) -> Disk:
@@ -270,36 +288,39 @@ def unguarded(disk: Disk) -> Disk:
     return replace(disk, guarded=False, volume=replace(volume, used=min(volume.used, volume.refreservation)))
 
 
-def _unguard(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _map(vm, args["volume"], unguarded)
+@_after.register
+def _unguard(step: disk_steps.LiftGuard, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _map(vm, step.volume, unguarded)
 
 
-def _destroy(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _settled(_out(vm, args["volume"])[0], geometry)
+@_after.register
+def _destroy(step: disk_steps.Destroy, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _settled(_out(vm, step.volume)[0], geometry)
 
 
-def _destroy_parked(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    vm = replace(vm, parked=tuple(d for d in vm.parked if d.volume.name != args["volume"]))
-    orphans = tuple(d for d in vm.orphans if d.volume.name != args["volume"])
+@_after.register
+def _destroy_parked(step: disk_steps.DestroyDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
+    vm = replace(vm, parked=tuple(d for d in vm.parked if d.volume.name != step.volume))
+    orphans = tuple(d for d in vm.orphans if d.volume.name != step.volume)
     return vm if orphans == vm.orphans else _settled(replace(vm, orphans=orphans), geometry)
 
 
-def _in(vm: Vm, disk: Disk, args: _Args, geometry: PoolGeometry) -> Vm:
-    config = args["config"]
+def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) -> Vm:
+    attachment = step.attachment
     disk = replace(
-        believed(disk, args["facts"]),
+        believed(disk, step.facts),
         vm=vm.config.uuid,
-        index=index_of(args["volume"]),
-        path=config["path"],
-        boot=config["boot"],
-        model=config["model"],
-        pci_slot=config["pci_slot"],
+        index=index_of(step.volume),
+        path=attachment.path,
+        boot=attachment.boot,
+        model=attachment.model,
+        pci_slot=attachment.pci_slot,
         image=image_of(disk.volume.origin),
         parked=False,
     )
     entry = DiskConfig(
         path=disk.path,
-        volume=args["volume"],
+        volume=step.volume,
         boot=disk.boot,
         model=disk.model,
         image=disk.image,
@@ -307,7 +328,7 @@ def _in(vm: Vm, disk: Disk, args: _Args, geometry: PoolGeometry) -> Vm:
         pci_slot=disk.pci_slot,
         uuid=disk.uuid,
     )
-    if config["boot"]:
+    if attachment.boot:
         # Without a boot order another one may have been the first.
         vm = _config(vm, disks=tuple(replace(e, boot=False) for e in vm.config.disks))
         vm = replace(vm, disks=tuple(replace(d, boot=False) for d in vm.disks))
@@ -315,60 +336,72 @@ def _in(vm: Vm, disk: Disk, args: _Args, geometry: PoolGeometry) -> Vm:
     return _lawful(replace(vm, disks=_sorted((*vm.disks, disk))), geometry)
 
 
-def _attach(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    disk = t.cast(Disk, args["disk"])
+@_after.register
+def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
+    disk = step.attached
     vm = replace(
         vm,
         parked=tuple(d for d in vm.parked if d.volume.name != disk.volume.name),
         orphans=tuple(d for d in vm.orphans if d.volume.name != disk.volume.name),
     )
-    volume = _sized(disk.volume, args, geometry)
-    volume = replace(volume, name=args["volume"], compression=args["compression"])
+    volume = _sized(disk.volume, step.size_mib, step.type, geometry)
+    volume = replace(volume, name=step.volume, compression=step.compression)
     disk = believed(replace(disk, volume=volume), {"from": "", "copied": ""})
-    return _in(vm, disk, args, geometry)
+    return _in(vm, disk, step, geometry)
 
 
-def _made(args: _Args, geometry: PoolGeometry) -> Dataset:
+def _made(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geometry: PoolGeometry) -> Dataset:
     """A new disk's volume."""
     blank = Dataset(
-        name=args["volume"],
-        kind="filesystem" if args["type"] == FILE else "volume",
-        volblocksize=args["block_size"],
-        compression=args["compression"],
-        origin=args["origin"],
+        name=step.volume,
+        kind="filesystem" if step.type == FILE else "volume",
+        volblocksize=step.block_size_bytes,
+        compression=step.compression,
+        origin=step.origin,
     )
-    return _sized(blank, args, geometry)
+    return _sized(blank, step.size_mib, step.type, geometry)
 
 
-def _create(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    volume = _made(args, geometry)
-    own = args["config"]["uuid"]
-    disk = Disk(volume=volume, vm=vm.config.uuid, index=0, uuid=own, image_size=args["image_size"])
-    return _in(vm, disk, args, geometry)
+@_after.register
+def _create(step: disk_steps.CreateDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
+    own = step.attachment.uuid
+    disk = Disk(volume=_made(step, geometry), vm=vm.config.uuid, index=0, uuid=own, image_size=step.image_size_mib)
+    return _in(vm, disk, step, geometry)
 
 
-def _create_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    volume = _made(args, geometry)
+@_after.register
+def _create_detached(step: disk_steps.CreateDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
     disk = Disk(
-        volume=volume, vm=args["vm"], index=0, model=args["facts"]["model"], image=image_of(args["origin"]), parked=True
+        volume=_made(step, geometry),
+        vm=step.vm,
+        index=0,
+        model=step.facts["model"],
+        image=image_of(step.origin),
+        parked=True,
     )
-    return replace(vm, parked=(*vm.parked, believed(disk, args["facts"])))
+    return replace(vm, parked=(*vm.parked, believed(disk, step.facts)))
 
 
-def _resize_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _map(vm, args["volume"], lambda d: replace(d, volume=_sized(d.volume, args, geometry)))
+@_after.register
+def _resize_detached(step: disk_steps.ResizeDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _map(vm, step.volume, lambda d: replace(d, volume=_sized(d.volume, step.size_mib, step.type, geometry)))
 
 
-def _finish_detached(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    vm = _map(vm, args["volume"], lambda d: believed(d, {"from": ""}))
-    return _resize_detached(vm, args, geometry)
+@_after.register
+def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
+    def finished(disk: Disk) -> Disk:
+        disk = believed(disk, {"from": ""})
+        return replace(disk, volume=_sized(disk.volume, step.size_mib, step.type, geometry))
+
+    return _map(vm, step.volume, finished)
 
 
-def _end_conversion(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+@_after.register
+def _end_conversion(step: disk_steps.EndConversion, vm: Vm, geometry: PoolGeometry) -> Vm:
     def ended(disk: Disk) -> Disk:
-        return believed(replace(disk, volume=replace(disk.volume, name=args["target"])), args["facts"])
+        return believed(replace(disk, volume=replace(disk.volume, name=step.target)), step.facts)
 
-    return _map(vm, args["volume"], ended)
+    return _map(vm, step.volume, ended)
 
 
 def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
@@ -396,57 +429,69 @@ def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry:
     return _lawful(replace(vm, config=config, disks=_sorted((*vm.disks, disk))), geometry)
 
 
-def _elsewhere(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    """What a step does to other datasets, or adds for disks that come, is no business of the disks that are there."""
+@_after.register(vm_steps.AddPorts)
+@_after.register(vm_steps.ClearRemains)
+@_after.register(vm_steps.ImportImage)
+def _elsewhere(step: Step, vm: Vm, geometry: PoolGeometry) -> Vm:
+    """What a step does to other datasets, or adds for disks that come, does not change the disks that are there."""
     return vm
 
 
-def _create_vm(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return t.cast(Vm, args["vm"])
+@_after.register
+def _create_vm(step: vm_steps.CreateVm, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return step.vm
 
 
-def _delete_vm(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+@_after.register
+def _delete_vm(step: vm_steps.DeleteVm, vm: Vm, geometry: PoolGeometry) -> Vm:
     config = replace(vm.config, state=ABSENT, disks=(), flexible_disk_size=None, autoboot=False, indestructible=False)
     return Vm(config, Dataset(vm.root.name, ""), parked=vm.parked)
 
 
-def _properties(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    changes = dict(args["changes"])
-    package = changes.pop("package", None)
-    if package is not None:
-        vm = _root(vm, user={**vm.root.user, "package": package})
-    if changes.get("indestructible") is False:
+@_after.register
+def _properties(step: vm_steps.SetProperties, vm: Vm, geometry: PoolGeometry) -> Vm:
+    changes: t.Dict[str, t.Any] = dict(step.machine)
+    if step.package is not None:
+        vm = _root(vm, user={**vm.root.user, "package": step.package})
+    if step.indestructible is not None:
+        changes["indestructible"] = step.indestructible
+    if step.indestructible is False:
         own = snapshots.protection(vm)
         vm = replace(vm, snapshots=tuple(s for s in vm.snapshots if s is not own))
     return _config(vm, **changes)
 
 
-def _package(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _root(vm, user={key: value for key, value in {**vm.root.user, **args["facts"]}.items() if value})
+@_after.register
+def _package(step: vm_steps.WritePackage, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _root(vm, user={key: value for key, value in {**vm.root.user, **step.facts}.items() if value})
 
 
-def _release(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return _map(vm, args["dataset"], lambda d: replace(believed(d, args["facts"]), uuid=args["uuid"]))
+@_after.register
+def _release(step: disk_steps.ReleaseDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return _map(vm, step.dataset, lambda d: replace(believed(d, step.facts), uuid=step.uuid))
 
 
-def _snapshot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+@_after.register
+def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
     def taken(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
         charge = snapshots.charge(dataset)
-        name = "%s@%s" % (dataset.name, args["full_name"])
-        new = replace(dataset, name=name, kind="snapshot", used=0, createtxg=NEWEST, creation=args["creation"])
+        name = f"{dataset.name}@{step.full_name}"
+        new = replace(dataset, name=name, kind="snapshot", used=0, createtxg=NEWEST, creation=step.creation)
         reserved = dataset.usedbyrefreservation + charge
         return replace(dataset, used=dataset.used + charge, usedbyrefreservation=reserved, written=0), (*before, new)
 
     return snapshots.each_dataset(vm, taken)
 
 
-def _delete_snapshot(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
-    return snapshots.without(vm, args["parts"])
+@_after.register
+def _delete_snapshot(step: vm_steps.DeleteSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
+    return snapshots.without(vm, step.parts)
 
 
-def _rollback(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
+@_after.register
+def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
     def back(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
-        part = next((s for s in before if s.name in args["parts"]), None)
+        part = next((s for s in before if s.name in step.parts), None)
         if part is None:
             return dataset, before
         left = tuple(s for s in before if s.createtxg <= part.createtxg)
@@ -462,49 +507,5 @@ def _rollback(vm: Vm, args: _Args, geometry: PoolGeometry) -> Vm:
         )
         return then, left
 
-    return _config(snapshots.each_dataset(vm, back), **args["config"])
-
-
-_VERBS: t.Dict[str, t.Callable[[Vm, _Args, PoolGeometry], Vm]] = {
-    "recover": _recover,
-    "adopt": _adopt,
-    "law": _law,
-    "normalise": _normalise,
-    "stop": _stop,
-    "start": _start,
-    "autoboot": _autoboot,
-    "flexible": _flexible,
-    "quota": _quota,
-    "shrink": _resize,
-    "grow": _resize,
-    "convert": _convert,
-    "discard": _discard,
-    "edit": _edit,
-    "compression": _compression,
-    "identity": _identity,
-    "copy": _identity,
-    "correct": _correct,
-    "detach": _detach,
-    "park": _detach,
-    "destroy": _destroy,
-    "forget": _forget,
-    "unguard": _unguard,
-    "destroy_parked": _destroy_parked,
-    "attach": _attach,
-    "create": _create,
-    "create_detached": _create_detached,
-    "end_conversion": _end_conversion,
-    "resize_detached": _resize_detached,
-    "finish_detached": _finish_detached,
-    "snapshot": _snapshot,
-    "delete_snapshot": _delete_snapshot,
-    "rollback": _rollback,
-    "ports": _elsewhere,
-    "clear": _elsewhere,
-    "import_image": _elsewhere,
-    "create_vm": _create_vm,
-    "delete_vm": _delete_vm,
-    "properties": _properties,
-    "package": _package,
-    "release": _release,
-}
+    vm = snapshots.each_dataset(vm, back)
+    return _config(vm, state="running", autoboot=True) if step.starts_vm else vm

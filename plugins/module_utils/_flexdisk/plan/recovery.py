@@ -13,18 +13,16 @@ from ..model.vm import IntentRecord, Vm
 from ..rules.identity import PREFIX
 from ..rules.inventory import Host, container
 from ..rules.journal import property_of
-from .steps import Step, VmPlan
-
-_MENDS = ("unguard", "forget", "park", "normalise", "law")
-_POWER = ("start", "autoboot")
+from .steps import Step, Told, VmPlan
+from .vm_steps import Recover, SetAutoboot, Start
 
 
 def recover(vm: Vm) -> t.Optional[Step]:
     """The step that takes an interrupted run up; what there is to do are steps of their own."""
     if vm.interrupted is None:
         return None
-    text = "= interrupted run of %s taken up: %s" % (vm.interrupted.since, "; ".join(_found(vm)) or "nothing is left")
-    return Step("recover", text)
+    left = "; ".join(_found(vm)) or "nothing is left"
+    return Recover(Told(f"= interrupted run of {vm.interrupted.since} taken up: {left}"))
 
 
 def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
@@ -34,11 +32,12 @@ def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
         yield start(capabilities)
     if ((starts and capabilities.moves_autoboot) or now.config.autoboot) != vm.autoboot_before:
         word = "on" if vm.autoboot_before else "off"
-        yield Step("autoboot", "autoboot %s, as before" % word, args={"autoboot": vm.autoboot_before})
+        yield SetAutoboot(Told(f"autoboot {word}, as before"), autoboot=vm.autoboot_before)
 
 
-def start(capabilities: Capabilities) -> Step:
-    return Step("start", "start", args={"autoboot": True} if capabilities.moves_autoboot else {})
+def start(capabilities: Capabilities) -> Start:
+    """The step that starts a VM."""
+    return Start(Told("start"), autoboot_on=capabilities.moves_autoboot)
 
 
 def _found(vm: Vm) -> t.List[str]:
@@ -55,8 +54,8 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     record = plan.before.interrupted
     if record is None or not plan.steps:
         return []
-    kinds = _MENDS if any(step.kind == "stop" for step in plan.steps) else _MENDS + _POWER
-    done = [step.text for step in plan.steps if step.kind in kinds]
+    ours = plan.stops  # then the power changes for this run's own sake
+    done = [step.text for step in plan.steps if step.mends or (step.powers and not ours)]
     return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
 
 

@@ -13,7 +13,8 @@ from ..model.dataset import Dataset
 from ..model.vm import Disk, DiskConfig, Vm, VmConfig
 from ..rules.declaration import Collector
 from ..rules.inventory import Host, attached_disk, index_of
-from .steps import Step
+from .steps import Told
+from .vm_steps import Relocate
 
 
 def homeless(host: Host, config: VmConfig) -> t.Optional[Vm]:
@@ -27,7 +28,7 @@ def homeless(host: Host, config: VmConfig) -> t.Optional[Vm]:
     return Vm(replace(config, pool=pool, dataset=name), root)
 
 
-def adopt(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Optional[Step]:
+def adopt(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Optional[Relocate]:
     """The step that does it, None where everything is in its place. Problems go to found."""
     entries = [e for e in vm.config.disks if e.volume and not e.volume.startswith(vm.root.name + "/")]
     used = {index_of(v.name) for v in vm.volumes}
@@ -48,7 +49,8 @@ def adopt(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Optiona
     if vm.config.state != "stopped" or vm.config.frozen:
         found.add("VmNotStopped", vm.config.frozen or "the VM must be stopped to be adopted: its volumes are renamed")
     moves = ", ".join("%s -> %s" % (e.volume, d.volume.name.rsplit("/", 1)[1]) for e, d in disks)
-    return Step("adopt", "= adopted into %s%s" % (vm.root.name, ": " + moves if moves else ""), args={"disks": disks})
+    told = Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}")
+    return Relocate(told, moves=tuple(disks))
 
 
 def _volume(host: Host, vm: Vm, entry: DiskConfig, found: Collector) -> t.Optional[Dataset]:

@@ -12,7 +12,9 @@ from ..model.sizes import render_bytes
 from ..model.vm import Vm
 from ..rules.reservation import PoolGeometry
 from . import predict
+from .disk_steps import AttachDisk
 from .steps import Step, VmPlan
+from .vm_steps import Relocate
 
 
 class Sum(t.NamedTuple):
@@ -63,8 +65,7 @@ def _verb(number: int, verb: str) -> str:
 
 
 def _restarts(plan: VmPlan) -> bool:
-    stops = any(step.kind == "stop" for step in plan.steps)
-    return stops and plan.before.config.state == plan.after.config.state == "running"
+    return plan.stops and plan.before.config.state == plan.after.config.state == "running"
 
 
 def _sum(plan: VmPlan, geometry: PoolGeometry) -> Sum:
@@ -87,12 +88,12 @@ def _size(vm: Vm) -> int:
 
 def _guests(vm: Vm, step: Step) -> int:
     """The size of disks that come to the VM from elsewhere in the pool."""
-    if step.kind == "attach":
+    if isinstance(step, AttachDisk):
         known = {disk.volume.name for disk in vm.disks + vm.orphans + vm.parked}
-        return 0 if step.args["source"] in known else int(step.args["disk"].size)
-    if step.kind == "adopt":
+        return 0 if step.source in known else step.attached.size
+    if isinstance(step, Relocate):
         there = {disk.volume.guid for disk in vm.disks + vm.orphans}
-        return sum(moved.size for _entry, moved in step.args["disks"] if moved.volume.guid not in there)
+        return sum(moved.size for _entry, moved in step.moves if moved.volume.guid not in there)
     return 0
 
 

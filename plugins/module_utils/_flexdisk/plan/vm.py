@@ -19,11 +19,12 @@ from ..rules import identity, packages, snapshots, space
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.inventory import Host
 from ..rules.reservation import PoolGeometry
-from . import checks, ordering, predict, recovery, verbs
+from . import checks, departures, ordering, predict, recovery
 from .ordering import Sequence
 from .planner import find_config, plan_vm
 from .resolve import Intent, Leaver
-from .steps import Step, VmPlan
+from .steps import Step, Told, VmPlan
+from .vm_steps import DeleteVm, SetAutoboot, SetProperties
 
 
 def addressed(host: Host, wish: Wish) -> t.Union[VmConfig, Problem, None]:
@@ -78,10 +79,8 @@ def plan_change(host: Host, vm: Vm, wish: Wish, policy: Policy, capabilities: Ca
     disks = plan_vm(host, seq.vm, spec, policy, capabilities)
     if disks.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), disks.problems)
-    for step in disks.steps:
-        seq.add(step)
-    for step in power(seq.vm, wish, capabilities):
-        seq.add(step)
+    seq.extend(disks.steps)
+    seq.extend(power(seq.vm, wish, capabilities))
     if seq.steps:
         ordering.check_ready(vm, found)
     if found.problems:
@@ -154,7 +153,7 @@ def rfd_usage_mib(vm: Vm) -> int:
     return sum(-(-v.volsize // MIB) + -(-v.usedbysnapshots // MIB) for v in shown)
 
 
-def _properties(vm: Vm, wish: Wish) -> t.Optional[Step]:
+def _properties(vm: Vm, wish: Wish) -> t.Optional[SetProperties]:
     """memory, vcpus, protection and the package's name, in one step."""
     package = wish.package
     wanted: t.Dict[str, t.Any] = {
@@ -170,7 +169,13 @@ def _properties(vm: Vm, wish: Wish) -> t.Optional[Step]:
     words = ["%s %s -> %s" % (key, _word(key, now[key]), _word(key, value)) for key, value in changes.items()]
     own = snapshots.protection(vm) if "indestructible" in changes else None
     with_it = "; the protection's own snapshot %s goes with it" % snapshots.PROTECTION if own is not None else ""
-    return Step("properties", "~ " + ", ".join(words) + with_it, args={"changes": changes})
+    return SetProperties(
+        Told(f"~ {', '.join(words)}{with_it}"),
+        memory_mib=changes.get("memory"),
+        vcpus=changes.get("vcpus"),
+        indestructible=changes.get("indestructible"),
+        package=changes.get("package"),
+    )
 
 
 def _word(key: str, value: t.Any) -> str:
@@ -198,13 +203,12 @@ def power(vm: Vm, wish: Wish, capabilities: Capabilities) -> t.Iterator[Step]:
         autoboot = autoboot or capabilities.moves_autoboot
     if wish.autoboot is not None and wish.autoboot != autoboot:
         word = "on" if wish.autoboot else "off"
-        yield Step("autoboot", "autoboot %s" % word, args={"autoboot": wish.autoboot})
+        yield SetAutoboot(Told(f"autoboot {word}"), autoboot=wish.autoboot)
 
 
 def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
-    changes: t.Mapping[str, t.Any] = next((s.args["changes"] for s in seq.steps if s.kind == "properties"), {})
-    restarts = any(step.kind == "stop" for step in seq.steps)
-    late = [key for key in ("memory", "vcpus") if key in changes]
+    late = [key for step in seq.steps if isinstance(step, SetProperties) for key in step.machine]
+    restarts = any(step.stops for step in seq.steps)
     if late and vm.config.state == "running" and not restarts:
         yield "%s: %s changes at its next start" % (vm.label, " and ".join(late))
 
@@ -275,27 +279,25 @@ def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:
 
 def _deletion(vm: Vm, parking: t.Sequence[Leaver], geometry: PoolGeometry, capabilities: Capabilities) -> VmPlan:
     seq = Sequence(vm, geometry)
-    for step in verbs.unguard(vm.disks + vm.orphans):
-        seq.add(step)
+    seq.extend(departures.unguard(vm.disks + vm.orphans))
     if vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
-    for step in verbs.forget(vm):
-        seq.add(step)
+    seq.extend(departures.forget(vm))
     seq.add(_properties(seq.vm, Wish(vm.label, indestructible=False)))
     for leaver in parking:
-        seq.add(verbs.detach(seq.vm, replace(leaver, disk=seq.volume_of(leaver.disk)), True))
+        seq.add(departures.detach(seq.vm, replace(leaver, disk=seq.volume_of(leaver.disk)), True))
     seq.add(delete(seq.vm))
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps))
 
 
-def delete(vm: Vm) -> Step:
+def delete(vm: Vm) -> DeleteVm:
     """The last step of a VM. What it destroys is named."""
     gone = [_described(disk) for disk in vm.disks]
     count = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
     gone += ["%d snapshot%s" % (count, "" if count == 1 else "s")] if count else []
     text = "- VM %s DESTROYED%s" % (vm.config.alias or vm.config.uuid, " with " + ", ".join(gone) if gone else "")
     parts = tuple((disk.volume.name, disk.volume.guid) for disk in vm.disks)
-    return Step("delete_vm", text, "", True, {"volumes": parts})
+    return DeleteVm(Told(text, destroys=True), parts=parts)
 
 
 def _described(disk: Disk) -> str:

@@ -19,7 +19,8 @@ from ..rules.reservation import PoolGeometry
 from ..rules.snapshots import VmSnapshot
 from . import ordering, predict, recovery
 from .ordering import Sequence
-from .steps import Step, VmPlan
+from .steps import Told, VmPlan
+from .vm_steps import DeleteSnapshot, RollBack, SetFlexibleSize, TakeSnapshot
 
 
 def plan_snapshot(
@@ -70,12 +71,11 @@ def _take(seq: Sequence, spec: SnapshotSpec, now: int, found: Collector) -> None
     if there is not None:
         found.add("Ambiguous", "%s is a remainder of a deleted snapshot; state=absent removes it" % there.parts[0].name)
         return
-    for step in ordering.repairs(vm, seq.geometry, False):
-        seq.add(step)
+    seq.extend(ordering.repairs(vm, seq.geometry, False))
     vm = seq.vm
     charge = sum(map(snapshots.holds, (vm.root, *vm.volumes)))
     text = "+ snapshot %s of %d disks, holds %s at once" % (name, len(vm.volumes), render_bytes(charge))
-    step = Step("snapshot", text, args={"name": name, "full_name": snapshots.PREFIX + name, "creation": now})
+    step = TakeSnapshot(Told(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
     after = predict.apply(vm, step, seq.geometry)
     short = _shortfall(vm, after)
     if short > 0:
@@ -113,15 +113,14 @@ def _short_text(vm: Vm, after: Vm, spec: SnapshotSpec, charge: int, short: int) 
 # -- delete
 
 
-def _deletion(vm: Vm, snapshot: VmSnapshot) -> Step:
-    text = "- snapshot %s DESTROYED" % snapshot.name
-    args = {
-        "name": snapshot.name,
+def _deletion(vm: Vm, snapshot: VmSnapshot) -> DeleteSnapshot:
+    return DeleteSnapshot(
+        Told(f"- snapshot {snapshot.name} DESTROYED", destroys=True),
+        name=snapshot.name,
         # The VM's dataset last: by that one an interrupted deletion is found again.
-        "parts": tuple(part.name for part in reversed(snapshot.parts)),
-        "whole": snapshots.whole(vm, snapshot),
-    }
-    return Step("delete_snapshot", text, "", True, args)
+        parts=tuple(part.name for part in reversed(snapshot.parts)),
+        whole=snapshots.whole(vm, snapshot),
+    )
 
 
 def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], found: Collector) -> None:
@@ -186,15 +185,13 @@ def _roll_back(
         seq.add(ordering.stop(capabilities))
     seq.add(_raised(vm, spec, capabilities, found))
     seq.add(_rollback(vm, snapshot, capabilities))
-    for step in ordering.repairs(seq.vm, geometry, False):
-        seq.add(step)
+    seq.extend(ordering.repairs(seq.vm, geometry, False))
     _refuse_excess(seq.vm, found)
     if state == "stopped" and seq.vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
     elif state == "running" and seq.vm.config.state == "stopped":
         seq.add(recovery.start(capabilities))
-    for step in recovery.power(vm, seq.vm, capabilities):
-        seq.add(step)
+    seq.extend(recovery.power(vm, seq.vm, capabilities))
     return seq
 
 
@@ -227,7 +224,7 @@ def _ours(name: str) -> bool:
     return name.startswith(snapshots.PREFIX)
 
 
-def _raised(vm: Vm, spec: SnapshotSpec, capabilities: Capabilities, found: Collector) -> t.Optional[Step]:
+def _raised(vm: Vm, spec: SnapshotSpec, capabilities: Capabilities, found: Collector) -> t.Optional[SetFlexibleSize]:
     if spec.flexible_disk_size is None:
         return None
     now, wanted = vm.declared_flexible, spec.flexible_disk_size
@@ -240,14 +237,14 @@ def _raised(vm: Vm, spec: SnapshotSpec, capabilities: Capabilities, found: Colle
         return None
     if wanted == now:
         return None
-    return Step(
-        "flexible",
-        "flexible_disk_size %s" % render_change(now * MIB, wanted * MIB),
-        args={"stored": wanted + vm.hidden_mib, "thick": capabilities.keeps_storage},
+    return SetFlexibleSize(
+        Told(f"flexible_disk_size {render_change(now * MIB, wanted * MIB)}"),
+        stored_mib=wanted + vm.hidden_mib,
+        resets=capabilities.keeps_storage,
     )
 
 
-def _rollback(vm: Vm, snapshot: VmSnapshot, capabilities: Capabilities) -> Step:
+def _rollback(vm: Vm, snapshot: VmSnapshot, capabilities: Capabilities) -> RollBack:
     sizes = []
     for disk in vm.disks + vm.orphans:
         part = snapshot.of(disk.volume.name)
@@ -261,9 +258,12 @@ def _rollback(vm: Vm, snapshot: VmSnapshot, capabilities: Capabilities) -> Step:
         " (%s)" % ", ".join(sizes) if sizes else "",
         "; newer snapshots DESTROYED: %s" % ", ".join(newer) if newer else "",
     )
-    starts = {"state": "running", "autoboot": True} if capabilities.keeps_storage else {}
-    args = {"name": snapshot.name, "parts": tuple(part.name for part in snapshot.parts), "config": starts}
-    return Step("rollback", text, "", True, args)
+    return RollBack(
+        Told(text, destroys=True),
+        name=snapshot.name,
+        parts=tuple(part.name for part in snapshot.parts),
+        starts_vm=capabilities.keeps_storage,
+    )
 
 
 def _refuse_excess(after: Vm, found: Collector) -> None:

@@ -233,6 +233,11 @@ def check_value(name: str, value: str) -> str:
     return value
 
 
+def type_fact(kind: str) -> t.Dict[str, str]:
+    """The property that tells the type of a disk. One that is thick has none."""
+    return {"type": "" if kind == THICK else kind}
+
+
 def facts(
     uuid: str,
     name: str,
@@ -256,7 +261,7 @@ def facts(
         "slot": slot,
         "model": model,
         "boot": "true" if boot else "false",
-        "type": "" if kind == THICK else kind,
+        **type_fact(kind),
         "preserve": "true" if preserve else "false",
         "description": encode_text(description),
         "tags": encode_tags(tags) if tags else "",

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Does the steps of disks that a VM has and keeps: their size, their type, their properties."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB, render_apart
+from ..model.vm import FILE, SPARSE, THICK
+from ..plan.disk_steps import (
+    Convert,
+    Copying,
+    DiscardCopy,
+    EditDisks,
+    LiftGuard,
+    RefreshCopies,
+    Resize,
+    SetCompression,
+    Shrink,
+    WriteIdentity,
+)
+from ..rules import identity, released_identity
+from ..rules.inventory import is_half
+from ..rules.space import expected_quota
+from ..zfs.guard import lift
+from . import file_disks
+from .perform import Change, Tools, perform, stamp
+from .storage import storage_of
+from .volumes import RESERVATION, destroy_volume, is_auto
+
+
+@perform.register
+def _resize(step: Resize, tools: Tools, change: Change) -> None:
+    vm, after, geometry = change
+    size, storage = step.size_mib * MIB, storage_of(tools)
+    now = tools.read(step.volume, step.guid)
+    storage.make_room(change)
+    if step.type == FILE:
+        file_disks.resize(tools.zfs, now, size, geometry)
+    storage.resize(step)
+    tools.hypervisor.resize_disk(vm.config.uuid, step.path, step.size_mib, isinstance(step, Shrink))
+    now = tools.read(step.volume, step.guid)
+    if now.volsize != size:
+        wanted, has = render_apart(size, now.volsize)
+        raise FlexdiskError("NotApplied", f"{now.name} should have {wanted} and has {has}")
+    off = step.type == THICK and not is_auto(now, geometry)
+    if off:
+        tools.zfs.set(now.name, refreservation="auto")
+    # vmadm moves quota and reservation by what the overhead changes, from wherever they are.
+    if off or not tools.capabilities.keeps_storage or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
+        tools.settle(after)
+    tools.zfs.set_facts(now.name, stamp(now.user))
+
+
+@perform.register
+def _convert(step: Convert, tools: Tools, change: Change) -> None:
+    """Sparse is written down before a reservation goes, and until there is one again."""
+    if step.copying is not None:
+        _convert_by_copy(step, step.copying, tools, change)
+        return
+    now, fact = tools.read(step.volume, step.guid), identity.type_fact(step.type)
+    if step.type == SPARSE:
+        tools.zfs.set_facts(now.name, fact)
+    tools.zfs.set(now.name, **RESERVATION[step.type])
+    tools.zfs.set_facts(now.name, {**fact, **stamp(now.user)})
+
+
+def _convert_by_copy(step: Convert, copying: Copying, tools: Tools, change: Change) -> None:
+    now = tools.read(step.volume, step.guid)
+    tools.make_container(now.pool)
+    file_disks.copy(tools.zfs, now, step.type, copying, stamp(now.user), change.geometry)
+    _confirm_snapshots(tools, now.name, copying.snapshots)
+    destroy_volume(tools, now.name, step.guid, copying.snapshots)
+    file_disks.take_place(tools.zfs, copying.half, now)
+
+
+def _confirm_snapshots(tools: Tools, volume: str, planned: t.Collection[str]) -> None:
+    """A copy takes long enough for others to make some, and these nobody has given up."""
+    names = {d.name.split("@", 1)[1] for d in tools.zfs.datasets(volume) if d.kind == "snapshot"}
+    changed = sorted(names ^ {*planned})
+    if changed:
+        raise FlexdiskError(
+            "Changed",
+            f"{volume} changed since it was read: snapshots {', '.join(changed)} were added or removed; "
+            "it is not destroyed",
+        )
+
+
+@perform.register
+def _discard_copy(step: DiscardCopy, tools: Tools, change: Change) -> None:
+    half, whole = tools.read(step.half), tools.read(step.volume, step.guid)
+    if not is_half(whole, half):
+        raise FlexdiskError("Changed", f"{half.name} changed since it was read: it is not a copy of {whole.name}")
+    file_disks.discard(tools.zfs, half)
+
+
+@perform.register
+def _edit_disks(step: EditDisks, tools: Tools, change: Change) -> None:
+    vm = change.vm
+    tools.hypervisor.edit_disks(vm.config.uuid, [dict(edit.changes, path=edit.path) for edit in step.edits])
+    for volume in (v for v in vm.volumes if v.name in step.volumes and released_identity.registered(v)):
+        tools.zfs.set_facts(volume.name, stamp(volume.user))
+
+
+@perform.register
+def _set_compression(step: SetCompression, tools: Tools, change: Change) -> None:
+    storage_of(tools).set_compression(step, change.vm)
+    tools.zfs.set_facts(step.volume, stamp(tools.read(step.volume).user))
+
+
+@perform.register
+def _write_identity(step: WriteIdentity, tools: Tools, change: Change) -> None:
+    vm = change.vm
+    known = next((d.volume for d in vm.disks + vm.orphans + vm.parked if d.volume.name == step.volume), None)
+    volume = known or tools.read(step.volume)
+    tools.zfs.set_facts(step.volume, {**stamp(volume.user), **step.facts})
+
+
+@perform.register
+def _refresh_copies(step: RefreshCopies, tools: Tools, change: Change) -> None:
+    tools.zfs.set_facts(step.volume, step.facts)
+
+
+@perform.register
+def _lift_guard(step: LiftGuard, tools: Tools, change: Change) -> None:
+    lift(tools.zfs, step.volume)

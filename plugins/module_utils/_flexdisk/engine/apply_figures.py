@@ -1,0 +1,104 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Does the steps of a VM's figures and of its power."""
+
+from __future__ import annotations
+
+from ..plan.vm_steps import (
+    AddPorts,
+    Recover,
+    Relocate,
+    SetAutoboot,
+    SetFlexibleSize,
+    SettleQuota,
+    SettleVolumes,
+    SetVmQuota,
+    Start,
+    Stop,
+)
+from .perform import Change, Tools, perform
+from .storage import storage_of
+
+
+@perform.register
+def _recover(step: Recover, tools: Tools, change: Change) -> None:
+    """The steps after this one do it, and our own record has taken the place of the one that was found."""
+    storage_of(tools).announce_sizes(change.vm)
+
+
+@perform.register
+def _relocate(step: Relocate, tools: Tools, change: Change) -> None:
+    """Each volume carries where it was until the configuration names where it is."""
+    vm = change.vm
+    if not vm.root.kind and not tools.zfs.exists(vm.root.name):
+        tools.zfs.create_container(vm.root.name)
+    for entry, disk in step.moves:
+        if not tools.zfs.exists(disk.volume.name):
+            tools.read(entry.volume, disk.volume.guid)
+            tools.zfs.set_facts(entry.volume, {"from": entry.volume})
+            tools.zfs.rename(entry.volume, disk.volume.name)
+    moved = [{"path": entry.path, "volume": disk.volume.name} for entry, disk in step.moves]
+    if moved:
+        tools.hypervisor.edit_disks(vm.config.uuid, moved)
+    for _entry, disk in step.moves:
+        tools.zfs.set_facts(disk.volume.name, {"from": ""})
+
+
+@perform.register
+def _add_ports(step: AddPorts, tools: Tools, change: Change) -> None:
+    tools.hypervisor.add_ports(change.vm.config.uuid, step.ports)
+
+
+# -- the VM's dataset
+
+
+@perform.register
+def _settle_quota(step: SettleQuota, tools: Tools, change: Change) -> None:
+    now, then = change.vm.root, change.after.root
+    # A recursive snapshot can take more than the quota; then ZFS refuses to set the same quota again.
+    figures = {"quota": then.quota, "reservation": then.reservation}
+    changed = {key: figure for key, figure in figures.items() if figure != getattr(now, key)}
+    if changed:
+        tools.zfs.set(then.name, **changed)
+    if now.refreservation != then.refreservation:
+        tools.zfs.set(then.name, refreservation=then.refreservation)
+
+
+@perform.register
+def _settle_volumes(step: SettleVolumes, tools: Tools, change: Change) -> None:
+    # Room first: a volume that is under-reserved takes more than its old overhead.
+    tools.settle(change.after)
+    then = {volume.name: volume for volume in change.after.volumes}
+    for name in step.names:
+        figure = then[name].refreservation if then[name].kind == "filesystem" else "auto"
+        tools.zfs.set(name, refreservation=figure)
+
+
+@perform.register
+def _set_flexible_size(step: SetFlexibleSize, tools: Tools, change: Change) -> None:
+    storage_of(tools).set_flexible(step, change)
+
+
+@perform.register
+def _set_vm_quota(step: SetVmQuota, tools: Tools, change: Change) -> None:
+    storage_of(tools).set_quota(step, change)
+
+
+# -- power
+
+
+@perform.register
+def _stop(step: Stop, tools: Tools, change: Change) -> None:
+    tools.hypervisor.stop(change.vm.config.uuid, tools.policy.stop_timeout, tools.policy.allow_force_stop)
+
+
+@perform.register
+def _start(step: Start, tools: Tools, change: Change) -> None:
+    tools.hypervisor.start(change.vm.config.uuid)
+
+
+@perform.register
+def _set_autoboot(step: SetAutoboot, tools: Tools, change: Change) -> None:
+    tools.hypervisor.set_autoboot(change.vm.config.uuid, step.autoboot)

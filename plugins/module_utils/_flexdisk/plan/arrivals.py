@@ -1,0 +1,150 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Steps for disks that come to a VM: attached as they are, or created."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..model.capabilities import Capabilities
+from ..model.sizes import MIB, render_change, render_mib
+from ..model.vm import FILE, THICK, Disk, Vm
+from ..rules import identity
+from ..rules.differences import fact_changes, put_aside
+from ..rules.inventory import index_of
+from .changes import facts_of, stale
+from .disk_steps import AttachDisk, Attachment, CreateDisk
+from .hot_plug import why_cold
+from .resolve import Target
+from .steps import Told
+
+
+def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> t.Union[AttachDisk, CreateDisk]:
+    """Create or attach: both end with the volume in place and one add to the configuration."""
+    if target.disk is not None:
+        return attach(vm, target, target.disk, capabilities)
+    return create(vm, target, capabilities)
+
+
+def _attachment(vm: Vm, target: Target, volume: str, capabilities: Capabilities) -> Attachment:
+    disk = target.disk
+    again = disk is not None and disk.boot and put_aside(vm, disk)
+    boot = (again if target.spec.boot is None else target.spec.boot) or (vm.config.first_boots and not vm.config.disks)
+    uuid = disk.uuid if disk else target.uuid
+    path = path_of(capabilities, volume, target.type, uuid)
+    return Attachment(path, target.size, target.model, boot, target.slot, uuid)
+
+
+def path_of(capabilities: Capabilities, volume: str, kind: str, uuid: str) -> str:
+    """Where the hypervisor finds a disk of a type."""
+    return identity.file_of(uuid) if kind == FILE else capabilities.device_prefix + volume
+
+
+def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
+    """The index that the disk gets, and its volume. One that lies in the VM without being attached stays there."""
+    disk = target.disk
+    if disk is not None and not disk.parked:
+        return disk.index, disk.volume.name
+    remembered = disk.index if disk else 0
+    index = _free_index(vm, remembered if target.spec.index is None else target.spec.index)
+    return index, f"{vm.config.dataset}/disk{index}"
+
+
+def _free_index(vm: Vm, remembered: int) -> int:
+    """The remembered index if it is free, else the lowest that no path and no volume uses."""
+    used = used_indexes(vm)
+    if remembered and remembered not in used:
+        return remembered
+    return next(n for n in range(len(used) + 1) if n not in used)
+
+
+def used_indexes(vm: Vm) -> t.Set[int]:
+    """Those of the VM's volumes. A configured path that no volume backs (a missing disk) keeps its index."""
+    return {index_of(name) for name in (*(v.name for v in vm.volumes), *vm.missing)}
+
+
+def _facts(vm: Vm, target: Target, index: int, attachment: Attachment) -> t.Dict[str, str]:
+    """All properties that the disk is to carry."""
+    disk, spec = target.disk, target.spec
+    base = disk or Disk(volume=vm.root, vm=vm.config.uuid, index=index, uuid=attachment.uuid)
+    fresh = {
+        "name": spec.name,
+        "preserve": bool(spec.preserve),
+        "description": spec.description or "",
+        "tags": spec.tags or {},
+    }
+    changes = {key: wanted for key, (_now, wanted) in fact_changes(spec, disk).items()} if disk else fresh
+    return facts_of(
+        base,
+        **{
+            "vm": vm.config.uuid,
+            "index": index,
+            "slot": target.slot,
+            "model": target.model,
+            "boot": attachment.boot,
+            "kind": target.type,
+            "remaining": target.basis,
+            **changes,
+        },
+    )
+
+
+def _at(target: Target) -> str:
+    return f" at {target.slot}" if target.slot else ""
+
+
+def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> AttachDisk:
+    """A disk that is there comes to the VM, at the size, type and compression of the target."""
+    target = replace(target, disk=disk)
+    index, volume = _place(vm, target)
+    attachment = _attachment(vm, target, volume, capabilities)
+    since = identity.decode_time(disk.volume.user.get("mtime", ""))
+    size = target.size * MIB
+    wanted, now = target.spec.compression, disk.volume.compression
+    words = [
+        f"+ {target.label} ",
+        render_mib(target.size) if size == disk.size else render_change(disk.size, size),
+        f" re-attached{_at(target)}",
+        f", {target.kept} -> {target.type}" if target.type != target.kept else "",
+        f", compression {now} -> {wanted}" if wanted not in (None, now) else "",
+        f", parked since {since}" if since and disk.parked else "",
+    ]
+    return AttachDisk(
+        Told("".join(words), target.label, size < disk.size, why_cold(vm, target.model, target.slot, capabilities)),
+        volume=volume,
+        size_mib=target.size,
+        type=target.type,
+        attachment=attachment,
+        facts=stale(disk, _facts(vm, target, index, attachment)),
+        compression=wanted or now,
+        attached=disk,
+        source=disk.volume.name,
+        guid=disk.volume.guid,
+        snapshots=bool(disk.snapshots) and size != disk.size,
+    )
+
+
+def create(vm: Vm, target: Target, capabilities: Capabilities) -> CreateDisk:
+    """A new disk for the VM."""
+    spec = target.spec
+    index, volume = _place(vm, target)
+    attachment = _attachment(vm, target, volume, capabilities)
+    why = why_cold(vm, target.model, target.slot, capabilities)
+    kind = f" {target.type}" if target.type != THICK else ""
+    image = f" from image {spec.image}" if spec.image else ""
+    return CreateDisk(
+        Told(f"+ {target.label} {render_mib(target.size)}{kind}{_at(target)}{image}", target.label, cold=why),
+        volume=volume,
+        size_mib=target.size,
+        type=target.type,
+        attachment=attachment,
+        facts=_facts(vm, target, index, attachment),
+        compression=spec.compression or vm.root.compression,
+        block_size_bytes=target.block_size,
+        own_compression=spec.compression or "",
+        origin=target.origin.name if target.origin else "",
+        image_size_mib=target.image_size,
+    )

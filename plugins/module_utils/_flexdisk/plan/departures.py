@@ -1,0 +1,129 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Steps for disks that go, and for what interrupted runs have left of disks."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.sizes import render_bytes, render_mib
+from ..model.vm import Disk, Vm
+from ..rules import identity, snapshots
+from ..rules.inventory import parked_place
+from .changes import facts_of, stale, unmarked
+from .disk_steps import Destroy, DestroyDetached, Detach, DiscardCopy, ForgetDisk, LiftGuard, Park
+from .resolve import Leaver
+from .steps import Told
+
+PARKED_PREFIX = "flexdisk-parked-"
+
+
+def forget(vm: Vm) -> t.Iterator[ForgetDisk]:
+    """Take out of the configuration what lies parked; vmadm finds nothing there to destroy."""
+    configured = {entry.path: entry for entry in vm.config.disks}
+    parked = {disk.uuid: disk for disk in vm.parked}
+    for entry in (configured[path] for path in vm.ghosts):
+        label = parked[entry.uuid].label
+        told = Told(f"- {label}, parked already, out of the configuration", label)
+        yield ForgetDisk(told, volume=entry.volume, path=entry.path)
+
+
+def unguard(disks: t.Iterable[Disk]) -> t.Iterator[LiftGuard]:
+    """Remove the guards of an interrupted run."""
+    for disk in (d for d in disks if d.guarded):
+        yield LiftGuard(Told(f"- left-over guard of {disk.label}", disk.label), volume=disk.volume.name)
+
+
+def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
+    """Remove what interrupted conversions have copied so far; the disks are whole without."""
+    for disk in (d for d in disks if d.half):
+        text = f"- half a copy of {disk.label}, left by an interrupted conversion, DESTROYED"
+        told = Told(text, disk.label, destroys=True)
+        yield DiscardCopy(told, volume=disk.volume.name, guid=disk.volume.guid, half=disk.half)
+
+
+def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
+    """Park a disk with its data, whether the VM has it attached (Detach) or not (Park).
+
+    lean: a later step sets the VM's reservation anyway, so that the pool need not give the disk's space twice.
+    """
+    disk = leaver.disk
+    attached = "" if disk.path else " (not attached)"
+    named = f" without its name (uuid {disk.uuid})" if leaver.nameless else ""
+    told = Told(f"- {disk.label} {render_mib(disk.size_mib)}{attached} parked{named}", disk.label)
+    changes = {"boot": False, "remaining": "", **({"name": ""} if leaver.nameless else {})}
+    return _leaving(vm, disk, told, {**facts_of(disk, **changes), **unmarked(disk)}, lean)
+
+
+def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
+    """Park a disk for the time that its data is copied: what the VM makes of the disk stays with it."""
+    facts = {**facts_of(disk), **unmarked(disk)}
+    if disk.volume.user.get("from") != identity.MAKING:
+        facts["from"] = identity.ASIDE
+    told = Told(f"- {label} {render_mib(disk.size_mib)} parked to be copied", label)
+    return _leaving(vm, disk, told, facts, lean=True, vm_waits=True)
+
+
+def _leaving(vm: Vm, disk: Disk, told: Told, facts: t.Mapping[str, str], lean: bool, vm_waits: bool = False) -> Detach:
+    """Snapshots of the VM get a name that no later snapshot of another VM can have."""
+    renames = []
+    for snapshot in disk.snapshots:
+        short = snapshot.name.split("@", 1)[1]
+        if short.startswith(snapshots.PREFIX):
+            renames.append((short, f"{PARKED_PREFIX}{vm.config.uuid[:8]}-{snapshot.createtxg}-{short}"))
+    kind = Detach if disk.path else Park
+    return kind(
+        told,
+        volume=disk.volume.name,
+        path=disk.path,
+        target=parked_place(disk),
+        facts=stale(disk, facts),
+        guid=disk.volume.guid,
+        newest=_newest(disk, dict(renames)),
+        renames=tuple(renames),
+        lean=lean,
+        vm_waits=vm_waits,
+    )
+
+
+def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
+    """Short name of the newest snapshot after the renames, "" without one."""
+    if not disk.snapshots:
+        return ""
+    short = disk.snapshots[-1].name.split("@", 1)[1]
+    return renamed.get(short, short)
+
+
+def destroy(leaver: Leaver) -> t.Union[Destroy, DestroyDetached]:
+    """An attached disk is taken out of the VM first, as for a detach; only then its volume is destroyed."""
+    disk = leaver.disk
+    if not disk.path:
+        return destroy_detached(leaver)
+    return Destroy(
+        _destroyed(disk, ""),
+        volume=disk.volume.name,
+        path=disk.path,
+        target=parked_place(disk),
+        facts=stale(disk, facts_of(disk, uuid=disk.uuid or identity.uuid_of(disk.volume.guid))),
+        guid=disk.volume.guid,
+        newest=_newest(disk, {}),
+        snapshots=_short_names(disk),
+    )
+
+
+def destroy_detached(leaver: Leaver) -> DestroyDetached:
+    """Destroy a volume that no VM has attached."""
+    disk = leaver.disk
+    told = _destroyed(disk, " (parked)" if disk.parked else " (not attached)")
+    return DestroyDetached(told, volume=disk.volume.name, guid=disk.volume.guid, snapshots=_short_names(disk))
+
+
+def _destroyed(disk: Disk, where: str) -> Told:
+    lost = f" with {len(disk.snapshots)} snapshots ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
+    return Told(f"- {disk.label} {render_mib(disk.size_mib)}{where} DESTROYED{lost}", disk.label, destroys=True)
+
+
+def _short_names(disk: Disk) -> t.Tuple[str, ...]:
+    return tuple(snapshot.name.split("@", 1)[1] for snapshot in disk.snapshots)

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Whether a disk comes to a running VM, or leaves it."""
+
+from __future__ import annotations
+
+from ..model.capabilities import Capabilities
+from ..model.vm import Vm
+from ..rules import slots
+
+
+def why_cold(vm: Vm, model: str, slot: str, capabilities: Capabilities) -> str:
+    """Why a disk of this model does not come to this slot, or leave it, while the VM runs; "" if it does."""
+    if capabilities.functions_per_slot > 1:
+        return ""
+    if model not in capabilities.models:
+        return f"a disk of model {model} comes and goes only while the VM is stopped"
+    if not slot:
+        return ""
+    place, pci = slots.parse_slot(slot), vm.config.pci
+    taken = [slots.parse_slot(e.pci_slot) for e in vm.config.disks if e.pci_slot]
+    if place.function or not slots.alone(place, taken):
+        return "disks that share a PCI slot come and go together"
+    if slot in pci.hot:
+        return ""
+    free = [s for s in map(slots.parse_slot, pci.hot) if s not in taken and slots.alone(s, taken)]
+    none_free = "" if free or place in taken else ", and none is free"
+    return f"{slot} is no slot for hot-plug{none_free}"

@@ -1,0 +1,279 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Steps of whole VMs: their figures, their power, their snapshots, their making and their end."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..model.desired import NewVm
+from ..model.vm import Disk, DiskConfig, Vm
+from .disk_steps import CreateDisk
+from .steps import Step
+
+# -- an interrupted run
+
+
+@dataclass(frozen=True)
+class Recover(Step):
+    """Takes an interrupted run up; what is left to do are steps of their own."""
+
+    kind = "recover"
+
+    def late(self, live: t.Collection[str]) -> bool:
+        """It changes nothing by itself."""
+        return False
+
+
+# -- figures
+
+
+@dataclass(frozen=True)
+class SettleQuota(Step):
+    """Quota and reservation of the VM's dataset by the law (rules/space.py), and the refreservation of its own part."""
+
+    kind = "law"
+    mends = True
+    calm = True
+
+    quota_bytes: int
+    refreservation_bytes: int
+
+
+@dataclass(frozen=True)
+class SettleVolumes(Step):
+    """Volumes back to their automatic reservation. flexible_mib: the flexible_disk_size that comes later, or None."""
+
+    kind = "normalise"
+    mends = True
+    calm = True
+
+    names: t.Tuple[str, ...]
+    flexible_mib: t.Optional[int]
+
+    @property
+    def volumes(self) -> t.Tuple[str, ...]:
+        """Those that are off."""
+        return self.names
+
+
+@dataclass(frozen=True)
+class SetFlexibleSize(Step):
+    """Another flexible_disk_size, hidden disks included. resets: the hypervisor then sets every volume to auto."""
+
+    kind = "flexible"
+
+    stored_mib: int
+    resets: bool
+
+
+@dataclass(frozen=True)
+class SetVmQuota(Step):
+    """Another quota of the VM's own file system. resets: the hypervisor then sets every volume to auto."""
+
+    kind = "quota"
+
+    quota_bytes: int
+    resets: bool
+
+
+# -- power
+
+
+@dataclass(frozen=True)
+class Stop(Step):
+    """The VM is shut down. autoboot_off: the hypervisor turns autoboot off with it."""
+
+    kind = "stop"
+    stops = True
+
+    autoboot_off: bool
+
+
+@dataclass(frozen=True)
+class Start(Step):
+    """The VM is started. autoboot_on: the hypervisor turns autoboot on with it."""
+
+    kind = "start"
+    powers = True
+    starts = True
+
+    autoboot_on: bool
+
+
+@dataclass(frozen=True)
+class SetAutoboot(Step):
+    """Whether the VM starts with its host."""
+
+    kind = "autoboot"
+    powers = True
+
+    autoboot: bool
+
+    def late(self, live: t.Collection[str]) -> bool:
+        """A running VM takes it."""
+        return False
+
+
+# -- what a VM is besides its disks
+
+
+@dataclass(frozen=True)
+class SetProperties(Step):
+    """Memory, vcpus, protection and the name of the package, where they are not None."""
+
+    kind = "properties"
+
+    memory_mib: t.Optional[int] = None
+    vcpus: t.Optional[int] = None
+    indestructible: t.Optional[bool] = None
+    package: t.Optional[str] = None
+
+    @property
+    def machine(self) -> t.Dict[str, int]:
+        """memory (MiB) and vcpus, as far as they change: at the next start of the VM."""
+        sizes = {"memory": self.memory_mib, "vcpus": self.vcpus}
+        return {key: value for key, value in sizes.items() if value is not None}
+
+    def late(self, live: t.Collection[str]) -> bool:
+        """The machine has another size only after a restart."""
+        return bool(self.machine)
+
+
+@dataclass(frozen=True)
+class WritePackage(Step):
+    """The name of the package, or its saved copy, as properties of the VM's dataset ("" removes one)."""
+
+    kind = "package"
+
+    dataset: str
+    facts: t.Mapping[str, str]
+
+    @property
+    def datasets(self) -> t.Tuple[str, ...]:
+        """The VM's."""
+        return (self.dataset,)
+
+
+@dataclass(frozen=True)
+class Relocate(Step):
+    """Volumes that lie elsewhere move below the VM's dataset. moves: as configured, and as they will be."""
+
+    kind = "adopt"
+
+    moves: t.Tuple[t.Tuple[DiskConfig, Disk], ...]
+
+
+@dataclass(frozen=True)
+class AddPorts(Step):
+    """PCIe root ports, for disks that come while the VM runs."""
+
+    kind = "ports"
+
+    ports: t.Tuple[int, ...]
+
+
+# -- snapshots
+
+
+@dataclass(frozen=True)
+class TakeSnapshot(Step):
+    """A snapshot of all datasets of the VM. full_name is what ZFS calls it; creation: seconds since 1970."""
+
+    kind = "snapshot"
+
+    name: str
+    full_name: str
+    creation: int
+
+
+@dataclass(frozen=True)
+class DeleteSnapshot(Step):
+    """Its parts go in this order. whole: it has one for every dataset, so the hypervisor knows it."""
+
+    kind = "delete_snapshot"
+
+    name: str
+    parts: t.Tuple[str, ...]
+    whole: bool
+
+
+@dataclass(frozen=True)
+class RollBack(Step):
+    """All datasets of the VM go back. starts_vm: the hypervisor starts the VM, and turns autoboot on, at the end."""
+
+    kind = "rollback"
+
+    name: str
+    parts: t.Tuple[str, ...]
+    starts_vm: bool
+
+    @property
+    def keeps_vm_down(self) -> bool:
+        """Its disks may be of different times."""
+        return True
+
+
+# -- making and end
+
+
+@dataclass(frozen=True)
+class ClearRemains(Step):
+    """What an interrupted creation has left goes, unused as it is: these datasets below the first of them."""
+
+    kind = "clear"
+
+    left: t.Tuple[str, ...]
+
+    @property
+    def root(self) -> str:
+        """The dataset of the VM that was not made."""
+        return self.left[0]
+
+    @property
+    def datasets(self) -> t.Tuple[str, ...]:
+        """The whole tree."""
+        return (self.root,)
+
+
+@dataclass(frozen=True)
+class ImportImage(Step):
+    """An image becomes a volume with the snapshot C(@final). file is the driver's word for where it comes from."""
+
+    kind = "import_image"
+
+    volume: str
+    volsize_bytes: int
+    block_size_bytes: int
+    file: t.Any  # the driver's own: ImageFile
+
+    @property
+    def volumes(self) -> t.Tuple[str, ...]:
+        """The image's."""
+        return (self.volume,)
+
+
+@dataclass(frozen=True)
+class CreateVm(Step):
+    """A VM with its new disks: a hypervisor that makes disks itself makes them all or none. vm is what it will be."""
+
+    kind = "create_vm"
+
+    new: NewVm
+    disks: t.Tuple[CreateDisk, ...]
+    facts: t.Mapping[str, str]
+    vm: Vm
+    indestructible: bool
+    ports: t.Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DeleteVm(Step):
+    """The VM goes with these volumes, each named with its guid."""
+
+    kind = "delete_vm"
+
+    parts: t.Tuple[t.Tuple[str, int], ...]
