@@ -221,34 +221,58 @@ def _names(intent: Intent, found: Collector) -> None:
 
 
 def _boot(intent: Intent, found: Collector) -> None:
+    """One boot disk, where the VM has one; and none that the hypervisor cannot make the boot disk."""
     vm = intent.vm
-    managed = {id(g.disk) for g in intent.targets if g.disk is not None}
-    leaving = {id(leaver.disk) for leaver in intent.leavers}
-    returns = any(g.disk is not None and g.disk.boot and put_aside(vm, g.disk) for g in intent.targets)
-    stands_in = returns and vm.config.first_boots
-    boots = [d.label for d in vm.disks if d.boot and not stands_in and id(d) not in managed and id(d) not in leaving]
+    boots = [disk.label for disk in vm.disks if disk.boot and _stays_unmanaged(intent, disk)]
     for target in intent.targets:
-        disk = target.disk
-        now = disk is not None and disk.boot and (not stands_in if target.stays else put_aside(vm, disk))
+        now = _boots_now(intent, target)
         if target.spec.boot or (target.spec.boot is None and now):
             boots.append(target.label)
-        if target.spec.boot and target.stays and not now and vm.config.boot_types:
-            found.add(
-                "NotSupported",
-                "cannot become the boot disk: the VM boots by type of device (%s); give its devices a boot order"
-                % vm.config.boot_types,
-                target.label,
-            )
-        elif target.spec.boot and not target.stays and vm.config.bare and _loses_boot(intent):
-            found.add(
-                "NotSupported",
-                "cannot be added and become the boot disk in one task; add it first, then make it the boot disk",
-                target.label,
-            )
+        if target.spec.boot:
+            _check_boot_disk(intent, target, now, found)
     if len(boots) > 1:
         found.add("InvalidArgument", "the VM would have several boot disks: %s" % ", ".join(boots))
+    leaving = {id(leaver.disk) for leaver in intent.leavers}
     if not boots and any(d.boot for d in vm.disks) and not any(d.boot and id(d) in leaving for d in vm.disks):
         found.add("InvalidArgument", "the VM would have no boot disk")
+
+
+def _check_boot_disk(intent: Intent, target: Target, now: bool, found: Collector) -> None:
+    """Whether the hypervisor can boot from a disk that is declared so; now: it does already."""
+    config = intent.vm.config
+    if target.stays and not now and config.boot_types:
+        found.add(
+            "NotSupported",
+            "cannot become the boot disk: the VM boots by type of device (%s); give its devices a boot order"
+            % config.boot_types,
+            target.label,
+        )
+    elif not target.stays and config.bare and _loses_boot(intent):
+        found.add(
+            "NotSupported",
+            "cannot be added and become the boot disk in one task; add it first, then make it the boot disk",
+            target.label,
+        )
+
+
+def _replaced_for_now(intent: Intent) -> bool:
+    """Whether another disk only boots as long as the data of the boot disk is copied."""
+    returns = any(g.disk is not None and g.disk.boot and put_aside(intent.vm, g.disk) for g in intent.targets)
+    return returns and intent.vm.config.first_boots
+
+
+def _stays_unmanaged(intent: Intent, disk: Disk) -> bool:
+    """Whether a disk boots in the end that no entry means."""
+    named = [g.disk for g in intent.targets] + [leaver.disk for leaver in intent.leavers]
+    return not _replaced_for_now(intent) and not any(disk is other for other in named)
+
+
+def _boots_now(intent: Intent, target: Target) -> bool:
+    """Whether the target's disk is the boot disk, or was it before it was parked to be copied."""
+    disk = target.disk
+    if disk is None or not disk.boot:
+        return False
+    return not _replaced_for_now(intent) if target.stays else put_aside(intent.vm, disk)
 
 
 def _loses_boot(intent: Intent) -> bool:

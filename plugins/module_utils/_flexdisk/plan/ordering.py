@@ -143,6 +143,7 @@ def _work(
     policy: Policy,
     first: t.Sequence[Step] = (),
 ) -> Sequence:
+    """The steps without stop and start. first come before the first that needs a stop."""
     seq = Sequence(intent.vm, geometry)
     concerned = _concerned(intent)
     seq.extend((*departures.unguard(concerned), *departures.discard(concerned)))
@@ -161,16 +162,24 @@ def _work(
     standing = [g for g in standing if g not in copied]
     for target in standing:
         _in_place(seq, target)
-    arriving = [
-        replace(g, disk=g.disk and predict.unguarded(g.disk)) for g in intent.targets if not (g.stays or g in copied)
-    ]
-    for target in [g for g in arriving if g.disk is not None] + [g for g in arriving if g.disk is None]:
+    _arrivals(seq, [g for g in intent.targets if not (g.stays or g in copied)], capabilities)
+    _facts(seq, standing, intent.kept)
+    return seq
+
+
+def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabilities) -> None:
+    """Disks that are there come before new ones."""
+    for target in sorted(arriving, key=lambda g: g.disk is None):
+        target = replace(target, disk=target.disk and predict.unguarded(target.disk))
         seq.add(arrivals.arrive(seq.vm, target, capabilities).for_disk(target.anew))
+
+
+def _facts(seq: Sequence, standing: t.Sequence[Target], kept: t.Sequence[Disk]) -> None:
+    """What is written down of the disks that stay, hidden ones too."""
     for target in standing:
         seq.add(changes.write_identity(seq.volume_of(t.cast(Disk, target.disk)), target))
-    for disk in intent.kept + [d for d in seq.vm.disks if d.hidden]:
+    for disk in [*kept, *(d for d in seq.vm.disks if d.hidden)]:
         seq.add(changes.refresh_copies(seq.volume_of(disk)))
-    return seq
 
 
 def _in_place(seq: Sequence, target: Target) -> None:

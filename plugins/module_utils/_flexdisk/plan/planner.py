@@ -12,9 +12,9 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.desired import Policy, VmSpec
 from ..model.errors import Problem
-from ..model.sizes import MIB, render_apart, render_bytes
+from ..model.sizes import render_apart, render_bytes
 from ..model.vm import Disk, Vm, VmConfig
-from ..rules import released_identity, slots, space
+from ..rules import released_identity
 from ..rules.declaration import Collector
 from ..rules.inventory import Host, unlinked_reason
 from ..rules.matching import Match, match
@@ -25,9 +25,10 @@ from .checks import check
 from .disk_steps import AttachDisk, Convert, DestroyDetached
 from .recovery import unfinished
 from .relocation import adopt, homeless
-from .resolve import Intent, resolve
+from .resolve import resolve
 from .steps import VmPlan
 from .vm_steps import Relocate
+from .warnings import warnings_of
 
 
 def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
@@ -111,7 +112,7 @@ def plan_matched(
         sequence = ordering.order(intent, host.geometry[vm.config.pool], capabilities, policy, found)
     if sequence is None or found.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
-    warnings = tuple(_warnings(sequence.vm, spec, intent))
+    warnings = tuple(warnings_of(sequence.vm, spec, intent))
     return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
 
 
@@ -121,39 +122,6 @@ def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], found: Collector)
         places = host.duplicates.get(disk.uuid)
         if places:
             found.add("Ambiguous", "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(places)), disk.label)
-
-
-def _warnings(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
-    vm, room = intent.vm, space.allocatable(after)
-    if room is not None and room < -MIB:
-        yield (
-            "%s: disks and snapshots take %s more than flexible_disk_size; no disk can be added or resized until "
-            "snapshots are deleted or it is raised to %d MiB"
-            % (spec.vm, render_bytes(-room), space.smallest_flexible_mib(after) - after.hidden_mib)
-        )
-    for target in intent.targets:
-        if target.spec.dangerous_allow_shrink and (target.disk is None or target.bytes >= target.disk.size):
-            yield "%s: disk %s: dangerous_allow_shrink is set, but nothing shrinks; remove it" % (
-                spec.vm,
-                target.label,
-            )
-    for path in vm.missing:
-        yield "%s: the volume of %s does not exist" % (spec.vm, path)
-    for path in vm.strays:
-        yield "%s: %s lies outside %s and is left alone; adopt=true moves it in" % (spec.vm, path, vm.root.name)
-    unseen = slots.unseen((slots.parse_slot(d.pci_slot) for d in after.disks if d.pci_slot), after.config.pci)
-    for disk in (d for d in after.disks if d.pci_slot and slots.parse_slot(d.pci_slot) in unseen):
-        yield "%s: %s is at %s, but function 0 of that device is empty, so the guest will not find it" % (
-            spec.vm,
-            disk.label,
-            disk.pci_slot,
-        )
-    for path in vm.config.unplugged:
-        yield "%s: the running VM does not have %s; it will after its next start" % (spec.vm, path)
-    claimed = [target.disk for target in intent.targets] + [leaver.disk for leaver in intent.leavers]
-    for orphan in vm.orphans:
-        if not any(disk is orphan for disk in claimed):
-            yield "%s: volume %s is not in the VM's configuration" % (spec.vm, orphan.volume.name)
 
 
 class Demand(t.NamedTuple):

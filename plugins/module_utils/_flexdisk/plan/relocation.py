@@ -30,27 +30,31 @@ def homeless(host: Host, config: VmConfig) -> t.Optional[Vm]:
 
 def adopt(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Optional[Relocate]:
     """The step that does it, None where everything is in its place. Problems go to found."""
-    entries = [e for e in vm.config.disks if e.volume and not e.volume.startswith(vm.root.name + "/")]
-    used = {index_of(v.name) for v in vm.volumes}
-    disks: t.List[t.Tuple[DiskConfig, Disk]] = []
-    for entry in entries:
-        volume = _volume(host, vm, entry, found)
-        if volume is None:
-            continue
-        index = next(n for n in range(len(used) + 1) if n not in used)
-        target = volume.name if volume.parent == vm.root.name else "%s/disk%d" % (vm.root.name, index)
-        used.add(index_of(target))
-        snapshots = (d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name)
-        moved = replace(entry, path=device_prefix + target, volume=target)
-        disk = attached_disk(vm.config, moved, entry.pci_slot, replace(volume, name=target), 0)
-        disks.append((entry, replace(disk, snapshots=tuple(sorted(snapshots, key=lambda s: s.createtxg)))))
+    disks = list(_moves(host, vm, device_prefix, found))
     if found.problems or not (disks or not vm.root.kind):
         return None
     if vm.config.state != "stopped" or vm.config.frozen:
         found.add("VmNotStopped", vm.config.frozen or "the VM must be stopped to be adopted: its volumes are renamed")
-    moves = ", ".join("%s -> %s" % (e.volume, d.volume.name.rsplit("/", 1)[1]) for e, d in disks)
-    told = Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}")
-    return Relocate(told, moves=tuple(disks))
+    moves = ", ".join(f"{e.volume} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)
+    return Relocate(Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
+
+
+def _moves(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Iterator[t.Tuple[DiskConfig, Disk]]:
+    """What lies elsewhere, with the disk that it will be: at the lowest free index."""
+    used = {index_of(v.name) for v in vm.volumes}
+    for entry in vm.config.disks:
+        if not entry.volume or entry.volume.startswith(vm.root.name + "/"):
+            continue
+        volume = _volume(host, vm, entry, found)
+        if volume is None:
+            continue
+        index = next(n for n in range(len(used) + 1) if n not in used)
+        target = volume.name if volume.parent == vm.root.name else f"{vm.root.name}/disk{index}"
+        used.add(index_of(target))
+        snapshots = (d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name)
+        moved = replace(entry, path=device_prefix + target, volume=target)
+        disk = attached_disk(vm.config, moved, entry.pci_slot, replace(volume, name=target), 0)
+        yield entry, replace(disk, snapshots=tuple(sorted(snapshots, key=lambda s: s.createtxg)))
 
 
 def _volume(host: Host, vm: Vm, entry: DiskConfig, found: Collector) -> t.Optional[Dataset]:

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What the user is warned of when a VM is planned."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.desired import VmSpec
+from ..model.sizes import MIB, render_bytes
+from ..model.vm import Vm
+from ..rules import slots, space
+from .resolve import Intent
+
+
+def warnings_of(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
+    """Each begins with the VM as the task names it. after is what it will be."""
+    vm = intent.vm
+    for words in (*_space(after), *_entries(intent), *_volumes(vm), *_slots(vm, after), *_unattached(intent)):
+        yield f"{spec.vm}: {words}"
+
+
+def _space(after: Vm) -> t.Iterator[str]:
+    room = space.allocatable(after)
+    if room is not None and room < -MIB:
+        yield (
+            f"disks and snapshots take {render_bytes(-room)} more than flexible_disk_size; no disk can be added or "
+            "resized until snapshots are deleted or it is raised to "
+            f"{space.smallest_flexible_mib(after) - after.hidden_mib} MiB"
+        )
+
+
+def _entries(intent: Intent) -> t.Iterator[str]:
+    for target in intent.targets:
+        if target.spec.dangerous_allow_shrink and (target.disk is None or target.bytes >= target.disk.size):
+            yield f"disk {target.label}: dangerous_allow_shrink is set, but nothing shrinks; remove it"
+
+
+def _volumes(vm: Vm) -> t.Iterator[str]:
+    for path in vm.missing:
+        yield f"the volume of {path} does not exist"
+    for path in vm.strays:
+        yield f"{path} lies outside {vm.root.name} and is left alone; adopt=true moves it in"
+
+
+def _slots(vm: Vm, after: Vm) -> t.Iterator[str]:
+    placed = [(disk, slots.parse_slot(disk.pci_slot)) for disk in after.disks if disk.pci_slot]
+    unseen = slots.unseen((slot for _disk, slot in placed), after.config.pci)
+    for disk in (disk for disk, slot in placed if slot in unseen):
+        words = f"{disk.label} is at {disk.pci_slot}, but function 0 of that device is empty"
+        yield f"{words}, so the guest will not find it"
+    for path in vm.config.unplugged:
+        yield f"the running VM does not have {path}; it will after its next start"
+
+
+def _unattached(intent: Intent) -> t.Iterator[str]:
+    claimed = [target.disk for target in intent.targets] + [leaver.disk for leaver in intent.leavers]
+    for orphan in intent.vm.orphans:
+        if not any(disk is orphan for disk in claimed):
+            yield f"volume {orphan.volume.name} is not in the VM's configuration"

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Writes the map of the rooms into docs/architecture.md: each file with the first sentence of its docstring.
+
+Usage: house_map.py
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tree import ROOT
+
+PAGE = ROOT / "docs" / "architecture.md"
+HOUSE = ROOT / "plugins" / "module_utils" / "_flexdisk"
+BEGIN, END = "<!-- map: begin -->\n", "<!-- map: end -->\n"
+# From what everything may import to what imports everything.
+ROOMS = {
+    "model": "nouns, without any rule",
+    "rules": "laws and decisions about what is there",
+    "spec": "what users write becomes declarations",
+    "plan": "from what is there and what is declared to steps",
+    "zfs": "the storage",
+    "hypervisor": "one driver for each hypervisor, behind one protocol",
+    "engine": "one run of each module; the only room that changes anything",
+}
+
+
+def sentence(path: Path) -> str:
+    """What a file says of itself, up to the first full stop at the end of a line or sentence."""
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
+    return text.split(". ")[0].rstrip(".")
+
+
+def render() -> str:
+    """The map as Markdown."""
+    lines = []
+    for room, words in ROOMS.items():
+        lines += ["", f"### {room}: {words}", "", "| file | what it is |", "|---|---|"]
+        for path in sorted((HOUSE / room).glob("*.py")):
+            lines.append(f"| `{room}/{path.name}` | {sentence(path)} |")
+    return "\n".join([*lines, ""]) + "\n"
+
+
+def main() -> None:
+    """Replace the map."""
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN, 1)
+    PAGE.write_text(before + BEGIN + render() + END + rest.split(END, 1)[1])
+
+
+if __name__ == "__main__":
+    main()
