@@ -324,14 +324,14 @@ destroyed_by:
   type: str
 """
 
+import typing as t
+
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import module_run
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.disk import run
-from ..module_utils._flexdisk.engine.runner import SubprocessRunner
-from ..module_utils._flexdisk.model.errors import FlexdiskError
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
 
 ENTRY = {
     **{key: {"type": spec["type"]} for key, spec in DISK.items() if key not in ("boot", "recreate")},
@@ -350,6 +350,7 @@ ENTRY = {
 
 
 def main() -> None:
+    """Read the arguments, and do what disk does."""
     module = AnsibleModule(
         argument_spec={
             "disks": {"type": "list", "elements": "dict", "options": ENTRY},
@@ -362,22 +363,19 @@ def main() -> None:
         mutually_exclusive=[("disks", key) for key in ENTRY],
         supports_check_mode=True,
     )
-    params = module.params
-    entries = params["disks"] or [{key: params[key] for key in ENTRY}]
-    runner = SubprocessRunner()
-    task = "disk of %s" % ", ".join(str(disk["name"] or disk["uuid"] or disk["vm"]) for disk in entries)
-    try:
-        zfs, hypervisor = module_run.open_host(params, runner, __version__)
-        with module_run.turn(runner, params, task, module.check_mode) as others:
-            outcome = run(zfs, hypervisor, entries, policy(params), params["pool"], module.check_mode)
-    except FlexdiskError as exc:
-        module.fail_json(**module_run.error(exc))
-    for warning in others + outcome.warnings:
-        module.warn(warning)
-    failed = module_run.ending(outcome)
-    if failed is not None:
-        module.fail_json(**failed, disks=outcome.disks)
-    module.exit_json(**module_run.result(outcome), disks=outcome.disks)
+    task = "disk of %s" % ", ".join(str(disk["name"] or disk["uuid"] or disk["vm"]) for disk in entries(module.params))
+    run_module(module, __version__, task, dict, body)
+
+
+def entries(params: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
+    """The disks of the task: a list, or one that its arguments name."""
+    return params["disks"] or [{key: params[key] for key in ENTRY}]
+
+
+def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+    """The run of disk."""
+    outcome = run(call.zfs, call.hypervisor, entries(params), policy(params), call.pool, call.check_mode)
+    return answer(outcome, disks=outcome.disks)
 
 
 if __name__ == "__main__":

@@ -199,13 +199,14 @@ skipped_vms:
   elements: dict
 """
 
+import typing as t
+
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import disk_adopt, module_run
+from ..module_utils._flexdisk.engine import disk_adopt
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
-from ..module_utils._flexdisk.engine.runner import SubprocessRunner
-from ..module_utils._flexdisk.model.errors import FlexdiskError
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
 
 PAPERS = {
     "index": {"type": "int"},
@@ -223,6 +224,7 @@ PAPERS = {
 
 
 def main() -> None:
+    """Read the arguments, and do what disk_adopt does."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "default": "adopted", "choices": ["adopted", "released"]},
@@ -247,31 +249,24 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    runner = SubprocessRunner()
-    names = [entry["vm"] for entry in params["vms"] or ()]
-    task = "disk_adopt (%s) of %s" % (params["state"], ", ".join(names or ["all VMs"]))
-    try:
-        zfs, hypervisor = module_run.open_host(params, runner, __version__)
-        with module_run.turn(runner, params, task, module.check_mode) as others:
-            found = disk_adopt.run(
-                zfs,
-                hypervisor,
-                params["vms"],
-                params["state"],
-                params["forget"],
-                params["pool"],
-                module.check_mode,
-                params["on_refusal"] == "continue",
-            )
-    except FlexdiskError as exc:
-        module.fail_json(**module_run.error(exc))
-    for warning in others + found.outcome.warnings:
-        module.warn(warning)
-    failed = module_run.ending(found.outcome)
-    if failed is not None:
-        module.fail_json(released=found.released, skipped_vms=found.skipped, **failed)
-    module.exit_json(released=found.released, skipped_vms=found.skipped, **module_run.result(found.outcome))
+    names = [entry["vm"] for entry in module.params["vms"] or ()]
+    task = "disk_adopt (%s) of %s" % (module.params["state"], ", ".join(names or ["all VMs"]))
+    run_module(module, __version__, task, dict, body)
+
+
+def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+    """The run of disk_adopt."""
+    found = disk_adopt.run(
+        call.zfs,
+        call.hypervisor,
+        params["vms"],
+        params["state"],
+        params["forget"],
+        call.pool,
+        call.check_mode,
+        params["on_refusal"] == "continue",
+    )
+    return answer(found.outcome, released=found.released, skipped_vms=found.skipped)
 
 
 if __name__ == "__main__":

@@ -270,17 +270,18 @@ disks:
         reserved: null
 """
 
+import typing as t
+
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import lock, module_run
 from ..module_utils._flexdisk.engine.arguments import HOST
 from ..module_utils._flexdisk.engine.disk_info import STATES, TYPES, Filters, disks_info
-from ..module_utils._flexdisk.engine.runner import SubprocessRunner
-from ..module_utils._flexdisk.model.errors import FlexdiskError
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, refusal, run_module
 
 
 def main() -> None:
+    """Read the arguments, and do what disk_info does."""
     module = AnsibleModule(
         argument_spec={
             "uuid": {"type": "str"},
@@ -295,20 +296,20 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    tags = params["tags"] or {}
+    run_module(module, __version__, "", filters, body, reads=True)
+
+
+def filters(params: t.Mapping[str, t.Any]) -> t.Tuple[Filters, t.Mapping[str, t.Any]]:
+    """Which disks are wanted, and the arguments."""
     wanted = {key: params[key] for key in ("uuid", "name", "vm", "state", "type")}
-    try:
-        zfs, hypervisor = module_run.open_host(params, SubprocessRunner(), __version__)
-        filters = Filters(**wanted, tags=tags)
-        found = disks_info(zfs, hypervisor, filters, params["pool"], params["space"], params["hidden"])
-    except FlexdiskError as exc:
-        module.fail_json(**module_run.error(exc))
-    for warning in lock.busy(params["pool"]):
-        module.warn(warning)
-    if found.problems:
-        module.fail_json(**module_run.refusal(found.problems))
-    module.exit_json(changed=False, disks=found.disks)
+    return Filters(**wanted, tags=params["tags"] or {}), params
+
+
+def body(call: Call, given: t.Tuple[Filters, t.Mapping[str, t.Any]]) -> Answer:
+    """The run of disk_info."""
+    wanted, params = given
+    found = disks_info(call.zfs, call.hypervisor, wanted, call.pool, params["space"], params["hidden"])
+    return Answer({"changed": False, "disks": found.disks}, refusal(found.problems) if found.problems else None)
 
 
 if __name__ == "__main__":

@@ -195,19 +195,19 @@ guard:
 """
 
 import time
+import typing as t
 
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import module_run
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.disk_verify import failure, result, verify
-from ..module_utils._flexdisk.engine.runner import SubprocessRunner
-from ..module_utils._flexdisk.model.errors import FlexdiskError
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, run_module
 from ..module_utils._flexdisk.rules.findings import REPAIRABLE
 
 
 def main() -> None:
+    """Read the arguments, and do what disk_verify does."""
     module = AnsibleModule(
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
@@ -219,23 +219,24 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    runner = SubprocessRunner()
-    names, repair, pool = params["vms"], params["repair"], params["pool"]
-    reads = module.check_mode or not repair
-    task = "disk_verify of %s" % ", ".join(names or ["all VMs"])
-    try:
-        zfs, hypervisor = module_run.open_host(params, runner, __version__)
-        with module_run.turn(runner, params, task, reads) as others:
-            found = verify(zfs, hypervisor, names, repair, pool, params["unused_days"], reads, int(time.time()))
-    except FlexdiskError as exc:
-        module.fail_json(**module_run.error(exc))
-    for warning in others:
-        module.warn(warning)
+    task = "disk_verify of %s" % ", ".join(module.params["vms"] or ["all VMs"])
+    run_module(module, __version__, task, dict, body, reads=not module.params["repair"])
+
+
+def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+    """The run of disk_verify."""
+    found = verify(
+        call.zfs,
+        call.hypervisor,
+        params["vms"],
+        params["repair"],
+        call.pool,
+        params["unused_days"],
+        call.check_mode,
+        int(time.time()),
+    )
     failed = failure(found, params["fail_on"])
-    if failed is not None:
-        module.fail_json(**{**result(found), **failed})
-    module.exit_json(**result(found))
+    return Answer(result(found), None if failed is None else {**result(found), **failed})
 
 
 if __name__ == "__main__":

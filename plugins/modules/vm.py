@@ -313,15 +313,16 @@ vms:
       returned: always
 """
 
+import typing as t
+
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ..module_utils._flexdisk.engine import module_run, secrets
+from ..module_utils._flexdisk.engine import secrets
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, checked_disks, policy
-from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, refusal, run_module
 from ..module_utils._flexdisk.engine.vm import run
-from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 VM = {
     "vm": {"type": "str"},
@@ -358,6 +359,7 @@ PACKAGE = {
 
 
 def main() -> None:
+    """Read the arguments, and do what vm does."""
     module = AnsibleModule(
         argument_spec={
             "vms": {"type": "list", "elements": "dict", "required": True, "options": VM, **ONE_NAME},
@@ -369,29 +371,32 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = {**module.params, "vms": [{**vm, "vm": vm["vm"] or vm["name"]} for vm in module.params["vms"]]}
-    exposed = secrets.problems(params["vms"])
+    vms = named(module.params)
+    exposed = secrets.problems(vms)
     if exposed:
         module.no_log_values.clear()
-        shown = {"module_args": {**params, "vms": secrets.hidden(params["vms"])}}
-        module.fail_json(invocation=shown, **module_run.refusal(exposed))
-    runner = SubprocessRunner()
-    task = "vm of %s" % ", ".join(vm["vm"] for vm in params["vms"])
-    try:
-        disks = ArgumentSpecValidator(DISK)
-        vms, packages = (checked_disks(params[k], key, disks) for k, key in (("vms", "vm"), ("packages", "name")))
-        zfs, hypervisor = module_run.open_host(params, runner, __version__)
-        # New VMs have a pool, those that are there any.
-        with module_run.turn(runner, {**params, "pool": None}, task, module.check_mode) as others:
-            outcome = run(zfs, hypervisor, vms, packages, policy(params), params["pool"], module.check_mode)
-    except FlexdiskError as exc:
-        module.fail_json(**module_run.error(exc))
-    for warning in others + outcome.warnings:
-        module.warn(warning)
-    failed = module_run.ending(outcome)
-    if failed is not None:
-        module.fail_json(**failed)
-    module.exit_json(**module_run.result(outcome))
+        shown = {"module_args": {**module.params, "vms": secrets.hidden(vms)}}
+        module.fail_json(invocation=shown, **refusal(exposed))
+    # New VMs have a pool, those that are there any.
+    run_module(module, __version__, f"vm of {', '.join(vm['vm'] for vm in vms)}", checked, body, every_pool=True)
+
+
+def named(params: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
+    """The VMs of the task, each addressed by the same key."""
+    return [{**vm, "vm": vm["vm"] or vm["name"]} for vm in params["vms"]]
+
+
+def checked(params: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """The arguments, with all disks of VMs and packages as a disk may be. Raises FlexdiskError InvalidArgument."""
+    disks = ArgumentSpecValidator(DISK)
+    vms = checked_disks(named(params), "vm", disks)
+    return {**params, "vms": vms, "packages": checked_disks(params["packages"], "name", disks)}
+
+
+def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+    """The run of vm."""
+    vms, packages, permitted = params["vms"], params["packages"], policy(params)
+    return answer(run(call.zfs, call.hypervisor, vms, packages, permitted, call.pool, call.check_mode))
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import module_run
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
 from ..module_utils._flexdisk.engine.vm_disks import converge
-from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 VM = {
     "vm": {"type": "str", "required": True},
@@ -27,6 +27,7 @@ VM = {
 
 
 def main() -> None:
+    """Read the arguments, and do what vm_disks does."""
     module = AnsibleModule(
         argument_spec={
             "vms": {"type": "list", "elements": "dict", "required": True, "options": VM},
@@ -38,22 +39,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
+    task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in module.params["vms"])
+    run_module(module, __version__, task, dict, body)
+
+
+def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+    """The run of vm_disks."""
     permitted = policy(params, matching=params["matching"])
-    runner = SubprocessRunner()
-    task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in params["vms"])
-    try:
-        zfs, hypervisor = module_run.open_host(params, runner, __version__)
-        with module_run.turn(runner, params, task, module.check_mode) as others:
-            outcome = converge(zfs, hypervisor, params["vms"], permitted, params["pool"], module.check_mode)
-    except FlexdiskError as exc:
-        module.fail_json(**module_run.error(exc))
-    for warning in others + outcome.warnings:
-        module.warn(warning)
-    failed = module_run.ending(outcome)
-    if failed is not None:
-        module.fail_json(**failed)
-    module.exit_json(**module_run.result(outcome))
+    return answer(converge(call.zfs, call.hypervisor, params["vms"], permitted, call.pool, call.check_mode))
 
 
 if __name__ == "__main__":

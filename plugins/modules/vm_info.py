@@ -411,17 +411,18 @@ skipped_vms:
       returned: always
 """
 
+import typing as t
+
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import lock, module_run
 from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, refusal, run_module
 from ..module_utils._flexdisk.engine.vm_info import info
-from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 
 def main() -> None:
+    """Read the arguments, and do what vm_info does."""
     module = AnsibleModule(
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
@@ -430,19 +431,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    try:
-        zfs, hypervisor = module_run.open_host(params, SubprocessRunner(), __version__)
-        found = info(zfs, hypervisor, params["vms"], params["pool"], params["space"])
-    except FlexdiskError as exc:
-        module.fail_json(**module_run.error(exc))
-    for warning in lock.busy(params["pool"]):
-        module.warn(warning)
-    if found.problems:
-        module.fail_json(**module_run.refusal(found.problems))
-    module.exit_json(
-        changed=False, vms=found.vms, parked=found.parked, skipped_vms=found.skipped, intents=found.intents
-    )
+    run_module(module, __version__, "", dict, body, reads=True)
+
+
+def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+    """The run of vm_info."""
+    found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"])
+    keys = {"vms": found.vms, "parked": found.parked, "skipped_vms": found.skipped, "intents": found.intents}
+    return Answer({"changed": False, **keys}, refusal(found.problems) if found.problems else None)
 
 
 if __name__ == "__main__":

@@ -227,17 +227,19 @@ vms:
 """
 
 import time
+import typing as t
 
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import module_run, vm_snapshot
+from ..module_utils._flexdisk.engine import vm_snapshot
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.runner import SubprocessRunner
-from ..module_utils._flexdisk.model.errors import FlexdiskError
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
+from ..module_utils._flexdisk.model.desired import SnapshotSpec
 
 
 def main() -> None:
+    """Read the arguments, and do what vm_snapshot does."""
     module = AnsibleModule(
         argument_spec={
             "vms": {"type": "list", "elements": "str", "aliases": ["vm"]},
@@ -255,31 +257,21 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    runner = SubprocessRunner()
-    task = "vm_snapshot of %s" % ", ".join(params["vms"] or ["all VMs"])
-    try:
-        spec = vm_snapshot.parse_spec(params)
-        zfs, hypervisor = module_run.open_host(params, runner, __version__)
-        with module_run.turn(runner, params, task, module.check_mode) as others:
-            outcome = vm_snapshot.run(
-                zfs,
-                hypervisor,
-                params["vms"],
-                spec,
-                policy(params),
-                params["pool"],
-                module.check_mode,
-                int(time.time()),
-            )
-    except FlexdiskError as exc:
-        module.fail_json(**module_run.error(exc))
-    for warning in others + outcome.warnings:
-        module.warn(warning)
-    failed = module_run.ending(outcome)
-    if failed is not None:
-        module.fail_json(**failed)
-    module.exit_json(**module_run.result(outcome))
+    task = "vm_snapshot of %s" % ", ".join(module.params["vms"] or ["all VMs"])
+    run_module(module, __version__, task, parsed, body)
+
+
+def parsed(params: t.Mapping[str, t.Any]) -> t.Tuple[SnapshotSpec, t.Mapping[str, t.Any]]:
+    """What is wanted, and the arguments."""
+    return vm_snapshot.parse_spec(params), params
+
+
+def body(call: Call, given: t.Tuple[SnapshotSpec, t.Mapping[str, t.Any]]) -> Answer:
+    """The run of vm_snapshot."""
+    spec, params = given
+    permitted, now = policy(params), int(time.time())
+    names, pool = params["vms"], call.pool
+    return answer(vm_snapshot.run(call.zfs, call.hypervisor, names, spec, permitted, pool, call.check_mode, now))
 
 
 if __name__ == "__main__":

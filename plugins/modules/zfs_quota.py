@@ -150,17 +150,18 @@ skipped_vms:
   elements: dict
 """
 
+import typing as t
+
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import module_run
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
-from ..module_utils._flexdisk.engine.runner import SubprocessRunner
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
 from ..module_utils._flexdisk.engine.zfs_quota import recalculate
-from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 
 def main() -> None:
+    """Read the arguments, and do what zfs_quota does."""
     module = AnsibleModule(
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
@@ -171,29 +172,22 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    runner = SubprocessRunner()
-    task = "zfs_quota of %s" % ", ".join(params["vms"] or ["all VMs"])
-    try:
-        zfs, hypervisor = module_run.open_host(params, runner, __version__)
-        with module_run.turn(runner, params, task, module.check_mode) as others:
-            outcome, skipped = recalculate(
-                zfs,
-                hypervisor,
-                params["vms"],
-                params["pool"],
-                params["reclaim"],
-                module.check_mode,
-                params["on_refusal"] == "continue",
-            )
-    except FlexdiskError as exc:
-        module.fail_json(**module_run.error(exc))
-    for warning in others + outcome.warnings:
-        module.warn(warning)
-    failed = module_run.ending(outcome)
-    if failed is not None:
-        module.fail_json(skipped_vms=skipped, **failed)
-    module.exit_json(skipped_vms=skipped, **module_run.result(outcome))
+    task = "zfs_quota of %s" % ", ".join(module.params["vms"] or ["all VMs"])
+    run_module(module, __version__, task, dict, body)
+
+
+def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+    """The run of zfs_quota."""
+    outcome, skipped = recalculate(
+        call.zfs,
+        call.hypervisor,
+        params["vms"],
+        call.pool,
+        params["reclaim"],
+        call.check_mode,
+        params["on_refusal"] == "continue",
+    )
+    return answer(outcome, skipped_vms=skipped)
 
 
 if __name__ == "__main__":

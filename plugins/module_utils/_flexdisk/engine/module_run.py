@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The door: what a module needs to reach everything else."""
+"""One run of a module: open the host, take the turn, do the work, and end as Ansible wants it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,81 @@ from .vm_disks import Outcome
 _SOCKETS = tuple("/%srun/libvirt/%s-sock" % (var, name) for var in ("", "var/") for name in ("libvirt", "virtqemud"))
 
 
-def open_host(params: t.Mapping[str, t.Any], runner: SubprocessRunner, core: str) -> t.Tuple[Zfs, Hypervisor]:
+_Params = t.Mapping[str, t.Any]  # checked by Ansible
+_Result = t.Dict[str, t.Any]  # as Ansible prints it
+
+
+class Module(t.Protocol):
+    """What is used of an AnsibleModule."""
+
+    params: t.Dict[str, t.Any]
+    check_mode: bool
+
+    def warn(self, warning: str) -> None: ...
+
+    def fail_json(self, *, msg: str, **kwargs: t.Any) -> t.Any: ...
+
+    def exit_json(self, **kwargs: t.Any) -> t.Any: ...
+
+
+class Call(t.NamedTuple):
+    """What the body of a module works with. pool: the only one that is looked at, None for all."""
+
+    zfs: Zfs
+    hypervisor: Hypervisor
+    pool: t.Optional[str]
+    check_mode: bool
+
+
+class Answer(t.NamedTuple):
+    """How a module ends: with the arguments of fail_json if there are some, else with those of exit_json."""
+
+    result: _Result
+    failure: t.Optional[_Result] = None
+    warnings: t.Sequence[str] = ()
+
+
+_Given = t.TypeVar("_Given")
+
+
+def run_module(
+    module: Module,
+    core: str,
+    task: str,
+    parse: t.Callable[[_Params], _Given],
+    body: t.Callable[[Call, _Given], Answer],
+    reads: bool = False,
+    every_pool: bool = False,
+) -> None:
+    """Run a module to its end.
+
+    task: the words for those who wait for the lock. parse turns the parameters into what body takes, before the host is
+    looked at; both may raise FlexdiskError. reads: nothing is changed, so no lock is taken. every_pool: the lock is
+    that of all pools, though the parameter names one.
+    """
+    params, runner = module.params, SubprocessRunner()
+    reads = reads or module.check_mode
+    try:
+        given = parse(params)
+        zfs, hypervisor = open_host(params, runner, core)
+        with turn(runner, None if every_pool else params["pool"], params, task, reads) as others:
+            answer = body(Call(zfs, hypervisor, params["pool"], reads), given)
+    except FlexdiskError as exc:
+        module.fail_json(**error(exc))
+    for warning in (*others, *answer.warnings):
+        module.warn(warning)
+    if answer.failure is not None:
+        module.fail_json(**answer.failure)
+    module.exit_json(**answer.result)
+
+
+def answer(outcome: Outcome, **more: t.Any) -> Answer:
+    """The end of a run with an outcome. more are keys of the result, whether it failed or not."""
+    failed = ending(outcome)
+    return Answer({**result(outcome), **more}, None if failed is None else {**failed, **more}, outcome.warnings)
+
+
+def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Zfs, Hypervisor]:
     """Storage and hypervisor of this host; C(auto) takes vmadm if that is there, else a libvirt that can be reached.
 
     core is the version of ansible-core. Raises FlexdiskError AnsibleTooOld, InvalidArgument, CommandNotFound.
@@ -49,13 +123,16 @@ def open_host(params: t.Mapping[str, t.Any], runner: SubprocessRunner, core: str
 
 @contextlib.contextmanager
 def turn(
-    runner: SubprocessRunner, params: t.Mapping[str, t.Any], task: str, check_mode: bool
+    runner: SubprocessRunner, pool: t.Optional[str], params: _Params, task: str, reads: bool
 ) -> t.Iterator[t.List[str]]:
-    """Only the body changes the host. Check mode takes no lock and gets warnings of those who have it."""
-    if check_mode:
-        yield lock.busy(params["pool"])
+    """Holds the lock of a pool, or of all (None), for the body of a with statement.
+
+    What only reads takes no lock; it gets warnings of those who have it.
+    """
+    if reads:
+        yield lock.busy(pool)
     else:
-        with lock.exclusive(runner, params["pool"], params["lock_timeout"], task):
+        with lock.exclusive(runner, pool, params["lock_timeout"], task):
             yield []
 
 
