@@ -152,9 +152,12 @@ MUTATIONS = (
     ),
     Mutation(
         "check mode makes a container",
-        "engine/vm_disks.py",
-        "    if check_mode:\n",
-        '    if check_mode:\n        zfs.create_container("zones/flexdisk-checked-%d" % len(host.datasets))\n',
+        "engine/run.py",
+        "        if not self.check_mode:\n",
+        """        if self.check_mode:
+            self.zfs.create_container("zones/flexdisk-checked-%d" % len(host.datasets))
+        if not self.check_mode:
+""",
     ),
     Mutation(
         "description never written",

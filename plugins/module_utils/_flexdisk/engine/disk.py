@@ -2,19 +2,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The whole run of the module disk: validate, observe, plan, apply, read again."""
+"""The run of the module disk: each entry means one disk, wherever it is."""
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import DiskWish, Policy
-from ..model.errors import FlexdiskError
 from ..model.vm import Disk, Vm
-from ..plan import recovery
 from ..plan.detached import Job
 from ..plan.disk import Registry
 from ..plan.disk_steps import AttachDisk
@@ -27,9 +24,8 @@ from . import (
     apply_detached,  # noqa: F401  how to do the steps of detached disks
     report,
 )
-from .journal import Intents
-from .observe import observe
-from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
+from .outcome import Outcome
+from .run import Task, by_uuid
 
 _Dict = t.Dict[str, t.Any]
 
@@ -55,31 +51,54 @@ def run(
     outcome.problems = [problem for _wish, problems in parsed for problem in problems]
     if outcome.problems and not policy.continue_on_refusal:
         return outcome
-    default = hypervisor.capabilities.default_pool
-    host = observe(zfs, hypervisor, pool, more=pool or default)
-    wishes, wrong = [wish for wish, _problems in parsed], [n for n, (_wish, problems) in enumerate(parsed) if problems]
-    jobs, plans, problems = plan_entries(
-        lambda: Registry(host, policy, hypervisor.capabilities, pool or default),
-        wishes,
-        wrong,
-        policy.continue_on_refusal,
-    )
-    outcome.problems += problems
-    outcome.warnings = recovery.warnings(host, [plan.vm for plan in plans])
-    if outcome.problems and not policy.continue_on_refusal:
-        return outcome
-    outcome.tell(plans, host)
-    outcome.warnings += [warning for plan in plans for warning in plan.warnings]
-    found: t.Optional[Host] = _predicted(host, plans)
-    if not check_mode:
-        intents = Intents(zfs, host)
-        apply_plans(zfs, hypervisor, host, plans, policy, outcome, intents)
-        with contextlib.suppress(FlexdiskError):
-            intents.tidy()
-        plans, found = _again(zfs, hypervisor, pool, pool or default, host, plans, outcome)
-    if found is not None:
-        _tell(jobs, plans, found, check_mode, outcome)
+    wrong = [n for n, (_wish, problems) in enumerate(parsed) if problems]
+    place = pool or hypervisor.capabilities.default_pool
+    wishes = [wish for wish, _problems in parsed]
+    _Disks(wishes, wrong, zfs, hypervisor, policy, check_mode, outcome, pool, place).run()
     return outcome
+
+
+class _Disks(Task):
+    """more is the pool where new disks are made. plan_entries admits: an entry that is refused may concern two VMs."""
+
+    admits = False
+    outcome: Disks
+
+    # Any: what Task takes.
+    def __init__(self, wishes: t.Sequence[DiskWish], wrong: t.Sequence[int], *what: t.Any) -> None:
+        super().__init__(*what)
+        self._wishes = wishes
+        self._wrong = wrong
+        self._jobs: t.Sequence[Job] = ()
+
+    def plan(self, host: Host) -> t.List[VmPlan]:
+        capabilities = self.hypervisor.capabilities
+        self._jobs, plans, problems = plan_entries(
+            lambda: Registry(host, self.policy, capabilities, self.more),
+            self._wishes,
+            self._wrong,
+            self.policy.continue_on_refusal,
+        )
+        self.outcome.problems += problems
+        return list(plans)
+
+    def predicted(self, host: Host, plans: t.Sequence[VmPlan]) -> Host:
+        return _predicted(host, plans)
+
+    def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
+        """Detached disks are compared one by one, for several plans may see the same one."""
+        if vm is None or not plan.vm:
+            return []
+        return report.differences(replace(plan.after, parked=()), replace(vm, parked=()))
+
+    def conclude(self, plans: t.Sequence[VmPlan], now: t.Optional[Host]) -> None:
+        """One result for each VM, and one for each entry."""
+        if now is None:
+            return
+        known = by_uuid(now)
+        for plan in plans:
+            self.compare(plan, known.get(plan.vm))
+        _tell(self._jobs, plans, now, self.check_mode, self.outcome)
 
 
 def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
@@ -98,35 +117,6 @@ def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
     detached = tuple(parked.values())
     vms = tuple(replace(vm, parked=tuple(d for d in detached if d.vm == vm.config.uuid)) for vm in vms)
     return replace(host, vms=vms, parked=detached)
-
-
-def _again(
-    zfs: Zfs,
-    hypervisor: Hypervisor,
-    pool: t.Optional[str],
-    more: str,
-    host: Host,
-    plans: t.Sequence[VmPlan],
-    outcome: Disks,
-) -> t.Tuple[t.List[VmPlan], t.Optional[Host]]:
-    """The plans as far as they were done, and the host as it is now, each VM as it was planned."""
-    if not any(plan.steps for plan in plans):
-        return list(plans), host
-    plans, now = look_again(zfs, hypervisor, host, pool, plans, outcome, more)
-    known = by_uuid(now)
-    for plan in (plan for plan in plans if plan.steps and outcome.failure is None):
-        wrong = _differences(plan, known.get(plan.vm))
-        if wrong and outcome.failure is None:
-            error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
-            outcome.failure = told(plan, error, "read again")
-    return plans, now
-
-
-def _differences(plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-    """Detached disks are compared one by one, for several plans may see the same one."""
-    if vm is None or not plan.vm:
-        return []
-    return report.differences(replace(plan.after, parked=()), replace(vm, parked=()))
 
 
 def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_mode: bool, outcome: Disks) -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The whole run of disk_adopt: validate, observe, plan, apply, read again. No VM is stopped, no data touched."""
+"""The run of disk_adopt: disks get their identity, or lose it. No VM is stopped, no data touched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import AdoptSpec, Policy
-from ..model.errors import FlexdiskError, Problem
+from ..model.errors import Problem
 from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.disk_adopt import plan_adoption, plan_release, released, unknown
@@ -24,9 +24,9 @@ from ..rules.declaration import Collector
 from ..rules.inventory import Host
 from ..zfs.commands import Zfs
 from . import report
-from .observe import observe
+from .outcome import Outcome
 from .perform import Change, Tools, perform
-from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
+from .run import Task
 from .vm_info import skipped
 
 _Dict = t.Dict[str, t.Any]
@@ -54,43 +54,72 @@ def run(
     """Gives the disks of the VMs, or of all, their identities, or takes them away (state C(released)), or predicts
     it. forget takes away also what a release keeps.
     """
-    result = Identities()
-    outcome = result.outcome
-    host = observe(zfs, hypervisor, pool)
-    wanted = _wanted(host, raw, state, outcome)
-    result.skipped = skipped(host) if raw is None else []
-    asked = [vm.config.uuid for _spec, vm in wanted]
-    left: t.Collection[str] = ()
-    if state == "released":
-        outcome.problems += _unknown(host, None if raw is None else asked)
-        left = {uuid for pool, uuid in host.intents}
-        plans = [plan_release(host, vm, forget) for _spec, vm in wanted]
-    else:
-        if forget:
-            outcome.problems.append(Problem("InvalidArgument", "forget works only with state=released"))
-            wanted = []
-        plans = [plan_adoption(host, vm, spec) for spec, vm in wanted]
-    outcome.problems += [problem for plan in plans for problem in plan.problems]
-    outcome.warnings = recovery.warnings(host, ())
-    if outcome.problems and not continue_on_refusal:
-        return result
-    good = [(pair, plan) for pair, plan in zip(wanted, plans) if not plan.problems and plan.vm not in left]
-    wanted, plans = [pair for pair, _plan in good], [plan for _pair, plan in good]
-    outcome.tell(plans, host)
-    outcome.warnings += [warning for plan in plans for warning in plan.warnings]
-    if state == "released":
-        result.released = [entry for entry in (released(plan.before) for plan in plans) if entry is not None]
-    after: t.Mapping[str, Vm] = {plan.vm: plan.after for plan in plans}
-    if not check_mode and any(plan.steps for plan in plans):
-        apply_plans(zfs, hypervisor, host, plans, Policy(), outcome, None)
-        plans, now = look_again(zfs, hypervisor, host, pool, plans, outcome)
-        after = by_uuid(now)
-    for (spec, _vm), plan in zip(wanted, plans):
-        vm = after.get(plan.vm)
+    policy = Policy(continue_on_refusal=continue_on_refusal)
+    outcome = Outcome()
+    task = _Identities(raw, state, forget, zfs, hypervisor, policy, check_mode, outcome, pool)
+    task.run()
+    return Identities(outcome, task.released, task.skipped)
+
+
+class _Identities(Task):
+    """The plans take no space and no disk of another VM. A release writes down on the volume what it takes."""
+
+    journal = False
+    admits = False
+
+    # Any: entries of a module are of several types; the rest is what Task takes.
+    def __init__(
+        self, raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]], state: str, forget: bool, *what: t.Any
+    ) -> None:
+        super().__init__(*what)
+        self._raw = raw
+        self._state = state
+        self._forget = forget
+        self._asked: t.Dict[str, str] = {}
+        self.released: t.List[_Dict] = []
+        self.skipped: t.List[t.Dict[str, str]] = []
+
+    def plan(self, host: Host) -> t.List[VmPlan]:
+        wanted = _wanted(host, self._raw, self._state, self.outcome)
+        self.skipped = skipped(host) if self._raw is None else []
+        self._asked = {vm.config.uuid: spec.vm for spec, vm in wanted}
+        if self._state == "released":
+            return self._releases(host, [vm for _spec, vm in wanted])
+        if self._forget:
+            self.outcome.problems.append(Problem("InvalidArgument", "forget works only with state=released"))
+            return []
+        return [plan_adoption(host, vm, spec) for spec, vm in wanted]
+
+    def _releases(self, host: Host, vms: t.Sequence[Vm]) -> t.List[VmPlan]:
+        """Not of a VM that an interrupted run has left something of: that is a problem."""
+        self.outcome.problems += _unknown(host, None if self._raw is None else [vm.config.uuid for vm in vms])
+        left = {uuid for _pool, uuid in host.intents}
+        plans = [plan_release(host, vm, self._forget) for vm in vms]
+        return [plan for plan in plans if plan.problems or plan.vm not in left]
+
+    def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
+        """This module takes no interrupted run up."""
+        return recovery.warnings(host, ())
+
+    def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
+        """What is carried out; what a release takes is kept for the result."""
+        if self._state == "released":
+            self.released = [entry for entry in (released(plan.before) for plan in good) if entry is not None]
+        return list(good)
+
+    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
-            outcome.vms.append(report.plan_result(plan, vm, spec.vm, not check_mode))
-            _prove(plan, vm, outcome)
-    return result
+            self.outcome.vms.append(report.plan_result(plan, vm, self._asked[plan.vm], not self.check_mode))
+
+    def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
+        if vm is None:
+            return []
+        wanted, found = _facts(plan.after), _facts(vm)
+        return report.differences(plan.after, vm) + [
+            f"properties of {name}: planned {', '.join(facts)}, found {', '.join(found.get(name, ()))}"
+            for name, facts in wanted.items()
+            if facts != found.get(name)
+        ]
 
 
 def _wanted(
@@ -137,21 +166,6 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
             )
             found.append(Problem("InUse", words, known[uuid].label if uuid in known else uuid))
     return found
-
-
-def _prove(plan: VmPlan, vm: Vm, outcome: Outcome) -> None:
-    if outcome.failure is not None or not plan.steps:
-        return
-    wrong = report.differences(plan.after, vm)
-    wanted, found = _facts(plan.after), _facts(vm)
-    wrong += [
-        "properties of %s: planned %s, found %s" % (name, ", ".join(facts), ", ".join(found.get(name, ())))
-        for name, facts in wanted.items()
-        if facts != found.get(name)
-    ]
-    if wrong:
-        error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
-        outcome.failure = told(plan, error, "read again")
 
 
 def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:

@@ -26,8 +26,9 @@ from ..zfs.guard import lift
 from . import module_run, report
 from .ended import as_it_went, touched
 from .observe import observe
+from .outcome import Outcome
 from .perform import Change, Tools, perform
-from .vm_disks import Outcome, apply_plans
+from .run import apply_plans
 from .vm_info import chosen
 from .zfs_quota import obstacle
 

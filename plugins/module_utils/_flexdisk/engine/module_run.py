@@ -21,8 +21,8 @@ from ..zfs.commands import Zfs
 from ..zfs.devices import at
 from . import lock
 from .arguments import check_figures
+from .outcome import Outcome
 from .runner import SYSTEM_PATH, SubprocessRunner
-from .vm_disks import Outcome
 
 # Where a libvirt daemon listens, the old one and those of single drivers.
 _SOCKETS = tuple("/%srun/libvirt/%s-sock" % (var, name) for var in ("", "var/") for name in ("libvirt", "virtqemud"))

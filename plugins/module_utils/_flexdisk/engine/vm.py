@@ -2,20 +2,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The whole run of the module vm: validate, observe, plan, admit, apply, read again."""
+"""The run of the module vm: VMs are created, changed and deleted."""
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, Wish
-from ..model.errors import FlexdiskError, Problem
+from ..model.errors import Problem
 from ..model.vm import Vm, VmConfig
-from ..plan import recovery
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
-from ..plan.planner import admitted, find_vm
+from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import addressed, machine, plan_change, plan_deletion, plan_remains
 from ..rules import packages
@@ -26,11 +24,11 @@ from . import (
     apply_vm,  # noqa: F401  how to do the steps of whole VMs
     report,
 )
-from .journal import Intents
-from .observe import observe
-from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
+from .outcome import Outcome
+from .run import Task
 
 _Raw = t.Mapping[str, t.Any]
+_Wishes = t.Sequence[t.Tuple[Wish, t.Sequence[Problem]]]
 
 
 def run(
@@ -53,30 +51,38 @@ def run(
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
     place = pool or hypervisor.capabilities.default_pool
-    host = observe(zfs, hypervisor, more=place)
-    planner = _Planner(host, hypervisor, policy, place)
-    plans = planner.plans(wishes)
-    outcome.problems += planner.problems
-    outcome.warnings = recovery.warnings(host, [plan.vm for plan in plans])
-    good = [plan for plan in plans if not plan.problems]
-    plans, ordered, lacking = admitted(host, good, policy.continue_on_refusal)
-    outcome.problems += lacking
-    if outcome.problems and not policy.continue_on_refusal:
-        return outcome
-    outcome.tell(plans, host)
-    outcome.warnings += [warning for plan in plans for warning in plan.warnings]
-    after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
-    if not check_mode and any(plan.steps for plan in plans):
-        intents = Intents(zfs, host)
-        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents)
-        with contextlib.suppress(FlexdiskError):
-            intents.tidy()
-        plans, now = look_again(zfs, hypervisor, host, None, plans, outcome, place)
-        after = None if now is None else by_uuid(now)
-    if after is not None:
-        for plan in plans:
-            _tell(plan, after, planner.asked[plan.vm], hypervisor.capabilities.live, check_mode, outcome)
-    return outcome
+    return _Vms(wishes, zfs, hypervisor, policy, check_mode, outcome, more=place).run()
+
+
+class _Vms(Task):
+    # Any: what Task takes.
+    def __init__(self, wishes: _Wishes, *what: t.Any, **more: t.Any) -> None:
+        super().__init__(*what, **more)
+        self._wishes = wishes
+        self._asked: t.Mapping[str, str] = {}
+
+    def plan(self, host: Host) -> t.List[VmPlan]:
+        planner = _Planner(host, self.hypervisor, self.policy, self.more)
+        plans = planner.plans(self._wishes)
+        self._asked = planner.asked
+        self.outcome.problems += planner.problems
+        return plans
+
+    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+        gone = not plan.after.there and self.outcome.failure is None
+        shown = plan.after if vm is None or gone else vm
+        live = self.hypervisor.capabilities.live
+        result = report.plan_result(plan, shown, self._asked[plan.vm], not self.check_mode, live)
+        self.outcome.vms.append({**result, **machine(shown)})
+
+    def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
+        if not plan.after.there:
+            return [] if vm is None else ["it still exists"]
+        if vm is None:
+            return ["it does not exist"]
+        wanted, have = machine(plan.after), machine(vm)
+        odd = [f"{key}: planned {wanted[key]!r}, found {have[key]!r}" for key in wanted if wanted[key] != have[key]]
+        return report.differences(plan.after, vm) + odd
 
 
 class _Planner:
@@ -92,12 +98,10 @@ class _Planner:
         self._twice: t.Set[str] = set()
         self.problems: t.List[Problem] = []
 
-    def plans(self, wishes: t.Sequence[t.Tuple[Wish, t.Sequence[Problem]]]) -> t.List[VmPlan]:
+    def plans(self, wishes: _Wishes) -> t.List[VmPlan]:
         """Plans, those that are refused too; a wish that is wrong by itself has none, and neither has its VM."""
         found = [self._plan(wish, bool(problems)) for wish, problems in wishes]
-        plans = [plan for plan in found if plan is not None and not {plan.vm, plan.name} & self._twice]
-        self.problems += [problem for plan in plans for problem in plan.problems]
-        return plans
+        return [plan for plan in found if plan is not None and not {plan.vm, plan.name} & self._twice]
 
     def _plan(self, wish: Wish, wrong: bool) -> t.Optional[VmPlan]:
         """None where nothing is to be planned, or problems has why it cannot be."""
@@ -165,28 +169,3 @@ class _Planner:
         check_import(self._host, volume)
         file = self._hypervisor.image_file(wish.image_file)
         return image_import(self._host, volume, file, self._hypervisor.capabilities)
-
-
-def _tell(
-    plan: VmPlan, after: t.Mapping[str, Vm], asked: str, live: t.Collection[str], check_mode: bool, outcome: Outcome
-) -> None:
-    """The result of one VM as it is now, which must be what was planned."""
-    vm = after.get(plan.vm)
-    undone = outcome.failure is not None
-    gone = not plan.after.there
-    there = vm is not None and (undone or not gone)
-    shown = vm if vm is not None and there else plan.after
-    outcome.vms.append({**report.plan_result(plan, shown, asked, not check_mode, live), **machine(shown)})
-    if undone or not plan.steps or check_mode:
-        return
-    if gone:
-        wrong = ["it still exists"] if vm is not None else []
-    elif vm is None:
-        wrong = ["it does not exist"]
-    else:
-        wrong = report.differences(plan.after, vm)
-        wanted, have = machine(plan.after), machine(vm)
-        wrong += ["%s: planned %r, found %r" % (k, wanted[k], have[k]) for k in wanted if wanted[k] != have[k]]
-    if wrong:
-        error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
-        outcome.failure = told(plan, error, "read again")

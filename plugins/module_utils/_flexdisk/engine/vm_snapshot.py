@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The whole run of vm_snapshot: validate, observe, plan, admit, apply, read again."""
+"""The run of vm_snapshot: snapshots of whole VMs are taken, deleted and gone back to."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, parse_size
 from ..model.vm import Vm
 from ..plan import recovery
-from ..plan.planner import admitted
 from ..plan.steps import VmPlan
 from ..plan.vm_snapshot import plan_snapshot
 from ..rules import snapshots, space
+from ..rules.inventory import Host
 from ..rules.packages import parse_packages
 from ..zfs.commands import Zfs
 from . import (
     apply_vm,  # noqa: F401  how to do the steps of snapshots
     report,
 )
-from .journal import Intents
-from .observe import observe
-from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
+from .outcome import Outcome
+from .run import Task
 from .vm_info import chosen
 
 MOST_KEPT = 100000  # far more than a host has snapshots
@@ -78,40 +77,32 @@ def run(
     now: int,
 ) -> Outcome:
     """Makes the snapshots of the named VMs, or of all, so, or predicts it. now is the time in seconds since 1970."""
-    outcome = Outcome()
-    host = observe(zfs, hypervisor, pool)
-    vms, outcome.problems = chosen(host, names)
-    plans = [plan_snapshot(vm, spec, policy, hypervisor.capabilities, host.geometry[vm.config.pool], now) for vm in vms]
-    outcome.problems += [problem for plan in plans for problem in plan.problems]
-    plans = [plan for plan in plans if not plan.problems]
-    plans, ordered, lacking = admitted(host, plans, policy.continue_on_refusal)
-    outcome.problems += lacking
-    outcome.warnings = recovery.warnings(host, [vm.config.uuid for vm in vms])
-    if outcome.problems and not policy.continue_on_refusal:
-        return outcome
-    outcome.tell(plans, host)
-    outcome.warnings += [warning for plan in plans for warning in plan.warnings]
-    there: t.Mapping[str, Vm] = {plan.vm: plan.after for plan in plans}
-    if outcome.changed and not check_mode:
-        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Intents(zfs, host))
-        plans, now_there = look_again(zfs, hypervisor, host, pool, plans, outcome)
-        there = by_uuid(now_there)
-    for plan in (p for p in plans if p.vm in there):
-        outcome.vms.append(_result(plan, there[plan.vm], check_mode))
-        _prove(plan, there[plan.vm], outcome)
-    return outcome
+    return _Snapshots(names, spec, now, zfs, hypervisor, policy, check_mode, Outcome(), pool).run()
 
 
-def _prove(plan: VmPlan, vm: Vm, outcome: Outcome) -> None:
-    if outcome.failure is not None or not plan.steps:
-        return
-    wrong = report.differences(plan.after, vm)
-    wanted, found = _names(plan.after), _names(vm)
-    if wanted != found:
-        wrong.append("snapshots: planned %r, found %r" % (wanted, found))
-    if wrong:
-        error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(wrong))
-        outcome.failure = told(plan, error, "read again")
+class _Snapshots(Task):
+    # Any: what Task takes.
+    def __init__(self, names: t.Optional[t.Sequence[str]], spec: SnapshotSpec, now: int, *what: t.Any) -> None:
+        super().__init__(*what)
+        self._names = names
+        self._spec = spec
+        self._now = now
+
+    def plan(self, host: Host) -> t.List[VmPlan]:
+        vms, self.outcome.problems = chosen(host, self._names)
+        what = (self._spec, self.policy, self.hypervisor.capabilities)
+        return [plan_snapshot(vm, *what, host.geometry[vm.config.pool], self._now) for vm in vms]
+
+    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+        if vm is not None:
+            self.outcome.vms.append(_result(plan, vm, self.check_mode))
+
+    def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
+        if vm is None:
+            return []
+        wanted, found = _names(plan.after), _names(vm)
+        odd = [] if wanted == found else [f"snapshots: planned {wanted!r}, found {found!r}"]
+        return report.differences(plan.after, vm) + odd
 
 
 def _names(vm: Vm) -> t.List[t.Tuple[str, int]]:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The whole run of zfs_quota: the quota law for VMs that drifted, without touching a disk or stopping a VM."""
+"""The run of zfs_quota: the quota law for VMs that drifted, without touching a disk or stopping a VM."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes
 from ..model.vm import Vm
 from ..plan import ordering, predict, recovery
-from ..plan.planner import admitted
 from ..plan.steps import VmPlan
 from ..rules import space
 from ..rules.inventory import Host
 from ..rules.reservation import PoolGeometry
 from ..zfs.commands import Zfs
 from . import report
-from .observe import observe
-from .vm_disks import Outcome, apply_plans, by_uuid, look_again
+from .outcome import Outcome
+from .run import Task
 from .vm_info import chosen, skipped
 
 
@@ -38,32 +37,50 @@ def recalculate(
     """Repairs drift of the named VMs, or of all, and reports it of refused ones too. Also returns the VMs that were
     skipped, with the reason.
     """
-    outcome = Outcome()
-    host = observe(zfs, hypervisor, pool)
-    vms, outcome.problems = chosen(host, names)
-    outcome.warnings = recovery.warnings(host, ())
-    left_out = skipped(host) if names is None else []
-    for vm in [v for v in vms if v.config.bare and not v.flexible and not v.root.refquota]:
-        vms.remove(vm)
-        reason = "it has no quota yet; vm_disks sets one"
-        left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})
-    plans = [_plan(vm, host, reclaim) for vm in vms]
-    outcome.problems += [problem for plan in plans for problem in plan.problems]
-    good = [plan for plan in plans if not plan.problems]
-    good, ordered, lacking = admitted(host, good, continue_on_refusal)
-    outcome.problems += lacking
-    if outcome.problems and not continue_on_refusal:
-        good = []
-    repaired = {plan.vm: plan for plan in good}
-    plans = [repaired.get(plan.vm) or VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
-    outcome.tell(plans, host)
-    after = {plan.vm: plan.after for plan in plans}
-    if outcome.changed and not check_mode:
-        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome)
-        plans, now = look_again(zfs, hypervisor, host, pool, plans, outcome)
-        after = by_uuid(now)
-    outcome.vms = [_result(p, after[p.vm], host.geometry[p.before.config.pool]) for p in plans if p.vm in after]
-    return outcome, left_out
+    policy = Policy(continue_on_refusal=continue_on_refusal)
+    task = _Quotas(names, reclaim, zfs, hypervisor, policy, check_mode, Outcome(), pool)
+    return task.run(), task.left_out
+
+
+class _Quotas(Task):
+    """left_out: VMs that are skipped, with the reason. What an interrupted run leaves is told by the state itself."""
+
+    journal = False
+
+    # Any: what Task takes.
+    def __init__(self, names: t.Optional[t.Sequence[str]], reclaim: bool, *what: t.Any) -> None:
+        super().__init__(*what)
+        self._names = names
+        self._reclaim = reclaim
+        self._geometry: t.Mapping[str, PoolGeometry] = {}
+        self.left_out: t.List[t.Dict[str, str]] = []
+
+    def plan(self, host: Host) -> t.List[VmPlan]:
+        vms, self.outcome.problems = chosen(host, self._names)
+        self._geometry = host.geometry
+        self.left_out = skipped(host) if self._names is None else []
+        for vm in [v for v in vms if v.config.bare and not v.flexible and not v.root.refquota]:
+            vms.remove(vm)
+            reason = "it has no quota yet; vm_disks sets one"
+            self.left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})
+        return [_plan(vm, host, self._reclaim) for vm in vms]
+
+    def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
+        """This module takes no interrupted run up."""
+        return recovery.warnings(host, ())
+
+    def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
+        """Those of refused VMs, too: their drift is reported."""
+        repaired = {plan.vm: plan for plan in good}
+        return [repaired.get(plan.vm) or VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
+
+    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+        if vm is not None:
+            self.outcome.vms.append(_result(plan, vm, self._geometry[plan.before.config.pool]))
+
+    def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
+        """The result says what the figures are."""
+        return []
 
 
 def _plan(vm: Vm, host: Host, reclaim: bool) -> VmPlan:

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""How a run went: what it says, what it found, what failed."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..model.errors import FlexdiskError, Problem
+from ..plan import summary
+from ..plan.steps import VmPlan
+from ..rules.inventory import Host
+from . import report
+from .apply import StepFailed
+from .ended import Broken
+
+
+@dataclass
+class Outcome:
+    """What a run says. problems refuse; failure is a step that went wrong after others had been done."""
+
+    vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    changed: bool = False
+    diff: str = ""
+    problems: t.List[Problem] = field(default_factory=list)
+    failure: t.Optional[t.Dict[str, t.Any]] = None
+    guard: str = ""
+    destroyed_by: str = ""
+    warnings: t.List[str] = field(default_factory=list)
+    msg: str = ""
+    broken: t.Optional[Broken] = None
+
+    def tell(self, plans: t.Sequence[VmPlan], host: Host) -> None:
+        """What the plans change, in one line and as a diff that begins with it."""
+        self.msg = summary.summary(plans, host.geometry)
+        self.changed = any(plan.changed for plan in plans)
+        self.diff = self.msg + "\n" + report.diff_text(plans) if self.changed else ""
+
+
+def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.Dict[str, t.Any]:
+    """What was done, what failed, what was not begun."""
+    steps = []
+    for number, step in enumerate(plan.steps):
+        status = "done" if number < exc.done else "failed" if number == exc.done else "not done"
+        steps.append({"step": step.kind, "disk": step.disk, "text": step.text, "status": status})
+    if exc.done == len(plan.steps):
+        steps.append({"step": "clear", "disk": "", "text": "clear the intent", "status": "failed"})
+    failed = steps[exc.done]
+    found = told(plan, exc.error, failed["text"] or failed["step"])
+    found.update(steps=steps, vms_not_done=[p.name for p in waiting])
+    if exc.restart is not None:
+        found.update(restarted=exc.restart.running, restart=exc.restart.tried)
+    return found
+
+
+def told(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
+    """A failure after the VM's last step."""
+    return {
+        "vm": plan.name,
+        "uuid": plan.vm,
+        "error_code": error.code,
+        "message": error.message,
+        "step": step,
+        "steps": [dict(entry, status="done") for entry in report.steps_result(plan)],
+        "restarted": None,
+        "restart": "",
+        "vms_not_done": [],
+    }

@@ -1,0 +1,193 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The one run of all modules that change something: observe, plan, admit, predict or apply, read again, compare."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import replace
+
+from ..hypervisor.protocol import Hypervisor
+from ..model.desired import Policy
+from ..model.errors import FlexdiskError
+from ..model.vm import Vm
+from ..plan import recovery
+from ..plan.disk_steps import DestroyDetached
+from ..plan.planner import admitted
+from ..plan.steps import VmPlan
+from ..rules.inventory import Host, container
+from ..zfs.commands import Zfs
+from ..zfs.guard import load_libzfs_core
+from . import report
+from .apply import Applier, StepFailed
+from .ended import Broken, as_it_went
+from .journal import Intents
+from .observe import observe
+from .outcome import Outcome, failure_of, told
+from .perform import Tools
+
+
+class Task:
+    """What a module asks for. A module has a class of its own that says how to plan it and what to tell of it.
+
+    pool: the only one that is read, None for all; more: one that is read too. journal: a run that is interrupted must
+    be found by the next. admits: the plans of VMs compete for disks and space.
+    """
+
+    journal = True
+    admits = True
+
+    def __init__(
+        self,
+        zfs: Zfs,
+        hypervisor: Hypervisor,
+        policy: Policy,
+        check_mode: bool,
+        outcome: Outcome,
+        pool: t.Optional[str] = None,
+        more: str = "",
+    ) -> None:
+        self.zfs = zfs
+        self.hypervisor = hypervisor
+        self.policy = policy
+        self.check_mode = check_mode
+        self.outcome = outcome
+        self.pool = pool
+        self.more = more
+
+    # -- what differs
+
+    def plan(self, host: Host) -> t.List[VmPlan]:
+        """The plans of all VMs, refused ones too. Problems of what has no plan go to the outcome."""
+        raise NotImplementedError
+
+    def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
+        """What the host gives to warn of, also where the task is refused. good: the plans that are carried out."""
+        return recovery.warnings(host, [plan.vm for plan in plans])
+
+    def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
+        """The plans that are told of: those that are carried out."""
+        return list(good)
+
+    def predicted(self, host: Host, plans: t.Sequence[VmPlan]) -> Host:
+        """The host after the plans."""
+        vms = {**by_uuid(host), **{plan.vm: plan.after for plan in plans}}
+        return replace(host, vms=tuple(vms.values()))
+
+    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+        """Put the result of one VM into the outcome. vm: as it is now, None where there is none."""
+
+    def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
+        """In words, where the VM is not as it was planned."""
+        return [] if vm is None else report.differences(plan.after, vm)
+
+    # -- what is the same
+
+    def run(self) -> Outcome:
+        """Do it, or predict it in check mode."""
+        outcome = self.outcome
+        host = observe(self.zfs, self.hypervisor, self.pool, more=self.more)
+        plans = self.plan(host)
+        outcome.problems += [problem for plan in plans for problem in plan.problems]
+        good = ordered = [plan for plan in plans if not plan.problems]
+        if self.admits:
+            good, ordered, lacking = admitted(host, good, self.policy.continue_on_refusal)
+            outcome.problems += lacking
+        refused = bool(outcome.problems) and not self.policy.continue_on_refusal
+        if refused:
+            good, ordered = [], []
+        outcome.warnings = self.warnings(host, plans, good)
+        shown = self.shown(plans, good)
+        if refused and not shown:
+            return outcome
+        outcome.tell(shown, host)
+        outcome.warnings += [warning for plan in shown for warning in plan.warnings]
+        now: t.Optional[Host] = self.predicted(host, shown)
+        if not self.check_mode:
+            self._apply(host, ordered)
+            if any(plan.steps for plan in ordered):
+                shown, now = look_again(self, host, shown)
+        self.conclude(shown, now)
+        return outcome
+
+    def _apply(self, host: Host, ordered: t.Sequence[VmPlan]) -> None:
+        intents = Intents(self.zfs, host) if self.journal else None
+        apply_plans(self.zfs, self.hypervisor, host, ordered, self.policy, self.outcome, intents)
+        if intents is not None:
+            with contextlib.suppress(FlexdiskError):
+                intents.tidy()
+
+    def conclude(self, plans: t.Sequence[VmPlan], now: t.Optional[Host]) -> None:
+        """Tell of every VM, and compare it with its plan. now: None where the host cannot be read."""
+        if now is None:
+            return
+        known = by_uuid(now)
+        for plan in plans:
+            vm = known.get(plan.vm)
+            self.tell(plan, vm)
+            self.compare(plan, vm)
+
+    def compare(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+        """What is not as planned after all steps is a failure."""
+        if self.check_mode or self.outcome.failure is not None or not plan.steps:
+            return
+        wrong = self.differences(plan, vm)
+        if wrong:
+            error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(wrong)}")
+            self.outcome.failure = told(plan, error, "read again")
+
+
+def apply_plans(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    host: Host,
+    plans: t.Sequence[VmPlan],
+    policy: Policy,
+    outcome: Outcome,
+    intents: t.Optional[Intents] = None,
+) -> None:
+    """Plans in order until one fails; what was not begun is said to be so."""
+    plans = [plan for plan in plans if plan.steps]
+    steps = [step for plan in plans for step in plan.steps]
+    guarded = any(step.leaves_vm or isinstance(step, DestroyDetached) for step in steps)
+    library, why_not = load_libzfs_core() if guarded else (None, "")
+    places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
+    tools = Tools(zfs, hypervisor, policy, places, library)
+    applier = Applier(tools, intents)
+    for number, plan in enumerate(plans):
+        try:
+            applier.run(plan, host.geometry[plan.before.config.pool])
+        except StepFailed as exc:
+            waiting = tuple(plans[number + 1 :])
+            outcome.failure = failure_of(plan, exc, waiting)
+            powered = exc.restart is not None and exc.restart.attempts > 0
+            outcome.broken = Broken(plan, exc.done, exc.begun, powered, waiting)
+            break
+    outcome.destroyed_by = "+".join(sorted(tools.destroyers))
+    outcome.guard = "+".join(sorted(tools.guards))
+    if outcome.guard and why_not and "libzfs_core" not in tools.guards:
+        outcome.guard += " (%s)" % why_not
+
+
+def look_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Optional[Host]]:
+    """The plans as far as they were done, and the host as it is now; None, with the failure told, if that cannot be
+    read. host is what it was before.
+    """
+    outcome = task.outcome
+    now: t.Optional[Host] = None
+    try:
+        now = observe(task.zfs, task.hypervisor, task.pool, more=task.more)
+    except FlexdiskError as exc:
+        if outcome.failure is None:
+            outcome.failure = told(next(plan for plan in plans if plan.steps), exc, "read again")
+            outcome.failure["steps"] = [step for p in plans for step in told(p, exc, "")["steps"]]
+    went = as_it_went(plans, outcome.broken, host, now)
+    outcome.changed = any(plan.changed for plan in went)
+    return went, now
+
+
+def by_uuid(host: t.Optional[Host]) -> t.Dict[str, Vm]:
+    return {vm.config.uuid: vm for vm in host.vms} if host is not None else {}
