@@ -16,7 +16,7 @@ from ..plan.planner import find_vm
 from ..rules import releases
 from ..rules.declaration import Collector, parse_tags
 from ..rules.inventory import Host
-from ..rules.verify import never_used
+from ..rules.unwritten import never_used
 from ..zfs.commands import Zfs
 from . import report
 from .observe import observe
