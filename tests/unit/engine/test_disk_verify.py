@@ -22,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import KINDS, REPAIRABLE
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import parked_place as place
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import parked_place as place
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import VM, Simulated

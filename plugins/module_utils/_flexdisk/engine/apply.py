@@ -22,7 +22,8 @@ from ..plan import predict
 from ..plan.steps import Step, VmPlan
 from ..rules import identity, released_identity
 from ..rules.differences import put_aside, since_read
-from ..rules.inventory import completed, container, image_of, is_half
+from ..rules.inventory import completed
+from ..rules.layout import container, image_of, is_half
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..rules.space import expected_quota
 from ..zfs import exact

@@ -14,7 +14,7 @@ from ..model.sizes import MIB
 from ..model.vm import FILE, Vm
 from ..plan.steps import Step
 from ..rules import identity
-from ..rules.inventory import container
+from ..rules.layout import container
 from ..rules.reservation import PoolGeometry
 from ..zfs.guard import SNAPSHOT, lift
 from . import file_disks

@@ -12,8 +12,8 @@ from ..model.errors import FlexdiskError
 from ..model.vm import FILE, Vm
 from ..plan.steps import Step
 from ..rules import identity
-from ..rules.inventory import container, image_of
 from ..rules.journal import used
+from ..rules.layout import container, image_of
 from ..rules.reservation import PoolGeometry
 from . import file_disks
 from .apply import Applier, stamp

@@ -15,7 +15,8 @@ from dataclasses import replace
 from ..model.vm import IntentRecord
 from ..plan.steps import VmPlan
 from ..rules import journal
-from ..rules.inventory import Host, container
+from ..rules.inventory import Host
+from ..rules.layout import container
 from ..zfs.commands import Zfs
 
 

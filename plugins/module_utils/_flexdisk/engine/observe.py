@@ -11,7 +11,8 @@ import typing as t
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError
 from ..rules.identity import check_pool
-from ..rules.inventory import Host, container, link
+from ..rules.inventory import Host, link
+from ..rules.layout import container
 from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
 from .journal import with_intents

@@ -18,7 +18,8 @@ from ..plan import recovery, summary
 from ..plan.planner import admitted, find_vm, plan_vm
 from ..plan.steps import VmPlan
 from ..rules.declaration import parse_vm_spec, slot_problems
-from ..rules.inventory import Host, container
+from ..rules.inventory import Host
+from ..rules.layout import container
 from ..zfs.commands import Zfs
 from ..zfs.guard import load_libzfs_core
 from . import report

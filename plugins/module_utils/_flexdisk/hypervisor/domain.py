@@ -16,6 +16,7 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, Pci, VmConfig
 from ..rules.identity import disk_in, is_pool, is_uuid
+from ..rules.layout import vm_dataset
 from ..rules.slots import Slot, render_slot
 from .xml_text import Element, Text
 
@@ -135,7 +136,7 @@ def _vm(
         state=state,
         autoboot=autostart,
         pool=pool,
-        dataset="%s/%s" % (pool, uuid) if pool else "",
+        dataset=vm_dataset(pool, uuid) if pool else "",
         flexible_disk_size=None,
         disks=entries,
         pci=_pci(domain, running),

@@ -18,8 +18,9 @@ from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages, slots
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.differences import crosses
-from ..rules.inventory import Host, container
+from ..rules.inventory import Host
 from ..rules.journal import used
+from ..rules.layout import container
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.space import quota_law

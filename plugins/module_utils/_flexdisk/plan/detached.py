@@ -18,7 +18,8 @@ from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
 from ..rules import identity
 from ..rules.declaration import Collector
 from ..rules.disk import Place, find_source
-from ..rules.inventory import Host, container, parked_place
+from ..rules.inventory import Host
+from ..rules.layout import container, copy_place, parked_place
 from ..rules.reservation import default_block_size
 from ..rules.snapshots import charge
 from . import checks, predict, verbs
@@ -146,7 +147,7 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
     mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, parked_place(disk)
     if not mark.isdigit() or any(str(dataset.guid) == mark for dataset in host.datasets.values()):
         return None
-    if now != wanted + identity.COPY or wanted in host.datasets:
+    if now != copy_place(wanted) or wanted in host.datasets:
         wanted = now
     waits = any(vm.config.uuid == disk.vm and vm.interrupted is not None for vm in host.vms)
     facts = {"from": identity.ASIDE if waits else "", "copied": ""}

@@ -14,7 +14,8 @@ from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import identity, released_identity
 from ..rules.declaration import Collector
-from ..rules.inventory import Host, agrees, index_of, own_uuid, serial_shown
+from ..rules.inventory import Host, agrees, own_uuid, serial_shown
+from ..rules.layout import disk_name, index_of
 from . import ordering, recovery, verbs
 from .ordering import Sequence
 from .steps import Step, VmPlan
@@ -153,7 +154,7 @@ class _New:
         self.disk = disk
         self.kept = kept
         self.papers = released_identity.merged(said, kept)
-        self.name = self.papers.name or disk.name or "disk%d" % disk.index
+        self.name = self.papers.name or disk.name or disk_name(disk.index)
         self.uuid = own_uuid(vm.config, entry, disk.volume) or self._uuid(vm, entry)
         # A serial that is the beginning of the uuid needs no edit.
         self.shown = bool(self.uuid) and serial_shown(entry)

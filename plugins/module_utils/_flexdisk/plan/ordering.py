@@ -16,6 +16,7 @@ from ..model.vm import Disk, Vm
 from ..rules import identity, slots, space
 from ..rules.declaration import Collector
 from ..rules.differences import config_changes, crosses, put_aside
+from ..rules.layout import last_part
 from ..rules.reservation import PoolGeometry, default_block_size
 from . import predict, recovery, verbs
 from .resolve import Intent, Target, slots_after
@@ -298,7 +299,7 @@ def repairs(
     if off:
         # What gives back comes first.
         off = tuple(sorted(off, key=lambda v: predict.resized(v, v.volsize, geometry).used - v.used))
-        names = ", ".join(v.name.rsplit("/", 1)[-1] for v in off)
+        names = ", ".join(last_part(v.name) for v in off)
         args = {"volumes": tuple(v.name for v in off), "flexible": flexible}
         seq.add(Step("normalise", "refreservation of %s -> auto" % names, args=args))
     if recomputed:

@@ -11,8 +11,9 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.vm import IntentRecord, Vm
 from ..rules.identity import PREFIX
-from ..rules.inventory import Host, container
+from ..rules.inventory import Host
 from ..rules.journal import property_of
+from ..rules.layout import container
 from .steps import Step, VmPlan
 
 _MENDS = ("unguard", "forget", "park", "normalise", "law")

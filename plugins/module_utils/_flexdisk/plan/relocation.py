@@ -12,7 +12,8 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.vm import Disk, DiskConfig, Vm, VmConfig
 from ..rules.declaration import Collector
-from ..rules.inventory import Host, attached_disk, index_of
+from ..rules.inventory import Host, attached_disk
+from ..rules.layout import disk_dataset, index_of, is_below, last_part, vm_dataset
 from .steps import Step
 
 
@@ -22,14 +23,14 @@ def homeless(host: Host, config: VmConfig) -> t.Optional[Vm]:
     if pool not in host.geometry or not config.bare:
         return None
     above = host.datasets[pool]
-    name = "%s/%s" % (pool, config.uuid)
+    name = vm_dataset(pool, config.uuid)
     root = Dataset(name, "", compression=above.compression, encryptionroot=above.encryptionroot)
     return Vm(replace(config, pool=pool, dataset=name), root)
 
 
 def adopt(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Optional[Step]:
     """The step that does it, None where everything is in its place. Problems go to found."""
-    entries = [e for e in vm.config.disks if e.volume and not e.volume.startswith(vm.root.name + "/")]
+    entries = [e for e in vm.config.disks if e.volume and not is_below(e.volume, vm.root.name)]
     used = {index_of(v.name) for v in vm.volumes}
     disks: t.List[t.Tuple[DiskConfig, Disk]] = []
     for entry in entries:
@@ -37,7 +38,7 @@ def adopt(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Optiona
         if volume is None:
             continue
         index = next(n for n in range(len(used) + 1) if n not in used)
-        target = volume.name if volume.parent == vm.root.name else "%s/disk%d" % (vm.root.name, index)
+        target = volume.name if volume.parent == vm.root.name else disk_dataset(vm.root.name, index)
         used.add(index_of(target))
         snapshots = (d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name)
         moved = replace(entry, path=device_prefix + target, volume=target)
@@ -47,7 +48,7 @@ def adopt(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Optiona
         return None
     if vm.config.state != "stopped" or vm.config.frozen:
         found.add("VmNotStopped", vm.config.frozen or "the VM must be stopped to be adopted: its volumes are renamed")
-    moves = ", ".join("%s -> %s" % (e.volume, d.volume.name.rsplit("/", 1)[1]) for e, d in disks)
+    moves = ", ".join(f"{e.volume} -> {last_part(d.volume.name)}" for e, d in disks)
     return Step("adopt", "= adopted into %s%s" % (vm.root.name, ": " + moves if moves else ""), args={"disks": disks})
 
 

@@ -19,6 +19,7 @@ from ..rules import identity, slots, space
 from ..rules.declaration import Collector
 from ..rules.differences import birth_differences
 from ..rules.inventory import Host
+from ..rules.layout import final, image_dataset
 from ..rules.matching import Match
 from ..rules.reservation import default_block_size
 from .predict import unguarded
@@ -182,9 +183,9 @@ def _new(vm: Vm, entry: DiskSpec, host: Host, capabilities: Capabilities, found:
         target.uuid = new_uuid(host, vm.config.uuid, FILE, entry.name)
         target.block_size = RECORD
     if entry.image is not None:
-        name = "%s/%s@final" % (vm.config.pool, entry.image)
-        target.origin = host.datasets.get(name)
-        image = host.datasets.get(name.split("@")[0])
+        volume = image_dataset(vm.config.pool, entry.image)
+        name = final(volume)
+        target.origin, image = host.datasets.get(name), host.datasets.get(volume)
         if target.origin is None or image is None or not image.volsize:
             found.add("ResourceNotFound", "image %s is missing: there is no %s" % (entry.image, name), entry.label)
             return target

@@ -15,7 +15,7 @@ from ..model.sizes import MIB, render_bytes, render_change, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..rules import identity, slots, snapshots
 from ..rules.differences import crosses, fact_changes, put_aside
-from ..rules.inventory import index_of, parked_place
+from ..rules.layout import copy_place, index_of, parked_place
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from .resolve import Leaver, Target
 from .steps import Step
@@ -298,7 +298,7 @@ def convert(
         spare = parked_place(disk)
         args.update(
             uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
-            half=spare + identity.COPY if disk.volume.name != spare + identity.COPY else spare,
+            half=copy_place(spare) if disk.volume.name != copy_place(spare) else spare,
             block_size=block,
             compression=disk.volume.compression,
             snapshots=tuple(s.name.split("@", 1)[1] for s in disk.snapshots),

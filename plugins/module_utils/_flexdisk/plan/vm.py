@@ -18,6 +18,7 @@ from ..model.vm import Disk, Vm, VmConfig
 from ..rules import identity, packages, snapshots, space
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.inventory import Host
+from ..rules.layout import is_below, vm_dataset
 from ..rules.reservation import PoolGeometry
 from . import checks, ordering, predict, recovery, verbs
 from .ordering import Sequence
@@ -239,7 +240,7 @@ def _adrift(vm: Vm) -> t.List[Leaver]:
 def _unknown(host: Host, vm: Vm, found: Collector) -> None:
     """Whatever lies below the VM's dataset is destroyed with it: nothing that nobody has named."""
     known = {disk.volume.name for disk in vm.disks} | {leaver.disk.volume.name for leaver in _adrift(vm)}
-    below = [d for d in host.datasets.values() if d.name.startswith(vm.root.name + "/") and d.kind != "snapshot"]
+    below = [d for d in host.datasets.values() if is_below(d.name, vm.root.name) and d.kind != "snapshot"]
     strange = sorted(d.name for d in below if d.name not in known)
     if strange:
         found.add("InUse", "%s would be destroyed with the VM, but is not one of its disks" % ", ".join(strange))
@@ -306,7 +307,7 @@ def _described(disk: Disk) -> str:
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:
     """A VM whose dataset has gone, as by an interrupted deletion: its configuration is all that is left to delete."""
     pool = config.pool if config.pool in host.geometry else next(iter(host.geometry))
-    config = replace(config, pool=pool, dataset=config.dataset or "%s/%s" % (pool, config.uuid))
+    config = replace(config, pool=pool, dataset=config.dataset or vm_dataset(pool, config.uuid))
     vm = Vm(config, Dataset(config.dataset, ""))
     step = delete(vm)
     return VmPlan(config.uuid, vm, predict.apply(vm, step, host.geometry[pool]), (step,))

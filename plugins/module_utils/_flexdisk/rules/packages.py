@@ -17,6 +17,7 @@ from ..model.errors import Problem
 from ..model.sizes import parse_quota, parse_size
 from . import identity
 from .declaration import Collector, check_vm
+from .layout import disk_name
 
 MOST_DISKS = 8
 _Raw = t.Mapping[str, t.Any]
@@ -181,6 +182,6 @@ def initial_disks(wish: Wish, found: Collector) -> _Entries:
 def named(entries: t.Sequence[_Raw]) -> _Entries:
     """Entries without a name or uuid are called by their place in the list, from disk0 on."""
     return [
-        dict(entry, name=entry.get("name") or ("" if entry.get("uuid") else "disk%d" % number))
+        dict(entry, name=entry.get("name") or ("" if entry.get("uuid") else disk_name(number)))
         for number, entry in enumerate(entries)
     ]

@@ -14,7 +14,8 @@ from __future__ import annotations
 import typing as t
 
 from ..model.dataset import Dataset
-from .inventory import Host, container
+from .inventory import Host
+from .layout import container
 
 # logicalused of a volume that nobody has written to, by logicalreferenced of an empty file system of the same pool,
 # which tells its sector size, and by whether both are encrypted. Where a ZFS has other figures, nothing is unwritten.

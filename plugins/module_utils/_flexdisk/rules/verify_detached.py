@@ -12,9 +12,9 @@ from ..model.sizes import render_mib
 from ..model.vm import Disk
 from . import identity
 from .findings import OURS, Finding
-from .inventory import parked_place
+from .layout import last_part, parked_place
 from .unwritten import never_used
-from .verify_facts import About, Facts, Findings, last_part
+from .verify_facts import About, Facts, Findings
 from .verify_properties import marks, properties
 
 

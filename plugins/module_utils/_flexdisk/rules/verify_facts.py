@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..model.vm import Disk, Vm, VmConfig
 from .findings import OURS, Finding, Task, own_task
 from .inventory import Host
+from .layout import is_below
 
 _SHOWN = 5
 Findings = t.Iterator[Finding]
@@ -100,9 +101,4 @@ def listed(words: t.Sequence[str]) -> str:
 
 def within(vm: Vm, volume: str) -> bool:
     """Whether a volume lies below the VM's dataset."""
-    return volume.startswith(vm.root.name + "/")
-
-
-def last_part(name: str) -> str:
-    """The last part of a dataset name."""
-    return name.rsplit("/", 1)[-1]
+    return is_below(volume, vm.root.name)

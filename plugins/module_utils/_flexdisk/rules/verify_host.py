@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from . import identity
 from .findings import Finding
-from .inventory import container, unlinked_reason
-from .verify_facts import Facts, Findings, last_part
+from .inventory import unlinked_reason
+from .layout import container, last_part
+from .verify_facts import Facts, Findings
 
 
 def duplicate_uuids(facts: Facts) -> Findings:

@@ -11,7 +11,8 @@ import typing as t
 from ..model.vm import IntentRecord, Vm
 from . import identity, journal
 from .findings import OURS, Finding, Task, own_task
-from .inventory import Host, container
+from .inventory import Host
+from .layout import container, vm_dataset
 from .verify_facts import Facts, Findings, listed, vm_disks
 
 
@@ -31,7 +32,7 @@ def interrupted_runs(facts: Facts) -> Findings:
             yield Finding("intent", message, repair=_taken_up(vm, record), **about)
         elif uuid in facts.configs:
             yield Finding("intent", f"run of {record.since}; the VM itself cannot be used", **about)
-        elif record.creates and f"{pool}/{uuid}" in facts.host.datasets:
+        elif record.creates and vm_dataset(pool, uuid) in facts.host.datasets:
             message = f"VM {record.creates} was being made at {record.since}, and parts of it are there"
             yield Finding("intent_without_vm", f"{message}; the same task of vm makes it", **about)
         else:

@@ -12,7 +12,7 @@ from ..model.sizes import render_mib
 from ..model.vm import Disk, DiskConfig, Vm
 from . import identity, slots
 from .findings import Finding
-from .inventory import container, parked_place
+from .layout import container, parked_place
 from .verify_facts import About, Facts, Findings, listed, of_vm, vm_disks, within
 
 
