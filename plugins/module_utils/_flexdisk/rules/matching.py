@@ -21,6 +21,9 @@ from .declaration import Collector
 from .differences import birth_differences
 from .instance_group_matching import match_disks
 
+# An entry, the disks that it plainly means, and what they have in common with it.
+_Meant = t.Tuple[DiskSpec, t.List[Disk], str]
+
 
 @dataclass
 class Match:
@@ -118,27 +121,16 @@ class _Matcher:
         a new disk without a size. Where the disk may leave the VM, its slot and its size are free for a new one.
         """
         named = [d for d in self.attached if d.name]
-        data = [d for d in named if not d.boot]
-        meant: t.List[t.Tuple[DiskSpec, t.List[Disk], str]] = []
-        for spec in self._fresh():
-            there = [d for d in named if spec.boot and d.boot]
-            if not there and spec.pci_slot and unlisted in ("refuse", "keep"):
-                there = [d for d in named if d.pci_slot == slots.normalise(spec.pci_slot)]
-            if there:
-                at = "has pci_slot %s (%s)" % (there[0].pci_slot, there[0].path)
-                what = "is the boot disk" if spec.boot and there[0].boot else at
-                meant.append((spec, there, what))
+        meant = [m for m in (_same_boot_or_slot(spec, named, unlisted) for spec in self._fresh()) if m is not None]
         if unlisted == "refuse":
-            meant += self._by_size_or_none(data, meant)
+            meant += self._by_size_or_none([d for d in named if not d.boot], meant)
         for spec, there, what in meant:
             self.found.add("InvalidArgument", _renaming(spec, there, what), spec.label)
         self._set_aside([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
 
-    def _by_size_or_none(
-        self, data: t.Sequence[Disk], meant: t.Sequence[t.Tuple[DiskSpec, t.List[Disk], str]]
-    ) -> t.List[t.Tuple[DiskSpec, t.List[Disk], str]]:
+    def _by_size_or_none(self, data: t.Sequence[Disk], meant: t.Sequence[_Meant]) -> t.List[_Meant]:
         """Of entries and data disks that are not in meant: same size, then what says no size and the disks left."""
-        result: t.List[t.Tuple[DiskSpec, t.List[Disk], str]] = []
+        result: t.List[_Meant] = []
         for fits, what in ((_fits, "has its size"), (_open_size, "is not listed")):
             done = [*meant, *result]
             free = [d for d in data if not any(d is other for _s, there, _w in done for other in there)]
@@ -153,35 +145,49 @@ class _Matcher:
         return [s for s in self.open_specs if s.present]
 
     def by_size(self, unlisted: str) -> None:
-        """Size alone, where nothing else could be meant: nothing may stay unlisted, no boot disk could be meant, and
-        entries and unnamed data disks pair off by equal sizes in one way only.
+        """Size alone, where nothing else could be meant. Elsewhere an entry is a new disk, with a warning if a disk of
+        its size is there.
         """
         unnamed, specs = self._unnamed(), self._fresh()
         disks = [d for d in unnamed if not d.boot]
-        boots = [d for d in unnamed if d.boot and any(_fits(spec, d) for spec in specs)]
         if unlisted == "refuse" and disks and specs:
-            options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
-            solutions = _two(options) if len(specs) == len(disks) and not boots else []
-            if len(solutions) == 1:
-                for spec, k in zip(specs, solutions[0]):
-                    self._claim(spec, disks[k])
-            else:
-                why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
-                self.found.add("Ambiguous", _choice(specs, [*boots, *disks], why))
-                self._set_aside(specs, disks)
+            self._pair_by_size(specs, disks, [d for d in unnamed if d.boot])
             return
         for spec in specs:
-            alike = [d for d in unnamed if _fits(spec, d)]
-            doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
-            if unlisted == "destroy" and doomed:
-                why = "unlisted=destroy would destroy a disk of the same size"
-                self.found.add("Ambiguous", _choice([spec], doomed, why), spec.label)
-                self._set_aside([spec], doomed)
-            elif alike:
-                self.match.warnings.append(_could_be(spec, alike))
-            lost = [d for d in self.attached if d.name and not d.boot and not d.preserve and _fits(spec, d)]
-            if unlisted == "destroy" and lost:
-                self.match.warnings.append(_replaces(spec, lost))
+            self._warn_of_unnamed(spec, [d for d in unnamed if _fits(spec, d)], unlisted)
+            if unlisted == "destroy":
+                self._warn_of_replaced(spec)
+
+    def _pair_by_size(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk], boots: t.Sequence[Disk]) -> None:
+        """Nothing may stay unlisted, no boot disk could be meant, and entries and unnamed data disks must pair off by
+        equal sizes in one way only.
+        """
+        boots = [d for d in boots if any(_fits(spec, d) for spec in specs)]
+        options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
+        solutions = _two(options) if len(specs) == len(disks) and not boots else []
+        if len(solutions) == 1:
+            for spec, k in zip(specs, solutions[0]):
+                self._claim(spec, disks[k])
+            return
+        why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
+        self.found.add("Ambiguous", _choice(specs, [*boots, *disks], why))
+        self._set_aside(specs, disks)
+
+    def _warn_of_unnamed(self, spec: DiskSpec, alike: t.Sequence[Disk], unlisted: str) -> None:
+        """alike are unnamed disks of the entry's size. It is a problem if one of them would be destroyed."""
+        doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
+        if unlisted == "destroy" and doomed:
+            why = "unlisted=destroy would destroy a disk of the same size"
+            self.found.add("Ambiguous", _choice([spec], doomed, why), spec.label)
+            self._set_aside([spec], doomed)
+        elif alike:
+            self.match.warnings.append(_could_be(spec, alike))
+
+    def _warn_of_replaced(self, spec: DiskSpec) -> None:
+        """A new disk may be meant to be one of its size that has another name and will be destroyed."""
+        lost = [d for d in self.attached if d.name and not d.boot and not d.preserve and _fits(spec, d)]
+        if lost:
+            self.match.warnings.append(_replaces(spec, lost))
 
     def _set_aside(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> None:
         """What a problem has been said of takes no further part."""
@@ -233,6 +239,18 @@ def match(
         matcher.by_other_name(unlisted)
         matcher.by_size(unlisted)
     return matcher.finish()
+
+
+def _same_boot_or_slot(spec: DiskSpec, named: t.Sequence[Disk], unlisted: str) -> t.Optional[_Meant]:
+    """The boot disk, or the disk in the entry's slot, if it has another name; None if there is none."""
+    there = [d for d in named if spec.boot and d.boot]
+    if there:
+        return spec, there, "is the boot disk"
+    if spec.pci_slot and unlisted in ("refuse", "keep"):
+        there = [d for d in named if d.pci_slot == slots.normalise(spec.pci_slot)]
+    if not there:
+        return None
+    return spec, there, f"has pci_slot {there[0].pci_slot} ({there[0].path})"
 
 
 def _fits(spec: DiskSpec, disk: Disk) -> bool:

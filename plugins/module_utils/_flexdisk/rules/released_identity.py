@@ -143,27 +143,14 @@ def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
     """One disk. number is its place in the list. Problems go to found."""
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
     label = name or uuid or "disks[%d]" % number
-    serial, index, tags = raw.get("serial_no"), raw.get("index"), raw.get("tags")
+    serial, index = raw.get("serial_no"), raw.get("index")
     if uuid and not identity.is_uuid(uuid):
-        found.add("InvalidArgument", "disk uuid %r is not a uuid" % uuid, label)
+        found.add("InvalidArgument", f"disk uuid {uuid!r} is not a uuid", label)
     if name:
         _check_name(name, serial is not None, label, found)
-    if index is not None and not 0 <= index <= 99999:
-        found.add("InvalidArgument", "index %d is not valid: it must be from 0 to 99999" % index, label)
-    if serial is not None and not 1 <= serial <= MOST_SERIAL:
-        found.add(
-            "InvalidArgument", "serial_no %d is not valid: it must be from 1 to %d" % (serial, MOST_SERIAL), label
-        )
-    for key in ("ctime", "mtime"):
-        if raw.get(key) and not identity.decode_time(raw[key]):
-            found.add(
-                "InvalidArgument", "%s %r is not valid: write it as 2026-01-31T23:59:59Z" % (key, raw[key]), label
-            )
-    if raw.get("remaining") and not _REMAINING.match(raw["remaining"]):
-        found.add(
-            "InvalidArgument", "remaining %r is not valid: give it as a release returned it" % raw["remaining"], label
-        )
-    tags = parse_tags(found, label, tags)
+    _check_numbers(raw, label, found)
+    _check_forms(raw, label, found)
+    tags = parse_tags(found, label, raw.get("tags"))
     if raw.get("description") is not None:
         found.attempt(label, lambda: identity.check_value("description", identity.encode_text(raw["description"])))
     slot = raw.get("pci_slot")
@@ -180,6 +167,26 @@ def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
         serial_no=serial,
         remaining=raw.get("remaining"),
     )
+
+
+def _check_numbers(raw: _Raw, label: str, found: Collector) -> None:
+    serial, index = raw.get("serial_no"), raw.get("index")
+    if index is not None and not 0 <= index <= 99999:
+        found.add("InvalidArgument", f"index {index:d} is not valid: it must be from 0 to 99999", label)
+    if serial is not None and not 1 <= serial <= MOST_SERIAL:
+        words = f"serial_no {serial:d} is not valid: it must be from 1 to {MOST_SERIAL}"
+        found.add("InvalidArgument", words, label)
+
+
+def _check_forms(raw: _Raw, label: str, found: Collector) -> None:
+    """Values that must be as a release writes them: times, and what of the disk was remaining."""
+    for key in ("ctime", "mtime"):
+        if raw.get(key) and not identity.decode_time(raw[key]):
+            words = f"{key} {raw[key]!r} is not valid: write it as 2026-01-31T23:59:59Z"
+            found.add("InvalidArgument", words, label)
+    if raw.get("remaining") and not _REMAINING.match(raw["remaining"]):
+        words = f"remaining {raw['remaining']!r} is not valid: give it as a release returned it"
+        found.add("InvalidArgument", words, label)
 
 
 def _check_name(name: str, known: bool, label: str, found: Collector) -> None:
