@@ -207,7 +207,7 @@ from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
-PAPERS = {
+RELEASED_IDENTITY = {
     "index": {"type": "int"},
     "uuid": {"type": "str"},
     "pci_slot": {"type": "str"},
@@ -235,7 +235,7 @@ def main() -> None:
                     "disks": {
                         "type": "list",
                         "elements": "dict",
-                        "options": PAPERS,
+                        "options": RELEASED_IDENTITY,
                         "required_one_of": [["index", "uuid", "pci_slot"]],
                     },
                 },

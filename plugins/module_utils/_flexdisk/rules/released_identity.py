@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The papers of a released disk: its identity as one property of its volume, or as an entry of a task.
+"""The identity of a released disk: one property of its volume, or an entry of a task.
 
-A release writes them, then takes the facts away one by one, serial_no first. So papers count where an identity is not
-whole, and a release that was killed anywhere has lost nothing.
+A release writes the property, then takes the facts away one by one, serial_no first. So a released identity counts
+where the disk's own is not whole, and a release that was killed anywhere has lost nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import fields, replace
 
 from ..model.dataset import Dataset
-from ..model.desired import AdoptSpec, Papers
+from ..model.desired import AdoptSpec, ReleasedIdentity
 from ..model.vm import Disk
 from . import identity, slots
 from .declaration import Collector, check_new_name, parse_tags
@@ -59,20 +59,20 @@ def halfway(volume: Dataset) -> bool:
     return KEY in volume.user and not registered(volume) and bool(taken(volume))
 
 
-def left(volume: Dataset) -> t.Optional[Papers]:
-    """The papers that count, None where there are none or they are not what we write."""
+def left(volume: Dataset) -> t.Optional[ReleasedIdentity]:
+    """The released identity if it counts, None if it does not, is not there, or is not what we write."""
     return decode(volume.user[KEY]) if KEY in volume.user and not registered(volume) else None
 
 
-def papers_of(disk: Disk) -> Papers:
-    """What a release keeps of a disk, and what one has kept."""
+def identity_of(disk: Disk) -> ReleasedIdentity:
+    """What a release keeps of a disk: what an earlier one has kept, if that counts."""
     found = left(disk.volume)
     if found is not None:
         return found
     user = disk.volume.user
     uuid, serial = user.get("uuid", ""), user.get("serial_no", "")
     number = int(serial) if serial.isdigit() and len(serial) <= len(str(MOST_SERIAL)) else 0
-    return Papers(
+    return ReleasedIdentity(
         uuid=uuid if identity.is_uuid(uuid) else "",
         name=disk.name,
         preserve=disk.preserve,
@@ -85,29 +85,29 @@ def papers_of(disk: Disk) -> Papers:
     )
 
 
-def entry(papers: Papers) -> t.Dict[str, t.Any]:
-    """The papers as an entry of O(vms[].disks)."""
-    pairs = ((f.name, getattr(papers, f.name)) for f in fields(Papers))
+def entry(released: ReleasedIdentity) -> t.Dict[str, t.Any]:
+    """A released identity as an entry of O(vms[].disks)."""
+    pairs = ((f.name, getattr(released, f.name)) for f in fields(ReleasedIdentity))
     return {key: dict(value) if key == "tags" else value for key, value in pairs if value not in (None, "")}
 
 
-def encode(papers: Papers) -> str:
-    """Raises FlexdiskError InvalidArgument where they are longer than a property can be."""
-    text = json.dumps(entry(papers), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def encode(released: ReleasedIdentity) -> str:
+    """The value of the property. Raises FlexdiskError InvalidArgument if it is longer than a property can be."""
+    text = json.dumps(entry(released), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return identity.check_value("what is kept of it", identity.encode_text(text))
 
 
-def decode(value: str) -> t.Optional[Papers]:
-    """The papers, None for anything that we would not have written."""
+def decode(value: str) -> t.Optional[ReleasedIdentity]:
+    """The released identity, None for anything that we would not have written."""
     try:
         raw = json.loads(identity.decode_text(value))
         if not isinstance(raw, dict) or not _plain(raw):
             return None
         found = Collector("")
-        papers = parse_papers(raw, 0, found)
+        released = parse_identity(raw, 0, found)
     except (RecursionError, TypeError, ValueError):
         return None
-    return None if found.problems else papers
+    return None if found.problems else released
 
 
 def _plain(raw: _Raw) -> bool:
@@ -115,7 +115,7 @@ def _plain(raw: _Raw) -> bool:
     kinds: t.Dict[str, t.Any] = {"index": int, "serial_no": int, "preserve": bool, "tags": dict}
     tags = raw.get("tags") or {}
     return (
-        {*raw} <= {f.name for f in fields(Papers)}
+        {*raw} <= {f.name for f in fields(ReleasedIdentity)}
         and all(value.__class__ is kinds.get(key, str) for key, value in raw.items())
         and all(isinstance(value, str) for value in tags.values())
     )
@@ -131,15 +131,15 @@ def parse_spec(raw: _Raw, found: Collector) -> AdoptSpec:
         found.attempt("", lambda: identity.check_value("package", package))
         if not package.isprintable():
             found.add("InvalidArgument", "package %r is not printable" % package)
-    disks = tuple(parse_papers(disk, number, found) for number, disk in enumerate(raw.get("disks") or ()))
+    disks = tuple(parse_identity(disk, number, found) for number, disk in enumerate(raw.get("disks") or ()))
     for what in ("name", "uuid"):
-        values = [getattr(papers, what) for papers in disks if getattr(papers, what)]
+        values = [getattr(disk, what) for disk in disks if getattr(disk, what)]
         for value in sorted({v for v in values if values.count(v) > 1}):
             found.add("InvalidArgument", "two disks have the %s %s" % (what, value), value)
     return AdoptSpec(vm, package, disks)
 
 
-def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
+def parse_identity(raw: _Raw, number: int, found: Collector) -> ReleasedIdentity:
     """One disk. number is its place in the list. Problems go to found."""
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
     label = name or uuid or "disks[%d]" % number
@@ -154,7 +154,7 @@ def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
     if raw.get("description") is not None:
         found.attempt(label, lambda: identity.check_value("description", identity.encode_text(raw["description"])))
     slot = raw.get("pci_slot")
-    return Papers(
+    return ReleasedIdentity(
         uuid=uuid,
         index=index,
         pci_slot=None if slot is None else found.attempt(label, slots.normalise, str(slot)),
@@ -202,10 +202,10 @@ def _check_name(name: str, known: bool, label: str, found: Collector) -> None:
         check_new_name(found, label, name)
 
 
-def merged(said: Papers, kept: t.Optional[Papers]) -> Papers:
+def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:
     """What a task says, and for the rest what a release has kept."""
     if kept is None:
         return said
-    new = {f.name: getattr(said, f.name) for f in fields(Papers)}
+    new = {f.name: getattr(said, f.name) for f in fields(ReleasedIdentity)}
     silent = {"description": (None,), "remaining": (None,)}
     return replace(kept, **{key: v for key, v in new.items() if v not in silent.get(key, (None, ""))})
