@@ -31,7 +31,7 @@ from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
 from ..zfs.guard import Guard, lift
 from . import file_disks
-from .journal import Intents
+from .journal import Journal
 from .observe import observe
 
 _Properties = t.Dict[str, t.Union[int, str]]
@@ -92,7 +92,7 @@ class Applier:
         policy: Policy,
         containers: t.Set[str],
         library: t.Any = None,
-        intents: t.Optional[Intents] = None,
+        intents: t.Optional[Journal] = None,
         verbs: t.Optional[t.Mapping[str, _Verb]] = None,
     ) -> None:
         self._verbs = {**_VERBS, **(verbs or {})}

@@ -24,7 +24,7 @@ from ..rules.inventory import Host
 from ..zfs.commands import Zfs
 from . import report
 from .apply_detached import VERBS
-from .journal import Intents
+from .journal import Journal
 from .observe import observe
 from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
 
@@ -69,7 +69,7 @@ def run(
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     found: t.Optional[Host] = _predicted(host, plans)
     if not check_mode:
-        intents = Intents(zfs, host)
+        intents = Journal(zfs, host)
         apply_plans(zfs, hypervisor, host, plans, policy, outcome, intents, VERBS)
         with contextlib.suppress(FlexdiskError):
             intents.tidy()

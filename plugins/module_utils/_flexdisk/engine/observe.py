@@ -15,7 +15,7 @@ from ..rules.inventory import Host, link
 from ..rules.layout import container
 from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
-from .journal import with_intents
+from .journal import with_journal
 
 
 def observe(
@@ -55,4 +55,4 @@ def observe(
         pools = sorted({*ours, *asked, *(c.pool for c in configs if c.pool)})
     brand = hypervisor.capabilities.brand
     host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand, elsewhere)
-    return with_intents(zfs, host, complete)
+    return with_journal(zfs, host, complete)

@@ -25,7 +25,7 @@ from ..rules.layout import final, image_dataset
 from ..zfs.commands import Zfs
 from . import report
 from .apply_vm import VERBS
-from .journal import Intents
+from .journal import Journal
 from .observe import observe
 from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
 
@@ -66,7 +66,7 @@ def run(
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     after: t.Optional[t.Mapping[str, Vm]] = {plan.vm: plan.after for plan in plans}
     if not check_mode and any(plan.steps for plan in plans):
-        intents = Intents(zfs, host)
+        intents = Journal(zfs, host)
         apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents, VERBS)
         with contextlib.suppress(FlexdiskError):
             intents.tidy()

@@ -25,7 +25,7 @@ from ..zfs.guard import load_libzfs_core
 from . import report
 from .apply import Applier, StepFailed
 from .ended import Broken, as_it_went
-from .journal import Intents
+from .journal import Journal
 from .observe import observe
 
 
@@ -85,7 +85,7 @@ def converge(
     if check_mode:
         outcome.vms = [report.plan_result(plan, plan.after, asked[plan.vm], False, live) for plan in good]
         return outcome
-    intents = Intents(zfs, host)
+    intents = Journal(zfs, host)
     apply_plans(zfs, hypervisor, host, ordered, policy, outcome, intents)
     with contextlib.suppress(FlexdiskError):
         intents.tidy()
@@ -124,7 +124,7 @@ def apply_plans(
     plans: t.Sequence[VmPlan],
     policy: Policy,
     outcome: Outcome,
-    intents: t.Optional[Intents] = None,
+    intents: t.Optional[Journal] = None,
     verbs: t.Optional[t.Mapping[str, t.Callable[..., None]]] = None,
 ) -> None:
     """Plans in order until one fails; what was not begun is said to be so."""

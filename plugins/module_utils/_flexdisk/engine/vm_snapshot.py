@@ -22,7 +22,7 @@ from ..rules.packages import parse_packages
 from ..zfs.commands import Zfs
 from . import report
 from .apply_vm import VERBS
-from .journal import Intents
+from .journal import Journal
 from .observe import observe
 from .vm_disks import Outcome, apply_plans, by_uuid, look_again, told
 from .vm_info import chosen
@@ -91,7 +91,7 @@ def run(
     outcome.warnings += [warning for plan in plans for warning in plan.warnings]
     there: t.Mapping[str, Vm] = {plan.vm: plan.after for plan in plans}
     if outcome.changed and not check_mode:
-        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Intents(zfs, host), VERBS)
+        apply_plans(zfs, hypervisor, host, ordered, policy, outcome, Journal(zfs, host), VERBS)
         plans, now_there = look_again(zfs, hypervisor, host, pool, plans, outcome)
         there = by_uuid(now_there)
     for plan in (p for p in plans if p.vm in there):

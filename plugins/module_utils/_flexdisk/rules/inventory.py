@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import Disk, DiskConfig, IntentRecord, Vm, VmConfig
+from ..model.vm import Disk, DiskConfig, JournalEntry, Vm, VmConfig
 from . import identity, slots
 from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_half, pool_of
 from .reservation import PoolGeometry
@@ -38,7 +38,7 @@ class Host:
     unlinked: t.Tuple[VmConfig, ...] = ()
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
     users: t.Mapping[str, t.Sequence[VmConfig]] = field(default_factory=dict)
-    intents: t.Mapping[t.Tuple[str, str], t.Optional[IntentRecord]] = field(default_factory=dict)
+    intents: t.Mapping[t.Tuple[str, str], t.Optional[JournalEntry]] = field(default_factory=dict)
     name: str = ""
 
     @property

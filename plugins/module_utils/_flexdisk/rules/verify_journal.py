@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.vm import IntentRecord, Vm
+from ..model.vm import JournalEntry, Vm
 from . import identity, journal
 from .findings import OURS, Finding, Task, own_task
 from .inventory import Host
@@ -43,7 +43,7 @@ def _forgotten(kind: str, message: str, about: t.Mapping[str, t.Any]) -> Finding
     return Finding(kind, message, repair=own_task(kind), repairable=True, **about)
 
 
-def _taken_up(vm: Vm, record: IntentRecord) -> Task:
+def _taken_up(vm: Vm, record: JournalEntry) -> Task:
     if record.rollback:
         return {OURS + "vm_snapshot": {"vms": [vm.config.uuid], "name": record.rollback, "state": "rolled_back"}}
     return vm_disks(vm)
