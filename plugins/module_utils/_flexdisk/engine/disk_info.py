@@ -85,7 +85,7 @@ def _every(host: Host) -> t.Iterator[t.Tuple[Disk, str, t.Optional[Vm]]]:
 
 
 def matches(disk: Disk, state: str, filters: Filters) -> bool:
-    """Whether a disk is asked for; its VM aside."""
+    """Whether a disk is asked for, as far as that does not depend on its VM."""
     tags = filters.tags.items()
     return (
         (filters.uuid is None or disk.uuid == filters.uuid.lower())

@@ -17,7 +17,7 @@ from ..rules.layout import disk_dataset, index_of, is_below, last_part, vm_datas
 from .steps import Step
 
 
-def homeless(host: Host, config: VmConfig) -> t.Optional[Vm]:
+def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
     """A VM without a dataset, as if it had one that is not there yet; None where it is not clear in which pool."""
     pool = config.pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
     if pool not in host.geometry or not config.bare:

@@ -109,7 +109,7 @@ def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabi
     turn = {id(entry): number for number, entry in enumerate(spec.disks or ())}
     intent.targets.sort(key=lambda target: turn[id(target.spec)])
     _unlisted(intent, spec, match, found)
-    _adrift(intent, spec, match)
+    _park_orphans(intent, spec, match)
     _slots(intent, capabilities, found)
     _remaining(intent, found)
     return intent
@@ -231,7 +231,7 @@ def _unlisted(intent: Intent, spec: VmSpec, match: Match, found: Collector) -> N
             )
 
 
-def _adrift(intent: Intent, spec: VmSpec, match: Match) -> None:
+def _park_orphans(intent: Intent, spec: VmSpec, match: Match) -> None:
     """What an interrupted run has left in the VM unattached, and nobody declares, is parked, never destroyed.
 
     Its own properties alone say that it is ours. A name that another disk has meanwhile it gives up.
@@ -239,7 +239,7 @@ def _adrift(intent: Intent, spec: VmSpec, match: Match) -> None:
     if spec.unlisted not in ("detach", "destroy"):
         return
     names = {target.label for target in intent.targets} | {d.name for d in intent.vm.disks + intent.vm.parked}
-    for disk in match.adrift:
+    for disk in match.orphans:
         intent.leavers.append(Leaver(disk, False, nameless=disk.name in names))
         names.add(disk.name)
 

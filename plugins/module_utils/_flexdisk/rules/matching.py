@@ -29,31 +29,31 @@ _Meant = t.Tuple[DiskSpec, t.List[Disk], str]
 class Match:
     """pairs: entry and its disk; creates: entries without one; unlisted: attached data disks without an entry.
 
-    adrift are volumes with an identity of ours that neither an entry nor the VM's configuration knows. warnings name
+    orphans are volumes with an identity of ours that neither an entry nor the VM's configuration knows. warnings name
     disks that new ones could have meant, and with matching=order what its outcome loses.
     """
 
     pairs: t.List[t.Tuple[DiskSpec, Disk]] = field(default_factory=list)
     creates: t.List[DiskSpec] = field(default_factory=list)
     unlisted: t.List[Disk] = field(default_factory=list)
-    adrift: t.List[Disk] = field(default_factory=list)
+    orphans: t.List[Disk] = field(default_factory=list)
     warnings: t.List[str] = field(default_factory=list)
 
 
 class _Matcher:
-    def __init__(self, vm: Vm, specs: t.Sequence[DiskSpec], strangers: t.Sequence[Disk], found: Collector) -> None:
+    def __init__(self, vm: Vm, specs: t.Sequence[DiskSpec], of_other_vms: t.Sequence[Disk], found: Collector) -> None:
         self.found = found
         self.match = Match()
         self.open_specs = list(specs)
         self.attached = [d for d in vm.disks if not d.hidden]
         self.parked = list(vm.parked)
-        self.adrift = [d for d in vm.orphans if d.adopted and d.uuid]
-        self.strangers = list(strangers)
+        self.orphans = [d for d in vm.orphans if d.adopted and d.uuid]
+        self.of_other_vms = list(of_other_vms)
 
     def _claim(self, spec: DiskSpec, disk: Disk) -> None:
         self.match.pairs.append((spec, disk))
         self.open_specs = [s for s in self.open_specs if s is not spec]
-        for pile in (self.attached, self.parked, self.adrift, self.strangers):
+        for pile in (self.attached, self.parked, self.orphans, self.of_other_vms):
             pile[:] = [d for d in pile if d is not disk]
 
     def _one_of(self, spec: DiskSpec, candidates: t.Sequence[Disk], what: str) -> None:
@@ -75,7 +75,7 @@ class _Matcher:
 
     def by_uuid(self) -> None:
         for spec in [s for s in self.open_specs if s.uuid]:
-            everywhere = self.attached + self.parked + self.adrift + self.strangers
+            everywhere = self.attached + self.parked + self.orphans + self.of_other_vms
             self._one_of(spec, [d for d in everywhere if d.uuid == spec.uuid], "uuid")
             if spec in self.open_specs:
                 self.open_specs = [s for s in self.open_specs if s is not spec]
@@ -89,7 +89,7 @@ class _Matcher:
     def by_name(self, absent: bool = False) -> None:
         """absent: only what is to go."""
         for spec in [s for s in self.open_specs if s.name and not (absent and s.present)]:
-            for pile in (self.attached, self.parked, self.adrift):
+            for pile in (self.attached, self.parked, self.orphans):
                 candidates = [d for d in pile if d.name == spec.name]
                 if candidates:
                     self._one_of(spec, candidates, "name")
@@ -126,7 +126,7 @@ class _Matcher:
             meant += self._by_size_or_none([d for d in named if not d.boot], meant)
         for spec, there, what in meant:
             self.found.add("InvalidArgument", _renaming(spec, there, what), spec.label)
-        self._set_aside([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
+        self._withdraw([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
 
     def _by_size_or_none(self, data: t.Sequence[Disk], meant: t.Sequence[_Meant]) -> t.List[_Meant]:
         """Of entries and data disks that are not in meant: same size, then what says no size and the disks left."""
@@ -171,7 +171,7 @@ class _Matcher:
             return
         why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
         self.found.add("Ambiguous", _choice(specs, [*boots, *disks], why))
-        self._set_aside(specs, disks)
+        self._withdraw(specs, disks)
 
     def _warn_of_unnamed(self, spec: DiskSpec, alike: t.Sequence[Disk], unlisted: str) -> None:
         """alike are unnamed disks of the entry's size. It is a problem if one of them would be destroyed."""
@@ -179,7 +179,7 @@ class _Matcher:
         if unlisted == "destroy" and doomed:
             why = "unlisted=destroy would destroy a disk of the same size"
             self.found.add("Ambiguous", _choice([spec], doomed, why), spec.label)
-            self._set_aside([spec], doomed)
+            self._withdraw([spec], doomed)
         elif alike:
             self.match.warnings.append(_could_be(spec, alike))
 
@@ -189,7 +189,7 @@ class _Matcher:
         if lost:
             self.match.warnings.append(_replaces(spec, lost))
 
-    def _set_aside(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> None:
+    def _withdraw(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> None:
         """What a problem has been said of takes no further part."""
         self.open_specs = [s for s in self.open_specs if not any(s is other for other in specs)]
         self.attached = [d for d in self.attached if not any(d is other for other in disks)]
@@ -211,23 +211,23 @@ class _Matcher:
     def finish(self) -> Match:
         self.match.creates = [s for s in self.open_specs if s.present]
         self.match.unlisted = [d for d in self.attached if not d.boot]
-        self.match.adrift = self.adrift
+        self.match.orphans = self.orphans
         return self.match
 
 
 def match(
     vm: Vm,
     specs: t.Sequence[DiskSpec],
-    strangers: t.Sequence[Disk],
+    of_other_vms: t.Sequence[Disk],
     matching: str,
     found: Collector,
     unlisted: str = "refuse",
 ) -> Match:
-    """Links entries to disks. strangers are parked disks that another VM had: only their uuid claims them.
+    """Links entries to disks. of_other_vms are parked disks that another VM had; only their uuid claims them.
 
     Problems go to found; a problem's entries and disks are in no part of the result.
     """
-    matcher = _Matcher(vm, specs, strangers, found)
+    matcher = _Matcher(vm, specs, of_other_vms, found)
     matcher.by_uuid()
     if matching == "order":
         matcher.by_name(absent=True)
