@@ -208,7 +208,7 @@ from ..module_utils._flexdisk.engine import disk_adopt
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
 
-PAPERS = {
+RELEASED_IDENTITY = {
     "index": {"type": "int"},
     "uuid": {"type": "str"},
     "pci_slot": {"type": "str"},
@@ -237,7 +237,7 @@ def main() -> None:
                     "disks": {
                         "type": "list",
                         "elements": "dict",
-                        "options": PAPERS,
+                        "options": RELEASED_IDENTITY,
                         "required_one_of": [["index", "uuid", "pci_slot"]],
                     },
                 },

@@ -321,9 +321,9 @@ MUTATIONS = (
         "engine/apply_vm.py",
         """    tools.hypervisor.import_image(step.file, volume)
     tools.zfs.set(volume, refreservation="none")
-    tools.zfs.snapshot(final)
+    tools.zfs.snapshot(last)
 """,
-        """    tools.zfs.snapshot(final)
+        """    tools.zfs.snapshot(last)
     tools.hypervisor.import_image(step.file, volume)
     tools.zfs.set(volume, refreservation="none")
 """,
@@ -393,7 +393,7 @@ MUTATIONS = (
         "tests/unit/zfs/test_exact.py",
     ),
     Mutation(
-        "a release takes the name away first, so that its papers do not count yet",
+        "a release takes the name away first, so that the released identity does not count yet",
         "rules/released_identity.py",
         """    "serial_no",
     "uuid",
@@ -408,14 +408,14 @@ MUTATIONS = (
         "tests/unit/engine/test_disk_adopt.py",
     ),
     Mutation(
-        "a release takes facts away and keeps no papers",
+        "a release takes facts away and keeps no identity",
         "plan/disk_adopt.py",
         'facts[released_identity.KEY] = kept or ""',
         'facts[released_identity.KEY] = ""',
         "tests/unit/engine/test_disk_adopt.py",
     ),
     Mutation(
-        "papers that name another disk are used",
+        "a released identity that names another disk is used",
         "plan/disk_adopt.py",
         "user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
         "user and kept is None:",

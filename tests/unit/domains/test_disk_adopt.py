@@ -135,7 +135,7 @@ def test_up_down_up_again_loses_nothing(running, forget, handed):
     assert (b["name"], b["serial_no"], b["tags"], down.released[0]["package"]) == ("b", 12, {"n": "1"}, "flexible")
 
 
-def test_a_serial_that_the_guest_knows_stays_also_without_papers():
+def test_a_serial_that_the_guest_knows_stays_also_without_a_released_identity():
     linux = rich()
     uuids = {disk.index: disk.uuid for disk in linux.vm().disks}
     four_steps(linux, state="released", forget=True)
@@ -145,7 +145,7 @@ def test_a_serial_that_the_guest_knows_stays_also_without_papers():
     assert {disk.index: disk.uuid[:24] for disk in linux.vm().disks} == {n: uuid[:24] for n, uuid in uuids.items()}
 
 
-def test_papers_whose_serial_disagrees():
+def test_a_released_identity_whose_serial_disagrees():
     linux = rich()
     down = go(linux, state="released", forget=True)
     other = {**down.released[0]["disks"][2], "uuid": OTHER}
@@ -260,7 +260,8 @@ def test_killed_at_any_change_the_same_task_ends_it(name):
         data = rest(linux)[2]
         if name in ("release", "release a file", "adopt again"):
             before = ours(with_file() if "file" in name else rich())
-            uuids = {released_identity.papers_of(d).name: released_identity.papers_of(d).uuid for d in linux.vm().disks}
+            kept = [released_identity.identity_of(d) for d in linux.vm().disks]
+            uuids = {one.name: one.uuid for one in kept}
         came = interrupted(linux, number, **words)
         predicted = go(linux, check=True, **words)
         again = go(linux, **words)

@@ -17,7 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
     identity,
     journal,
@@ -289,8 +289,8 @@ def test_junk_and_halves_become_whole(sim, junk):
     assert (disk.name, disk.volume.user["uuid"]) == ("disk1", disk.uuid)
     assert released_identity.registered(disk.volume)
     assert released_identity.decode(
-        released_identity.encode(released_identity.papers_of(disk))
-    ) == released_identity.papers_of(disk)
+        released_identity.encode(released_identity.identity_of(disk))
+    ) == released_identity.identity_of(disk)
 
 
 def test_check_mode_changes_nothing(sim):
@@ -369,7 +369,7 @@ def test_what_lies_there_is_enough(sim):
     down_and_up(sim, handed=False)
 
 
-def test_papers_that_a_task_contradicts(sim):
+def test_a_released_identity_that_a_task_contradicts(sim):
     rich(sim)
     down = release(sim)
     other = {"vm": VM, "disks": [{**down.released[0]["disks"][1], "uuid": OTHER}]}
@@ -379,7 +379,7 @@ def test_papers_that_a_task_contradicts(sim):
     assert sim.disks()["new"].tags == {"owner": "müller", "n": "1"}
 
 
-def test_papers_of_another_disk_or_unreadable_are_not_used(sim):
+def test_a_released_identity_of_another_disk_or_unreadable_is_not_used(sim):
     rich(sim)
     release(sim)
     kept = ours(sim)[ROOT + "/disk1", released_identity.KEY]
@@ -420,7 +420,7 @@ def test_a_release_is_refused_while_an_intent_is_left(sim):
     done = sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}]})
     assert done.failure is not None
     sim.fault = None
-    record = IntentRecord(OTHER, "elsewhere", "2026-01-31T23:59:59Z", "running", True, True)
+    record = JournalEntry(OTHER, "elsewhere", "2026-01-31T23:59:59Z", "running", True, True)
     facts = [f"flexdisk:intent.{OTHER}={journal.encode(record)}", f"flexdisk:intents={OTHER}"]
     sim.run("zfs", "set", *facts, "zones/flexdisk")
     said = go(sim, state="released").outcome.problems
@@ -434,7 +434,7 @@ def test_whole_vms_are_released(sim):
     refusal(sim, "InvalidArgument", "InvalidArgument", vms=[one], state="released")
 
 
-def test_papers_that_do_not_fit(sim):
+def test_a_released_identity_that_does_not_fit(sim):
     sim.adopted(2048)
     for key in ("description", "tags"):
         value = "d" * 5000 if key == "description" else json.dumps({"a": "t" * 5000})
@@ -511,7 +511,7 @@ def test_killed_at_any_change_the_same_task_ends_it(name, when):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_release_that_was_killed_is_taken_back(when):
-    """Whatever was stripped before the kill comes back with the papers; vm_disks waits for that."""
+    """Whatever was stripped before the kill comes back with the released identity; vm_disks waits for that."""
     number, came, waited = 0, True, 0
     while came:
         number += 1

@@ -19,10 +19,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import KINDS, REPAIRABLE
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import parked_place as place
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import parked_place as place
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import VM, Simulated
@@ -283,7 +283,7 @@ def half_imported(sim):
 
 def intend(sim, vm, host="", value="", listed=True, **more):
     host = host or engine_intent.host_name()
-    record = IntentRecord(FOREIGN, host, "2026-01-01T00:00:00Z", "running", True, False, ("~ a grown",), **more)
+    record = JournalEntry(FOREIGN, host, "2026-01-01T00:00:00Z", "running", True, False, ("~ a grown",), **more)
     sim.run("zfs", "set", f"flexdisk:intent.{vm}={value or journal.encode(record)}", BOX)
     if listed:
         sim.run("zfs", "set", f"flexdisk:intents={vm}", BOX)

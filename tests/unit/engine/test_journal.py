@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Intents: written before the first change, gone after the last; what the next run makes of one that is left."""
+"""The journal: written before the first change, gone after the last; what the next run makes of one that is left."""
 
 from __future__ import annotations
 

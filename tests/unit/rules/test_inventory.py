@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import link
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import (
     container,
     image_of,
     index_of,
-    link,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import SMARTOS

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Intents as property values: what we write is read back, and nothing else is believed."""
+"""Entries of the journal as property values: what we write is read back, and nothing else is believed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import IntentRecord
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, journal
 
 PLAN = "0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e"
 MOVE = (2**64 - 1, "zones/u/disk1", "zones/flexdisk/x")
-RECORD = IntentRecord(PLAN, "node1", "2026-01-01T00:00:00Z", "running", True, True, ("stop", "~ a"), (MOVE,))
+RECORD = JournalEntry(PLAN, "node1", "2026-01-01T00:00:00Z", "running", True, True, ("stop", "~ a"), (MOVE,))
 
 
 def told(**changes):

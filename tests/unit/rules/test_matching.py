@@ -38,9 +38,9 @@ def vm(*disks, orphans=()):
     return Vm(config, Dataset("zones/v", "filesystem"), attached, orphans, tuple(d for d in disks if d.parked))
 
 
-def run(machine, *specs, matching="name", strangers=(), unlisted="refuse"):
+def run(machine, *specs, matching="name", of_other_vms=(), unlisted="refuse"):
     found = Collector("web")
-    result = match(machine, specs, strangers, matching, found, unlisted)
+    result = match(machine, specs, of_other_vms, matching, found, unlisted)
     pairs = {spec.label: d.index for spec, d in result.pairs}
     return pairs, [s.label for s in result.creates], [d.index for d in result.unlisted], found.problems
 
@@ -63,12 +63,12 @@ def test_attached_before_parked():
     assert run(machine, spec("root"), spec("a"))[0]["a"] == 1
 
 
-def test_parked_by_name_and_a_strangers_by_uuid_alone():
+def test_parked_by_name_and_those_of_other_vms_by_uuid_alone():
     machine = vm(ROOT, disk(7, "mine", parked=True))
-    stranger = disk(8, "theirs", parked=True)
-    pairs, creates, _unlisted, problems = run(machine, spec("mine"), spec("theirs"), strangers=[stranger])
+    other = disk(8, "theirs", parked=True)
+    pairs, creates, _unlisted, problems = run(machine, spec("mine"), spec("theirs"), of_other_vms=[other])
     assert (pairs, creates, problems) == ({"mine": 7}, ["theirs"], [])
-    assert run(machine, spec("new", uuid=uuid(8)), strangers=[stranger])[0] == {"new": 8}
+    assert run(machine, spec("new", uuid=uuid(8)), of_other_vms=[other])[0] == {"new": 8}
 
 
 def test_two_of_one_uuid_or_name_are_not_chosen_between():
@@ -148,7 +148,7 @@ def test_words_to_paste():
     assert '{pci_slot: "0:5:1", name: CHOOSE}' in message
 
 
-def test_adrift_volumes_come_last_and_need_an_identity():
+def test_orphans_come_last_and_need_an_identity():
     ours, other = disk(3, "a", path=""), disk(4, path="")
     machine = vm(ROOT, orphans=(ours, other))
     assert run(machine, spec("root"), spec("a"))[0] == {"root": 0, "a": 3}

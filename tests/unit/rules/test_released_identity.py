@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Papers of released disks: written and read back, and nothing believed that we would not have written."""
+"""Identities of released disks: written and read back, and nothing believed that we would not have written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Papers
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import ReleasedIdentity
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
     identity,
@@ -22,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 )
 
 UUID = "cccccccc-0000-4000-8000-000000000001"
-WHOLE = Papers(
+WHOLE = ReleasedIdentity(
     uuid=UUID,
     name="data",
     preserve=True,
@@ -44,7 +44,9 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
     serial=st.integers(1, released_identity.MOST_SERIAL),
 )
 def test_what_is_written_is_read(name, preserve, description, tags, serial):
-    written = Papers(uuid=UUID, name=name, preserve=preserve, description=description, tags=tags, serial_no=serial)
+    written = ReleasedIdentity(
+        uuid=UUID, name=name, preserve=preserve, description=description, tags=tags, serial_no=serial
+    )
     value = released_identity.encode(written)
     assert value.isascii()
     assert value.isprintable()
@@ -69,12 +71,12 @@ def test_what_is_written_is_read(name, preserve, description, tags, serial):
         {"description": None},
     ],
 )
-def test_what_we_would_not_write_is_no_papers(change):
+def test_what_we_would_not_write_is_no_released_identity(change):
     assert released_identity.decode(json.dumps({**released_identity.entry(WHOLE), **change})) is None
 
 
 @pytest.mark.parametrize("value", ["", "x", "[]", "1", "null", "[" * 100000])
-def test_junk_is_no_papers(value):
+def test_junk_is_no_released_identity(value):
     assert released_identity.decode(value) is None
 
 
@@ -89,7 +91,7 @@ def test_junk_is_no_papers(value):
         ({"uuid": UUID, "serial_no": "1", "tags": "x"}, False, False),
     ],
 )
-def test_papers_count_where_an_identity_is_not_whole(user, counts, halfway):
+def test_a_released_identity_counts_where_the_own_is_not_whole(user, counts, halfway):
     volume = Dataset("v", "volume", user={**user, released_identity.KEY: released_identity.encode(WHOLE)})
     assert (released_identity.left(volume) == WHOLE) is counts
     assert released_identity.halfway(volume) is halfway
@@ -97,7 +99,7 @@ def test_papers_count_where_an_identity_is_not_whole(user, counts, halfway):
 
 
 def test_what_a_task_says_wins():
-    said = Papers(index=1, name="new", description="", preserve=False)
+    said = ReleasedIdentity(index=1, name="new", description="", preserve=False)
     found = released_identity.merged(said, WHOLE)
     assert (found.name, found.description, found.preserve) == ("new", "", False)
     assert (found.serial_no, found.tags, found.uuid) == (7, WHOLE.tags, UUID)

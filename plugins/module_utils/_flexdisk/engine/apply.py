@@ -22,7 +22,7 @@ from ..rules.inventory import completed
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..zfs.errors import ZfsError
 from . import apply_disks, apply_figures, apply_moves  # noqa: F401  how to do the steps of VMs and their disks
-from .journal import Intents
+from .journal import Journal
 from .observe import observe
 from .perform import Change, Tools, perform
 
@@ -70,7 +70,7 @@ class Applier:
     Without intents none is written: for plans whose steps can be found out again from the state alone.
     """
 
-    def __init__(self, tools: Tools, intents: t.Optional[Intents] = None) -> None:
+    def __init__(self, tools: Tools, intents: t.Optional[Journal] = None) -> None:
         self._tools = tools
         self._zfs = tools.zfs
         self._hypervisor = tools.hypervisor

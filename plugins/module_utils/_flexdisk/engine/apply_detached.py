@@ -15,7 +15,7 @@ from ..model.sizes import MIB
 from ..model.vm import FILE
 from ..plan.disk_steps import CreateDetached, EndConversion, FinishDetached, ResizeDetached
 from ..rules import identity
-from ..rules.inventory import container
+from ..rules.layout import container
 from ..zfs.guard import SNAPSHOT, lift
 from . import file_disks
 from .perform import Change, Tools, perform, stamp

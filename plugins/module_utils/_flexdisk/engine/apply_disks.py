@@ -24,7 +24,7 @@ from ..plan.disk_steps import (
     WriteIdentity,
 )
 from ..rules import identity, released_identity
-from ..rules.inventory import is_half
+from ..rules.layout import is_half
 from ..rules.space import expected_quota
 from ..zfs.guard import lift
 from . import file_disks

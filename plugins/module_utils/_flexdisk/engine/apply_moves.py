@@ -22,7 +22,7 @@ from ..plan.disk_steps import (
     ForgetDisk,
 )
 from ..rules import identity
-from ..rules.inventory import image_of
+from ..rules.layout import image_of
 from ..zfs.guard import Guard
 from . import file_disks
 from .perform import Change, Tools, perform, stamp

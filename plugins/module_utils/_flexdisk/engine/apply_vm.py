@@ -22,8 +22,8 @@ from ..plan.vm_steps import (
     TakeSnapshot,
 )
 from ..rules import identity
-from ..rules.inventory import container, image_of
 from ..rules.journal import used
+from ..rules.layout import container, final, image_of
 from .apply_moves import entry_of
 from .perform import Change, Tools, perform
 from .storage import storage_of
@@ -40,8 +40,8 @@ def _create_vm(step: CreateVm, tools: Tools, change: Change) -> None:
 @perform.register
 def _import_image(step: ImportImage, tools: Tools, change: Change) -> None:
     """Marked until it is whole; thick until then, so that it does not run out of room on the way."""
-    volume, final = step.volume, step.volume + "@final"
-    if tools.zfs.exists(final):
+    volume, last = step.volume, final(step.volume)
+    if tools.zfs.exists(last):
         return  # another VM of this task has had it imported
     if tools.zfs.exists(volume):
         if tools.read(volume).user.get("from") != identity.IMPORTING:
@@ -51,7 +51,7 @@ def _import_image(step: ImportImage, tools: Tools, change: Change) -> None:
     tools.zfs.create_volume(volume, step.volsize_bytes, options, {"from": identity.IMPORTING})
     tools.hypervisor.import_image(step.file, volume)
     tools.zfs.set(volume, refreservation="none")
-    tools.zfs.snapshot(final)
+    tools.zfs.snapshot(last)
     tools.zfs.set_facts(volume, {"from": ""})
 
 

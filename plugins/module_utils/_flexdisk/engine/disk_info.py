@@ -16,7 +16,7 @@ from ..plan.planner import find_vm
 from ..rules import releases
 from ..rules.declaration import Collector, parse_tags
 from ..rules.inventory import Host
-from ..rules.verify import never_used
+from ..rules.unwritten import never_used
 from ..zfs.commands import Zfs
 from . import report
 from .observe import observe
@@ -85,7 +85,7 @@ def _every(host: Host) -> t.Iterator[t.Tuple[Disk, str, t.Optional[Vm]]]:
 
 
 def matches(disk: Disk, state: str, filters: Filters) -> bool:
-    """Whether a disk is asked for; its VM aside."""
+    """Whether a disk is asked for, as far as that does not depend on its VM."""
     tags = filters.tags.items()
     return (
         (filters.uuid is None or disk.uuid == filters.uuid.lower())

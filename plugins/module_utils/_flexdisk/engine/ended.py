@@ -13,7 +13,8 @@ from ..model.dataset import Dataset
 from ..model.vm import VmConfig
 from ..plan.steps import Ended, Step, VmPlan
 from ..plan.vm_steps import Recover
-from ..rules.inventory import Host, container
+from ..rules.inventory import Host
+from ..rules.layout import container, is_below
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def _state(host: Host, names: t.Collection[str], root: str) -> t.Dict[str, t.Tup
 
 def _belongs(dataset: Dataset, names: t.Collection[str], root: str) -> bool:
     owner = dataset.name.split("@", 1)[0]
-    return owner in names or bool(root and (owner == root or owner.startswith(root + "/")))
+    return owner in names or bool(root and (owner == root or is_below(owner, root)))
 
 
 def _settings(dataset: Dataset) -> t.Tuple[t.Any, ...]:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Intents on the containers: written before a VM's first change, cleared after the last."""
+"""The journal on the containers: an entry is written before a VM's first change, cleared after the last."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ import typing as t
 import uuid
 from dataclasses import replace
 
-from ..model.vm import IntentRecord
+from ..model.vm import JournalEntry
 from ..plan.disk_steps import AttachDisk, Departure
 from ..plan.steps import VmPlan
 from ..plan.vm_steps import Relocate, RollBack
 from ..rules import journal
-from ..rules.inventory import Host, container
+from ..rules.inventory import Host
+from ..rules.layout import container
 from ..zfs.commands import Zfs
 
 
 def host_name() -> str:
+    """The name of this host, as entries have it."""
     return os.uname().nodename or "unknown"
 
 
@@ -30,12 +32,12 @@ def _index(host: Host, pool: str) -> str:
     return box.user.get(journal.INDEX, "") if box is not None else ""
 
 
-def with_intents(zfs: Zfs, host: Host, complete: bool = False) -> Host:
-    """The host with its intents, one process for each pool that has any. VMs know theirs of this host.
+def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
+    """The host with the entries of its journal, one process for each pool that has any. VMs know theirs of this host.
 
     complete: also those that the index does not list, one process for each pool with a container.
     """
-    found: t.Dict[t.Tuple[str, str], t.Optional[IntentRecord]] = {}
+    found: t.Dict[t.Tuple[str, str], t.Optional[JournalEntry]] = {}
     for pool in host.geometry:
         listed = journal.decode_index(_index(host, pool))
         if complete and container(pool) in host.datasets:
@@ -53,8 +55,8 @@ def with_intents(zfs: Zfs, host: Host, complete: bool = False) -> Host:
     return replace(host, vms=vms, intents=found, name=host_name())
 
 
-class Intents:
-    """Writes and clears the intents of one run."""
+class Journal:
+    """Writes and clears the entries of one run."""
 
     def __init__(self, zfs: Zfs, host: Host) -> None:
         self._zfs = zfs
@@ -65,10 +67,10 @@ class Intents:
         self._stale = {p for p in host.geometry if _index(host, p) != journal.encode_index(self._there[p])}
 
     def write(self, plan: VmPlan, stops: bool) -> None:
-        """stops says that the VM is about to be stopped, or still is by an interrupted run."""
+        """An entry for a plan. stops says that the VM is about to be stopped, or still is by an interrupted run."""
         vm, left = plan.before, plan.before.interrupted
         pool = vm.config.pool
-        record = IntentRecord(
+        record = JournalEntry(
             plan=self._plan,
             host=host_name(),
             since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -89,7 +91,7 @@ class Intents:
         return journal.encode_index(self._there[pool])
 
     def clear(self, plan: VmPlan) -> None:
-        """The intent first: one that the index does not name would never be found."""
+        """Removes the entry, and then its name in the index: one that the index does not name would never be found."""
         pool = plan.before.config.pool
         if plan.vm in self._there[pool]:
             self._zfs.set_facts(container(pool), {journal.property_of(plan.vm): ""})

@@ -11,10 +11,11 @@ import typing as t
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError
 from ..rules.identity import check_pool
-from ..rules.inventory import Host, container, link
+from ..rules.inventory import Host, link
+from ..rules.layout import container
 from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
-from .journal import with_intents
+from .journal import with_journal
 
 
 def observe(
@@ -54,4 +55,4 @@ def observe(
         pools = sorted({*ours, *asked, *(c.pool for c in configs if c.pool)})
     brand = hypervisor.capabilities.brand
     host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand, elsewhere)
-    return with_intents(zfs, host, complete)
+    return with_journal(zfs, host, complete)

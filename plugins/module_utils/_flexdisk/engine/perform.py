@@ -17,7 +17,7 @@ from ..model.errors import FlexdiskError
 from ..model.vm import Vm
 from ..plan.steps import Step
 from ..rules import identity
-from ..rules.inventory import container
+from ..rules.layout import container
 from ..rules.reservation import PoolGeometry
 from ..zfs.commands import Zfs
 

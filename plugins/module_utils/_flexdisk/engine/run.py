@@ -18,13 +18,14 @@ from ..plan import recovery
 from ..plan.disk_steps import DestroyDetached
 from ..plan.planner import admitted
 from ..plan.steps import VmPlan
-from ..rules.inventory import Host, container
+from ..rules.inventory import Host
+from ..rules.layout import container
 from ..zfs.commands import Zfs
 from ..zfs.guard import load_libzfs_core
 from . import report
 from .apply import Applier, StepFailed
 from .ended import Broken, as_it_went
-from .journal import Intents
+from .journal import Journal
 from .observe import observe
 from .outcome import Outcome, failure_of, told
 from .perform import Tools
@@ -114,7 +115,7 @@ class Task:
         return outcome
 
     def _apply(self, host: Host, ordered: t.Sequence[VmPlan]) -> None:
-        intents = Intents(self.zfs, host) if self.journal else None
+        intents = Journal(self.zfs, host) if self.journal else None
         apply_plans(self.zfs, self.hypervisor, host, ordered, self.policy, self.outcome, intents)
         if intents is not None:
             with contextlib.suppress(FlexdiskError):
@@ -147,7 +148,7 @@ def apply_plans(
     plans: t.Sequence[VmPlan],
     policy: Policy,
     outcome: Outcome,
-    intents: t.Optional[Intents] = None,
+    intents: t.Optional[Journal] = None,
 ) -> None:
     """Plans in order until one fails; what was not begun is said to be so."""
     plans = [plan for plan in plans if plan.steps]

@@ -19,6 +19,7 @@ from ..plan.vm import addressed, machine, plan_change, plan_deletion, plan_remai
 from ..rules import packages
 from ..rules.declaration import Collector
 from ..rules.inventory import Host
+from ..rules.layout import final, image_dataset
 from ..zfs.commands import Zfs
 from . import (
     apply_vm,  # noqa: F401  how to do the steps of whole VMs
@@ -163,8 +164,8 @@ class _Planner:
 
     def _import(self, wish: Wish, pool: str) -> t.Optional[Import]:
         """The image that is to be imported first, None where it is there or in no file."""
-        volume = "%s/%s" % (pool, wish.image)
-        if not wish.image_file or volume + "@final" in self._host.datasets:
+        volume = image_dataset(pool, wish.image)
+        if not wish.image_file or final(volume) in self._host.datasets:
             return None
         check_import(self._host, volume)
         file = self._hypervisor.image_file(wish.image_file)

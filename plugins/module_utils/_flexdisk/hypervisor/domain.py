@@ -16,6 +16,7 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, Pci, VmConfig
 from ..rules.identity import disk_in, is_pool, is_uuid
+from ..rules.layout import vm_dataset
 from ..rules.slots import Slot, render_slot
 from .xml_text import Element, Text
 
@@ -135,7 +136,7 @@ def _vm(
         state=state,
         autoboot=autostart,
         pool=pool,
-        dataset="%s/%s" % (pool, uuid) if pool else "",
+        dataset=vm_dataset(pool, uuid) if pool else "",
         flexible_disk_size=None,
         disks=entries,
         pci=_pci(domain, running),
@@ -226,34 +227,62 @@ def _who(device: Element) -> str:
 
 
 def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
+    """The PCI slots of a domain: which are free, taken, and usable while it runs. running is what the guest has."""
     both = [domain] if running is None else [domain, running]
+    taken = _taken(both)
+    if is_bhyve(domain):
+        return _offer([f"0:{device}:0" for device in range(2, 31)], [], {**_RESERVED_BHYVE, **taken}, 1)
+    roots = {c.attributes.get("model", ""): c for c in controllers(domain)}
+    machine = domain.get("os/type", "machine")
+    if "pcie-root" in roots or "q35" in machine:
+        return _pci_express(both, taken)
+    if "pci-root" in roots or "pc" in machine:
+        return _pci_conventional(roots.get("pci-root"), taken)
+    return Pci(strict=True, taken=taken)
+
+
+def _taken(both: t.Sequence[Element]) -> t.Dict[str, str]:
+    """Owners of the slots BUS:DEVICE that other devices than managed disks have."""
     taken = {}
     for one in both:
         for device in devices(one):
             slot = slot_of(device)
             if slot is not None and not (device.name == "disk" and managed(one, device)):
                 taken["%d:%d" % slot[:2]] = _who(device)
-    if is_bhyve(domain):
-        candidates = ["0:%d:0" % device for device in range(2, 31)]
-        return _offer(candidates, [], {**_RESERVED_BHYVE, **taken}, 1)
-    roots = {c.attributes.get("model", ""): c for c in controllers(domain)}
-    machine = domain.get("os/type", "machine")
-    if "pcie-root" in roots or "q35" in machine:
-        there = [sorted(ports(one)) for one in both]
-        last = max([int(c.attributes.get("index", "0")) for one in both for c in controllers(one)] or [0])
-        coming = range(last + 1, min(last + _COMING_PORTS, 255) + 1)
-        candidates = ["%d:0:0" % bus for bus in (*there[0], *coming)]
-        fixed = {bus for bus, port in ports(domain).items() if port.get("target", "hotplug") == "off"}
-        hot = ["%d:0:0" % bus for bus in there[0] if bus in there[-1] and bus not in fixed]
-        offer = _offer(candidates, hot, {**_RESERVED_Q35, **taken}, 8)
-        free = tuple("%d:0:0" % bus for bus in there[0] if bus not in fixed and "%d:0" % bus not in taken)
-        return replace(offer, ports=free, coming=tuple("%d:0:0" % bus for bus in coming))
-    if "pci-root" not in roots and "pc" not in machine:
-        return Pci(strict=True, taken=taken)
-    candidates = ["0:%d:0" % device for device in range(3, 32)]
-    root = roots.get("pci-root")
-    fixed_root = root is not None and root.get("target", "hotplug") == "off"
-    return _offer(candidates, [] if fixed_root else candidates, {**_RESERVED_PC, **taken}, 8)
+    return taken
+
+
+def _pci_express(both: t.Sequence[Element], taken: t.Mapping[str, str]) -> Pci:
+    """Each slot is the one of a port, and more ports can come while the guest is off.
+
+    both are the configuration and, if the domain runs, what the guest has.
+    """
+    there = [sorted(ports(one)) for one in both]
+    last = max([int(c.attributes.get("index", "0")) for one in both for c in controllers(one)] or [0])
+    coming = range(last + 1, min(last + _COMING_PORTS, 255) + 1)
+    candidates = [_port_slot(bus) for bus in (*there[0], *coming)]
+    fixed = {bus for bus, port in ports(both[0]).items() if _is_fixed(port)}
+    hot = [_port_slot(bus) for bus in there[0] if bus in there[-1] and bus not in fixed]
+    offer = _offer(candidates, hot, {**_RESERVED_Q35, **taken}, 8)
+    free = tuple(_port_slot(bus) for bus in there[0] if bus not in fixed and f"{bus}:0" not in taken)
+    return replace(offer, ports=free, coming=tuple(map(_port_slot, coming)))
+
+
+def _pci_conventional(root: t.Optional[Element], taken: t.Mapping[str, str]) -> Pci:
+    """Every slot is one of the root bus."""
+    candidates = [f"0:{device}:0" for device in range(3, 32)]
+    fixed = root is not None and _is_fixed(root)
+    return _offer(candidates, [] if fixed else candidates, {**_RESERVED_PC, **taken}, 8)
+
+
+def _is_fixed(controller: Element) -> bool:
+    """Whether nothing can be plugged into a controller while the guest runs."""
+    return controller.get("target", "hotplug") == "off"
+
+
+def _port_slot(bus: int) -> str:
+    """The one slot behind a port, by the bus of the port."""
+    return f"{bus}:0:0"
 
 
 def _offer(candidates: t.Iterable[str], hot: t.Iterable[str], taken: t.Mapping[str, str], functions: int) -> Pci:

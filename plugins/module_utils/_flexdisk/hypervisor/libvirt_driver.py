@@ -21,6 +21,7 @@ from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.identity import disk_in, serial_of
+from ..rules.layout import vm_dataset
 from . import domain, domain_edit, domain_new, images
 from .images import ImageFile
 from .libvirt_connection import Domains, Status
@@ -238,7 +239,7 @@ class Libvirt:
         return replace(
             config,
             pool=new.pool,
-            dataset="%s/%s" % (new.pool, new.uuid),
+            dataset=vm_dataset(new.pool, new.uuid),
             flexible_disk_size=new.flexible_disk_size,
         )
 

@@ -20,6 +20,7 @@ from ..model.desired import NewVm
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
+from ..rules.layout import vm_dataset
 from ..rules.slots import SMARTOS
 from . import vmadm_read
 from .images import ImageFile
@@ -217,7 +218,7 @@ class Vmadm:
             state="stopped",
             autoboot=False,
             pool=new.pool,
-            dataset="%s/%s" % (new.pool, new.uuid),
+            dataset=vm_dataset(new.pool, new.uuid),
             flexible_disk_size=new.flexible_disk_size,
             pci=SMARTOS,
             memory=new.memory,

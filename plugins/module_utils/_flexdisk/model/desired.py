@@ -40,7 +40,7 @@ class DiskSpec:
 
 
 @dataclass(frozen=True)
-class Papers:
+class ReleasedIdentity:
     """What is known of a disk's identity besides its volume: said by a task, or left there by a release.
 
     uuid, index and pci_slot say which disk it is. None, and "" but for description and remaining: nothing is said.
@@ -65,7 +65,7 @@ class AdoptSpec:
 
     vm: str
     package: str = ""
-    disks: t.Tuple[Papers, ...] = ()
+    disks: t.Tuple[ReleasedIdentity, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ class Disk:
         return bool(own) and own != self.uuid
 
 
-class IntentRecord(t.NamedTuple):
+class JournalEntry(t.NamedTuple):
     """What a run wrote down before it changed a VM: its plan's id, host and time (UTC), and the VM as it was.
 
     stops: the run was about to stop the VM, or had done so; only then state and autoboot are to be restored.
@@ -208,7 +208,7 @@ class Vm:
     unbacked: int = 0
     missing: t.Tuple[str, ...] = ()
     strays: t.Tuple[str, ...] = ()
-    interrupted: t.Optional[IntentRecord] = None
+    interrupted: t.Optional[JournalEntry] = None
 
     @property
     def halted(self) -> bool:

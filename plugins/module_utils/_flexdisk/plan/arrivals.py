@@ -14,7 +14,7 @@ from ..model.sizes import MIB, render_change, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm
 from ..rules import identity
 from ..rules.differences import fact_changes, put_aside
-from ..rules.inventory import index_of
+from ..rules.layout import disk_dataset, index_of
 from .changes import facts_of, stale
 from .disk_steps import AttachDisk, Attachment, CreateDisk
 from .hot_plug import why_cold
@@ -50,7 +50,7 @@ def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
         return disk.index, disk.volume.name
     remembered = disk.index if disk else 0
     index = _free_index(vm, remembered if target.spec.index is None else target.spec.index)
-    return index, f"{vm.config.dataset}/disk{index}"
+    return index, disk_dataset(vm.config.dataset, index)
 
 
 def _free_index(vm: Vm, remembered: int) -> int:

@@ -13,7 +13,7 @@ from ..model.sizes import render_change, render_mib
 from ..model.vm import FILE, SPARSE, Disk, Vm
 from ..rules import identity
 from ..rules.differences import crosses, fact_changes
-from ..rules.inventory import parked_place
+from ..rules.layout import copy_place, parked_place
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from .disk_steps import (
     Convert,
@@ -236,7 +236,7 @@ def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -
     spare = parked_place(disk)
     return Copying(
         uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
-        half=spare + identity.COPY if disk.volume.name != spare + identity.COPY else spare,
+        half=copy_place(spare) if disk.volume.name != copy_place(spare) else spare,
         block_size_bytes=block,
         compression=disk.volume.compression,
         snapshots=tuple(s.name.split("@", 1)[1] for s in disk.snapshots),

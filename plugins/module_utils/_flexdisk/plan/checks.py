@@ -12,10 +12,11 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
 from ..model.vm import THICK, Disk, Vm
-from ..rules import identity, slots, space
+from ..rules import slots, space
 from ..rules.declaration import Collector, check_new_name
 from ..rules.differences import crosses, put_aside
-from ..rules.inventory import Host, container, parked_place
+from ..rules.inventory import Host
+from ..rules.layout import container, copy_place, parked_place
 from ..rules.reservation import PoolGeometry
 from . import predict
 from .resolve import Intent, Leaver, Target, slots_after, staying_bytes
@@ -184,7 +185,7 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
         return
     _gone(Leaver(disk, True, target.spec.destroy_snapshots), found)
     spare = parked_place(disk)
-    taken = {spare, spare + identity.COPY} & {*host.datasets} - {disk.volume.name, disk.half}
+    taken = {spare, copy_place(spare)} & {*host.datasets} - {disk.volume.name, disk.half}
     for name in sorted(taken):
         found.add("AlreadyExists", "cannot be converted: %s already exists" % name, target.label)
     if not disk.parked:

@@ -18,8 +18,9 @@ from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages, slots
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.differences import crosses
-from ..rules.inventory import Host, container
+from ..rules.inventory import Host
 from ..rules.journal import used
+from ..rules.layout import container, disk_dataset, final
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.space import quota_law
@@ -101,7 +102,7 @@ def image_import(host: Host, volume: str, file: t.Any, capabilities: Capabilitie
 def with_image(host: Host, one: Import) -> Host:
     """The host as it is once the image is there."""
     volume = Dataset(one.volume, "volume", volsize=one.size, volblocksize=one.block_size)
-    parts = {one.volume: volume, one.volume + "@final": replace(volume, name=one.volume + "@final", kind="snapshot")}
+    parts = {one.volume: volume, final(one.volume): replace(volume, name=final(one.volume), kind="snapshot")}
     return replace(host, datasets={**host.datasets, **parts})
 
 
@@ -223,7 +224,7 @@ def _with_hidden(
 ) -> Vm:
     """Numbered after the count of new disks, and without a slot until the platform starts the VM."""
     for number, (size, block_size) in enumerate(hidden, start=count):
-        volume = "%s/disk%d" % (blank.root.name, number)
+        volume = disk_dataset(blank.root.name, number)
         entry = DiskConfig(capabilities.device_prefix + volume, volume, model=capabilities.models[0])
         blank = predict.with_hidden(blank, entry, size, block_size, geometry)
     return blank

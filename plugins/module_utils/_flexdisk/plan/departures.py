@@ -11,7 +11,7 @@ import typing as t
 from ..model.sizes import render_bytes, render_mib
 from ..model.vm import Disk, Vm
 from ..rules import identity, snapshots
-from ..rules.inventory import parked_place
+from ..rules.layout import parked_place
 from .changes import facts_of, stale, unmarked
 from .disk_steps import Destroy, DestroyDetached, Detach, DiscardCopy, ForgetDisk, LiftGuard, Park
 from .resolve import Leaver

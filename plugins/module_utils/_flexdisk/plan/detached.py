@@ -18,7 +18,8 @@ from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
 from ..rules import identity
 from ..rules.declaration import Collector
 from ..rules.disk import Place, find_source
-from ..rules.inventory import Host, container, parked_place
+from ..rules.inventory import Host
+from ..rules.layout import container, copy_place, final, image_dataset, parked_place
 from ..rules.reservation import default_block_size
 from ..rules.snapshots import charge
 from . import changes, checks, departures, predict
@@ -134,7 +135,7 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
     mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, parked_place(disk)
     if not mark.isdigit() or any(str(dataset.guid) == mark for dataset in host.datasets.values()):
         return None
-    if now != wanted + identity.COPY or wanted in host.datasets:
+    if now != copy_place(wanted) or wanted in host.datasets:
         wanted = now
     waits = any(vm.config.uuid == disk.vm and vm.interrupted is not None for vm in host.vms)
     facts = {"from": identity.ASIDE if waits else "", "copied": ""}
@@ -211,9 +212,10 @@ class _Origin(t.NamedTuple):
 
 def _origin(host: Host, pool: str, wish: DiskWish, found: Collector) -> t.Optional[_Origin]:
     if wish.spec.image:
-        name = "%s/%s@final" % (pool, wish.spec.image)
-        image, final = host.datasets.get(name.split("@")[0]), host.datasets.get(name)
-        if image is None or final is None or not image.volsize:
+        volume = image_dataset(pool, wish.spec.image)
+        name = final(volume)
+        image = host.datasets.get(volume)
+        if image is None or name not in host.datasets or not image.volsize:
             found.add("ResourceNotFound", "image %s is missing: there is no %s" % (wish.spec.image, name), wish.label)
             return None
         return _Origin(name, image, False)

@@ -18,6 +18,7 @@ from ..rules.declaration import Collector, slot_problems
 from ..rules.differences import birth_differences
 from ..rules.disk import Place, find_source, label_of, locate, serial_of
 from ..rules.inventory import Host
+from ..rules.layout import disk_dataset
 from ..rules.matching import Match
 from ..rules.space import drift_cause
 from . import arrivals
@@ -339,7 +340,7 @@ class Registry:
             disks=tuple(d for d in visit.vm.disks if d.volume.name not in leaving),
             orphans=tuple(d for d in visit.vm.orphans if d.volume.name not in leaving),
         )
-        used = {number: "%s/disk%d" % (vm.root.name, number) for number in arrivals.used_indexes(vm)}
+        used = {number: disk_dataset(vm.root.name, number) for number in arrivals.used_indexes(vm)}
         for wish, disk in pairs:
             index = wish.spec.index
             if index is None or disk.path:

@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Plans that give the disks of a VM their identity, and that take it away and keep it as papers."""
+"""Plans that give the disks of a VM their identity, and that take it away and keep it as a property of its volume."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import replace
 
-from ..model.desired import AdoptSpec, Papers
+from ..model.desired import AdoptSpec, ReleasedIdentity
 from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import identity, released_identity
 from ..rules.declaration import Collector
-from ..rules.inventory import Host, agrees, index_of, own_uuid, serial_shown
+from ..rules.inventory import Host, agrees, own_uuid, serial_shown
+from ..rules.layout import disk_name, index_of
 from . import changes, ordering, recovery
 from .disk_steps import RefreshCopies, ReleaseDisk
 from .ordering import Sequence
@@ -32,7 +33,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptSpec) -> VmPlan:
         found.add("NotSupported", "%s lies outside %s; vm_disks with adopt=true moves it in" % (path, vm.root.name))
     said = _said(vm, spec, found)
     warnings = list(_left_alone(vm))
-    new = [_New(vm, disk, said.get(disk.volume.name, Papers()), warnings) for disk in _open(vm)]
+    new = [_New(vm, disk, said.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)]
     old = [disk for disk in vm.disks if not disk.hidden and released_identity.registered(disk.volume)]
     _check_names(vm, old, new, said, found)
     _check_uuids(host, new, found)
@@ -43,7 +44,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptSpec) -> VmPlan:
     for candidate in new:
         seq.add(candidate.step(seq.volume_of(candidate.disk)))
     for disk in old:
-        warnings += _ignored(vm, disk, said.get(disk.volume.name, Papers()))
+        warnings += _ignored(vm, disk, said.get(disk.volume.name, ReleasedIdentity()))
         seq.add(_settled(seq.volume_of(disk), warnings))
     seq.add(_package(vm, spec))
     if seq.steps and vm.interrupted is not None:
@@ -53,7 +54,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptSpec) -> VmPlan:
 
 
 def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
-    """Steps that take the identity of the VM's disks away, or every problem. forget: their papers, too."""
+    """Steps that take the identity of the VM's disks away, or every problem. forget: also what is kept of it."""
     found = Collector(vm.config.alias or vm.config.uuid)
     _contradictions(host, vm, found)
     for disk in vm.parked:
@@ -96,7 +97,7 @@ def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
     """What a release takes of the VM or has taken, as an entry of O(vms); None where there is nothing."""
     disks = []
     for disk in vm.disks:
-        kept = released_identity.papers_of(disk)
+        kept = released_identity.identity_of(disk)
         if kept.uuid or kept.name:
             disks.append(released_identity.entry(replace(kept, index=disk.index)))
     package = vm.package or vm.root.user.get(released_identity.KEY, "")
@@ -145,7 +146,7 @@ def _configured(vm: Vm, disk: Disk) -> DiskConfig:
 class _New:
     """A disk that is to have an identity, with all that is known of it."""
 
-    def __init__(self, vm: Vm, disk: Disk, said: Papers, warnings: t.List[str]) -> None:
+    def __init__(self, vm: Vm, disk: Disk, said: ReleasedIdentity, warnings: t.List[str]) -> None:
         entry = _configured(vm, disk)
         kept = released_identity.left(disk.volume)
         if released_identity.KEY in disk.volume.user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):
@@ -154,8 +155,8 @@ class _New:
             kept = None
         self.disk = disk
         self.kept = kept
-        self.papers = released_identity.merged(said, kept)
-        self.name = self.papers.name or disk.name or "disk%d" % disk.index
+        self.identity = released_identity.merged(said, kept)
+        self.name = self.identity.name or disk.name or disk_name(disk.index)
         self.uuid = own_uuid(vm.config, entry, disk.volume) or self._uuid(vm, entry)
         # A serial that is the beginning of the uuid needs no edit.
         self.shown = bool(self.uuid) and serial_shown(entry)
@@ -163,14 +164,14 @@ class _New:
     def _uuid(self, vm: Vm, entry: DiskConfig) -> str:
         """The hypervisor says none. What it gives a disk by itself at the next start would be another than ours."""
         told = vm.config.bare or vm.config.state == "stopped"
-        known = self.papers.uuid or self.disk.uuid
+        known = self.identity.uuid or self.disk.uuid
         if known and agrees(entry, known):
             return known if told else ""
         return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
 
     def step(self, disk: Disk) -> Step:
         """disk is it at this point."""
-        said = self.papers
+        said = self.identity
         wanted: t.Dict[str, t.Any] = {"name": self.name}
         for key in (*_KEPT, "remaining"):
             if getattr(said, key) is not None:
@@ -180,9 +181,9 @@ class _New:
         return changes.register(disk, wanted, more if self.kept is None else {**more, released_identity.KEY: ""})
 
 
-def _said(vm: Vm, spec: AdoptSpec, found: Collector) -> t.Dict[str, Papers]:
+def _said(vm: Vm, spec: AdoptSpec, found: Collector) -> t.Dict[str, ReleasedIdentity]:
     """What the task says of each disk, by volumes."""
-    result: t.Dict[str, Papers] = {}
+    result: t.Dict[str, ReleasedIdentity] = {}
     for number, said in enumerate(spec.disks):
         label = said.name or said.uuid or "disks[%d]" % number
         fitting = [disk for disk in vm.disks if _is(said, disk, _configured(vm, disk))]
@@ -203,7 +204,7 @@ def _said(vm: Vm, spec: AdoptSpec, found: Collector) -> t.Dict[str, Papers]:
     return result
 
 
-def _is(said: Papers, disk: Disk, entry: DiskConfig) -> bool:
+def _is(said: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
     """Whether all that an entry says of index, slot and uuid is so. A uuid that nobody knows is not enough alone."""
     if said.index not in (None, disk.index) or said.pci_slot not in (None, disk.pci_slot):
         return False
@@ -217,7 +218,7 @@ def _is(said: Papers, disk: Disk, entry: DiskConfig) -> bool:
     return placed or bool(theirs) or serial_shown(entry)
 
 
-def _address(said: Papers) -> str:
+def _address(said: ReleasedIdentity) -> str:
     words = [("uuid", said.uuid), ("index", said.index), ("pci_slot", said.pci_slot)]
     return ", ".join("%s %s" % (key, value) for key, value in words if value not in (None, ""))
 
@@ -228,12 +229,12 @@ def _listed(disks: t.Iterable[Disk]) -> str:
 
 
 def _check_names(
-    vm: Vm, old: t.Sequence[Disk], new: t.Sequence[_New], said: t.Mapping[str, Papers], found: Collector
+    vm: Vm, old: t.Sequence[Disk], new: t.Sequence[_New], said: t.Mapping[str, ReleasedIdentity], found: Collector
 ) -> None:
     """One name space for what is attached and what is parked from the VM."""
     taken = {disk.name: disk.volume.name for disk in (*old, *vm.parked) if disk.name}
     for disk in old:
-        wanted = said.get(disk.volume.name, Papers()).name
+        wanted = said.get(disk.volume.name, ReleasedIdentity()).name
         if wanted not in ("", disk.name):
             is_now = "is called %s" % disk.name if disk.name else "is adopted without a name"
             found.add("NameConflict", "%s %s; vm_disks renames it" % (disk.volume.name, is_now), wanted)
@@ -251,7 +252,7 @@ def _check_names(
 
 
 def _check_uuids(host: Host, new: t.Sequence[_New], found: Collector) -> None:
-    """What linking did not know yet: uuids of papers."""
+    """Problems of UUIDs that only a released identity or the task says, so the inventory does not have them."""
     everything = [disk for vm in host.vms for disk in vm.disks + vm.orphans] + list(host.parked)
     places: t.Dict[str, t.Set[str]] = {}
     for disk in everything:
@@ -265,7 +266,7 @@ def _check_uuids(host: Host, new: t.Sequence[_New], found: Collector) -> None:
 
 
 def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
-    """The VM as it is known with the papers."""
+    """The VM as it is known with the released identities."""
     uuids = {candidate.disk.path: candidate for candidate in new}
     disks = tuple(replace(d, uuid=uuids[d.path].uuid) if d.path in uuids else d for d in vm.disks)
     entries = tuple(
@@ -280,7 +281,7 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
     if released_identity.KEY not in disk.volume.user:
         return step
     kept = released_identity.decode(disk.volume.user[released_identity.KEY])
-    if kept is None or released_identity.papers_of(disk) != kept:
+    if kept is None or released_identity.identity_of(disk) != kept:
         warnings.append(
             "%s has an identity, and a saved one of another disk (zfs inherit %s%s removes that)"
             % (disk.volume.name, identity.PREFIX, released_identity.KEY)
@@ -290,7 +291,7 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
     return RefreshCopies(Told("", disk.label), volume=disk.volume.name, facts=facts)
 
 
-def _ignored(vm: Vm, disk: Disk, said: Papers) -> t.Iterator[str]:
+def _ignored(vm: Vm, disk: Disk, said: ReleasedIdentity) -> t.Iterator[str]:
     for key in _KEPT:
         wanted = getattr(said, key)
         if wanted is not None and wanted != getattr(disk, key):
@@ -321,7 +322,7 @@ def _release(vm: Vm, disk: Disk, found: Collector) -> t.Optional[Step]:
     present = released_identity.taken(disk.volume)
     if not present:
         return None
-    kept = found.attempt(disk.label, lambda: released_identity.encode(released_identity.papers_of(disk)))
+    kept = found.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
     uuid = disk.volume.user.get("uuid")
     text = "- %s released (%s%s)" % (disk.label, disk.volume.name, ", uuid %s" % uuid if uuid else "")
     facts = dict.fromkeys(present, "")

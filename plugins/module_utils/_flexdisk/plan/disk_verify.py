@@ -16,7 +16,7 @@ from ..rules import identity
 from ..rules.findings import INTENTS, Finding
 from ..rules.inventory import Host, duplicates
 from ..rules.journal import INDEX, property_of
-from ..rules.verify import listed_intents
+from ..rules.verify_journal import listed_intents
 from . import departures, ordering, predict
 from .disk_steps import CorrectFacts, Detach, ForgetRun, LiftGuard, MoveDetached
 from .ordering import Sequence

@@ -62,7 +62,7 @@ def order(
         work = _work(intent, geometry, capabilities, policy, first) if first else work
     if work.steps or vm.interrupted:
         check_ready(vm, found)
-    _check_aside(intent, found)
+    _check_converting(intent, found)
     if not needs_stop or config.state != "running":
         return _resumed(vm, work, geometry, capabilities)
     if not policy.allow_restart:
@@ -75,7 +75,7 @@ def order(
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
 
 
-def _check_aside(intent: Intent, found: Collector) -> None:
+def _check_converting(intent: Intent, found: Collector) -> None:
     """A VM that a conversion has stopped does not go on without the disk, nor with another one in its place."""
     vm, claimed = intent.vm, [g.disk for g in intent.targets] + [leaver.disk for leaver in intent.leavers]
     for disk in (d for d in vm.parked if put_aside(vm, d) and not any(d is other for other in claimed)):
@@ -206,8 +206,8 @@ def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
     seq.add(step)
     if parked not in seq.vm.parked:
         # Another VM's: it is predicted by itself.
-        stranger = predict.apply(replace(seq.vm, parked=(parked,)), step, seq.geometry)
-        parked = stranger.parked[0]
+        other = predict.apply(replace(seq.vm, parked=(parked,)), step, seq.geometry)
+        parked = other.parked[0]
     else:
         parked = next(d for d in seq.vm.parked if d.uuid == uuid)
     arrival = arrivals.attach(seq.vm, replace(target, kept=target.type), parked, capabilities)

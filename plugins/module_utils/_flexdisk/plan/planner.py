@@ -24,7 +24,7 @@ from . import ordering, predict
 from .checks import check
 from .disk_steps import AttachDisk, Convert, DestroyDetached
 from .recovery import unfinished
-from .relocation import adopt, homeless
+from .relocation import adopt, without_dataset
 from .resolve import resolve
 from .steps import VmPlan
 from .vm_steps import Relocate
@@ -53,7 +53,7 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
     if config in host.other_brands:
         return Problem("BrandNotSupported", "%s has brand %s" % (config.label, config.brand), wanted)
     if adopt:
-        made = homeless(host, config)
+        made = without_dataset(host, config)
         if made is not None:
             return made
     hint = "; adopt=true makes it" if config.bare else ""
@@ -69,10 +69,10 @@ def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capa
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
     if first is not None:
         vm = predict.apply(vm, first, host.geometry[vm.config.pool])
-    strangers = [d for d in host.parked if d.vm != vm.config.uuid]
+    of_other_vms = [d for d in host.parked if d.vm != vm.config.uuid]
     if spec.disks is None:
         spec = replace(spec, disks=(), unlisted="keep")
-    matched = match(vm, t.cast(t.Any, spec.disks), strangers, policy.matching, found, spec.unlisted)
+    matched = match(vm, t.cast(t.Any, spec.disks), of_other_vms, policy.matching, found, spec.unlisted)
     plan = plan_matched(host, vm, spec, matched, policy, capabilities, found)
     if plan.problems:
         return replace(plan, before=before, after=before)

@@ -14,7 +14,7 @@ from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
 from ..rules import identity, slots, snapshots
-from ..rules.inventory import image_of, index_of
+from ..rules.layout import image_of, index_of
 from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
 from ..rules.space import expected_quota, settled_quota
 from . import disk_steps, vm_steps

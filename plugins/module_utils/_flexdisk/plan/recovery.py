@@ -9,10 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from ..model.capabilities import Capabilities
-from ..model.vm import IntentRecord, Vm
+from ..model.vm import JournalEntry, Vm
 from ..rules.identity import PREFIX
-from ..rules.inventory import Host, container
+from ..rules.inventory import Host
 from ..rules.journal import property_of
+from ..rules.layout import container
 from .steps import Step, Told, VmPlan
 from .vm_steps import Recover, SetAutoboot, Start
 
@@ -59,7 +60,7 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
 
 
-def unfinished(record: IntentRecord) -> str:
+def unfinished(record: JournalEntry) -> str:
     """What an interrupted run of this host has left, and what ends it."""
     if record.rollback:
         return (
@@ -69,7 +70,7 @@ def unfinished(record: IntentRecord) -> str:
     return "a run was interrupted at %s; vm_disks finishes it when the VM is listed" % record.since
 
 
-def record_result(record: t.Optional[IntentRecord]) -> t.Dict[str, t.Any]:
+def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
     """An intent for the user."""
     if record is None:
         return {"readable": False}
@@ -78,7 +79,7 @@ def record_result(record: t.Optional[IntentRecord]) -> t.Dict[str, t.Any]:
 
 
 def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
-    """Intents that this run does not take up, with the way out."""
+    """Entries of the journal that this run does not take up, with the way out."""
     known = {vm.config.uuid: vm for vm in host.vms}
     found = []
     for (pool, uuid), record in sorted(host.intents.items()):

@@ -12,18 +12,19 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.vm import Disk, DiskConfig, Vm, VmConfig
 from ..rules.declaration import Collector
-from ..rules.inventory import Host, attached_disk, index_of
+from ..rules.inventory import Host, attached_disk
+from ..rules.layout import disk_dataset, index_of, vm_dataset
 from .steps import Told
 from .vm_steps import Relocate
 
 
-def homeless(host: Host, config: VmConfig) -> t.Optional[Vm]:
+def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
     """A VM without a dataset, as if it had one that is not there yet; None where it is not clear in which pool."""
     pool = config.pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
     if pool not in host.geometry or not config.bare:
         return None
     above = host.datasets[pool]
-    name = "%s/%s" % (pool, config.uuid)
+    name = vm_dataset(pool, config.uuid)
     root = Dataset(name, "", compression=above.compression, encryptionroot=above.encryptionroot)
     return Vm(replace(config, pool=pool, dataset=name), root)
 
@@ -49,7 +50,7 @@ def _moves(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Iterat
         if volume is None:
             continue
         index = next(n for n in range(len(used) + 1) if n not in used)
-        target = volume.name if volume.parent == vm.root.name else f"{vm.root.name}/disk{index}"
+        target = volume.name if volume.parent == vm.root.name else disk_dataset(vm.root.name, index)
         used.add(index_of(target))
         snapshots = (d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name)
         moved = replace(entry, path=device_prefix + target, volume=target)

@@ -19,6 +19,7 @@ from ..rules import identity, slots, space
 from ..rules.declaration import Collector
 from ..rules.differences import birth_differences
 from ..rules.inventory import Host
+from ..rules.layout import final, image_dataset
 from ..rules.matching import Match
 from ..rules.reservation import default_block_size
 from .predict import unguarded
@@ -108,7 +109,7 @@ def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabi
     turn = {id(entry): number for number, entry in enumerate(spec.disks or ())}
     intent.targets.sort(key=lambda target: turn[id(target.spec)])
     _unlisted(intent, spec, match, found)
-    _adrift(intent, spec, match)
+    _park_orphans(intent, spec, match)
     _slots(intent, capabilities, found)
     _remaining(intent, found)
     return intent
@@ -182,9 +183,9 @@ def _new(vm: Vm, entry: DiskSpec, host: Host, capabilities: Capabilities, found:
         target.uuid = new_uuid(host, vm.config.uuid, FILE, entry.name)
         target.block_size = RECORD
     if entry.image is not None:
-        name = "%s/%s@final" % (vm.config.pool, entry.image)
-        target.origin = host.datasets.get(name)
-        image = host.datasets.get(name.split("@")[0])
+        volume = image_dataset(vm.config.pool, entry.image)
+        name = final(volume)
+        target.origin, image = host.datasets.get(name), host.datasets.get(volume)
         if target.origin is None or image is None or not image.volsize:
             found.add("ResourceNotFound", "image %s is missing: there is no %s" % (entry.image, name), entry.label)
             return target
@@ -230,7 +231,7 @@ def _unlisted(intent: Intent, spec: VmSpec, match: Match, found: Collector) -> N
             )
 
 
-def _adrift(intent: Intent, spec: VmSpec, match: Match) -> None:
+def _park_orphans(intent: Intent, spec: VmSpec, match: Match) -> None:
     """What an interrupted run has left in the VM unattached, and nobody declares, is parked, never destroyed.
 
     Its own properties alone say that it is ours. A name that another disk has meanwhile it gives up.
@@ -238,7 +239,7 @@ def _adrift(intent: Intent, spec: VmSpec, match: Match) -> None:
     if spec.unlisted not in ("detach", "destroy"):
         return
     names = {target.label for target in intent.targets} | {d.name for d in intent.vm.disks + intent.vm.parked}
-    for disk in match.adrift:
+    for disk in match.orphans:
         intent.leavers.append(Leaver(disk, False, nameless=disk.name in names))
         names.add(disk.name)
 

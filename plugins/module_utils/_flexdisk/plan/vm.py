@@ -18,6 +18,7 @@ from ..model.vm import Disk, Vm, VmConfig
 from ..rules import identity, packages, snapshots, space
 from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.inventory import Host
+from ..rules.layout import is_below, vm_dataset
 from ..rules.reservation import PoolGeometry
 from . import checks, departures, ordering, predict, recovery
 from .ordering import Sequence
@@ -224,7 +225,7 @@ def plan_deletion(host: Host, vm: Vm, wish: Wish, capabilities: Capabilities) ->
         found.add("InUse", recovery.unfinished(vm.interrupted))
     if vm.config.indestructible and wish.indestructible is not False:
         found.add("Indestructible", "the VM is indestructible; set indestructible=false in this task to delete it")
-    leavers = [Leaver(d, not d.preserve, wish.destroy_snapshots) for d in vm.disks if not d.hidden] + _adrift(vm)
+    leavers = [Leaver(d, not d.preserve, wish.destroy_snapshots) for d in vm.disks if not d.hidden] + _orphans(vm)
     checks.check_departures(Intent(vm, None, vm.root.refquota, [], leavers, []), host, found)
     _unknown(host, vm, found)
     _given_up(vm, wish, found)
@@ -234,7 +235,7 @@ def plan_deletion(host: Host, vm: Vm, wish: Wish, capabilities: Capabilities) ->
     return _deletion(vm, [leaver for leaver in leavers if not leaver.destroy], geometry, capabilities)
 
 
-def _adrift(vm: Vm) -> t.List[Leaver]:
+def _orphans(vm: Vm) -> t.List[Leaver]:
     """What an interrupted run has taken out of the configuration and not out of the VM is parked, as there."""
     names = {d.name for d in vm.disks + vm.parked}
     return [Leaver(d, False, nameless=d.name in names) for d in vm.orphans if d.adopted and d.uuid]
@@ -242,8 +243,8 @@ def _adrift(vm: Vm) -> t.List[Leaver]:
 
 def _unknown(host: Host, vm: Vm, found: Collector) -> None:
     """Whatever lies below the VM's dataset is destroyed with it: nothing that nobody has named."""
-    known = {disk.volume.name for disk in vm.disks} | {leaver.disk.volume.name for leaver in _adrift(vm)}
-    below = [d for d in host.datasets.values() if d.name.startswith(vm.root.name + "/") and d.kind != "snapshot"]
+    known = {disk.volume.name for disk in vm.disks} | {leaver.disk.volume.name for leaver in _orphans(vm)}
+    below = [d for d in host.datasets.values() if is_below(d.name, vm.root.name) and d.kind != "snapshot"]
     strange = sorted(d.name for d in below if d.name not in known)
     if strange:
         found.add("InUse", "%s would be destroyed with the VM, but is not one of its disks" % ", ".join(strange))
@@ -308,7 +309,7 @@ def _described(disk: Disk) -> str:
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:
     """A VM whose dataset has gone, as by an interrupted deletion: its configuration is all that is left to delete."""
     pool = config.pool if config.pool in host.geometry else next(iter(host.geometry))
-    config = replace(config, pool=pool, dataset=config.dataset or "%s/%s" % (pool, config.uuid))
+    config = replace(config, pool=pool, dataset=config.dataset or vm_dataset(pool, config.uuid))
     vm = Vm(config, Dataset(config.dataset, ""))
     step = delete(vm)
     return VmPlan(config.uuid, vm, predict.apply(vm, step, host.geometry[pool]), (step,))

@@ -132,7 +132,7 @@ def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], found: Collector) -
 
 
 def _unowned(snapshot: VmSnapshot, found: Collector) -> None:
-    names = snapshots.strangers(snapshot)
+    names = snapshots.parts_of_other_times(snapshot)
     if names:
         found.add(
             "Ambiguous",

@@ -121,16 +121,24 @@ def _check_wish(found: Collector, label: str, wish: DiskWish, raw: _Raw) -> None
         if raw.get(option) not in (None, False, []) and wish.state not in states:
             found.add("InvalidArgument", "%s works only with state=%s" % (option, " and ".join(states)), label)
     _check_address(found, label, wish)
+    _check_numbers(found, label, wish)
+    _check_origin(found, label, wish)
+
+
+def _check_numbers(found: Collector, label: str, wish: DiskWish) -> None:
     if wish.index is not None and not -1 <= wish.index < 100000:
-        words = "index %d is not valid: it must be from 0 to 99999, or -1 for the last disk"
-        found.add("InvalidArgument", words % wish.index, label)
+        words = f"index {wish.index} is not valid: it must be from 0 to 99999, or -1 for the last disk"
+        found.add("InvalidArgument", words, label)
     if wish.spec.index is not None and not 0 <= wish.spec.index < 100000:
-        found.add(
-            "InvalidArgument", "index %d is not valid: it must be from 0 to 99999, or -1" % wish.spec.index, label
-        )
+        words = f"index {wish.spec.index} is not valid: it must be from 0 to 99999, or -1"
+        found.add("InvalidArgument", words, label)
     if wish.serial is not None and not 0 <= wish.serial <= MOST_SERIAL:
-        words = "serial_no %d is not valid: it must be from 0 to %d"
-        found.add("InvalidArgument", words % (wish.serial, MOST_SERIAL), label)
+        words = f"serial_no {wish.serial} is not valid: it must be from 0 to {MOST_SERIAL}"
+        found.add("InvalidArgument", words, label)
+
+
+def _check_origin(found: Collector, label: str, wish: DiskWish) -> None:
+    """What a new disk is made of: an image, or another disk, as a copy or as a clone of its snapshot."""
     if wish.source and wish.spec.image:
         found.add("InvalidArgument", "source and image exclude each other", label)
     if wish.source and wish.spec.block_size:

@@ -58,9 +58,6 @@ FILES, FILE = "/var/lib/flexdisk", "disk.raw"
 # The value of "from" on a disk that a conversion has taken out of its VM and not brought back yet.
 ASIDE = "aside"
 
-# What the name of a copy beside its disk ends in.
-COPY = ".copy"
-
 # The value of "from" on a file system whose file is not there yet.
 MAKING = "new"
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import Disk, DiskConfig, IntentRecord, Vm, VmConfig
+from ..model.vm import Disk, DiskConfig, JournalEntry, Vm, VmConfig
 from . import identity, slots
+from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_half, pool_of
 from .reservation import PoolGeometry
 
-CONTAINER = "flexdisk"
-_INDEX = re.compile(r"/disk(\d{1,5})\Z")
 _SERIAL = re.compile(r"\A[0-9a-f]{20}\Z")
 _FLEXIBLE = re.compile(r"\A[1-9][0-9]{0,11}\Z")
 
@@ -39,7 +38,7 @@ class Host:
     unlinked: t.Tuple[VmConfig, ...] = ()
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
     users: t.Mapping[str, t.Sequence[VmConfig]] = field(default_factory=dict)
-    intents: t.Mapping[t.Tuple[str, str], t.Optional[IntentRecord]] = field(default_factory=dict)
+    intents: t.Mapping[t.Tuple[str, str], t.Optional[JournalEntry]] = field(default_factory=dict)
     name: str = ""
 
     @property
@@ -55,31 +54,10 @@ class Host:
 def unlinked_reason(config: VmConfig) -> str:
     """Why nothing can be done to an unlinked VM."""
     if config.dataset:
-        return "no dataset %s" % config.dataset
+        return f"no dataset {config.dataset}"
     return (
         "it has no dataset POOL/UUID" if config.bare else "the hypervisor describes it in a form that is not supported"
     )
-
-
-def container(pool: str) -> str:
-    """Where parked disks of a pool lie."""
-    return "%s/%s" % (pool, CONTAINER)
-
-
-def parked_place(disk: Disk) -> str:
-    """Where a disk lies outside any VM."""
-    return "%s/%s" % (container(disk.volume.pool), disk.uuid or identity.uuid_of(disk.volume.guid))
-
-
-def index_of(volume: str) -> int:
-    found = _INDEX.search(volume)
-    return int(found.group(1)) if found else 0
-
-
-def image_of(origin: str) -> str:
-    """The image that a volume is a clone of, by its origin C(POOL/IMAGE@SNAPSHOT); "" for none."""
-    _pool, _slash, image = origin.split("@", 1)[0].partition("/")
-    return image if identity.is_uuid(image) else ""
 
 
 def _image_size(volume: Dataset, datasets: t.Mapping[str, Dataset]) -> int:
@@ -95,8 +73,8 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     if not config.bare:
         return config
     if not config.pool:
-        found = min((n for n in datasets if n.count("/") == 1 and n.endswith("/" + config.uuid)), default="")
-        config = replace(config, dataset=found, pool=found.split("/", 1)[0])
+        found = find_vm_dataset(config.uuid, datasets)
+        config = replace(config, dataset=found, pool=pool_of(found))
     root = datasets.get(config.dataset)
     stored = root.user.get(identity.FLEXIBLE, "") if root is not None else ""
     return replace(
@@ -115,7 +93,7 @@ def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[
     """A file's path tells the disk, and only ZFS where that lies."""
     if not any(identity.disk_in(entry.path) for entry in config.disks):
         return config.disks
-    places = files(d for d in datasets.values() if d.name.startswith(config.dataset + "/"))
+    places = files(d for d in datasets.values() if is_below(d.name, config.dataset))
     return tuple(replace(e, volume=places.get(identity.disk_in(e.path), e.volume)) for e in config.disks)
 
 
@@ -125,7 +103,7 @@ def files(datasets: t.Iterable[Dataset]) -> t.Dict[str, str]:
 
 
 def _within(config: VmConfig, entry: DiskConfig) -> bool:
-    return entry.volume.startswith(config.dataset + "/")
+    return is_below(entry.volume, config.dataset)
 
 
 def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
@@ -149,17 +127,6 @@ def agrees(entry: DiskConfig, uuid: str) -> bool:
 def serial_shown(entry: DiskConfig) -> bool:
     """Whether the serial can be the beginning of a uuid."""
     return bool(_SERIAL.match(entry.serial))
-
-
-def is_half(whole: Dataset, half: Dataset) -> bool:
-    """Whether a conversion has begun one dataset as the copy of the other. More than its mark must say so: it has the
-    disk's uuid, and lies where a copy of that disk is made.
-    """
-    known = whole.user.get("uuid", "")
-    uuid = known if identity.is_uuid(known) else identity.uuid_of(whole.guid)
-    place = "%s/%s" % (container(whole.pool), uuid)
-    marked = half.user.get("from") == str(whole.guid) and half.user.get("uuid") == uuid
-    return marked and half.name != whole.name and half.name in (place, place + identity.COPY)
 
 
 class _Tree:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Intents as property values. Anybody may have written one: what does not validate in every part is unreadable."""
+"""Entries of the journal as property values. Anybody may have written one: it is valid in every part, or unreadable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ..model.dataset import Dataset
-from ..model.vm import IntentRecord
+from ..model.vm import JournalEntry
 from . import identity
 from .snapshots import is_name
 from .unwritten import unwritten
@@ -27,7 +27,7 @@ def property_of(vm: str) -> str:
 
 
 def written(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
-    """VMs and names of the properties that are intents."""
+    """VMs and names of the properties that are entries."""
     for name in properties:
         vm = name[len(property_of("")) :]
         if name.startswith(property_of("")) and identity.is_uuid(vm):
@@ -35,16 +35,17 @@ def written(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
 
 
 def encode_index(vms: t.Iterable[str]) -> str:
-    """Which intents there are: zfs reads properties by their names only, or all."""
+    """VMs that have an entry: zfs reads properties by their names only, or all."""
     return ",".join(sorted(vms))
 
 
 def decode_index(value: str) -> t.List[str]:
+    """VMs that a list names, sorted."""
     return sorted({vm for vm in value.split(",") if identity.is_uuid(vm)})
 
 
-def encode(record: IntentRecord) -> str:
-    """Of the lists, which only people read, as much as ZFS holds."""
+def encode(record: JournalEntry) -> str:
+    """The value of the property; of the lists, which only people read, as much as ZFS holds."""
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
     data = dict(record._asdict(), steps=steps, moves=list(record.moves))
     while True:
@@ -55,11 +56,11 @@ def encode(record: IntentRecord) -> str:
         data[longest].pop()
 
 
-def decode(value: str) -> t.Optional[IntentRecord]:
-    """The record, None for anything that we would not have written."""
+def decode(value: str) -> t.Optional[JournalEntry]:
+    """The entry, None for anything that we would not have written."""
     try:
         data = json.loads(identity.decode_text(value))
-        record = IntentRecord(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
+        record = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
         return record if _valid(record) else None
     except (KeyError, RecursionError, TypeError, ValueError):
         return None
@@ -69,13 +70,13 @@ def used(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset]) -> t.List[st
     """Which of the datasets in the place of a VM an interrupted creation alone cannot have left: snapshots, and those
     that have been written to. empty is the container of detached disks.
 
-    An intent by itself proves nothing: it may be there still when the VM has long been in use and its configuration
+    An entry by itself proves nothing: it may be there still when the VM has long been in use and its configuration
     has got lost.
     """
     return sorted(d.name for d in datasets if d.kind == "snapshot" or not unwritten(d, empty))
 
 
-def _valid(record: IntentRecord) -> bool:
+def _valid(record: JournalEntry) -> bool:
     return (
         identity.is_uuid(record.plan)
         and bool(_TEXT.match(record.host))

@@ -21,36 +21,39 @@ from .declaration import Collector
 from .differences import birth_differences
 from .instance_group_matching import match_disks
 
+# An entry, the disks that it plainly means, and what they have in common with it.
+_Meant = t.Tuple[DiskSpec, t.List[Disk], str]
+
 
 @dataclass
 class Match:
     """pairs: entry and its disk; creates: entries without one; unlisted: attached data disks without an entry.
 
-    adrift are volumes with an identity of ours that neither an entry nor the VM's configuration knows. warnings name
+    orphans are volumes with an identity of ours that neither an entry nor the VM's configuration knows. warnings name
     disks that new ones could have meant, and with matching=order what its outcome loses.
     """
 
     pairs: t.List[t.Tuple[DiskSpec, Disk]] = field(default_factory=list)
     creates: t.List[DiskSpec] = field(default_factory=list)
     unlisted: t.List[Disk] = field(default_factory=list)
-    adrift: t.List[Disk] = field(default_factory=list)
+    orphans: t.List[Disk] = field(default_factory=list)
     warnings: t.List[str] = field(default_factory=list)
 
 
 class _Matcher:
-    def __init__(self, vm: Vm, specs: t.Sequence[DiskSpec], strangers: t.Sequence[Disk], found: Collector) -> None:
+    def __init__(self, vm: Vm, specs: t.Sequence[DiskSpec], of_other_vms: t.Sequence[Disk], found: Collector) -> None:
         self.found = found
         self.match = Match()
         self.open_specs = list(specs)
         self.attached = [d for d in vm.disks if not d.hidden]
         self.parked = list(vm.parked)
-        self.adrift = [d for d in vm.orphans if d.adopted and d.uuid]
-        self.strangers = list(strangers)
+        self.orphans = [d for d in vm.orphans if d.adopted and d.uuid]
+        self.of_other_vms = list(of_other_vms)
 
     def _claim(self, spec: DiskSpec, disk: Disk) -> None:
         self.match.pairs.append((spec, disk))
         self.open_specs = [s for s in self.open_specs if s is not spec]
-        for pile in (self.attached, self.parked, self.adrift, self.strangers):
+        for pile in (self.attached, self.parked, self.orphans, self.of_other_vms):
             pile[:] = [d for d in pile if d is not disk]
 
     def _one_of(self, spec: DiskSpec, candidates: t.Sequence[Disk], what: str) -> None:
@@ -72,7 +75,7 @@ class _Matcher:
 
     def by_uuid(self) -> None:
         for spec in [s for s in self.open_specs if s.uuid]:
-            everywhere = self.attached + self.parked + self.adrift + self.strangers
+            everywhere = self.attached + self.parked + self.orphans + self.of_other_vms
             self._one_of(spec, [d for d in everywhere if d.uuid == spec.uuid], "uuid")
             if spec in self.open_specs:
                 self.open_specs = [s for s in self.open_specs if s is not spec]
@@ -86,7 +89,7 @@ class _Matcher:
     def by_name(self, absent: bool = False) -> None:
         """absent: only what is to go."""
         for spec in [s for s in self.open_specs if s.name and not (absent and s.present)]:
-            for pile in (self.attached, self.parked, self.adrift):
+            for pile in (self.attached, self.parked, self.orphans):
                 candidates = [d for d in pile if d.name == spec.name]
                 if candidates:
                     self._one_of(spec, candidates, "name")
@@ -118,27 +121,16 @@ class _Matcher:
         a new disk without a size. Where the disk may leave the VM, its slot and its size are free for a new one.
         """
         named = [d for d in self.attached if d.name]
-        data = [d for d in named if not d.boot]
-        meant: t.List[t.Tuple[DiskSpec, t.List[Disk], str]] = []
-        for spec in self._fresh():
-            there = [d for d in named if spec.boot and d.boot]
-            if not there and spec.pci_slot and unlisted in ("refuse", "keep"):
-                there = [d for d in named if d.pci_slot == slots.normalise(spec.pci_slot)]
-            if there:
-                at = "has pci_slot %s (%s)" % (there[0].pci_slot, there[0].path)
-                what = "is the boot disk" if spec.boot and there[0].boot else at
-                meant.append((spec, there, what))
+        meant = [m for m in (_same_boot_or_slot(spec, named, unlisted) for spec in self._fresh()) if m is not None]
         if unlisted == "refuse":
-            meant += self._by_size_or_none(data, meant)
+            meant += self._by_size_or_none([d for d in named if not d.boot], meant)
         for spec, there, what in meant:
             self.found.add("InvalidArgument", _renaming(spec, there, what), spec.label)
-        self._set_aside([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
+        self._withdraw([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
 
-    def _by_size_or_none(
-        self, data: t.Sequence[Disk], meant: t.Sequence[t.Tuple[DiskSpec, t.List[Disk], str]]
-    ) -> t.List[t.Tuple[DiskSpec, t.List[Disk], str]]:
+    def _by_size_or_none(self, data: t.Sequence[Disk], meant: t.Sequence[_Meant]) -> t.List[_Meant]:
         """Of entries and data disks that are not in meant: same size, then what says no size and the disks left."""
-        result: t.List[t.Tuple[DiskSpec, t.List[Disk], str]] = []
+        result: t.List[_Meant] = []
         for fits, what in ((_fits, "has its size"), (_open_size, "is not listed")):
             done = [*meant, *result]
             free = [d for d in data if not any(d is other for _s, there, _w in done for other in there)]
@@ -153,37 +145,51 @@ class _Matcher:
         return [s for s in self.open_specs if s.present]
 
     def by_size(self, unlisted: str) -> None:
-        """Size alone, where nothing else could be meant: nothing may stay unlisted, no boot disk could be meant, and
-        entries and unnamed data disks pair off by equal sizes in one way only.
+        """Size alone, where nothing else could be meant. Elsewhere an entry is a new disk, with a warning if a disk of
+        its size is there.
         """
         unnamed, specs = self._unnamed(), self._fresh()
         disks = [d for d in unnamed if not d.boot]
-        boots = [d for d in unnamed if d.boot and any(_fits(spec, d) for spec in specs)]
         if unlisted == "refuse" and disks and specs:
-            options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
-            solutions = _two(options) if len(specs) == len(disks) and not boots else []
-            if len(solutions) == 1:
-                for spec, k in zip(specs, solutions[0]):
-                    self._claim(spec, disks[k])
-            else:
-                why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
-                self.found.add("Ambiguous", _choice(specs, [*boots, *disks], why))
-                self._set_aside(specs, disks)
+            self._pair_by_size(specs, disks, [d for d in unnamed if d.boot])
             return
         for spec in specs:
-            alike = [d for d in unnamed if _fits(spec, d)]
-            doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
-            if unlisted == "destroy" and doomed:
-                why = "unlisted=destroy would destroy a disk of the same size"
-                self.found.add("Ambiguous", _choice([spec], doomed, why), spec.label)
-                self._set_aside([spec], doomed)
-            elif alike:
-                self.match.warnings.append(_could_be(spec, alike))
-            lost = [d for d in self.attached if d.name and not d.boot and not d.preserve and _fits(spec, d)]
-            if unlisted == "destroy" and lost:
-                self.match.warnings.append(_replaces(spec, lost))
+            self._warn_of_unnamed(spec, [d for d in unnamed if _fits(spec, d)], unlisted)
+            if unlisted == "destroy":
+                self._warn_of_replaced(spec)
 
-    def _set_aside(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> None:
+    def _pair_by_size(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk], boots: t.Sequence[Disk]) -> None:
+        """Nothing may stay unlisted, no boot disk could be meant, and entries and unnamed data disks must pair off by
+        equal sizes in one way only.
+        """
+        boots = [d for d in boots if any(_fits(spec, d) for spec in specs)]
+        options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
+        solutions = _two(options) if len(specs) == len(disks) and not boots else []
+        if len(solutions) == 1:
+            for spec, k in zip(specs, solutions[0]):
+                self._claim(spec, disks[k])
+            return
+        why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
+        self.found.add("Ambiguous", _choice(specs, [*boots, *disks], why))
+        self._withdraw(specs, disks)
+
+    def _warn_of_unnamed(self, spec: DiskSpec, alike: t.Sequence[Disk], unlisted: str) -> None:
+        """alike are unnamed disks of the entry's size. It is a problem if one of them would be destroyed."""
+        doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
+        if unlisted == "destroy" and doomed:
+            why = "unlisted=destroy would destroy a disk of the same size"
+            self.found.add("Ambiguous", _choice([spec], doomed, why), spec.label)
+            self._withdraw([spec], doomed)
+        elif alike:
+            self.match.warnings.append(_could_be(spec, alike))
+
+    def _warn_of_replaced(self, spec: DiskSpec) -> None:
+        """A new disk may be meant to be one of its size that has another name and will be destroyed."""
+        lost = [d for d in self.attached if d.name and not d.boot and not d.preserve and _fits(spec, d)]
+        if lost:
+            self.match.warnings.append(_replaces(spec, lost))
+
+    def _withdraw(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> None:
         """What a problem has been said of takes no further part."""
         self.open_specs = [s for s in self.open_specs if not any(s is other for other in specs)]
         self.attached = [d for d in self.attached if not any(d is other for other in disks)]
@@ -205,23 +211,23 @@ class _Matcher:
     def finish(self) -> Match:
         self.match.creates = [s for s in self.open_specs if s.present]
         self.match.unlisted = [d for d in self.attached if not d.boot]
-        self.match.adrift = self.adrift
+        self.match.orphans = self.orphans
         return self.match
 
 
 def match(
     vm: Vm,
     specs: t.Sequence[DiskSpec],
-    strangers: t.Sequence[Disk],
+    of_other_vms: t.Sequence[Disk],
     matching: str,
     found: Collector,
     unlisted: str = "refuse",
 ) -> Match:
-    """Links entries to disks. strangers are parked disks that another VM had: only their uuid claims them.
+    """Links entries to disks. of_other_vms are parked disks that another VM had; only their uuid claims them.
 
     Problems go to found; a problem's entries and disks are in no part of the result.
     """
-    matcher = _Matcher(vm, specs, strangers, found)
+    matcher = _Matcher(vm, specs, of_other_vms, found)
     matcher.by_uuid()
     if matching == "order":
         matcher.by_name(absent=True)
@@ -233,6 +239,18 @@ def match(
         matcher.by_other_name(unlisted)
         matcher.by_size(unlisted)
     return matcher.finish()
+
+
+def _same_boot_or_slot(spec: DiskSpec, named: t.Sequence[Disk], unlisted: str) -> t.Optional[_Meant]:
+    """The boot disk, or the disk in the entry's slot, if it has another name; None if there is none."""
+    there = [d for d in named if spec.boot and d.boot]
+    if there:
+        return spec, there, "is the boot disk"
+    if spec.pci_slot and unlisted in ("refuse", "keep"):
+        there = [d for d in named if d.pci_slot == slots.normalise(spec.pci_slot)]
+    if not there:
+        return None
+    return spec, there, f"has pci_slot {there[0].pci_slot} ({there[0].path})"
 
 
 def _fits(spec: DiskSpec, disk: Disk) -> bool:

@@ -17,6 +17,7 @@ from ..model.errors import Problem
 from ..model.sizes import parse_quota, parse_size
 from . import identity
 from .declaration import Collector, check_vm
+from .layout import disk_name
 
 MOST_DISKS = 8
 _Raw = t.Mapping[str, t.Any]
@@ -159,28 +160,45 @@ def flexible_of(wish: Wish) -> t.Optional[int]:
 def initial_disks(wish: Wish, found: Collector) -> _Entries:
     """The entries of a new VM's disks, each with a name, the first to boot unless another one is."""
     package = wish.package
-    asked = wish.disks if wish.disks is not None else package.disks if package is not None else None
     if wish.disks is not None and package is not None and not package.flexible_disk:
-        found.add("InvalidArgument", "disks needs a package with flexible_disk=true; %s is not one" % package.name)
-    if asked is None:
-        asked = [{}] if package is None else [{}, {"size": "remaining" if package.flexible_disk else package.disk}]
-    entries = named(asked)
+        found.add("InvalidArgument", f"disks needs a package with flexible_disk=true; {package.name} is not one")
+    entries = named(_asked_disks(wish))
     if len(entries) > MOST_DISKS:
-        found.add("InvalidArgument", "%d disks are too many: a new VM can have at most %d" % (len(entries), MOST_DISKS))
+        words = f"{len(entries)} disks are too many: a new VM can have at most {MOST_DISKS}"
+        found.add("InvalidArgument", words)
     if entries and not any(entry.get("boot") for entry in entries):
         entries[0]["boot"] = True
-    for entry in entries:
-        if entry.get("boot") and wish.image and entry.get("image") not in (None, wish.image):
-            words = "disk %s boots from image %s, so no disk would be made of image %s; give one of them"
-            found.add("InvalidArgument", words % (entry["name"], entry["image"], wish.image))
-        if entry.get("boot") and wish.image and not entry.get("uuid") and entry.get("image") is None:
-            entry["image"] = wish.image
+    if wish.image:
+        for entry in entries:
+            if entry.get("boot"):
+                _boot_from(wish.image, entry, found)
     return entries
+
+
+def _asked_disks(wish: Wish) -> t.Sequence[_Raw]:
+    """The disks that a task asks for, else those of the package, else a boot disk and what the package's size says."""
+    package = wish.package
+    if wish.disks is not None:
+        return wish.disks
+    if package is None:
+        return [{}]
+    if package.disks is not None:
+        return package.disks
+    return [{}, {"size": "remaining" if package.flexible_disk else package.disk}]
+
+
+def _boot_from(image: str, entry: t.Dict[str, t.Any], found: Collector) -> None:
+    """Makes the boot disk of the VM's image, unless it is a disk that exists."""
+    if entry.get("image") not in (None, image):
+        words = f"disk {entry['name']} boots from image {entry['image']}, so no disk would be made of image {image}"
+        found.add("InvalidArgument", f"{words}; give one of them")
+    elif not entry.get("uuid"):
+        entry["image"] = image
 
 
 def named(entries: t.Sequence[_Raw]) -> _Entries:
     """Entries without a name or uuid are called by their place in the list, from disk0 on."""
     return [
-        dict(entry, name=entry.get("name") or ("" if entry.get("uuid") else "disk%d" % number))
+        dict(entry, name=entry.get("name") or ("" if entry.get("uuid") else disk_name(number)))
         for number, entry in enumerate(entries)
     ]

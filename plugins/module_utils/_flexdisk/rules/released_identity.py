@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The papers of a released disk: its identity as one property of its volume, or as an entry of a task.
+"""The identity of a released disk: one property of its volume, or an entry of a task.
 
-A release writes them, then takes the facts away one by one, serial_no first. So papers count where an identity is not
-whole, and a release that was killed anywhere has lost nothing.
+A release writes the property, then takes the facts away one by one, serial_no first. So a released identity counts
+where the disk's own is not whole, and a release that was killed anywhere has lost nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import fields, replace
 
 from ..model.dataset import Dataset
-from ..model.desired import AdoptSpec, Papers
+from ..model.desired import AdoptSpec, ReleasedIdentity
 from ..model.vm import Disk
 from . import identity, slots
 from .declaration import Collector, check_new_name, parse_tags
@@ -59,20 +59,20 @@ def halfway(volume: Dataset) -> bool:
     return KEY in volume.user and not registered(volume) and bool(taken(volume))
 
 
-def left(volume: Dataset) -> t.Optional[Papers]:
-    """The papers that count, None where there are none or they are not what we write."""
+def left(volume: Dataset) -> t.Optional[ReleasedIdentity]:
+    """The released identity if it counts, None if it does not, is not there, or is not what we write."""
     return decode(volume.user[KEY]) if KEY in volume.user and not registered(volume) else None
 
 
-def papers_of(disk: Disk) -> Papers:
-    """What a release keeps of a disk, and what one has kept."""
+def identity_of(disk: Disk) -> ReleasedIdentity:
+    """What a release keeps of a disk: what an earlier one has kept, if that counts."""
     found = left(disk.volume)
     if found is not None:
         return found
     user = disk.volume.user
     uuid, serial = user.get("uuid", ""), user.get("serial_no", "")
     number = int(serial) if serial.isdigit() and len(serial) <= len(str(MOST_SERIAL)) else 0
-    return Papers(
+    return ReleasedIdentity(
         uuid=uuid if identity.is_uuid(uuid) else "",
         name=disk.name,
         preserve=disk.preserve,
@@ -85,29 +85,29 @@ def papers_of(disk: Disk) -> Papers:
     )
 
 
-def entry(papers: Papers) -> t.Dict[str, t.Any]:
-    """The papers as an entry of O(vms[].disks)."""
-    pairs = ((f.name, getattr(papers, f.name)) for f in fields(Papers))
+def entry(released: ReleasedIdentity) -> t.Dict[str, t.Any]:
+    """A released identity as an entry of O(vms[].disks)."""
+    pairs = ((f.name, getattr(released, f.name)) for f in fields(ReleasedIdentity))
     return {key: dict(value) if key == "tags" else value for key, value in pairs if value not in (None, "")}
 
 
-def encode(papers: Papers) -> str:
-    """Raises FlexdiskError InvalidArgument where they are longer than a property can be."""
-    text = json.dumps(entry(papers), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def encode(released: ReleasedIdentity) -> str:
+    """The value of the property. Raises FlexdiskError InvalidArgument if it is longer than a property can be."""
+    text = json.dumps(entry(released), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return identity.check_value("what is kept of it", identity.encode_text(text))
 
 
-def decode(value: str) -> t.Optional[Papers]:
-    """The papers, None for anything that we would not have written."""
+def decode(value: str) -> t.Optional[ReleasedIdentity]:
+    """The released identity, None for anything that we would not have written."""
     try:
         raw = json.loads(identity.decode_text(value))
         if not isinstance(raw, dict) or not _plain(raw):
             return None
         found = Collector("")
-        papers = parse_papers(raw, 0, found)
+        released = parse_identity(raw, 0, found)
     except (RecursionError, TypeError, ValueError):
         return None
-    return None if found.problems else papers
+    return None if found.problems else released
 
 
 def _plain(raw: _Raw) -> bool:
@@ -115,7 +115,7 @@ def _plain(raw: _Raw) -> bool:
     kinds: t.Dict[str, t.Any] = {"index": int, "serial_no": int, "preserve": bool, "tags": dict}
     tags = raw.get("tags") or {}
     return (
-        {*raw} <= {f.name for f in fields(Papers)}
+        {*raw} <= {f.name for f in fields(ReleasedIdentity)}
         and all(value.__class__ is kinds.get(key, str) for key, value in raw.items())
         and all(isinstance(value, str) for value in tags.values())
     )
@@ -131,43 +131,30 @@ def parse_spec(raw: _Raw, found: Collector) -> AdoptSpec:
         found.attempt("", lambda: identity.check_value("package", package))
         if not package.isprintable():
             found.add("InvalidArgument", "package %r is not printable" % package)
-    disks = tuple(parse_papers(disk, number, found) for number, disk in enumerate(raw.get("disks") or ()))
+    disks = tuple(parse_identity(disk, number, found) for number, disk in enumerate(raw.get("disks") or ()))
     for what in ("name", "uuid"):
-        values = [getattr(papers, what) for papers in disks if getattr(papers, what)]
+        values = [getattr(disk, what) for disk in disks if getattr(disk, what)]
         for value in sorted({v for v in values if values.count(v) > 1}):
             found.add("InvalidArgument", "two disks have the %s %s" % (what, value), value)
     return AdoptSpec(vm, package, disks)
 
 
-def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
+def parse_identity(raw: _Raw, number: int, found: Collector) -> ReleasedIdentity:
     """One disk. number is its place in the list. Problems go to found."""
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
     label = name or uuid or "disks[%d]" % number
-    serial, index, tags = raw.get("serial_no"), raw.get("index"), raw.get("tags")
+    serial, index = raw.get("serial_no"), raw.get("index")
     if uuid and not identity.is_uuid(uuid):
-        found.add("InvalidArgument", "disk uuid %r is not a uuid" % uuid, label)
+        found.add("InvalidArgument", f"disk uuid {uuid!r} is not a uuid", label)
     if name:
         _check_name(name, serial is not None, label, found)
-    if index is not None and not 0 <= index <= 99999:
-        found.add("InvalidArgument", "index %d is not valid: it must be from 0 to 99999" % index, label)
-    if serial is not None and not 1 <= serial <= MOST_SERIAL:
-        found.add(
-            "InvalidArgument", "serial_no %d is not valid: it must be from 1 to %d" % (serial, MOST_SERIAL), label
-        )
-    for key in ("ctime", "mtime"):
-        if raw.get(key) and not identity.decode_time(raw[key]):
-            found.add(
-                "InvalidArgument", "%s %r is not valid: write it as 2026-01-31T23:59:59Z" % (key, raw[key]), label
-            )
-    if raw.get("remaining") and not _REMAINING.match(raw["remaining"]):
-        found.add(
-            "InvalidArgument", "remaining %r is not valid: give it as a release returned it" % raw["remaining"], label
-        )
-    tags = parse_tags(found, label, tags)
+    _check_numbers(raw, label, found)
+    _check_forms(raw, label, found)
+    tags = parse_tags(found, label, raw.get("tags"))
     if raw.get("description") is not None:
         found.attempt(label, lambda: identity.check_value("description", identity.encode_text(raw["description"])))
     slot = raw.get("pci_slot")
-    return Papers(
+    return ReleasedIdentity(
         uuid=uuid,
         index=index,
         pci_slot=None if slot is None else found.attempt(label, slots.normalise, str(slot)),
@@ -180,6 +167,26 @@ def parse_papers(raw: _Raw, number: int, found: Collector) -> Papers:
         serial_no=serial,
         remaining=raw.get("remaining"),
     )
+
+
+def _check_numbers(raw: _Raw, label: str, found: Collector) -> None:
+    serial, index = raw.get("serial_no"), raw.get("index")
+    if index is not None and not 0 <= index <= 99999:
+        found.add("InvalidArgument", f"index {index:d} is not valid: it must be from 0 to 99999", label)
+    if serial is not None and not 1 <= serial <= MOST_SERIAL:
+        words = f"serial_no {serial:d} is not valid: it must be from 1 to {MOST_SERIAL}"
+        found.add("InvalidArgument", words, label)
+
+
+def _check_forms(raw: _Raw, label: str, found: Collector) -> None:
+    """Values that must be as a release writes them: times, and what of the disk was remaining."""
+    for key in ("ctime", "mtime"):
+        if raw.get(key) and not identity.decode_time(raw[key]):
+            words = f"{key} {raw[key]!r} is not valid: write it as 2026-01-31T23:59:59Z"
+            found.add("InvalidArgument", words, label)
+    if raw.get("remaining") and not _REMAINING.match(raw["remaining"]):
+        words = f"remaining {raw['remaining']!r} is not valid: give it as a release returned it"
+        found.add("InvalidArgument", words, label)
 
 
 def _check_name(name: str, known: bool, label: str, found: Collector) -> None:
@@ -195,10 +202,10 @@ def _check_name(name: str, known: bool, label: str, found: Collector) -> None:
         check_new_name(found, label, name)
 
 
-def merged(said: Papers, kept: t.Optional[Papers]) -> Papers:
+def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:
     """What a task says, and for the rest what a release has kept."""
     if kept is None:
         return said
-    new = {f.name: getattr(said, f.name) for f in fields(Papers)}
+    new = {f.name: getattr(said, f.name) for f in fields(ReleasedIdentity)}
     silent = {"description": (None,), "remaining": (None,)}
     return replace(kept, **{key: v for key, v in new.items() if v not in silent.get(key, (None, ""))})

@@ -99,7 +99,7 @@ def whole(vm: Vm, snapshot: VmSnapshot) -> bool:
     return snapshot.of(vm.root.name) is not None
 
 
-def strangers(snapshot: VmSnapshot) -> t.List[str]:
+def parts_of_other_times(snapshot: VmSnapshot) -> t.List[str]:
     """Parts that were not taken with the others: a disk's own past in another VM, which a rollback would bring back."""
     return [part.name for part in snapshot.parts if part.createtxg != snapshot.createtxg]
 

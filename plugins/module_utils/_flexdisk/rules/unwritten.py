@@ -14,6 +14,8 @@ from __future__ import annotations
 import typing as t
 
 from ..model.dataset import Dataset
+from .inventory import Host
+from .layout import container
 
 # logicalused of a volume that nobody has written to, by logicalreferenced of an empty file system of the same pool,
 # which tells its sector size, and by whether both are encrypted. Where a ZFS has other figures, nothing is unwritten.
@@ -56,3 +58,8 @@ def unwritten(dataset: Dataset, empty: t.Optional[Dataset]) -> bool:
         return False
     own = dataset.logicalused if dataset.backs else dataset.logicalreferenced  # a VM's has its disks below it
     return 0 < own == empty.logicalreferenced
+
+
+def never_used(host: Host, volume: Dataset) -> bool:
+    """Whether nothing was written to a disk, none of its snapshots holds anything, and it did not begin as a copy."""
+    return not volume.origin and unwritten(volume, host.datasets.get(container(volume.pool)))

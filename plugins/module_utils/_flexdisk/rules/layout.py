@@ -1,0 +1,115 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Where everything lies in a pool, and what the names of datasets say.
+
+POOL/UUID                   a VM's dataset
+POOL/UUID/diskN             a disk of the VM
+POOL/flexdisk               the container: detached disks, and the journal
+POOL/flexdisk/UUID          a detached disk, by the UUID of the disk
+POOL/flexdisk/UUID.copy     what a conversion makes of it, until the copy is whole
+POOL/IMAGE@final            an image; disks are clones of this snapshot
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..model.dataset import Dataset
+from ..model.vm import Disk
+from . import identity
+
+CONTAINER = "flexdisk"
+_COPY = ".copy"
+_FINAL = "final"
+_INDEX = re.compile(r"/disk(\d{1,5})\Z")
+
+
+def container(pool: str) -> str:
+    """The dataset that detached disks of a pool lie in."""
+    return f"{pool}/{CONTAINER}"
+
+
+def vm_dataset(pool: str, uuid: str) -> str:
+    """The dataset of a VM."""
+    return f"{pool}/{uuid}"
+
+
+def find_vm_dataset(uuid: str, names: t.Iterable[str]) -> str:
+    """The dataset of a VM in any pool, the first by name; "" for none."""
+    return min((name for name in names if name.count("/") == 1 and last_part(name) == uuid), default="")
+
+
+def pool_of(name: str) -> str:
+    """The pool of a dataset, "" for ""."""
+    return name.split("/", 1)[0]
+
+
+def disk_name(index: int) -> str:
+    """What a disk is called that has no other name, and the last part of its dataset."""
+    return f"disk{index}"
+
+
+def disk_dataset(root: str, index: int) -> str:
+    """The dataset of a disk with this index, below that of its VM."""
+    return f"{root}/{disk_name(index)}"
+
+
+def index_of(volume: str) -> int:
+    """The index in the name of a disk's dataset, 0 where the name has none."""
+    found = _INDEX.search(volume)
+    return int(found.group(1)) if found else 0
+
+
+def detached_dataset(pool: str, uuid: str) -> str:
+    """The dataset of a detached disk."""
+    return f"{container(pool)}/{uuid}"
+
+
+def parked_place(disk: Disk) -> str:
+    """The dataset of a disk once it is detached. One without a UUID gets the UUID that its guid stands for."""
+    return detached_dataset(disk.volume.pool, disk.uuid or identity.uuid_of(disk.volume.guid))
+
+
+def copy_place(place: str) -> str:
+    """Where a conversion makes the copy of a disk that lies at its own place in the container."""
+    return place + _COPY
+
+
+def is_half(whole: Dataset, half: Dataset) -> bool:
+    """Whether a conversion has begun one dataset as the copy of the other. More than its mark must say so: it has the
+    disk's uuid, and lies where a copy of that disk is made.
+    """
+    known = whole.user.get("uuid", "")
+    uuid = known if identity.is_uuid(known) else identity.uuid_of(whole.guid)
+    place = detached_dataset(whole.pool, uuid)
+    marked = half.user.get("from") == str(whole.guid) and half.user.get("uuid") == uuid
+    return marked and half.name != whole.name and half.name in (place, copy_place(place))
+
+
+def image_dataset(pool: str, image: str) -> str:
+    """The volume of an image."""
+    return f"{pool}/{image}"
+
+
+def final(volume: str) -> str:
+    """The snapshot of an image's volume that disks are clones of."""
+    return f"{volume}@{_FINAL}"
+
+
+def image_of(origin: str) -> str:
+    """The image that a volume is a clone of, by its origin C(POOL/IMAGE@SNAPSHOT); "" for none."""
+    _pool, _slash, image = origin.split("@", 1)[0].partition("/")
+    return image if identity.is_uuid(image) else ""
+
+
+def is_below(name: str, above: str) -> bool:
+    """Whether a dataset lies below another one, however deep."""
+    return name.startswith(above + "/")
+
+
+def last_part(name: str) -> str:
+    """The last part of a dataset's name."""
+    return name.rsplit("/", 1)[-1]

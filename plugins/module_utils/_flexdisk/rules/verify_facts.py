@@ -1,0 +1,104 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What the checks of a host share: its facts, and findings about a disk or a VM."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..model.vm import Disk, Vm, VmConfig
+from .findings import OURS, Finding, Task, own_task
+from .inventory import Host
+from .layout import is_below
+
+_SHOWN = 5
+Findings = t.Iterator[Finding]
+
+
+class Facts:
+    """What several checks ask of the host."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        configs = [*(vm.config for vm in host.vms), *host.other_brands, *host.unlinked]
+        self.configs = {config.uuid: config for config in configs}
+        self.users: t.Dict[str, t.Dict[str, VmConfig]] = {}
+        for config in configs:
+            for entry in config.disks:
+                if entry.volume:
+                    self.users.setdefault(entry.volume, {})[config.uuid] = config
+        for volume, users in host.users.items():
+            self.users.setdefault(volume, {}).update({config.uuid: config for config in users})
+        self.by_uuid: t.Dict[str, t.List[str]] = {}
+        # A copy that a conversion has not ended is no disk.
+        guids = {str(dataset.guid) for dataset in host.datasets.values()}
+        for dataset in host.datasets.values():
+            if dataset.backs and "uuid" in dataset.user and dataset.user.get("from") not in guids:
+                self.by_uuid.setdefault(dataset.user["uuid"], []).append(dataset.name)
+        self.taken = {disk.uuid for vm in host.vms for disk in vm.disks} | {disk.uuid for disk in host.parked}
+
+    def others(self, volume: str, vm: str) -> t.List[str]:
+        """Labels of the other VMs that have a volume."""
+        return sorted(config.label for uuid, config in self.users.get(volume, {}).items() if uuid != vm)
+
+    def alias(self, vm: str) -> str:
+        """The alias of a VM, "" for one that is not on the host."""
+        return self.configs[vm].alias if vm in self.configs else ""
+
+
+def busy(vm: Vm) -> str:
+    """Why nothing of a VM is repaired here, "" where it is."""
+    config = vm.config
+    if vm.interrupted is not None:
+        return "an interrupted run must be finished first"
+    if config.transition or config.state not in ("running", "stopped"):
+        return f"the VM is {config.state}"
+    outside = [disk.volume.name for disk in vm.disks if not within(vm, disk.volume.name)]
+    return config.frozen or (f"{outside[0]} lies outside {vm.root.name}" if outside else "")
+
+
+@dataclass
+class About:
+    """A disk of a VM, or one of no VM, that findings are about."""
+
+    facts: Facts
+    disk: Disk
+    vm: t.Optional[Vm] = None
+
+    def __call__(self, kind: str, message: str, **more: t.Any) -> Finding:
+        uuid = self.disk.vm
+        more.setdefault("volume", self.disk.volume.name)
+        return Finding(kind, message, uuid, self.facts.alias(uuid), self.disk.label, **more)
+
+    def repairable(self, kind: str, message: str, why_not: str = "", **more: t.Any) -> Finding:
+        """A finding that the module repairs, unless why_not or the state of the VM forbids it."""
+        why_not = why_not or (busy(self.vm) if self.vm is not None else "")
+        if why_not:
+            return self(kind, f"{message}; not repaired here: {why_not}", repair=more.get("repair"))
+        task = own_task(kind, self.vm.config.uuid if self.vm is not None else "")
+        return self(kind, message, repairable=True, **{"repair": task, **more})
+
+
+def of_vm(vm: Vm, kind: str, message: str, **more: t.Any) -> Finding:
+    """A finding about a VM, not about one of its disks."""
+    more.setdefault("volume", vm.root.name)
+    return Finding(kind, message, vm.config.uuid, vm.config.alias, **more)
+
+
+def vm_disks(vm: Vm, **more: t.Any) -> Task:
+    """A task that calls the module vm_disks for a VM."""
+    return {OURS + "vm_disks": {"vms": [{"vm": vm.config.uuid, **more}]}}
+
+
+def listed(words: t.Sequence[str]) -> str:
+    """Words in one line, the first of them if they are many."""
+    more = len(words) - _SHOWN
+    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def within(vm: Vm, volume: str) -> bool:
+    """Whether a volume lies below the VM's dataset."""
+    return is_below(volume, vm.root.name)

@@ -1,0 +1,55 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What is wrong on a host with no single VM or disk: identities used twice, VMs without datasets, volumes of nobody."""
+
+from __future__ import annotations
+
+from . import identity
+from .findings import Finding
+from .inventory import unlinked_reason
+from .layout import container, last_part
+from .verify_facts import Facts, Findings
+
+
+def duplicate_uuids(facts: Facts) -> Findings:
+    """UUIDs that are on more than one volume."""
+    for uuid, volumes in sorted(facts.host.duplicates.items()):
+        if len({*volumes}) > 1:
+            places = ", ".join(volumes)
+            message = f"uuid {uuid}: {places}; decide by hand which one it belongs to"
+            yield Finding("duplicate_uuid", message, disk=uuid, volume=volumes[0])
+
+
+def vms_without_dataset(facts: Facts) -> Findings:
+    """VMs whose dataset is not there."""
+    for config in facts.host.unlinked:
+        if not config.bare:
+            place = config.dataset or next((entry.volume for entry in config.disks if entry.volume), "")
+            message = f"{config.label}: {unlinked_reason(config)}; zfs rename or a backup may bring it back"
+            yield Finding("vm_without_dataset", message, config.uuid, config.alias, volume=place)
+
+
+def unknown_volumes(facts: Facts) -> Findings:
+    """Volumes with the identity of a disk, outside of every VM and container."""
+    host = facts.host
+    known = {disk.volume.name for vm in host.vms for disk in (*vm.disks, *vm.orphans)}
+    known |= {disk.volume.name for disk in host.parked}
+    roots = tuple(config.dataset + "/" for config in facts.configs.values() if config.dataset)
+    for uuid in sorted(filter(identity.is_uuid, facts.by_uuid)):
+        for name in facts.by_uuid[uuid]:
+            if name not in known and not name.startswith(roots):
+                words = f"{name} has the identity of disk {uuid} but no task looks there"
+                message = f"{words}; ask its owner what it is for"
+                yield Finding("stranger_volume", message, disk=uuid, volume=name)
+
+
+def interrupted_imports(facts: Facts) -> Findings:
+    """Images whose import was interrupted."""
+    containers = tuple(container(pool) + "/" for pool in facts.host.geometry)
+    for dataset in facts.host.datasets.values():
+        if dataset.user.get("from") == identity.IMPORTING and not dataset.name.startswith(containers):
+            words = f"the import of image {last_part(dataset.name)} was interrupted"
+            message = f"{words}; the next task that needs the image imports it anew"
+            yield Finding("from_mark", message, volume=dataset.name)

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Whether the identities and names of a VM's disks are the same everywhere, and theirs alone."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.vm import Disk, DiskConfig, Vm
+from . import identity
+from .findings import Finding
+from .verify_facts import About, Facts, Findings, of_vm, vm_disks, within
+
+
+def identities(facts: Facts, vm: Vm) -> Findings:
+    """Where the hypervisor and the properties of a volume say different things about a disk."""
+    configured = {entry.path: entry for entry in vm.config.disks}
+    volumes = [disk.volume.name for disk in vm.disks]
+    for disk in vm.disks:
+        about, volume = About(facts, disk, vm), disk.volume.name
+        contested = bool(facts.others(volume, vm.config.uuid)) or volumes.count(volume) > 1
+        if disk.disowned:
+            yield _disowned(about, configured[disk.path], contested)
+        elif disk.adopted and not contested and within(vm, volume):
+            yield from _stale(about)
+            yield from _unconfigured(about, configured[disk.path])
+
+
+def _disowned(about: About, entry: DiskConfig, contested: bool) -> Finding:
+    disk, own = about.disk, about.disk.volume.user["uuid"]
+    if not entry.uuid and not entry.serial:
+        return about("invalid_property", f"{identity.PREFIX}uuid = {own!r:.60}; the right value is not known here")
+    if entry.serial and not entry.uuid:
+        shown = f"the guest is shown serial {entry.serial}, the volume's uuid {own} would be {identity.serial_of(own)}"
+        return about("serial_mismatch", f"{shown}; decide by hand which is right")
+    swapped = own in about.facts.taken
+    why_not = f"another disk has the uuid {own}: volumes were exchanged; zfs rename takes that back" if swapped else ""
+    elsewhere = ", ".join(v for v in about.facts.by_uuid.get(disk.uuid, ()) if v != disk.volume.name)
+    why_not = why_not or (f"{elsewhere} has the hypervisor's uuid" if elsewhere else "")
+    why_not = "the volume is configured more than once" if contested else why_not
+    message = f"the hypervisor says uuid {entry.uuid}, the volume {own}"
+    return about.repairable("uuid_mismatch", message, why_not, args={"facts": {"uuid": disk.uuid}})
+
+
+def _stale(about: About) -> Findings:
+    """Copies of what the hypervisor knows that are out of date."""
+    disk, user = about.disk, about.disk.volume.user
+    boot = "true" if disk.boot else "false"
+    word = {"vm": disk.vm, "index": str(disk.index), "slot": disk.pci_slot, "model": disk.model, "boot": boot}
+    facts = {name: value for name, value in word.items() if user.get(name, "") != value}
+    if facts:
+        words = [f"{n} is {value or 'none'}, not {user.get(n) or 'none'}" for n, value in facts.items()]
+        yield about.repairable("stale_copy", "; ".join(words), args={"facts": facts})
+
+
+def _unconfigured(about: About, entry: DiskConfig) -> Findings:
+    """Disks whose UUID the configuration does not have yet."""
+    own = about.disk.volume.user.get("uuid", "")
+    if not own or entry.uuid or entry.serial:
+        return
+    vm = t.cast(Vm, about.vm)
+    what = "no serial number" if vm.config.bare else "no uuid"
+    entries = [{"uuid": disk.uuid} for disk in vm.disks if disk.adopted and disk.uuid]
+    message = f"the configuration has {what} for {about.disk.path}"
+    message += "; vm_disks writes it down with the next change while the VM is stopped"
+    yield about("uuid_not_configured", message, repair=vm_disks(vm, unlisted="keep", disks=entries))
+
+
+def duplicate_names(facts: Facts, vm: Vm) -> Findings:
+    """Names that more than one disk has. Attached disks, orphans, and those parked from the VM are one name space."""
+    found: t.Dict[str, t.List[Disk]] = {}
+    for disk in (*vm.disks, *vm.orphans, *vm.parked):
+        if disk.name and not any(disk.volume.name == other.volume.name for other in found.get(disk.name, ())):
+            found.setdefault(disk.name, []).append(disk)
+    for name, disks in found.items():
+        if len(disks) > 1:
+            which = ", ".join(f"{d.volume.name} (uuid {d.uuid or 'none'})" for d in disks)
+            advice = "decide which one keeps it, and rename the other with its uuid and a new name in vm_disks"
+            message = f"name {name}: {which}; {advice}"
+            yield of_vm(vm, "duplicate_name", message, disk=name, volume=disks[0].volume.name)

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Whether what a VM is configured to have is there, where it should be, and its own; slots and orphans, too."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.sizes import render_mib
+from ..model.vm import Disk, DiskConfig, Vm
+from . import identity, slots
+from .findings import Finding
+from .layout import container, parked_place
+from .verify_facts import About, Facts, Findings, listed, of_vm, vm_disks, within
+
+
+def references(facts: Facts, vm: Vm) -> Findings:
+    """Entries whose volume is not there, lies elsewhere, or is parked."""
+    ghosts = set(vm.ghosts)
+    entries = {entry.path: entry for entry in vm.config.disks}
+    parked = {disk.uuid: disk for disk in vm.parked if disk.uuid}
+    for path in vm.missing:
+        if path in ghosts:
+            about = About(facts, parked[entries[path].uuid], vm)
+            stopped = vm.config.state == "stopped"
+            yield about.repairable(
+                "parked_still_configured",
+                f"{about.disk.label} is in {about.disk.volume.name}, but still configured as {path}",
+                "" if stopped else "the VM is running; stop it first",
+            )
+        else:
+            yield _dangling(facts, vm, entries[path])
+    for path in vm.strays:
+        volume = entries[path].volume
+        if any(orphan.volume.user.get("from") == volume for orphan in vm.orphans):
+            continue
+        if volume in facts.host.datasets:
+            yield _stray(vm, path, volume)
+        else:
+            yield _dangling(facts, vm, entries[path])
+    for disk in vm.disks:
+        if not within(vm, disk.volume.name):
+            yield _stray(vm, disk.path, disk.volume.name)
+    for path in vm.config.unplugged:
+        yield of_vm(vm, "not_plugged", f"{path} is configured, but the running VM does not have it; restart the VM")
+
+
+def _dangling(facts: Facts, vm: Vm, entry: DiskConfig) -> Finding:
+    """An entry without its volume. The message says where a volume with the entry's identity lies, if anywhere."""
+    known = entry.uuid and facts.by_uuid.get(entry.uuid)
+    if not known and entry.serial:
+        known = [
+            name for uuid in facts.by_uuid if identity.serial_of(uuid) == entry.serial for name in facts.by_uuid[uuid]
+        ]
+    hint = f"its data may be in {listed(known)}: zfs rename brings it back" if known else "no volume has its uuid"
+    message = f"{entry.volume} is configured as {entry.path} but does not exist; {hint}"
+    message += "; restore it or remove the entry by hand"
+    return of_vm(vm, "dangling_reference", message, volume=entry.volume)
+
+
+def _stray(vm: Vm, path: str, volume: str) -> Finding:
+    message = f"{path} lies outside {vm.root.name}"
+    if vm.config.bare:
+        return of_vm(vm, "stray_volume", message, volume=volume, repair=vm_disks(vm, adopt=True))
+    message += "; zfs rename moves it, and vmadm must be told the new path"
+    return of_vm(vm, "stray_volume", message, volume=volume)
+
+
+def shared_volumes(facts: Facts, vm: Vm) -> Findings:
+    """Volumes that are configured more than once, by this VM or by another one as well."""
+    seen: t.Set[str] = set()
+    for entry in vm.config.disks:
+        if not entry.volume:
+            continue
+        others = ", ".join(facts.others(entry.volume, vm.config.uuid))
+        if others:
+            message = f"{entry.volume} is also a disk of {others}; decide by hand whose it is"
+            yield of_vm(vm, "shared_volume", message, volume=entry.volume)
+        if entry.volume in seen:
+            message = (
+                f"{entry.volume} is in the VM's list of disks more than once; decide by hand which entry to remove"
+            )
+            yield of_vm(vm, "disk_twice", message, volume=entry.volume)
+        seen.add(entry.volume)
+
+
+def slot_conflicts(facts: Facts, vm: Vm) -> Findings:
+    """PCI slots that more than one disk has."""
+    places = slots.positions(vm.config.disks, vm.config.pci)
+    once = [(path, slots.parse_slot(slot)) for path, slot in places.items() if slot]
+    for slot, paths in slots.conflicts(once):
+        message = f"{', '.join(paths)} all have PCI slot {slots.render_slot(slot)}"
+        yield of_vm(vm, "slot_conflict", f"{message}; pci_slot in vm_disks moves the one that you choose")
+
+
+def orphans(facts: Facts, vm: Vm) -> Findings:
+    """Volumes in the VM's dataset that are not in its list of disks."""
+    for disk in vm.orphans:
+        if "from" not in disk.volume.user:
+            message = f"{disk.volume.name} ({render_mib(disk.size_mib)}) is not in the VM's list of disks"
+            yield About(facts, disk, vm).repairable("orphan_volume", message, _stays(facts, vm, disk))
+
+
+def _stays(facts: Facts, vm: Vm, disk: Disk) -> str:
+    """Why a volume cannot be moved out of its VM's dataset."""
+    host, place = facts.host, parked_place(disk)
+    above = host.datasets.get(container(vm.root.pool)) or host.datasets[vm.root.pool]
+    if disk.volume.name in facts.users:
+        users = ", ".join(sorted(config.label for config in facts.users[disk.volume.name].values()))
+        return f"{users} has it open or configured"
+    if place in host.datasets:
+        return f"{place} already exists"
+    if disk.uuid in host.duplicates:
+        return "another volume has its uuid"
+    if disk.volume.encryptionroot not in ("", disk.volume.name, above.encryptionroot):
+        return f"it would leave its encryption root {disk.volume.encryptionroot}"
+    return ""

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Whether quotas and reservations are what the law of space says."""
+
+from __future__ import annotations
+
+from ..model.sizes import MIB, render_bytes, render_change
+from ..model.vm import Vm
+from . import space
+from .findings import OURS, Finding, own_task
+from .reservation import PoolGeometry
+from .verify_facts import Facts, Findings, busy, listed, of_vm, within
+
+
+def quota_and_reservation(facts: Facts, vm: Vm) -> Findings:
+    """Reservations that are not the automatic ones, and quotas that do not follow from the sizes of the disks."""
+    volumes = [disk.volume.name for disk in vm.disks]
+    counted = len({*volumes}) == len(volumes) and all(within(vm, name) for name in volumes)
+    if not counted or (vm.config.bare and not vm.flexible and not vm.root.refquota):
+        return
+    geometry = facts.host.geometry[vm.config.pool]
+    off = space.off_automatic(vm, geometry)
+    if off:
+        words = [f"{render_bytes(v.refreservation)} of {v.name}" for v in off]
+        yield _lawless(vm, "reservation_off_auto", f"{listed(words)} is not the automatic one")
+    if not off or any(space.quota_drift(vm, geometry)):
+        yield from _drift(vm, geometry)
+
+
+def _drift(vm: Vm, geometry: PoolGeometry) -> Findings:
+    quota, reservation = space.quota_drift(vm, geometry)
+    cause = space.drift_cause(vm, geometry)
+    if not cause:
+        return
+    law, root = space.expected_quota(vm, geometry), vm.root
+    figures = f"quota {render_change(root.quota, law)}, reservation {render_change(root.reservation, law)} ({cause})"
+    if not vm.flexible and min(quota, reservation) >= 0 and space.base_reservation_ok(root):
+        if max(quota, reservation):
+            task = {OURS + "zfs_quota": {"vms": [vm.config.uuid], "reclaim": True}}
+            yield of_vm(vm, "unused_quota", figures + "; kept as room for another disk", repair=task)
+        return
+    yield _lawless(vm, "quota_drift", figures)
+
+
+def _lawless(vm: Vm, kind: str, message: str) -> Finding:
+    """A finding that is repaired, unless the VM is busy or its disks do not fit."""
+    room = space.allocatable(vm)
+    why_not = busy(vm)
+    if room is not None and room < -MIB:
+        least = space.smallest_flexible_mib(vm) - vm.hidden_mib
+        why_not = f"disks and snapshots take {render_bytes(-room)} more than flexible_disk_size"
+        why_not += f", which must be at least {least} MiB"
+    if why_not:
+        return of_vm(vm, kind, f"{message}; not repaired here: {why_not}")
+    return of_vm(vm, kind, message, repair=own_task(kind, vm.config.uuid), repairable=True)

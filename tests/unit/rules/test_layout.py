@@ -1,0 +1,70 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Names of datasets: what is built is what is understood."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, layout
+
+VM = "cccccccc-0000-4000-8000-000000000001"
+DISK = "dddddddd-0000-4000-8000-000000000001"
+IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize("index", [0, 1, 10, 99999])
+def test_an_index_is_read_as_it_is_written(index):
+    assert layout.index_of(layout.disk_dataset("zones/" + VM, index)) == index
+
+
+def test_a_name_without_an_index_has_index_0():
+    assert layout.index_of("zones/%s/data" % VM) == layout.index_of("zones/disk7x") == 0
+
+
+def test_places():
+    assert layout.vm_dataset("zones", VM) == "zones/" + VM
+    assert layout.disk_dataset("zones/" + VM, 3) == "zones/%s/disk3" % VM
+    assert layout.container("zones") == "zones/flexdisk"
+    assert layout.detached_dataset("zones", DISK) == "zones/flexdisk/" + DISK
+    assert layout.copy_place("zones/flexdisk/" + DISK) == "zones/flexdisk/%s.copy" % DISK
+    assert layout.final(layout.image_dataset("zones", IMAGE)) == "zones/%s@final" % IMAGE
+
+
+def test_an_image_is_found_in_the_origin_of_its_clones():
+    assert layout.image_of(layout.final(layout.image_dataset("zones", IMAGE))) == IMAGE
+    assert layout.image_of("zones/other@final") == layout.image_of("") == ""
+
+
+def test_a_vm_is_found_directly_below_a_pool():
+    names = ["zones", "zones/a/" + VM, "tank/" + VM, "data/" + VM, "data/x" + VM]
+    assert layout.find_vm_dataset(VM, names) == "data/" + VM
+    assert layout.find_vm_dataset(VM, names[:2]) == ""
+    assert (layout.pool_of("data/" + VM), layout.pool_of("")) == ("data", "")
+
+
+def test_a_disk_is_detached_to_the_place_of_its_uuid():
+    volume = Dataset("zones/%s/disk0" % VM, "volume", guid=42)
+    assert layout.parked_place(Disk(volume=volume, vm=VM, index=0, uuid=DISK)) == "zones/flexdisk/" + DISK
+    assert layout.parked_place(Disk(volume=volume, vm=VM, index=0)) == "zones/flexdisk/" + identity.uuid_of(42)
+
+
+def test_below_is_not_beside():
+    assert layout.is_below("zones/a/b/c", "zones/a")
+    assert not layout.is_below("zones/ab", "zones/a")
+    assert not layout.is_below("zones/a", "zones/a")
+
+
+def test_half_of_a_conversion_needs_mark_uuid_and_place():
+    whole = Dataset("zones/%s/disk0" % VM, "volume", guid=42, user={"uuid": DISK})
+    user = {"from": "42", "uuid": DISK}
+    place = layout.detached_dataset("zones", DISK)
+    assert layout.is_half(whole, Dataset(place, "filesystem", user=user))
+    assert layout.is_half(whole, Dataset(layout.copy_place(place), "filesystem", user=user))
+    assert not layout.is_half(whole, Dataset(place + "x", "filesystem", user=user))
+    assert not layout.is_half(whole, Dataset(place, "filesystem", user={**user, "from": "43"}))
+    assert not layout.is_half(whole, Dataset(place, "filesystem", user={**user, "uuid": VM}))
