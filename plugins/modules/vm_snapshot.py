@@ -235,6 +235,7 @@ from ..module_utils._flexdisk.engine import module_run, vm_snapshot
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.runner import SubprocessRunner
 from ..module_utils._flexdisk.model.errors import FlexdiskError
+from ..module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
 
 
 def main() -> None:
@@ -259,7 +260,9 @@ def main() -> None:
     runner = SubprocessRunner()
     task = "vm_snapshot of %s" % ", ".join(params["vms"] or ["all VMs"])
     try:
-        spec = vm_snapshot.parse_spec(params)
+        spec, problems = parse_snapshot(params)
+        if problems:
+            module.fail_json(**module_run.refusal(problems))
         zfs, hypervisor = module_run.open_host(params, runner, __version__)
         with module_run.turn(runner, params, task, module.check_mode) as others:
             outcome = vm_snapshot.run(

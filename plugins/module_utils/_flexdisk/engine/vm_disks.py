@@ -17,8 +17,9 @@ from ..model.vm import Vm
 from ..plan import recovery, summary
 from ..plan.planner import admitted, find_vm, plan_vm
 from ..plan.steps import VmPlan
-from ..rules.declaration import parse_vm_spec, slot_problems
 from ..rules.inventory import Host, container
+from ..rules.slots import slot_problems
+from ..spec.vm_disks import parse_vm_disks
 from ..zfs.commands import Zfs
 from ..zfs.guard import load_libzfs_core
 from . import report
@@ -99,7 +100,7 @@ def _declarations(
     result: t.List[t.Tuple[VmSpec, t.Any]] = []
     seen: t.Dict[str, str] = {}
     for entry in raw:
-        spec, problems = parse_vm_spec(entry)
+        spec, problems = parse_vm_disks(entry)
         found = find_vm(host, spec.vm, spec.adopt) if spec.vm else None
         if isinstance(found, Problem):
             problems.append(found)
