@@ -170,7 +170,7 @@ def test_an_inflexible_vm_has_no_room():
     assert "a VM without flexible disk space has no room" in refusal(sim, "InsufficientSpace", name="one")
 
 
-def test_an_unknown_vm_and_names_that_vmadm_does_not_take(sim):
+def test_an_unknown_vm(sim):
     refusal(sim, "ResourceNotFound", name="one", vms=("nobody",))
 
 
