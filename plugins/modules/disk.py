@@ -331,7 +331,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.disk import run
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
 
 ENTRY = {
     **{key: {"type": spec["type"]} for key, spec in DISK.items() if key not in ("boot", "recreate")},
@@ -364,7 +364,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = "disk of %s" % ", ".join(str(disk["name"] or disk["uuid"] or disk["vm"]) for disk in entries(module.params))
-    run_module(module, __version__, task, dict, body)
+    run_module(module, __version__, task, as_they_are, body)
 
 
 def entries(params: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
@@ -372,7 +372,7 @@ def entries(params: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
     return params["disks"] or [{key: params[key] for key in ENTRY}]
 
 
-def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of disk."""
     outcome = run(call.zfs, call.hypervisor, entries(params), policy(params), call.pool, call.check_mode)
     return answer(outcome, disks=outcome.disks)

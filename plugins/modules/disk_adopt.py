@@ -206,7 +206,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import disk_adopt
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
 
 RELEASED_IDENTITY = {
     "index": {"type": "int"},
@@ -251,10 +251,10 @@ def main() -> None:
     )
     names = [entry["vm"] for entry in module.params["vms"] or ()]
     task = "disk_adopt (%s) of %s" % (module.params["state"], ", ".join(names or ["all VMs"]))
-    run_module(module, __version__, task, dict, body)
+    run_module(module, __version__, task, as_they_are, body)
 
 
-def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of disk_adopt."""
     found = disk_adopt.run(
         call.zfs,

@@ -278,6 +278,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.arguments import HOST
 from ..module_utils._flexdisk.engine.disk_info import STATES, TYPES, Filters, disks_info
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, refusal, run_module
+from ..module_utils._flexdisk.model.errors import Problem
 
 
 def main() -> None:
@@ -299,10 +300,10 @@ def main() -> None:
     run_module(module, __version__, "", filters, body, reads=True)
 
 
-def filters(params: t.Mapping[str, t.Any]) -> t.Tuple[Filters, t.Mapping[str, t.Any]]:
+def filters(params: t.Mapping[str, t.Any]) -> t.Tuple[t.Tuple[Filters, t.Mapping[str, t.Any]], t.Sequence[Problem]]:
     """Which disks are wanted, and the arguments."""
     wanted = {key: params[key] for key in ("uuid", "name", "vm", "state", "type")}
-    return Filters(**wanted, tags=params["tags"] or {}), params
+    return (Filters(**wanted, tags=params["tags"] or {}), params), ()
 
 
 def body(call: Call, given: t.Tuple[Filters, t.Mapping[str, t.Any]]) -> Answer:

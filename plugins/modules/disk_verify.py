@@ -202,7 +202,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.disk_verify import failure, result, verify
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
 from ..module_utils._flexdisk.rules.findings import REPAIRABLE
 
 
@@ -220,10 +220,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = "disk_verify of %s" % ", ".join(module.params["vms"] or ["all VMs"])
-    run_module(module, __version__, task, dict, body, reads=not module.params["repair"])
+    run_module(module, __version__, task, as_they_are, body, reads=not module.params["repair"])
 
 
-def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of disk_verify."""
     found = verify(
         call.zfs,

@@ -323,6 +323,7 @@ from ..module_utils._flexdisk.engine import secrets
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, checked_disks, policy
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, refusal, run_module
 from ..module_utils._flexdisk.engine.vm import run
+from ..module_utils._flexdisk.model.errors import Problem
 
 VM = {
     "vm": {"type": "str"},
@@ -386,11 +387,11 @@ def named(params: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
     return [{**vm, "vm": vm["vm"] or vm["name"]} for vm in params["vms"]]
 
 
-def checked(params: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def checked(params: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, t.Any], t.Sequence[Problem]]:
     """The arguments, with all disks of VMs and packages as a disk may be. Raises FlexdiskError InvalidArgument."""
     disks = ArgumentSpecValidator(DISK)
     vms = checked_disks(named(params), "vm", disks)
-    return {**params, "vms": vms, "packages": checked_disks(params["packages"], "name", disks)}
+    return {**params, "vms": vms, "packages": checked_disks(params["packages"], "name", disks)}, ()
 
 
 def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:

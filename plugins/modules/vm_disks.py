@@ -13,7 +13,7 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
 from ..module_utils._flexdisk.engine.vm_disks import converge
 
 VM = {
@@ -40,10 +40,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in module.params["vms"])
-    run_module(module, __version__, task, dict, body)
+    run_module(module, __version__, task, as_they_are, body)
 
 
-def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of vm_disks."""
     permitted = policy(params, matching=params["matching"])
     return answer(converge(call.zfs, call.hypervisor, params["vms"], permitted, call.pool, call.check_mode))

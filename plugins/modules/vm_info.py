@@ -417,7 +417,7 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, refusal, run_module
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, refusal, run_module
 from ..module_utils._flexdisk.engine.vm_info import info
 
 
@@ -431,10 +431,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    run_module(module, __version__, "", dict, body, reads=True)
+    run_module(module, __version__, "", as_they_are, body, reads=True)
 
 
-def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of vm_info."""
     found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"])
     keys = {"vms": found.vms, "parked": found.parked, "skipped_vms": found.skipped, "intents": found.intents}

@@ -156,7 +156,7 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
 from ..module_utils._flexdisk.engine.zfs_quota import recalculate
 
 
@@ -173,10 +173,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = "zfs_quota of %s" % ", ".join(module.params["vms"] or ["all VMs"])
-    run_module(module, __version__, task, dict, body)
+    run_module(module, __version__, task, as_they_are, body)
 
 
-def body(call: Call, params: t.Dict[str, t.Any]) -> Answer:
+def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of zfs_quota."""
     outcome, skipped = recalculate(
         call.zfs,

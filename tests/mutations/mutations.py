@@ -199,7 +199,7 @@ MUTATIONS = (
     ),
     Mutation(
         "any disk name accepted",
-        "rules/declaration.py",
+        "rules/disk_values.py",
         "if name and not identity.DISK_NAME.match(name):",
         "if False:",
         "tests/unit/fuzz",

@@ -17,12 +17,13 @@ PREFIX = "ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk
 MAY_IMPORT = {
     "model": {"model"},
     "rules": {"rules", "model"},
-    "plan": {"plan", "rules", "model"},
+    "spec": {"spec", "rules", "model"},
+    "plan": {"plan", "spec", "rules", "model"},
     "zfs": {"zfs", "rules", "model"},
     "hypervisor": {"hypervisor", "rules", "model"},
-    "engine": {"engine", "plan", "rules", "model", "zfs", "hypervisor"},
+    "engine": {"engine", "plan", "spec", "rules", "model", "zfs", "hypervisor"},
 }
-PURE = ("model", "rules", "plan")
+PURE = ("model", "rules", "spec", "plan")
 WORLDLY = {"os", "subprocess", "shutil", "socket", "pathlib", "tempfile", "fcntl", "time", "random", "ansible"}
 OPTIONAL_ON_TARGETS = {"libvirt", "libzfs_core"}
 

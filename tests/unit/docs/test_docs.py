@@ -19,14 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
-    disk,
     findings,
-    packages,
-    released_identity,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import (
-    Collector,
-    parse_vm_spec,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
@@ -34,6 +27,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     automatic_reservation,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import quota_law
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.disk import parse_disk
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.disk_adopt import parse_adoption
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.packages import parse_packages
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm import parse_vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_disks import parse_vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import disk as disk_module
 from ansible_collections.flexdisk.hypervisor.plugins.modules import disk_adopt, disk_verify, vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm as vm_module
@@ -97,25 +95,25 @@ def test_examples_are_valid_declarations(block):
         for vm in arguments["vms"]:
             assert set(vm) <= set(vm_disks.VM)
             assert all(set(disk) <= set(DISK) for disk in vm.get("disks", []))
-            assert parse_vm_spec(vm)[1] == []
+            assert parse_vm_disks(vm)[1] == []
 
 
 @pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])
 def test_examples_of_vms_are_valid(block):
     node = yaml.safe_load(block)
     given = node if isinstance(node, dict) and "flexdisk_packages" in node else {}
-    known, problems = packages.parse_packages(given.get("flexdisk_packages", []))
+    known, problems = parse_packages(given.get("flexdisk_packages", []))
     wanted = [(vm, known) for vm in given.get("virtual_machine_vms", [])]
     for arguments in declared(node, "vm"):
         listed = arguments.get("packages", [])
         named = [{"name": vm["package"], "disk": 1} for vm in arguments["vms"] if "package" in vm]
-        known, more = packages.parse_packages(named if isinstance(listed, str) else listed)
+        known, more = parse_packages(named if isinstance(listed, str) else listed)
         problems += more
         wanted += [({"package": None, **vm}, known) for vm in arguments["vms"]]
     for vm, known in wanted:
         assert set(vm) <= {*vm_module.VM}
         assert {key for disk in vm.get("disks", []) for key in disk} <= {*DISK}
-        problems += packages.parse_wish({"state": "present", **vm}, known)[1]
+        problems += parse_vm({"state": "present", **vm}, known)[1]
     assert problems == []
 
 
@@ -124,9 +122,7 @@ def test_examples_of_adoption_are_valid(block):
     for arguments in declared(yaml.safe_load(block), "disk_adopt"):
         given = (arguments or {}).get("vms", [])
         for vm in [] if isinstance(given, str) else given:  # a template of what was released
-            found = Collector(vm["vm"])
-            released_identity.parse_spec(vm, found)
-            assert found.problems == []
+            assert parse_adoption(vm)[1] == []
 
 
 @pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])
@@ -134,7 +130,7 @@ def test_examples_of_disks_are_valid(block):
     for arguments in declared(yaml.safe_load(block), "disk"):
         for number, entry in enumerate(arguments.get("disks", [arguments])):
             assert set(entry) <= {*disk_module.ENTRY, *POWER}
-            assert disk.parse_wish(entry, number)[1] == []
+            assert parse_disk(entry, number)[1] == []
 
 
 def test_there_are_examples_of_disks():

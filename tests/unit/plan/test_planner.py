@@ -35,13 +35,13 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan
     disk_verify as plan_disk_verify,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import link
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     PoolGeometry,
     automatic_reservation,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import SMARTOS
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_disks import parse_vm_disks
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -98,7 +98,7 @@ def host(*vms: dict[str, t.Any], available: int = 100 * GIB, parked: t.Sequence[
 
 
 def plan(machine: t.Any, entry: dict[str, t.Any], which: int = 0, **policy: t.Any) -> t.Any:
-    spec, problems = parse_vm_spec({"vm": "vm", **entry})
+    spec, problems = parse_vm_disks({"vm": "vm", **entry})
     assert problems == []
     return planner.plan_vm(machine, machine.vms[which], spec, Policy(**policy), CAPABILITIES)
 
@@ -321,6 +321,6 @@ def test_adoption_is_not_for_vmadm():
     vm = one.vms[0]
     stray = DiskConfig("/dev/zvol/rdsk/zones/other", "zones/other")
     vm = replace(vm, config=replace(vm.config, disks=(*vm.config.disks, stray)))
-    spec = parse_vm_spec({"vm": "vm1", "adopt": True})[0]
+    spec = parse_vm_disks({"vm": "vm1", "adopt": True})[0]
     plan = planner.plan_vm(one, vm, spec, Policy(), CAPABILITIES)
     assert (plan.problems, plan.steps) == ((), ())

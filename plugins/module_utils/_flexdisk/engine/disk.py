@@ -17,8 +17,9 @@ from ..plan.disk import Registry
 from ..plan.disk_steps import AttachDisk
 from ..plan.entries import plan_entries
 from ..plan.steps import Step, VmPlan
-from ..rules.disk import Place, parse_wish, places
+from ..rules.disk import Place, places
 from ..rules.inventory import Host
+from ..spec.disk import parse_disk
 from ..zfs.commands import Zfs
 from . import (
     apply_detached,  # noqa: F401  how to do the steps of detached disks
@@ -47,7 +48,7 @@ def run(
 ) -> Disks:
     """Makes the disks so, or predicts it. pool is where new ones are made, and the only one that is looked at."""
     outcome = Disks()
-    parsed = [parse_wish(entry, number) for number, entry in enumerate(raw)]
+    parsed = [parse_disk(entry, number) for number, entry in enumerate(raw)]
     outcome.problems = [problem for _wish, problems in parsed for problem in problems]
     if outcome.problems and not policy.continue_on_refusal:
         return outcome

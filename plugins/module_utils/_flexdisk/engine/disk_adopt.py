@@ -19,9 +19,8 @@ from ..plan.disk_steps import ReleaseDisk
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm_steps import WritePackage
-from ..rules import released_identity
-from ..rules.declaration import Collector
 from ..rules.inventory import Host
+from ..spec.disk_adopt import parse_adoption
 from ..zfs.commands import Zfs
 from . import report
 from .outcome import Outcome
@@ -131,21 +130,18 @@ def _wanted(
     result: t.List[t.Tuple[AdoptSpec, Vm]] = []
     seen: t.Set[str] = set()
     for entry in raw:
-        found = Collector(str(entry.get("vm") or ""))
-        spec = released_identity.parse_spec(entry, found)
-        for key in [key for key in ("disks", "package") if state == "released" and entry.get(key)]:
-            found.add("InvalidArgument", "%s cannot be used with state=released, which takes whole VMs" % key)
+        spec, problems = parse_adoption(entry, state)
         vm = find_vm(host, spec.vm) if spec.vm else None
         if isinstance(vm, Problem):
-            found.problems.append(vm)
+            problems.append(vm)
         elif vm is not None and vm.config.uuid in seen:
-            found.add("InvalidArgument", "listed twice")
+            problems.append(Problem("InvalidArgument", "listed twice", spec.vm))
             result = [(other, known) for other, known in result if known is not vm]
         elif vm is not None:
             seen.add(vm.config.uuid)
-            if not found.problems:
+            if not problems:
                 result.append((spec, vm))
-        outcome.problems += found.problems
+        outcome.problems += problems
     return result
 
 

@@ -10,11 +10,11 @@ import typing as t
 from dataclasses import asdict, dataclass, field
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.errors import Problem
+from ..model.errors import Collector, Problem
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan.planner import find_vm
 from ..rules import releases
-from ..rules.declaration import Collector, parse_tags
+from ..rules.disk_values import parse_tags
 from ..rules.inventory import Host
 from ..rules.unwritten import never_used
 from ..zfs.commands import Zfs

@@ -69,21 +69,23 @@ def run_module(
     module: Module,
     core: str,
     task: str,
-    parse: t.Callable[[_Params], _Given],
+    parse: t.Callable[[_Params], t.Tuple[_Given, t.Sequence[Problem]]],
     body: t.Callable[[Call, _Given], Answer],
     reads: bool = False,
     every_pool: bool = False,
 ) -> None:
     """Run a module to its end.
 
-    task: the words for those who wait for the lock. parse turns the parameters into what body takes, before the host is
-    looked at; both may raise FlexdiskError. reads: nothing is changed, so no lock is taken. every_pool: the lock is
-    that of all pools, though the parameter names one.
+    task: the words for those who wait for the lock. parse turns the parameters into what body takes, and says all that
+    is wrong with them, before the host is looked at. Both may raise FlexdiskError. reads: nothing is changed, so no
+    lock is taken. every_pool: the lock is that of all pools, though the parameter names one.
     """
     params, runner = module.params, SubprocessRunner()
     reads = reads or module.check_mode
     try:
-        given = parse(params)
+        given, problems = parse(params)
+        if problems:
+            module.fail_json(**refusal(problems))
         zfs, hypervisor = open_host(params, runner, core)
         with turn(runner, None if every_pool else params["pool"], params, task, reads) as others:
             answer = body(Call(zfs, hypervisor, params["pool"], reads), given)
@@ -94,6 +96,11 @@ def run_module(
     if answer.failure is not None:
         module.fail_json(**answer.failure)
     module.exit_json(**answer.result)
+
+
+def as_they_are(params: _Params) -> t.Tuple[_Params, t.Sequence[Problem]]:
+    """The parameters of a module that parses them by itself, VM by VM."""
+    return params, ()
 
 
 def answer(outcome: Outcome, **more: t.Any) -> Answer:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..model.errors import Problem
-from ..rules.declaration import Collector
+from ..model.errors import Collector, Problem
 
 # Sizes, states, names of steps and groups of a uuid that a result is made of rarely have as many characters.
 SHORTEST = 8

@@ -10,16 +10,17 @@ import typing as t
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, Wish
-from ..model.errors import Problem
+from ..model.errors import Collector, Problem
 from ..model.vm import Vm, VmConfig
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import addressed, machine, plan_change, plan_deletion, plan_remains
 from ..rules import packages
-from ..rules.declaration import Collector
 from ..rules.inventory import Host
 from ..rules.layout import final, image_dataset
+from ..spec.packages import parse_packages
+from ..spec.vm import parse_vm
 from ..zfs.commands import Zfs
 from . import (
     apply_vm,  # noqa: F401  how to do the steps of whole VMs
@@ -43,10 +44,10 @@ def run(
 ) -> Outcome:
     """Makes the VMs so, or predicts it. pool is where new ones are made."""
     outcome = Outcome()
-    known, outcome.problems = packages.parse_packages(raw_packages)
+    known, outcome.problems = parse_packages(raw_packages)
     wrong_packages = bool(outcome.problems)
     own = hypervisor.capabilities.of_new_vms
-    parsed = [packages.parse_wish(entry, known) for entry in raw]
+    parsed = [parse_vm(entry, known) for entry in raw]
     wishes = [(wish, [*problems, *packages.foreign(wish, own)]) for wish, problems in parsed]
     outcome.problems += [problem for _wish, problems in wishes for problem in problems]
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):

@@ -14,8 +14,9 @@ from ..model.errors import Problem
 from ..model.vm import Vm
 from ..plan.planner import find_vm, plan_vm
 from ..plan.steps import VmPlan
-from ..rules.declaration import parse_vm_spec, slot_problems
 from ..rules.inventory import Host
+from ..rules.slots import slot_problems
+from ..spec.vm_disks import parse_vm_disks
 from ..zfs.commands import Zfs
 from . import report
 from .outcome import Outcome
@@ -68,7 +69,7 @@ def _declarations(host: Host, raw: t.Sequence[t.Mapping[str, t.Any]], outcome: O
     result: t.List[t.Tuple[VmSpec, Vm]] = []
     seen: t.Dict[str, str] = {}
     for entry in raw:
-        spec, problems = parse_vm_spec(entry)
+        spec, problems = parse_vm_disks(entry)
         found = find_vm(host, spec.vm, spec.adopt) if spec.vm else None
         if isinstance(found, Problem):
             problems.append(found)

@@ -9,16 +9,14 @@ from __future__ import annotations
 import typing as t
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.desired import Keep, Policy, SnapshotSpec
-from ..model.errors import FlexdiskError
-from ..model.sizes import MIB, parse_size
+from ..model.desired import Policy, SnapshotSpec
+from ..model.sizes import MIB
 from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.steps import VmPlan
 from ..plan.vm_snapshot import plan_snapshot
 from ..rules import snapshots, space
 from ..rules.inventory import Host
-from ..rules.packages import parse_packages
 from ..zfs.commands import Zfs
 from . import (
     apply_vm,  # noqa: F401  how to do the steps of snapshots
@@ -28,42 +26,7 @@ from .outcome import Outcome
 from .run import Task
 from .vm_info import chosen
 
-MOST_KEPT = 100000  # far more than a host has snapshots
 _Dict = t.Dict[str, t.Any]
-
-
-def parse_spec(params: t.Mapping[str, t.Any]) -> SnapshotSpec:
-    """The module's arguments. Raises FlexdiskError InvalidArgument."""
-    state, name, keep = params["state"], params["name"] or "", params["keep"]
-    if name:
-        snapshots.check_name(name)
-    elif state != "absent" or keep is None:
-        raise FlexdiskError("InvalidArgument", "state=%s needs the name of a snapshot" % state)
-    if state == "rolled_back" and not params["vms"]:
-        raise FlexdiskError("InvalidArgument", "state=rolled_back needs vms, the VMs to roll back")
-    if keep is not None and state == "rolled_back":
-        raise FlexdiskError("InvalidArgument", "keep works only with state=present and state=absent")
-    rule = None
-    if keep is not None:
-        rule = Keep(**{key: count or 0 for key, count in keep.items()})
-        if min(rule.last, rule.daily, rule.weekly) < 0 or not any((rule.last, rule.daily, rule.weekly)):
-            raise FlexdiskError(
-                "InvalidArgument", "keep needs at least one number above 0 and no negative ones: %s" % keep
-            )
-        if max(rule.last, rule.daily, rule.weekly) > MOST_KEPT:
-            raise FlexdiskError("InvalidArgument", "keep: no number can be above %d: %s" % (MOST_KEPT, keep))
-    flexible = params["flexible_disk_size"]
-    if flexible is not None:
-        flexible = parse_size(flexible, what="flexible_disk_size")
-    newer = None if params["destroy_newer"] else tuple(params["newer"] or ())
-    if state != "rolled_back" and (newer is None or newer or flexible is not None):
-        raise FlexdiskError(
-            "InvalidArgument", "newer, destroy_newer and flexible_disk_size work only with state=rolled_back"
-        )
-    known, problems = parse_packages(params["packages"] or ())
-    if problems:
-        raise FlexdiskError(problems[0].code, "; ".join(problem.message for problem in problems))
-    return SnapshotSpec(state, name, rule, newer, flexible, tuple(known.values()))
 
 
 def run(

@@ -10,11 +10,12 @@ import typing as t
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
+from ..model.errors import Collector
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
 from ..model.vm import THICK, Disk, Vm
 from ..rules import slots, space
-from ..rules.declaration import Collector, check_new_name
 from ..rules.differences import crosses, put_aside
+from ..rules.disk_values import check_new_name
 from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, parked_place
 from ..rules.reservation import PoolGeometry

@@ -12,18 +12,19 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import NewVm, VmSpec, Wish
-from ..model.errors import FlexdiskError
+from ..model.errors import Collector, FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages, slots
-from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.differences import crosses
 from ..rules.inventory import Host
 from ..rules.journal import used
 from ..rules.layout import container, disk_dataset, final
 from ..rules.matching import match
 from ..rules.reservation import PoolGeometry, default_block_size
+from ..rules.slots import slot_problems
 from ..rules.space import quota_law
+from ..spec.vm_disks import parse_vm_disks
 from . import arrivals, changes, checks, predict
 from .disk_steps import CreateDisk
 from .ordering import Sequence
@@ -196,7 +197,7 @@ def _before(blank: Vm) -> Vm:
 
 def _spec(new: NewVm, wish: Wish, blank: Vm, found: Collector) -> VmSpec:
     entries = packages.initial_disks(wish, found)
-    spec, problems = parse_vm_spec({"vm": wish.vm, "disks": entries})
+    spec, problems = parse_vm_disks({"vm": wish.vm, "disks": entries})
     found.problems += problems
     if any(not disk.present for disk in spec.disks or ()):
         found.add("InvalidArgument", "a new VM cannot have a disk with state=absent")

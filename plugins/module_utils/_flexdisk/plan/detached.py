@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
 from ..model.desired import DiskSpec, DiskWish
-from ..model.errors import FlexdiskError
+from ..model.errors import Collector, FlexdiskError
 from ..model.sizes import MIB, render_apart, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
 from ..rules import identity
-from ..rules.declaration import Collector
 from ..rules.disk import Place, find_source
 from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, final, image_dataset, parked_place

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from ..model.capabilities import Capabilities
 from ..model.desired import DiskSpec, DiskWish, Policy, VmSpec
-from ..model.errors import FlexdiskError, Problem
+from ..model.errors import Collector, FlexdiskError, Problem
 from ..model.vm import FILE, Disk, Vm
-from ..rules.declaration import Collector, slot_problems
 from ..rules.differences import birth_differences
 from ..rules.disk import Place, find_source, label_of, locate, serial_of
 from ..rules.inventory import Host
 from ..rules.layout import disk_dataset
 from ..rules.matching import Match
+from ..rules.slots import slot_problems
 from ..rules.space import drift_cause
 from . import arrivals
 from .detached import Job, plan_detached

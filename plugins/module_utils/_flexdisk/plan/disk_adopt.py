@@ -10,10 +10,10 @@ import typing as t
 from dataclasses import replace
 
 from ..model.desired import AdoptSpec, ReleasedIdentity
+from ..model.errors import Collector
 from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import identity, released_identity
-from ..rules.declaration import Collector
 from ..rules.inventory import Host, agrees, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of
 from . import changes, ordering, recovery

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.desired import Policy
+from ..model.errors import Collector
 from ..model.sizes import MIB, render_bytes, render_change
 from ..model.vm import Disk, Vm
 from ..rules import identity, slots, space
-from ..rules.declaration import Collector
 from ..rules.differences import config_changes, crosses, put_aside
 from ..rules.reservation import PoolGeometry, default_block_size
 from . import arrivals, changes, departures, predict, recovery

@@ -11,11 +11,10 @@ from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.desired import Policy, VmSpec
-from ..model.errors import Problem
+from ..model.errors import Collector, Problem
 from ..model.sizes import render_apart, render_bytes
 from ..model.vm import Disk, Vm, VmConfig
 from ..rules import released_identity
-from ..rules.declaration import Collector
 from ..rules.inventory import Host, unlinked_reason
 from ..rules.matching import Match, match
 from ..rules.naming import fitting

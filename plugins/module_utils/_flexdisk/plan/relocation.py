@@ -10,8 +10,8 @@ import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
+from ..model.errors import Collector
 from ..model.vm import Disk, DiskConfig, Vm, VmConfig
-from ..rules.declaration import Collector
 from ..rules.inventory import Host, attached_disk
 from ..rules.layout import disk_dataset, index_of, vm_dataset
 from .steps import Told

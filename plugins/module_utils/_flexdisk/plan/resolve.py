@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
 from ..model.desired import DiskSpec, VmSpec
-from ..model.errors import FlexdiskError
+from ..model.errors import Collector, FlexdiskError
 from ..model.sizes import MIB, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
 from ..rules import identity, slots, space
-from ..rules.declaration import Collector
 from ..rules.differences import birth_differences
 from ..rules.inventory import Host
 from ..rules.layout import final, image_dataset

@@ -12,14 +12,15 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Policy, VmSpec, Wish
-from ..model.errors import Problem
+from ..model.errors import Collector, Problem
 from ..model.sizes import MIB, render_bytes, render_mib
 from ..model.vm import Disk, Vm, VmConfig
 from ..rules import identity, packages, snapshots, space
-from ..rules.declaration import Collector, parse_vm_spec, slot_problems
 from ..rules.inventory import Host
 from ..rules.layout import is_below, vm_dataset
 from ..rules.reservation import PoolGeometry
+from ..rules.slots import slot_problems
+from ..spec.vm_disks import parse_vm_disks
 from . import checks, departures, ordering, predict, recovery
 from .ordering import Sequence
 from .planner import find_config, plan_vm
@@ -103,7 +104,7 @@ def _spec(vm: Vm, wish: Wish, found: Collector) -> VmSpec:
             made = uuid_of_new(vm.config.uuid, number, ())
             if not entry.get("uuid") and made in uuids:
                 entry["uuid"] = made
-    spec, problems = parse_vm_spec({"vm": wish.vm, "disks": disks, "unlisted": wish.unlisted})
+    spec, problems = parse_vm_disks({"vm": wish.vm, "disks": disks, "unlisted": wish.unlisted})
     found.problems += problems
     return replace(spec, flexible_disk_size=packages.flexible_of(wish), quota=wish.quota)
 

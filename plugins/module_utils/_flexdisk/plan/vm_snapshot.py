@@ -11,10 +11,10 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Keep, Policy, SnapshotSpec
+from ..model.errors import Collector
 from ..model.sizes import MIB, render_apart, render_bytes, render_change
 from ..model.vm import Vm
 from ..rules import snapshots, space
-from ..rules.declaration import Collector
 from ..rules.reservation import PoolGeometry
 from ..rules.snapshots import VmSnapshot
 from . import ordering, predict, recovery

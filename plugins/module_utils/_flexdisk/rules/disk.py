@@ -2,43 +2,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Disks as objects of their own: what an entry may say of one, and which disk it means."""
+"""Disks as objects of their own: where each is, and which of them an entry means."""
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..model.desired import DiskWish
-from ..model.errors import FlexdiskError, Problem
+from ..model.errors import FlexdiskError
 from ..model.vm import Disk, Vm
-from . import identity, slots
-from .declaration import Collector, disk_spec
+from . import identity
 from .inventory import Host
-from .released_identity import MOST_SERIAL
-
-_Raw = t.Mapping[str, t.Any]
-
-# What an entry can say besides which disk it means, and the states that take it.
-_OF_STATE = {
-    "size": ("present", "attached"),
-    "image": ("present",),
-    "block_size": ("present",),
-    "type": ("present", "attached"),
-    "source": ("present",),
-    "source_snapshot": ("present",),
-    "model": ("present", "attached"),
-    "compression": ("present", "attached"),
-    "preserve": ("present", "attached"),
-    "description": ("present", "attached"),
-    "tags": ("present", "attached"),
-    "dangerous_allow_shrink": ("present", "attached"),
-    "from_vm": ("attached",),
-    "take": ("attached",),
-    "destroy_snapshots": ("absent",),
-    "release_holds": ("absent",),
-    "destroy_clones": ("absent",),
-}
 
 
 @dataclass(frozen=True)
@@ -70,103 +45,6 @@ def places(host: Host) -> t.Iterator[Place]:
                 yield Place(disk, vm)
     for disk in host.parked:
         yield Place(disk)
-
-
-def parse_wish(raw: _Raw, number: int) -> t.Tuple[DiskWish, t.List[Problem]]:
-    """One entry of O(disks)."""
-    state = str(raw.get("state") or "present")
-    found = Collector(str(raw.get("vm") or ""))
-    label = str(raw.get("name") or raw.get("uuid") or "disks[%d]" % number)
-    arrives = state == "attached"
-    slot = raw.get("pci_slot")
-    if slot is not None:
-        slot = found.attempt(label, slots.normalise, str(slot))
-    _check_size(found, label, raw)
-    entry = {**raw, "state": "present", "pci_slot": slot if arrives else None, "boot": None, "recreate": False}
-    spec = disk_spec(found, label, entry)
-    # -1 is the first one that is free, as without an index.
-    index = None if raw.get("index") == -1 else raw.get("index")
-    wish = DiskWish(
-        state=state,
-        spec=replace(spec, index=index) if arrives else spec,
-        vm=str(raw.get("vm") or ""),
-        from_vm=str(raw.get("from_vm") or ""),
-        index=None if arrives else raw.get("index"),
-        slot="" if arrives else str(slot or ""),
-        take=bool(raw.get("take")),
-        serial=raw.get("serial_no"),
-        source=str(raw.get("source") or ""),
-        source_snapshot=str(raw.get("source_snapshot") or ""),
-        clone=raw.get("source_method") == "clone",
-        release_holds=bool(raw.get("release_holds")),
-        destroy_clones=frozenset(map(str, raw.get("destroy_clones") or ())),
-    )
-    _check_wish(found, label, wish, raw)
-    return wish, found.problems
-
-
-def _check_size(found: Collector, label: str, raw: _Raw) -> None:
-    if raw.get("size") == "remaining":
-        found.add(
-            "InvalidArgument", "size=remaining works only in vm_disks, which has the list of all disks of a VM", label
-        )
-
-
-def _check_wish(found: Collector, label: str, wish: DiskWish, raw: _Raw) -> None:
-    """What an entry says must suit its state, and name a disk that a second run finds again."""
-    for option, states in _OF_STATE.items():
-        if option == "destroy_snapshots" and wish.spec.type is not None:
-            # A conversion may give them up, too.
-            continue
-        if raw.get(option) not in (None, False, []) and wish.state not in states:
-            found.add("InvalidArgument", "%s works only with state=%s" % (option, " and ".join(states)), label)
-    _check_address(found, label, wish)
-    _check_numbers(found, label, wish)
-    _check_origin(found, label, wish)
-
-
-def _check_numbers(found: Collector, label: str, wish: DiskWish) -> None:
-    if wish.index is not None and not -1 <= wish.index < 100000:
-        words = f"index {wish.index} is not valid: it must be from 0 to 99999, or -1 for the last disk"
-        found.add("InvalidArgument", words, label)
-    if wish.spec.index is not None and not 0 <= wish.spec.index < 100000:
-        words = f"index {wish.spec.index} is not valid: it must be from 0 to 99999, or -1"
-        found.add("InvalidArgument", words, label)
-    if wish.serial is not None and not 0 <= wish.serial <= MOST_SERIAL:
-        words = f"serial_no {wish.serial} is not valid: it must be from 0 to {MOST_SERIAL}"
-        found.add("InvalidArgument", words, label)
-
-
-def _check_origin(found: Collector, label: str, wish: DiskWish) -> None:
-    """What a new disk is made of: an image, or another disk, as a copy or as a clone of its snapshot."""
-    if wish.source and wish.spec.image:
-        found.add("InvalidArgument", "source and image exclude each other", label)
-    if wish.source and wish.spec.block_size:
-        found.add("InvalidArgument", "block_size and source exclude each other: the source has its own", label)
-    if wish.source_snapshot and not wish.source:
-        found.add("InvalidArgument", "source_snapshot needs source, the disk that has it", label)
-    if wish.clone and wish.source and not wish.source_snapshot:
-        found.add("InvalidArgument", "a clone needs source_snapshot, the snapshot that it will depend on", label)
-
-
-def _check_address(found: Collector, label: str, wish: DiskWish) -> None:
-    by_place = wish.index is not None or bool(wish.slot)
-    if not (wish.spec.name or wish.spec.uuid or by_place):
-        found.add("InvalidArgument", "a disk needs a name, a uuid, or a VM and its index or pci_slot there", label)
-    elif by_place and (wish.spec.name or wish.spec.uuid):
-        found.add(
-            "InvalidArgument",
-            "index and pci_slot work only for a disk without name and uuid, or with state=attached",
-            label,
-        )
-    elif by_place and not wish.vm:
-        found.add("InvalidArgument", "index and pci_slot need vm", label)
-    elif by_place and wish.state == "absent":
-        found.add("InvalidArgument", "state=absent needs a name or a uuid: a detached disk has no index or slot", label)
-    elif wish.index == -1 and wish.state == "detached":
-        found.add("InvalidArgument", "index -1 would mean another disk the next time; give its name or uuid", label)
-    if wish.state == "attached" and not wish.vm:
-        found.add("InvalidArgument", "state=attached needs vm", label)
 
 
 def locate(host: Host, wish: DiskWish, vm: t.Optional[Vm], source_vm: t.Optional[Vm]) -> t.Optional[Place]:

@@ -14,10 +14,10 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..model.desired import DiskSpec
+from ..model.errors import Collector
 from ..model.sizes import MIB, render_mib
 from ..model.vm import Disk, Vm
 from . import slots
-from .declaration import Collector
 from .differences import birth_differences
 from .instance_group_matching import match_disks
 

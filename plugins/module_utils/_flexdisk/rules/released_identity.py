@@ -16,10 +16,10 @@ import typing as t
 from dataclasses import fields, replace
 
 from ..model.dataset import Dataset
-from ..model.desired import AdoptSpec, ReleasedIdentity
+from ..model.desired import ReleasedIdentity
+from ..model.errors import Collector
 from ..model.vm import Disk
-from . import identity, slots
-from .declaration import Collector, check_new_name, parse_tags
+from . import disk_values, identity, slots
 
 KEY = "released"
 FACTS = (
@@ -121,43 +121,26 @@ def _plain(raw: _Raw) -> bool:
     )
 
 
-def parse_spec(raw: _Raw, found: Collector) -> AdoptSpec:
-    """One entry of O(vms)."""
-    vm = found.vm
-    if not vm or any(ord(c) < 32 for c in vm):
-        found.add("InvalidArgument", "vm must be a uuid, a unique prefix of one, or an alias; got %r" % raw.get("vm"))
-    package = raw.get("package") or ""
-    if package:
-        found.attempt("", lambda: identity.check_value("package", package))
-        if not package.isprintable():
-            found.add("InvalidArgument", "package %r is not printable" % package)
-    disks = tuple(parse_identity(disk, number, found) for number, disk in enumerate(raw.get("disks") or ()))
-    for what in ("name", "uuid"):
-        values = [getattr(disk, what) for disk in disks if getattr(disk, what)]
-        for value in sorted({v for v in values if values.count(v) > 1}):
-            found.add("InvalidArgument", "two disks have the %s %s" % (what, value), value)
-    return AdoptSpec(vm, package, disks)
+def parse_identity(raw: _Raw, number: int, problems: Collector) -> ReleasedIdentity:
+    """The papers of one disk, written by a task or by a release. number is its place in the list, counted from 0.
 
-
-def parse_identity(raw: _Raw, number: int, found: Collector) -> ReleasedIdentity:
-    """One disk. number is its place in the list. Problems go to found."""
+    What is wrong is added to problems.
+    """
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
-    label = name or uuid or "disks[%d]" % number
-    serial, index = raw.get("serial_no"), raw.get("index")
-    if uuid and not identity.is_uuid(uuid):
-        found.add("InvalidArgument", f"disk uuid {uuid!r} is not a uuid", label)
-    if name:
-        _check_name(name, serial is not None, label, found)
-    _check_numbers(raw, label, found)
-    _check_forms(raw, label, found)
-    tags = parse_tags(found, label, raw.get("tags"))
-    if raw.get("description") is not None:
-        found.attempt(label, lambda: identity.check_value("description", identity.encode_text(raw["description"])))
-    slot = raw.get("pci_slot")
+    label = name or uuid or f"disks[{number}]"
+    serial, slot = raw.get("serial_no"), raw.get("pci_slot")
+    disk_values.check_uuid(problems, label, uuid)
+    # A disk with a serial_no had its name before, when names such as 12 and yes were taken.
+    if disk_values.check_name(problems, label, name) and name and serial is None:
+        disk_values.check_new_name(problems, label, name)
+    _check_numbers(problems, label, raw)
+    _check_kept(problems, label, raw)
+    tags = disk_values.parse_tags(problems, label, raw.get("tags"))
+    disk_values.check_description(problems, label, raw.get("description"))
     return ReleasedIdentity(
         uuid=uuid,
-        index=index,
-        pci_slot=None if slot is None else found.attempt(label, slots.normalise, str(slot)),
+        index=raw.get("index"),
+        pci_slot=None if slot is None else problems.attempt(label, slots.normalise, str(slot)),
         name=name,
         preserve=raw.get("preserve"),
         description=raw.get("description"),
@@ -169,37 +152,23 @@ def parse_identity(raw: _Raw, number: int, found: Collector) -> ReleasedIdentity
     )
 
 
-def _check_numbers(raw: _Raw, label: str, found: Collector) -> None:
-    serial, index = raw.get("serial_no"), raw.get("index")
+def _check_numbers(problems: Collector, label: str, raw: _Raw) -> None:
+    index, serial = raw.get("index"), raw.get("serial_no")
     if index is not None and not 0 <= index <= 99999:
-        found.add("InvalidArgument", f"index {index:d} is not valid: it must be from 0 to 99999", label)
+        problems.add("InvalidArgument", f"index {index} is not valid: it must be from 0 to 99999", label)
     if serial is not None and not 1 <= serial <= MOST_SERIAL:
-        words = f"serial_no {serial:d} is not valid: it must be from 1 to {MOST_SERIAL}"
-        found.add("InvalidArgument", words, label)
+        problems.add("InvalidArgument", f"serial_no {serial} is not valid: it must be from 1 to {MOST_SERIAL}", label)
 
 
-def _check_forms(raw: _Raw, label: str, found: Collector) -> None:
-    """Values that must be as a release writes them: times, and what of the disk was remaining."""
+def _check_kept(problems: Collector, label: str, raw: _Raw) -> None:
+    """What only a release writes; a task gives it as it was returned."""
     for key in ("ctime", "mtime"):
         if raw.get(key) and not identity.decode_time(raw[key]):
             words = f"{key} {raw[key]!r} is not valid: write it as 2026-01-31T23:59:59Z"
-            found.add("InvalidArgument", words, label)
+            problems.add("InvalidArgument", words, label)
     if raw.get("remaining") and not _REMAINING.match(raw["remaining"]):
         words = f"remaining {raw['remaining']!r} is not valid: give it as a release returned it"
-        found.add("InvalidArgument", words, label)
-
-
-def _check_name(name: str, known: bool, label: str, found: Collector) -> None:
-    """known: the disk had the name before, when names such as 12 and yes were taken."""
-    if not identity.DISK_NAME.match(name):
-        found.add(
-            "InvalidArgument",
-            "disk name %r is not valid: use up to 64 letters, digits, dots, dashes and underscores, the first a letter "
-            "or digit" % name,
-            label,
-        )
-    elif not known:
-        check_new_name(found, label, name)
+        problems.add("InvalidArgument", words, label)
 
 
 def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:

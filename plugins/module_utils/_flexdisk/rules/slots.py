@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..model.errors import FlexdiskError
-from ..model.vm import DiskConfig, Pci
+from ..model.desired import VmSpec
+from ..model.errors import Collector, FlexdiskError, Problem
+from ..model.vm import DiskConfig, Pci, VmConfig
 
 FUNCTIONS = 8
 # Root ports that stay free when a stopped VM gets a disk, for disks that it gets while it runs.
@@ -156,3 +157,15 @@ def conflicts(assignments: t.Sequence[t.Tuple[str, Slot]]) -> t.List[t.Tuple[Slo
     for label, slot in assignments:
         labels.setdefault(slot, []).append(label)
     return [(slot, labels[slot]) for slot in sorted(labels) if len(labels[slot]) > 1]
+
+
+def slot_problems(spec: VmSpec, config: VmConfig) -> t.List[Problem]:
+    """Slots that no disk of this VM can have. Where a disk is already, libvirt has put it."""
+    problems = Collector(spec.vm)
+    there = {disk.pci_slot for disk in config.disks} if config.pci.strict else set()
+    for disk in spec.disks or ():
+        if disk.pci_slot and disk.pci_slot not in there:
+            reason = obstacle(parse_slot(disk.pci_slot), config.pci)
+            if reason:
+                problems.add("InvalidArgument", f'pci_slot "{disk.pci_slot}": {reason}', disk.label)
+    return problems.problems

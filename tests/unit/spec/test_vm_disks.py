@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec, VmSpec
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.declaration import parse_vm_spec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_disks import parse_vm_disks
 
 UUID = "aaaaaaaa-0000-4000-8000-00000000000A"
 IMAGE = "bbbbbbbb-0000-4000-8000-000000000001"
 
 
 def disks(*entries):
-    return parse_vm_spec({"vm": "v", "disks": list(entries)})
+    return parse_vm_disks({"vm": "v", "disks": list(entries)})
 
 
 def test_everything():
-    spec, problems = parse_vm_spec(
+    spec, problems = parse_vm_disks(
         {
             "vm": "web01",
             "flexible_disk_size": "1GiB",
@@ -72,11 +72,11 @@ def test_everything():
 
 
 def test_what_is_left_out_is_not_managed():
-    spec, problems = parse_vm_spec({"vm": "v", "disks": [{"name": "a"}]})
+    spec, problems = parse_vm_disks({"vm": "v", "disks": [{"name": "a"}]})
     assert problems == []
     assert spec == VmSpec("v", None, None, "refuse", (DiskSpec(name="a"),))
-    assert parse_vm_spec({"vm": "v"})[0].disks is None
-    assert parse_vm_spec({"vm": "v", "disks": []})[0].disks == ()
+    assert parse_vm_disks({"vm": "v"})[0].disks is None
+    assert parse_vm_disks({"vm": "v", "disks": []})[0].disks == ()
 
 
 def test_remaining_and_absent():
@@ -147,7 +147,7 @@ def test_what_goes_takes_no_part_in_the_list():
 
 
 def test_all_at_once():
-    problems = parse_vm_spec(
+    problems = parse_vm_disks(
         {"vm": "", "flexible_disk_size": "x", "quota": "5", "disks": [{"name": "a", "size": "y"}, {"name": "/"}]}
     )[1]
     assert len(problems) == 5
@@ -164,7 +164,7 @@ KEYS = ("name", "uuid", "state", "size", "pci_slot", "image", "compression", "de
     JUNK,
 )
 def test_junk_is_told_never_raised(entry, tags, size, flexible):
-    spec, problems = parse_vm_spec(
+    spec, problems = parse_vm_disks(
         {"vm": "v", "flexible_disk_size": flexible, "disks": [{**entry, "size": size, "tags": tags}]}
     )
     for problem in problems:

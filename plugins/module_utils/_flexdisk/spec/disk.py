@@ -1,0 +1,135 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The arguments of the module disk: one disk, wherever it is, and where it should be."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..model.desired import DiskWish
+from ..model.errors import Collector, Problem
+from ..rules.released_identity import MOST_SERIAL
+from .disk_entry import parse_disk_entry
+from .values import Raw, optional_slot
+
+_MOST_INDEX = 99999
+
+# What an entry can say besides which disk it means, and the states that take it.
+_OF_STATE = {
+    "size": ("present", "attached"),
+    "image": ("present",),
+    "block_size": ("present",),
+    "type": ("present", "attached"),
+    "source": ("present",),
+    "source_snapshot": ("present",),
+    "model": ("present", "attached"),
+    "compression": ("present", "attached"),
+    "preserve": ("present", "attached"),
+    "description": ("present", "attached"),
+    "tags": ("present", "attached"),
+    "dangerous_allow_shrink": ("present", "attached"),
+    "from_vm": ("attached",),
+    "take": ("attached",),
+    "destroy_snapshots": ("absent",),
+    "release_holds": ("absent",),
+    "destroy_clones": ("absent",),
+}
+
+
+def parse_disk(raw: Raw, number: int) -> t.Tuple[DiskWish, t.List[Problem]]:
+    """One entry of O(disks), and all its problems. number is its place in the list, counted from 0."""
+    state = str(raw.get("state") or "present")
+    problems = Collector(str(raw.get("vm") or ""))
+    label = str(raw.get("name") or raw.get("uuid") or f"disks[{number}]")
+    arrives = state == "attached"
+    slot = optional_slot(raw.get("pci_slot"), label, problems)
+    _check_size(problems, label, raw)
+    entry = {**raw, "state": "present", "pci_slot": slot if arrives else None, "boot": None, "recreate": False}
+    spec = parse_disk_entry(entry, label, problems)
+    # -1 is the first one that is free, as without an index.
+    index = None if raw.get("index") == -1 else raw.get("index")
+    wish = DiskWish(
+        state=state,
+        spec=replace(spec, index=index) if arrives else spec,
+        vm=str(raw.get("vm") or ""),
+        from_vm=str(raw.get("from_vm") or ""),
+        index=None if arrives else raw.get("index"),
+        slot="" if arrives else str(slot or ""),
+        take=bool(raw.get("take")),
+        serial=raw.get("serial_no"),
+        source=str(raw.get("source") or ""),
+        source_snapshot=str(raw.get("source_snapshot") or ""),
+        clone=raw.get("source_method") == "clone",
+        release_holds=bool(raw.get("release_holds")),
+        destroy_clones=frozenset(map(str, raw.get("destroy_clones") or ())),
+    )
+    _check_state(problems, label, wish, raw)
+    _check_address(problems, label, wish)
+    _check_numbers(problems, label, wish)
+    _check_source(problems, label, wish)
+    return wish, problems.problems
+
+
+def _check_size(problems: Collector, label: str, raw: Raw) -> None:
+    if raw.get("size") == "remaining":
+        problems.add(
+            "InvalidArgument", "size=remaining works only in vm_disks, which has the list of all disks of a VM", label
+        )
+
+
+def _check_state(problems: Collector, label: str, wish: DiskWish, raw: Raw) -> None:
+    """What an entry says must suit its state."""
+    for option, states in _OF_STATE.items():
+        if option == "destroy_snapshots" and wish.spec.type is not None:
+            # A conversion may give them up, too.
+            continue
+        if raw.get(option) not in (None, False, []) and wish.state not in states:
+            problems.add("InvalidArgument", f"{option} works only with state={' and '.join(states)}", label)
+
+
+def _check_address(problems: Collector, label: str, wish: DiskWish) -> None:
+    """An entry must name a disk that a second run finds again."""
+    by_place = wish.index is not None or bool(wish.slot)
+    if not (wish.spec.name or wish.spec.uuid or by_place):
+        problems.add("InvalidArgument", "a disk needs a name, a uuid, or a VM and its index or pci_slot there", label)
+    elif by_place and (wish.spec.name or wish.spec.uuid):
+        problems.add(
+            "InvalidArgument",
+            "index and pci_slot work only for a disk without name and uuid, or with state=attached",
+            label,
+        )
+    elif by_place and not wish.vm:
+        problems.add("InvalidArgument", "index and pci_slot need vm", label)
+    elif by_place and wish.state == "absent":
+        words = "state=absent needs a name or a uuid: a detached disk has no index or slot"
+        problems.add("InvalidArgument", words, label)
+    elif wish.index == -1 and wish.state == "detached":
+        problems.add("InvalidArgument", "index -1 would mean another disk the next time; give its name or uuid", label)
+    if wish.state == "attached" and not wish.vm:
+        problems.add("InvalidArgument", "state=attached needs vm", label)
+
+
+def _check_numbers(problems: Collector, label: str, wish: DiskWish) -> None:
+    index, new_index, serial = wish.index, wish.spec.index, wish.serial
+    if index is not None and not -1 <= index <= _MOST_INDEX:
+        words = f"index {index} is not valid: it must be from 0 to {_MOST_INDEX}, or -1 for the last disk"
+        problems.add("InvalidArgument", words, label)
+    if new_index is not None and not 0 <= new_index <= _MOST_INDEX:
+        words = f"index {new_index} is not valid: it must be from 0 to {_MOST_INDEX}, or -1"
+        problems.add("InvalidArgument", words, label)
+    if serial is not None and not 0 <= serial <= MOST_SERIAL:
+        problems.add("InvalidArgument", f"serial_no {serial} is not valid: it must be from 0 to {MOST_SERIAL}", label)
+
+
+def _check_source(problems: Collector, label: str, wish: DiskWish) -> None:
+    if wish.source and wish.spec.image:
+        problems.add("InvalidArgument", "source and image exclude each other", label)
+    if wish.source and wish.spec.block_size:
+        problems.add("InvalidArgument", "block_size and source exclude each other: the source has its own", label)
+    if wish.source_snapshot and not wish.source:
+        problems.add("InvalidArgument", "source_snapshot needs source, the disk that has it", label)
+    if wish.clone and wish.source and not wish.source_snapshot:
+        problems.add("InvalidArgument", "a clone needs source_snapshot, the snapshot that it will depend on", label)

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The arguments of disk_adopt: a VM, and what is known of the identity of its disks."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.desired import AdoptSpec
+from ..model.errors import Collector, Problem
+from ..rules import identity
+from ..rules.released_identity import parse_identity
+from .values import Raw, check_vm
+
+
+def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptSpec, t.List[Problem]]:
+    """One entry of O(vms), and all its problems. state is that of the whole task."""
+    vm = str(raw.get("vm") or "")
+    problems = Collector(vm)
+    check_vm(raw.get("vm"), problems)
+    package = raw.get("package") or ""
+    if package:
+        problems.attempt("", lambda: identity.check_value("package", package))
+        if not package.isprintable():
+            problems.add("InvalidArgument", f"package {package!r} is not printable")
+    disks = tuple(parse_identity(disk, number, problems) for number, disk in enumerate(raw.get("disks") or ()))
+    for what in ("name", "uuid"):
+        values = [getattr(papers, what) for papers in disks if getattr(papers, what)]
+        for value in sorted({v for v in values if values.count(v) > 1}):
+            problems.add("InvalidArgument", f"two disks have the {what} {value}", value)
+    for key in ("disks", "package"):
+        if state == "released" and raw.get(key):
+            problems.add("InvalidArgument", f"{key} cannot be used with state=released, which takes whole VMs")
+    return AdoptSpec(vm, package, disks), problems.problems

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The arguments of vm_snapshot: snapshots of whole VMs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.desired import Keep, SnapshotSpec
+from ..model.errors import Collector, Problem
+from ..rules import snapshots
+from .packages import parse_packages
+from .values import Raw, optional_size
+
+MOST_KEPT = 100000  # far more than a host has snapshots
+
+
+def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotSpec, t.List[Problem]]:
+    """The arguments of the module, and all their problems."""
+    problems = Collector("")
+    state, name = raw["state"], raw["name"] or ""
+    _check_name(raw, problems)
+    if state == "rolled_back" and not raw["vms"]:
+        problems.add("InvalidArgument", "state=rolled_back needs vms, the VMs to roll back")
+    keep = _keep(raw, problems)
+    flexible = optional_size(raw["flexible_disk_size"], "flexible_disk_size", problems)
+    if state != "rolled_back" and _rolls_back(raw):
+        problems.add("InvalidArgument", "newer, destroy_newer and flexible_disk_size work only with state=rolled_back")
+    newer = None if raw["destroy_newer"] else tuple(raw["newer"] or ())
+    packages, wrong = parse_packages(raw["packages"] or ())
+    return SnapshotSpec(state, name, keep, newer, flexible, tuple(packages.values())), [*problems.problems, *wrong]
+
+
+def _check_name(raw: Raw, problems: Collector) -> None:
+    """Only the removal of what a rule does not keep needs no name."""
+    if raw["name"]:
+        problems.attempt("", snapshots.check_name, raw["name"])
+    elif raw["state"] != "absent" or raw["keep"] is None:
+        problems.add("InvalidArgument", f"state={raw['state']} needs the name of a snapshot")
+
+
+def _keep(raw: Raw, problems: Collector) -> t.Optional[Keep]:
+    """The retention rule, None if there is none."""
+    given = raw["keep"]
+    if given is None:
+        return None
+    if raw["state"] == "rolled_back":
+        problems.add("InvalidArgument", "keep works only with state=present and state=absent")
+    keep = Keep(**{key: count or 0 for key, count in given.items()})
+    counts = (keep.last, keep.daily, keep.weekly)
+    if min(counts) < 0 or not any(counts):
+        problems.add("InvalidArgument", f"keep needs at least one number above 0 and no negative ones: {given}")
+    if max(counts) > MOST_KEPT:
+        problems.add("InvalidArgument", f"keep: no number can be above {MOST_KEPT}: {given}")
+    return keep
+
+
+def _rolls_back(raw: Raw) -> bool:
+    """Whether an option is there that only a rollback takes."""
+    return bool(raw["destroy_newer"] or raw["newer"] or raw["flexible_disk_size"] is not None)
