@@ -235,7 +235,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine import vm_snapshot
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
-from ..module_utils._flexdisk.model.desired import SnapshotSpec
+from ..module_utils._flexdisk.model.desired import SnapshotDeclaration
 from ..module_utils._flexdisk.model.errors import Problem
 from ..module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
 
@@ -265,13 +265,13 @@ def main() -> None:
     run_module(module, __version__, task, parsed, body)
 
 
-def parsed(params: _Params) -> t.Tuple[t.Tuple[SnapshotSpec, _Params], t.Sequence[Problem]]:
+def parsed(params: _Params) -> t.Tuple[t.Tuple[SnapshotDeclaration, _Params], t.Sequence[Problem]]:
     """What is wanted, and the arguments."""
     declared, problems = parse_snapshot(params)
     return (declared, params), problems
 
 
-def body(call: Call, given: t.Tuple[SnapshotSpec, _Params]) -> Answer:
+def body(call: Call, given: t.Tuple[SnapshotDeclaration, _Params]) -> Answer:
     """The run of vm_snapshot."""
     spec, params = given
     permitted, now = policy(params), int(time.time())

@@ -16,7 +16,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.perform import Change, Tools, perform
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, SnapshotSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
+    Policy,
+    SnapshotDeclaration,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import ABSENT, Vm, VmConfig
@@ -61,7 +64,7 @@ def digest(linux, disk, length=8):
 
 
 def snapshot(linux, check=False, **what):
-    wish = SnapshotSpec(**what)
+    wish = SnapshotDeclaration(**what)
     return vm_snapshot.run(linux.zfs(), linux.driver(), [VM], wish, Policy(), None, check, 1_800_000_000)
 
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm_snapshot
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy, SnapshotSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
+    Policy,
+    SnapshotDeclaration,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import VM, LinuxHost
 
 ROOT = f"tank/{VM}"
-TAKE = SnapshotSpec("present", "one")
-BACK = SnapshotSpec("rolled_back", "one", newer=None)
+TAKE = SnapshotDeclaration("present", "one")
+BACK = SnapshotDeclaration("rolled_back", "one", newer=None)
 
 
 def go(linux, spec, check=False, restart=False):
@@ -55,7 +58,7 @@ def test_take_change_go_back_delete(host: LinuxHost):
     assert digest(host, "disk1") == was
     host.assert_whole()
     assert not go(host, BACK).changed
-    done = go(host, SnapshotSpec("absent", "one"))
+    done = go(host, SnapshotDeclaration("absent", "one"))
     assert done.failure is None
     assert snapshots_of(host.vm()) == []
 

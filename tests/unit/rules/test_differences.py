@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskDeclaration
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.differences import (
     birth_differences,
@@ -34,11 +34,11 @@ CHANGES = (birth_differences, config_changes, fact_changes)
 
 
 def test_what_is_not_said_does_not_differ():
-    assert [found(DiskSpec(), DISK) for found in CHANGES] == [{}, {}, {}]
+    assert [found(DiskDeclaration(), DISK) for found in CHANGES] == [{}, {}, {}]
 
 
 def test_what_is_so_does_not_differ():
-    spec = DiskSpec(
+    spec = DiskDeclaration(
         name="a",
         boot=False,
         model="virtio",
@@ -70,4 +70,4 @@ def test_each_difference_is_of_one_kind(wanted, found, now):
     ((key, value),) = wanted.items()
     for other in CHANGES:
         expected = {key: (now, value)} if other is found else {}
-        assert other(DiskSpec(**wanted), DISK) == expected
+        assert other(DiskDeclaration(**wanted), DISK) == expected

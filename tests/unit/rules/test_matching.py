@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskDeclaration
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Collector
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm, VmConfig
@@ -46,7 +46,7 @@ def run(machine, *specs, matching="name", of_other_vms=(), unlisted="refuse"):
 
 
 def spec(name="", **more):
-    return DiskSpec(name=name, **more)
+    return DiskDeclaration(name=name, **more)
 
 
 ROOT = disk(0, "root")

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskSpec, VmSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
+    DiskDeclaration,
+    VmDisksDeclaration,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_disks import parse_vm_disks
 
 UUID = "aaaaaaaa-0000-4000-8000-00000000000A"
@@ -52,7 +55,7 @@ def test_everything():
     assert problems == []
     assert (spec.vm, spec.flexible_disk_size, spec.quota, spec.unlisted) == ("web01", 1024, 2 << 30, "keep")
     assert spec.disks == (
-        DiskSpec(
+        DiskDeclaration(
             name="a.b-c_d",
             uuid=UUID.lower(),
             size=1536,
@@ -74,7 +77,7 @@ def test_everything():
 def test_what_is_left_out_is_not_managed():
     spec, problems = parse_vm_disks({"vm": "v", "disks": [{"name": "a"}]})
     assert problems == []
-    assert spec == VmSpec("v", None, None, "refuse", (DiskSpec(name="a"),))
+    assert spec == VmDisksDeclaration("v", None, None, "refuse", (DiskDeclaration(name="a"),))
     assert parse_vm_disks({"vm": "v"})[0].disks is None
     assert parse_vm_disks({"vm": "v", "disks": []})[0].disks == ()
 
@@ -169,7 +172,7 @@ def test_junk_is_told_never_raised(entry, tags, size, flexible):
     )
     for problem in problems:
         assert problem.code == "InvalidArgument"
-    assert isinstance(spec, VmSpec)
+    assert isinstance(spec, VmDisksDeclaration)
 
 
 def test_half_a_character_is_no_text():

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Keep, SnapshotSpec
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
+    Keep,
+    SnapshotDeclaration,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
 
 DEFAULTS = {
@@ -40,11 +43,14 @@ def keep(last=None, daily=None, weekly=None):
 
 
 def test_what_is_valid_becomes_a_declaration():
-    assert parse(name="a", keep=keep(last=2, weekly=3)) == (SnapshotSpec("present", "a", Keep(2, 0, 3)), [])
-    assert parse(state="absent", keep=keep(daily=1)) == (SnapshotSpec("absent", "", Keep(0, 1, 0)), [])
-    assert parse(**ROLLBACK, flexible_disk_size="1G") == (SnapshotSpec("rolled_back", "a", flexible_disk_size=1024), [])
-    assert parse(**ROLLBACK, newer=["b"]) == (SnapshotSpec("rolled_back", "a", newer=("b",)), [])
-    assert parse(**ROLLBACK, destroy_newer=True) == (SnapshotSpec("rolled_back", "a", newer=None), [])
+    assert parse(name="a", keep=keep(last=2, weekly=3)) == (SnapshotDeclaration("present", "a", Keep(2, 0, 3)), [])
+    assert parse(state="absent", keep=keep(daily=1)) == (SnapshotDeclaration("absent", "", Keep(0, 1, 0)), [])
+    assert parse(**ROLLBACK, flexible_disk_size="1G") == (
+        SnapshotDeclaration("rolled_back", "a", flexible_disk_size=1024),
+        [],
+    )
+    assert parse(**ROLLBACK, newer=["b"]) == (SnapshotDeclaration("rolled_back", "a", newer=("b",)), [])
+    assert parse(**ROLLBACK, destroy_newer=True) == (SnapshotDeclaration("rolled_back", "a", newer=None), [])
     (package,) = parse(name="a", packages=[{"name": "p", "disk": 5}])[0].packages
     assert (package.name, package.disk) == ("p", 5)
 

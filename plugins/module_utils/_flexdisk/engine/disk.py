@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.desired import DiskWish, Policy
+from ..model.desired import PlacedDiskDeclaration, Policy
 from ..model.vm import Disk, Vm
 from ..plan.detached import Job
 from ..plan.disk import Registry
@@ -66,7 +66,7 @@ class _Disks(Task):
     outcome: Disks
 
     # Any: what Task takes.
-    def __init__(self, wishes: t.Sequence[DiskWish], wrong: t.Sequence[int], *what: t.Any) -> None:
+    def __init__(self, wishes: t.Sequence[PlacedDiskDeclaration], wrong: t.Sequence[int], *what: t.Any) -> None:
         super().__init__(*what)
         self._wishes = wishes
         self._wrong = wrong
@@ -157,7 +157,7 @@ def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:
 def _result(job: Job, place: t.Optional[Place], changed: bool, check_mode: bool) -> _Dict:
     """What is said of one disk; of one that is not there only how it was called."""
     if place is None:
-        known: DiskWish = job.wish
+        known: PlacedDiskDeclaration = job.wish
         return {"name": known.spec.name, "uuid": known.spec.uuid, "state": "absent", "vm": "", "changed": changed}
     result = report.disk_result(place.disk, place.state, not check_mode)
     return dict(result, vm=place.disk.vm, changed=changed)

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.desired import AdoptSpec, Policy
+from ..model.desired import AdoptionDeclaration, Policy
 from ..model.errors import Problem
 from ..model.vm import Vm
 from ..plan import recovery
@@ -123,11 +123,11 @@ class _Identities(Task):
 
 def _wanted(
     host: Host, raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]], state: str, outcome: Outcome
-) -> t.List[t.Tuple[AdoptSpec, Vm]]:
+) -> t.List[t.Tuple[AdoptionDeclaration, Vm]]:
     """What is said of each VM, with the VM; everything else becomes problems."""
     if raw is None:
-        return [(AdoptSpec(vm.config.alias or vm.config.uuid), vm) for vm in host.vms]
-    result: t.List[t.Tuple[AdoptSpec, Vm]] = []
+        return [(AdoptionDeclaration(vm.config.alias or vm.config.uuid), vm) for vm in host.vms]
+    result: t.List[t.Tuple[AdoptionDeclaration, Vm]] = []
     seen: t.Set[str] = set()
     for entry in raw:
         spec, problems = parse_adoption(entry, state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.desired import Policy, Wish
+from ..model.desired import Policy, VmDeclaration
 from ..model.errors import Collector, Problem
 from ..model.vm import Vm, VmConfig
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
@@ -30,7 +30,7 @@ from .outcome import Outcome
 from .run import Task
 
 _Raw = t.Mapping[str, t.Any]
-_Wishes = t.Sequence[t.Tuple[Wish, t.Sequence[Problem]]]
+_Wishes = t.Sequence[t.Tuple[VmDeclaration, t.Sequence[Problem]]]
 
 
 def run(
@@ -105,7 +105,7 @@ class _Planner:
         found = [self._plan(wish, bool(problems)) for wish, problems in wishes]
         return [plan for plan in found if plan is not None and not {plan.vm, plan.name} & self._twice]
 
-    def _plan(self, wish: Wish, wrong: bool) -> t.Optional[VmPlan]:
+    def _plan(self, wish: VmDeclaration, wrong: bool) -> t.Optional[VmPlan]:
         """None where nothing is to be planned, or problems has why it cannot be."""
         found = self._find(wish)
         if isinstance(found, Problem):
@@ -122,7 +122,7 @@ class _Planner:
             self.asked[plan.vm] = wish.vm
         return plan
 
-    def _planned(self, found: t.Union[Vm, VmConfig, None], wish: Wish) -> t.Optional[VmPlan]:
+    def _planned(self, found: t.Union[Vm, VmConfig, None], wish: VmDeclaration) -> t.Optional[VmPlan]:
         capabilities = self._hypervisor.capabilities
         if isinstance(found, VmConfig):
             return plan_remains(self._host, found)
@@ -132,7 +132,7 @@ class _Planner:
             return plan_deletion(self._host, found, wish, capabilities)
         return plan_change(self._host, found, wish, self._policy, capabilities)
 
-    def _find(self, wish: Wish) -> t.Union[Vm, VmConfig, Problem, None]:
+    def _find(self, wish: VmDeclaration) -> t.Union[Vm, VmConfig, Problem, None]:
         """The VM, the configuration that is left of it, why it cannot be used, or None where there is none."""
         config = addressed(self._host, wish)
         if config is None or isinstance(config, Problem):
@@ -147,7 +147,7 @@ class _Planner:
         gone = not any(entry.volume in host.datasets for entry in config.disks)
         return config in host.unlinked and config.state == "stopped" and gone and bool(host.geometry)
 
-    def _creation(self, wish: Wish) -> t.Optional[VmPlan]:
+    def _creation(self, wish: VmDeclaration) -> t.Optional[VmPlan]:
         found = Collector(wish.vm)
         capabilities = self._hypervisor.capabilities
         new = decide(self._host, wish, self._pool, capabilities, found)
@@ -163,7 +163,7 @@ class _Planner:
             self.problems += found.problems
         return plan
 
-    def _import(self, wish: Wish, pool: str) -> t.Optional[Import]:
+    def _import(self, wish: VmDeclaration, pool: str) -> t.Optional[Import]:
         """The image that is to be imported first, None where it is there or in no file."""
         volume = image_dataset(pool, wish.image)
         if not wish.image_file or final(volume) in self._host.datasets:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.desired import Policy, VmSpec
+from ..model.desired import Policy, VmDisksDeclaration
 from ..model.errors import Problem
 from ..model.vm import Vm
 from ..plan.planner import find_vm, plan_vm
@@ -64,9 +64,11 @@ class _VmDisks(Task):
             self.outcome.vms.append(report.plan_result(plan, vm, self._asked[plan.vm], not self.check_mode, live))
 
 
-def _declarations(host: Host, raw: t.Sequence[t.Mapping[str, t.Any]], outcome: Outcome) -> t.List[t.Tuple[VmSpec, Vm]]:
+def _declarations(
+    host: Host, raw: t.Sequence[t.Mapping[str, t.Any]], outcome: Outcome
+) -> t.List[t.Tuple[VmDisksDeclaration, Vm]]:
     """Valid declarations with their VMs; everything else becomes problems."""
-    result: t.List[t.Tuple[VmSpec, Vm]] = []
+    result: t.List[t.Tuple[VmDisksDeclaration, Vm]] = []
     seen: t.Dict[str, str] = {}
     for entry in raw:
         spec, problems = parse_vm_disks(entry)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.desired import Policy, SnapshotSpec
+from ..model.desired import Policy, SnapshotDeclaration
 from ..model.sizes import MIB
 from ..model.vm import Vm
 from ..plan import recovery
@@ -33,7 +33,7 @@ def run(
     zfs: Zfs,
     hypervisor: Hypervisor,
     names: t.Optional[t.Sequence[str]],
-    spec: SnapshotSpec,
+    spec: SnapshotDeclaration,
     policy: Policy,
     pool: t.Optional[str],
     check_mode: bool,
@@ -45,7 +45,7 @@ def run(
 
 class _Snapshots(Task):
     # Any: what Task takes.
-    def __init__(self, names: t.Optional[t.Sequence[str]], spec: SnapshotSpec, now: int, *what: t.Any) -> None:
+    def __init__(self, names: t.Optional[t.Sequence[str]], spec: SnapshotDeclaration, now: int, *what: t.Any) -> None:
         super().__init__(*what)
         self._names = names
         self._spec = spec

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class DiskSpec:
+class DiskDeclaration:
     """One entry of a VM's disks. size is MiB; remaining excludes size; index is the number in the volume's name."""
 
     name: str = ""
@@ -60,7 +60,7 @@ class ReleasedIdentity:
 
 
 @dataclass(frozen=True)
-class AdoptSpec:
+class AdoptionDeclaration:
     """One VM whose disks are to have an identity; disks are what is said of some of them."""
 
     vm: str
@@ -69,7 +69,7 @@ class AdoptSpec:
 
 
 @dataclass(frozen=True)
-class DiskWish:
+class PlacedDiskDeclaration:
     """What a task wants of one disk, wherever it is. state is present, attached, detached or absent.
 
     spec has uuid and name, by which the disk is found, and what it shall be. vm is the VM that shall have it, or in
@@ -79,7 +79,7 @@ class DiskWish:
     """
 
     state: str
-    spec: DiskSpec
+    spec: DiskDeclaration
     vm: str = ""
     from_vm: str = ""
     index: t.Optional[int] = None
@@ -99,7 +99,7 @@ class DiskWish:
 
 
 @dataclass(frozen=True)
-class VmSpec:
+class VmDisksDeclaration:
     """One entry of vms. flexible_disk_size is MiB without hidden disks, quota bytes; disks None: not managed.
 
     adopt permits to move the VM's volumes into the layout.
@@ -109,7 +109,7 @@ class VmSpec:
     flexible_disk_size: t.Optional[int] = None
     quota: t.Optional[int] = None
     unlisted: str = "refuse"
-    disks: t.Optional[t.Tuple[DiskSpec, ...]] = None
+    disks: t.Optional[t.Tuple[DiskDeclaration, ...]] = None
     adopt: bool = False
 
 
@@ -128,7 +128,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Wish:
+class VmDeclaration:
     """What a task wants of one VM. state is present, running, stopped or absent; memory is MiB, quota bytes.
 
     vm is a uuid, the beginning of one, or an alias, which a new VM gets; uuid is that of a new VM. disks are entries as
@@ -195,7 +195,7 @@ class Keep:
 
 
 @dataclass(frozen=True)
-class SnapshotSpec:
+class SnapshotDeclaration:
     """What a task wants of the snapshots of its VMs. state is present, absent or rolled_back.
 
     newer are names of snapshots that a rollback may destroy, None: all; flexible_disk_size is MiB without hidden disks;

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
-from ..model.desired import NewVm, VmSpec, Wish
+from ..model.desired import NewVm, VmDeclaration, VmDisksDeclaration
 from ..model.errors import Collector, FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
@@ -36,7 +36,9 @@ from .vm_steps import ClearRemains, CreateVm, ImportImage
 Hidden = t.Tuple[int, int]
 
 
-def decide(host: Host, wish: Wish, pool: str, capabilities: Capabilities, found: Collector) -> t.Optional[NewVm]:
+def decide(
+    host: Host, wish: VmDeclaration, pool: str, capabilities: Capabilities, found: Collector
+) -> t.Optional[NewVm]:
     """What the wish leaves open. Problems go to found."""
     package = wish.package
     packages.check_new_name(wish.vm, found)
@@ -118,7 +120,7 @@ def check_import(host: Host, volume: str) -> None:
 def plan_creation(
     host: Host,
     new: NewVm,
-    wish: Wish,
+    wish: VmDeclaration,
     draft: VmConfig,
     hidden: t.Sequence[Hidden],
     image: t.Optional[Import],
@@ -195,7 +197,7 @@ def _before(blank: Vm) -> Vm:
     return replace(blank, config=replace(blank.config, state=ABSENT, flexible_disk_size=None), root=root)
 
 
-def _spec(new: NewVm, wish: Wish, blank: Vm, found: Collector) -> VmSpec:
+def _spec(new: NewVm, wish: VmDeclaration, blank: Vm, found: Collector) -> VmDisksDeclaration:
     entries = packages.initial_disks(wish, found)
     spec, problems = parse_vm_disks({"vm": wish.vm, "disks": entries})
     found.problems += problems
@@ -207,7 +209,12 @@ def _spec(new: NewVm, wish: Wish, blank: Vm, found: Collector) -> VmSpec:
 
 
 def _resolved(
-    host: Host, blank: Vm, spec: VmSpec, hidden: t.Sequence[Hidden], capabilities: Capabilities, found: Collector
+    host: Host,
+    blank: Vm,
+    spec: VmDisksDeclaration,
+    hidden: t.Sequence[Hidden],
+    capabilities: Capabilities,
+    found: Collector,
 ) -> Intent:
     """Targets of the declared disks, with what the platform adds to the new ones."""
     strangers = [disk for disk in host.parked if disk.vm != blank.config.uuid]
@@ -247,7 +254,12 @@ def _clearing(left: t.Tuple[str, ...]) -> Step:
 
 
 def _creation(
-    new: NewVm, wish: Wish, intent: Intent, geometry: PoolGeometry, capabilities: Capabilities, taken: t.Set[str]
+    new: NewVm,
+    wish: VmDeclaration,
+    intent: Intent,
+    geometry: PoolGeometry,
+    capabilities: Capabilities,
+    taken: t.Set[str],
 ) -> Step:
     """One step for the VM and its new disks: a hypervisor that makes disks itself makes them all or none."""
     seq = Sequence(intent.vm, geometry)
@@ -293,7 +305,7 @@ def _with_uuid(
     return replace(step, attachment=attachment, facts={**step.facts, "uuid": uuid})
 
 
-def _root_facts(new: NewVm, wish: Wish, capabilities: Capabilities) -> t.Dict[str, str]:
+def _root_facts(new: NewVm, wish: VmDeclaration, capabilities: Capabilities) -> t.Dict[str, str]:
     facts = {"package": wish.package.name if wish.package is not None else ""}
     if not capabilities.keeps_storage:
         facts["indestructible"] = "true" if wish.indestructible else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
-from ..model.desired import DiskSpec, DiskWish
+from ..model.desired import DiskDeclaration, PlacedDiskDeclaration
 from ..model.errors import Collector, FlexdiskError
 from ..model.sizes import MIB, render_apart, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
@@ -32,7 +32,7 @@ from .steps import Step, Told, VmPlan
 class Job:
     """An entry and the disk that it means; disk None: to be made, owner is whose it will be called (a VM or None)."""
 
-    wish: DiskWish
+    wish: PlacedDiskDeclaration
     place: t.Optional[Place] = None
     owner: t.Optional[Vm] = None
 
@@ -91,7 +91,7 @@ def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, found: C
 
 
 def _changes(
-    host: Host, pool: str, disk: Disk, spec: DiskSpec, capabilities: Capabilities, found: Collector
+    host: Host, pool: str, disk: Disk, spec: DiskDeclaration, capabilities: Capabilities, found: Collector
 ) -> t.Iterator[Step]:
     kept = disk.volume.user.get("type", THICK) if unfinished(disk) else kept_type(disk, capabilities)
     size = -(-disk.size // MIB) if spec.size is None else spec.size
@@ -142,7 +142,7 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
     return EndConversion(told, volume=now, guid=disk.volume.guid, target=wanted, facts=facts)
 
 
-def _source_of(host: Host, disk: Disk, wish: DiskWish) -> t.List[Disk]:
+def _source_of(host: Host, disk: Disk, wish: PlacedDiskDeclaration) -> t.List[Disk]:
     """The one whose copy was interrupted: a guard may have been left on it."""
     if not (wish.source and unfinished(disk)):
         return []
@@ -157,7 +157,7 @@ def _finish(disk: Disk, size: int, kind: str) -> Step:
     return FinishDetached(told, volume=disk.volume.name, size_mib=size, guid=disk.volume.guid, type=kind)
 
 
-def _destruction(host: Host, disk: Disk, wish: DiskWish, found: Collector) -> t.Iterator[Step]:
+def _destruction(host: Host, disk: Disk, wish: PlacedDiskDeclaration, found: Collector) -> t.Iterator[Step]:
     """Clones that were given up first, for the disk cannot go before them."""
     given_up = wish.destroy_clones
     parked = {other.volume.name: other for other in host.parked}
@@ -209,7 +209,7 @@ class _Origin(t.NamedTuple):
     copied: bool
 
 
-def _origin(host: Host, pool: str, wish: DiskWish, found: Collector) -> t.Optional[_Origin]:
+def _origin(host: Host, pool: str, wish: PlacedDiskDeclaration, found: Collector) -> t.Optional[_Origin]:
     if wish.spec.image:
         volume = image_dataset(pool, wish.spec.image)
         name = final(volume)
@@ -224,7 +224,7 @@ def _origin(host: Host, pool: str, wish: DiskWish, found: Collector) -> t.Option
     return _of_disk(host, place, pool, wish, found)
 
 
-def _of_disk(host: Host, place: Place, pool: str, wish: DiskWish, found: Collector) -> t.Optional[_Origin]:
+def _of_disk(host: Host, place: Place, pool: str, wish: PlacedDiskDeclaration, found: Collector) -> t.Optional[_Origin]:
     disk = place.disk
     if disk.volume.encryptionroot:
         found.add("EncryptionRoot", "%s is encrypted, so a disk made from it would be, too" % place.words, wish.label)
@@ -258,7 +258,7 @@ def _of_disk(host: Host, place: Place, pool: str, wish: DiskWish, found: Collect
     return _Origin(one.name, replace(disk.volume, volsize=one.volsize or disk.volume.volsize), not wish.clone)
 
 
-def _check_room(host: Host, place: Place, wish: DiskWish, found: Collector) -> None:
+def _check_room(host: Host, place: Place, wish: PlacedDiskDeclaration, found: Collector) -> None:
     """The snapshot that is copied takes room where the source is, as long as that lasts."""
     pins = charge(place.disk.volume)
     where, room = "pool " + place.disk.volume.pool, host.available(place.disk.volume.pool)

@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..model.capabilities import Capabilities
-from ..model.desired import DiskSpec, DiskWish, Policy, VmSpec
+from ..model.desired import DiskDeclaration, PlacedDiskDeclaration, Policy, VmDisksDeclaration
 from ..model.errors import Collector, FlexdiskError, Problem
 from ..model.vm import FILE, Disk, Vm
 from ..rules.differences import birth_differences
@@ -57,7 +57,7 @@ class Registry:
         self.entries: t.List[Entry] = []
         self.problems: t.List[Problem] = []
 
-    def plan(self, wishes: t.Sequence[DiskWish], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
+    def plan(self, wishes: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
         """Plans in the order in which they can be done; none with problems. wrong are the numbers of wishes that are
         refused already: only what depends on them is of interest.
         """
@@ -72,11 +72,11 @@ class Registry:
             self._check_room(plans)
         return [] if self.problems else plans
 
-    def _add(self, wish: DiskWish, code: str, message: str) -> None:
+    def _add(self, wish: PlacedDiskDeclaration, code: str, message: str) -> None:
         self.problems.append(Problem(code, message, wish.vm, wish.label))
         self._entry(wish).refused = True
 
-    def _entry(self, wish: DiskWish) -> Entry:
+    def _entry(self, wish: PlacedDiskDeclaration) -> Entry:
         return next(entry for entry in self.entries if entry.wish is wish)
 
     def _refuse_vm(self, uuid: str) -> None:
@@ -85,7 +85,7 @@ class Registry:
 
     # -- which disk, and what is to be done with it
 
-    def _job(self, wish: DiskWish) -> t.Optional[Job]:
+    def _job(self, wish: PlacedDiskDeclaration) -> t.Optional[Job]:
         entry = self._entry(wish)
         vms = [self._vm(wish, name) if name else None for name in (wish.vm, wish.from_vm)]
         entry.vms.update(vm.config.uuid for vm in vms if vm is not None)
@@ -107,7 +107,7 @@ class Registry:
             self._present(job, place)
         return job
 
-    def _vm(self, wish: DiskWish, name: str) -> t.Optional[Vm]:
+    def _vm(self, wish: PlacedDiskDeclaration, name: str) -> t.Optional[Vm]:
         found = find_vm(self._host, name)
         if isinstance(found, Problem):
             self.problems.append(replace(found, disk=wish.label))
@@ -126,7 +126,7 @@ class Registry:
             entry.volumes.add(place.disk.volume.name)
             entry.vms.update({owner.config.uuid} if owner is not None else ())
 
-    def _is_new(self, wish: DiskWish, place: Place) -> bool:
+    def _is_new(self, wish: PlacedDiskDeclaration, place: Place) -> bool:
         volume = place.disk.volume.name
         if volume in self._seen:
             self._add(wish, "InvalidArgument", "listed twice, also as %s: %s" % (self._seen[volume], place.words))
@@ -328,12 +328,14 @@ class Registry:
                     "ResourceNotFound", "%s has no uuid yet; disk_adopt gives it one" % disk.volume.name, disk.label
                 )
         self._check_indexes(visit, pairs, found)
-        spec = VmSpec(visit.name, unlisted="detach", disks=tuple(s for s, _disk in specs))
+        spec = VmDisksDeclaration(visit.name, unlisted="detach", disks=tuple(s for s, _disk in specs))
         found.problems += slot_problems(spec, visit.vm.config)
         matched = Match(pairs=specs, unlisted=visit.leaves)
         return plan_matched(self._host, visit.vm, spec, matched, self._policy, self._capabilities, found)
 
-    def _check_indexes(self, visit: _Visit, pairs: t.Sequence[t.Tuple[DiskWish, Disk]], found: Collector) -> None:
+    def _check_indexes(
+        self, visit: _Visit, pairs: t.Sequence[t.Tuple[PlacedDiskDeclaration, Disk]], found: Collector
+    ) -> None:
         leaving = {disk.volume.name for disk in visit.leaves}
         vm = replace(
             visit.vm,
@@ -363,7 +365,7 @@ class Registry:
                 self._add(job.wish, "Changed", words % (label_of(job.place), now, job.wish.serial))
 
 
-def _of_disk(wish: DiskWish, disk: Disk) -> DiskSpec:
+def _of_disk(wish: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:
     """The entry for a disk that is there. Only one that becomes a volume gets a block size."""
     block = wish.spec.block_size if disk.type == FILE else None
     return replace(wish.spec, uuid=disk.uuid, image=None, block_size=block)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ..model.desired import AdoptSpec, ReleasedIdentity
+from ..model.desired import AdoptionDeclaration, ReleasedIdentity
 from ..model.errors import Collector
 from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
@@ -25,7 +25,7 @@ from .vm_steps import WritePackage
 _KEPT = ("preserve", "description", "tags")
 
 
-def plan_adoption(host: Host, vm: Vm, spec: AdoptSpec) -> VmPlan:
+def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     """Steps that give an identity to every disk of the VM that has none, or every problem."""
     found = Collector(spec.vm)
     _contradictions(host, vm, found)
@@ -181,7 +181,7 @@ class _New:
         return changes.register(disk, wanted, more if self.kept is None else {**more, released_identity.KEY: ""})
 
 
-def _said(vm: Vm, spec: AdoptSpec, found: Collector) -> t.Dict[str, ReleasedIdentity]:
+def _said(vm: Vm, spec: AdoptionDeclaration, found: Collector) -> t.Dict[str, ReleasedIdentity]:
     """What the task says of each disk, by volumes."""
     result: t.Dict[str, ReleasedIdentity] = {}
     for number, said in enumerate(spec.disks):
@@ -305,7 +305,7 @@ def _left_alone(vm: Vm) -> t.Iterator[str]:
         yield "%s: the volume of %s does not exist" % (vm.label, path)
 
 
-def _package(vm: Vm, spec: AdoptSpec) -> t.Optional[Step]:
+def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
     """The name of the package that a release has taken from the VM."""
     kept = vm.root.user.get(released_identity.KEY, "")
     package = spec.package or kept

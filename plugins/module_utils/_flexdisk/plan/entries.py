@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..model.desired import DiskWish
+from ..model.desired import PlacedDiskDeclaration
 from ..model.errors import Problem
 from .detached import Job
 from .steps import VmPlan
@@ -19,7 +19,7 @@ from .steps import VmPlan
 class Entry:
     """An entry with the VMs that it names or changes, and the volumes that it is about."""
 
-    wish: DiskWish
+    wish: PlacedDiskDeclaration
     refused: bool = False
     vms: t.Set[str] = field(default_factory=set)
     volumes: t.Set[str] = field(default_factory=set)
@@ -34,7 +34,7 @@ class Entry:
         )
 
 
-def _made_of(new: DiskWish, source: DiskWish) -> bool:
+def _made_of(new: PlacedDiskDeclaration, source: PlacedDiskDeclaration) -> bool:
     return bool(new.source) and new.source in (source.spec.name, source.spec.uuid)
 
 
@@ -45,7 +45,7 @@ class Attempt(t.Protocol):
     entries: t.List[Entry]
     problems: t.List[Problem]
 
-    def plan(self, wishes: t.Sequence[DiskWish], wrong: t.Collection[int]) -> t.List[VmPlan]: ...
+    def plan(self, wishes: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int]) -> t.List[VmPlan]: ...
 
 
 class Planned(t.NamedTuple):
@@ -55,7 +55,10 @@ class Planned(t.NamedTuple):
 
 
 def plan_entries(
-    attempt: t.Callable[[], Attempt], wishes: t.Sequence[DiskWish], wrong: t.Collection[int], carry_on: bool
+    attempt: t.Callable[[], Attempt],
+    wishes: t.Sequence[PlacedDiskDeclaration],
+    wrong: t.Collection[int],
+    carry_on: bool,
 ) -> Planned:
     """Plans for the wishes; wrong are the numbers of those that are refused already. carry_on: for those that are left
     without the refused ones, and without what depends on these.

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
-from ..model.desired import Policy, VmSpec
+from ..model.desired import Policy, VmDisksDeclaration
 from ..model.errors import Collector, Problem
 from ..model.sizes import render_apart, render_bytes
 from ..model.vm import Disk, Vm, VmConfig
@@ -59,7 +59,7 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
     return Problem("ResourceNotFound", "%s: %s%s" % (config.label, unlinked_reason(config), hint), wanted)
 
 
-def plan_vm(host: Host, vm: Vm, spec: VmSpec, policy: Policy, capabilities: Capabilities) -> VmPlan:
+def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for one VM, or every problem of its declaration."""
     found = Collector(spec.vm)
     before, first = vm, adopt(host, vm, capabilities.device_prefix, found) if spec.adopt and vm.config.bare else None
@@ -96,7 +96,7 @@ def check_begun(vm: Vm, found: Collector) -> None:
 def plan_matched(
     host: Host,
     vm: Vm,
-    spec: VmSpec,
+    spec: VmDisksDeclaration,
     matched: Match,
     policy: Policy,
     capabilities: Capabilities,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
-from ..model.desired import DiskSpec, VmSpec
+from ..model.desired import DiskDeclaration, VmDisksDeclaration
 from ..model.errors import Collector, FlexdiskError
 from ..model.sizes import MIB, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
@@ -31,7 +31,7 @@ class Target:
     anew: it takes the place of a disk that is fixed at birth otherwise.
     """
 
-    spec: DiskSpec
+    spec: DiskDeclaration
     disk: t.Optional[Disk] = None
     size: int = 0
     slot: str = ""
@@ -94,7 +94,9 @@ class Intent:
     new: bool = False
 
 
-def resolve(vm: Vm, spec: VmSpec, match: Match, host: Host, capabilities: Capabilities, found: Collector) -> Intent:
+def resolve(
+    vm: Vm, spec: VmDisksDeclaration, match: Match, host: Host, capabilities: Capabilities, found: Collector
+) -> Intent:
     """Targets and leavers of one VM. Problems go to found."""
     flexible = vm.config.flexible_disk_size
     if spec.flexible_disk_size is not None:
@@ -125,7 +127,7 @@ def unfinished_words(words: str) -> str:
 
 
 def _pair(
-    intent: Intent, entry: DiskSpec, disk: Disk, host: Host, capabilities: Capabilities, found: Collector
+    intent: Intent, entry: DiskDeclaration, disk: Disk, host: Host, capabilities: Capabilities, found: Collector
 ) -> None:
     if not entry.present:
         intent.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
@@ -175,7 +177,7 @@ def kept_type(disk: Disk, capabilities: Capabilities) -> str:
     return found if found in (*capabilities.types, FILE) else THICK
 
 
-def _new(vm: Vm, entry: DiskSpec, host: Host, capabilities: Capabilities, found: Collector) -> Target:
+def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities, found: Collector) -> Target:
     target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0, type=entry.type or THICK)
     if entry.type == FILE:
         # Its path has the uuid, which must be known before.
@@ -206,7 +208,7 @@ def _new(vm: Vm, entry: DiskSpec, host: Host, capabilities: Capabilities, found:
     return target
 
 
-def _unlisted(intent: Intent, spec: VmSpec, match: Match, found: Collector) -> None:
+def _unlisted(intent: Intent, spec: VmDisksDeclaration, match: Match, found: Collector) -> None:
     for disk in match.unlisted:
         if spec.unlisted == "keep":
             intent.kept.append(disk)
@@ -230,7 +232,7 @@ def _unlisted(intent: Intent, spec: VmSpec, match: Match, found: Collector) -> N
             )
 
 
-def _park_orphans(intent: Intent, spec: VmSpec, match: Match) -> None:
+def _park_orphans(intent: Intent, spec: VmDisksDeclaration, match: Match) -> None:
     """What an interrupted run has left in the VM unattached, and nobody declares, is parked, never destroyed.
 
     Its own properties alone say that it is ours. A name that another disk has meanwhile it gives up.

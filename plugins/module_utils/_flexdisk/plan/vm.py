@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
-from ..model.desired import Policy, VmSpec, Wish
+from ..model.desired import Policy, VmDeclaration, VmDisksDeclaration
 from ..model.errors import Collector, Problem
 from ..model.sizes import MIB, render_bytes, render_mib
 from ..model.vm import Disk, Vm, VmConfig
@@ -29,7 +29,7 @@ from .steps import Step, Told, VmPlan
 from .vm_steps import DeleteVm, SetAutoboot, SetProperties
 
 
-def addressed(host: Host, wish: Wish) -> t.Union[VmConfig, Problem, None]:
+def addressed(host: Host, wish: VmDeclaration) -> t.Union[VmConfig, Problem, None]:
     """The VM that a wish means, None where there is none; or why that cannot be said.
 
     A deletion takes only what cannot turn into another VM once it is done.
@@ -48,7 +48,7 @@ def addressed(host: Host, wish: Wish) -> t.Union[VmConfig, Problem, None]:
     return Problem("InvalidArgument", reason, wish.vm) if reason else config
 
 
-def _unsure(config: VmConfig, wish: Wish) -> str:
+def _unsure(config: VmConfig, wish: VmDeclaration) -> str:
     """Why these words could mean a new VM, or after the deletion of this one another; "" if they cannot."""
     lower, absent = wish.vm.lower(), wish.state == "absent"
     if lower == config.uuid:
@@ -64,7 +64,7 @@ def _unsure(config: VmConfig, wish: Wish) -> str:
     return ""
 
 
-def plan_change(host: Host, vm: Vm, wish: Wish, policy: Policy, capabilities: Capabilities) -> VmPlan:
+def plan_change(host: Host, vm: Vm, wish: VmDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for a VM that is there."""
     found = Collector(wish.vm)
     geometry = host.geometry[vm.config.pool]
@@ -91,7 +91,7 @@ def plan_change(host: Host, vm: Vm, wish: Wish, policy: Policy, capabilities: Ca
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), warnings)
 
 
-def _spec(vm: Vm, wish: Wish, found: Collector) -> VmSpec:
+def _spec(vm: Vm, wish: VmDeclaration, found: Collector) -> VmDisksDeclaration:
     """What vm_disks would be told. The disks of a VM whose creation was interrupted are those of a new one."""
     left = vm.interrupted
     creating = left is not None and bool(left.creates)
@@ -114,7 +114,7 @@ def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
     return next(u for u in (identity.uuid_for(vm, number, turn) for turn in range(len(taken) + 1)) if u not in taken)
 
 
-def _fits(vm: Vm, wish: Wish, found: Collector) -> None:
+def _fits(vm: Vm, wish: VmDeclaration, found: Collector) -> None:
     """The package against what the VM has; RFD 154 asks only that sizes and snapshots are not above its disk."""
     package = wish.package
     if package is None:
@@ -136,7 +136,7 @@ def _fits(vm: Vm, wish: Wish, found: Collector) -> None:
         )
 
 
-def _same_image(vm: Vm, wish: Wish, found: Collector) -> None:
+def _same_image(vm: Vm, wish: VmDeclaration, found: Collector) -> None:
     """A VM that is there keeps its image. What a disk was made of is not always known."""
     boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
     named = {wish.image, *(entry.get("image") for entry in wish.disks or ())}
@@ -155,7 +155,7 @@ def rfd_usage_mib(vm: Vm) -> int:
     return sum(-(-v.volsize // MIB) + -(-v.usedbysnapshots // MIB) for v in shown)
 
 
-def _properties(vm: Vm, wish: Wish) -> t.Optional[SetProperties]:
+def _properties(vm: Vm, wish: VmDeclaration) -> t.Optional[SetProperties]:
     """memory, vcpus, protection and the package's name, in one step."""
     package = wish.package
     wanted: t.Dict[str, t.Any] = {
@@ -197,7 +197,7 @@ def machine(vm: Vm) -> t.Dict[str, t.Any]:
     }
 
 
-def power(vm: Vm, wish: Wish, capabilities: Capabilities) -> t.Iterator[Step]:
+def power(vm: Vm, wish: VmDeclaration, capabilities: Capabilities) -> t.Iterator[Step]:
     """What brings a VM into the wanted state at the end."""
     autoboot = vm.config.autoboot
     if wish.state == "running" and vm.config.state == "stopped":
@@ -218,7 +218,7 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
 # -- delete
 
 
-def plan_deletion(host: Host, vm: Vm, wish: Wish, capabilities: Capabilities) -> VmPlan:
+def plan_deletion(host: Host, vm: Vm, wish: VmDeclaration, capabilities: Capabilities) -> VmPlan:
     """Steps that delete the VM; its disks with preserve=true are parked first, with their snapshots."""
     found = Collector(wish.vm)
     geometry = host.geometry[vm.config.pool]
@@ -251,7 +251,7 @@ def _unknown(host: Host, vm: Vm, found: Collector) -> None:
         found.add("InUse", "%s would be destroyed with the VM, but is not one of its disks" % ", ".join(strange))
 
 
-def _given_up(vm: Vm, wish: Wish, found: Collector) -> None:
+def _given_up(vm: Vm, wish: VmDeclaration, found: Collector) -> None:
     data = [d for d in vm.disks if not (d.boot or d.hidden or d.preserve)]
     if data and not wish.destroy_disks:
         names = ", ".join("%s (%s, uuid %s)" % (d.label, render_mib(d.size_mib), d.uuid) for d in data)
@@ -285,7 +285,7 @@ def _deletion(vm: Vm, parking: t.Sequence[Leaver], geometry: PoolGeometry, capab
     if vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
     seq.extend(departures.forget(vm))
-    seq.add(_properties(seq.vm, Wish(vm.label, indestructible=False)))
+    seq.add(_properties(seq.vm, VmDeclaration(vm.label, indestructible=False)))
     for leaver in parking:
         seq.add(departures.detach(seq.vm, replace(leaver, disk=seq.volume_of(leaver.disk)), True))
     seq.add(delete(seq.vm))

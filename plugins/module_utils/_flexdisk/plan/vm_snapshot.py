@@ -10,7 +10,7 @@ import typing as t
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
-from ..model.desired import Keep, Policy, SnapshotSpec
+from ..model.desired import Keep, Policy, SnapshotDeclaration
 from ..model.errors import Collector
 from ..model.sizes import MIB, render_apart, render_bytes, render_change
 from ..model.vm import Vm
@@ -24,7 +24,7 @@ from .vm_steps import DeleteSnapshot, RollBack, SetFlexibleSize, TakeSnapshot
 
 
 def plan_snapshot(
-    vm: Vm, spec: SnapshotSpec, policy: Policy, capabilities: Capabilities, geometry: PoolGeometry, now: int
+    vm: Vm, spec: SnapshotDeclaration, policy: Policy, capabilities: Capabilities, geometry: PoolGeometry, now: int
 ) -> VmPlan:
     """Steps for one VM, or every problem. now is the time in seconds since 1970."""
     found = Collector(vm.config.alias or vm.config.uuid)
@@ -46,12 +46,12 @@ def plan_snapshot(
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), tuple(_warnings(vm, spec)))
 
 
-def _resumes(vm: Vm, spec: SnapshotSpec) -> bool:
+def _resumes(vm: Vm, spec: SnapshotDeclaration) -> bool:
     left = vm.interrupted
     return left is not None and spec.state == "rolled_back" and left.rollback == spec.name
 
 
-def _warnings(vm: Vm, spec: SnapshotSpec) -> t.Iterator[str]:
+def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
     """Disks that a rollback leaves as they are."""
     snapshot = snapshots.find(vm, spec.name)
     if spec.state == "rolled_back" and snapshot is not None:
@@ -63,7 +63,7 @@ def _warnings(vm: Vm, spec: SnapshotSpec) -> t.Iterator[str]:
 # -- take
 
 
-def _take(seq: Sequence, spec: SnapshotSpec, now: int, found: Collector) -> None:
+def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, found: Collector) -> None:
     name = spec.name
     vm, there = seq.vm, snapshots.find(seq.vm, name)
     if there is not None and snapshots.whole(vm, there):
@@ -96,7 +96,7 @@ def _of_root(vm: Vm, after: Vm) -> int:
     return after.root.usedbyrefreservation - vm.root.usedbyrefreservation
 
 
-def _short_text(vm: Vm, after: Vm, spec: SnapshotSpec, charge: int, short: int) -> str:
+def _short_text(vm: Vm, after: Vm, spec: SnapshotDeclaration, charge: int, short: int) -> str:
     words = "snapshot %s needs %s at once, and %s is left" % (spec.name, *render_apart(charge, max(0, charge - short)))
     if vm.flexible:
         smallest = space.smallest_flexible_mib(after) - vm.hidden_mib
@@ -160,7 +160,12 @@ def _prune(seq: Sequence, keep: Keep, found: Collector) -> None:
 
 
 def _roll_back(
-    vm: Vm, spec: SnapshotSpec, policy: Policy, capabilities: Capabilities, geometry: PoolGeometry, found: Collector
+    vm: Vm,
+    spec: SnapshotDeclaration,
+    policy: Policy,
+    capabilities: Capabilities,
+    geometry: PoolGeometry,
+    found: Collector,
 ) -> Sequence:
     seq = Sequence(vm, geometry)
     snapshot = snapshots.find(vm, spec.name)
@@ -195,7 +200,7 @@ def _roll_back(
     return seq
 
 
-def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotSpec, found: Collector) -> None:
+def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, found: Collector) -> None:
     _unowned(snapshot, found)
     for disk in vm.disks + vm.orphans:
         if disk.guarded:
@@ -224,7 +229,9 @@ def _ours(name: str) -> bool:
     return name.startswith(snapshots.PREFIX)
 
 
-def _raised(vm: Vm, spec: SnapshotSpec, capabilities: Capabilities, found: Collector) -> t.Optional[SetFlexibleSize]:
+def _raised(
+    vm: Vm, spec: SnapshotDeclaration, capabilities: Capabilities, found: Collector
+) -> t.Optional[SetFlexibleSize]:
     if spec.flexible_disk_size is None:
         return None
     now, wanted = vm.declared_flexible, spec.flexible_disk_size

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.desired import VmSpec
+from ..model.desired import VmDisksDeclaration
 from ..model.sizes import MIB, render_bytes
 from ..model.vm import Vm
 from ..rules import slots, space
 from .resolve import Intent
 
 
-def warnings_of(after: Vm, spec: VmSpec, intent: Intent) -> t.Iterator[str]:
+def warnings_of(after: Vm, spec: VmDisksDeclaration, intent: Intent) -> t.Iterator[str]:
     """Each begins with the VM as the task names it. after is what it will be."""
     vm = intent.vm
     for words in (*_space(after), *_entries(intent), *_volumes(vm), *_slots(vm, after), *_unattached(intent)):

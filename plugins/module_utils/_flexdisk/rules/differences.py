@@ -10,14 +10,14 @@ import typing as t
 from dataclasses import fields
 
 from ..model.dataset import Dataset
-from ..model.desired import DiskSpec
+from ..model.desired import DiskDeclaration
 from ..model.vm import FILE, Disk, Vm, VmConfig
 from . import identity
 
 Change = t.Tuple[t.Any, t.Any]
 
 
-def birth_differences(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
+def birth_differences(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
     """What differs of block_size and image: (is, wanted). Only a new disk can have the wanted value."""
     found: t.Dict[str, Change] = {}
     if spec.block_size not in (None, disk.volume.volblocksize) and not becomes_volume(spec, disk):
@@ -32,7 +32,7 @@ def crosses(wanted: t.Optional[str], disk: Disk) -> bool:
     return wanted is not None and FILE in (wanted, disk.type) and wanted != disk.type
 
 
-def becomes_volume(spec: DiskSpec, disk: Disk) -> bool:
+def becomes_volume(spec: DiskDeclaration, disk: Disk) -> bool:
     return disk.type == FILE and crosses(spec.type, disk)
 
 
@@ -41,7 +41,7 @@ def put_aside(vm: Vm, disk: Disk) -> bool:
     return disk.vm == vm.config.uuid and not disk.path and identity.is_aside(disk.volume.user.get("from", ""))
 
 
-def config_changes(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
+def config_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
     """Differences in the hypervisor's configuration: model, pci_slot (compared normalised), boot."""
     found: t.Dict[str, Change] = {}
     if spec.model is not None and spec.model != disk.model:
@@ -53,7 +53,7 @@ def config_changes(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
     return found
 
 
-def fact_changes(spec: DiskSpec, disk: Disk) -> t.Dict[str, Change]:
+def fact_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
     """Differences in what only our own properties hold: name, preserve, description, tags."""
     found: t.Dict[str, Change] = {}
     if spec.name and spec.name != disk.name:

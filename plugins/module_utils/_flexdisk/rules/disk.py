@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..model.desired import DiskWish
+from ..model.desired import PlacedDiskDeclaration
 from ..model.errors import FlexdiskError
 from ..model.vm import Disk, Vm
 from . import identity
@@ -47,7 +47,7 @@ def places(host: Host) -> t.Iterator[Place]:
         yield Place(disk)
 
 
-def locate(host: Host, wish: DiskWish, vm: t.Optional[Vm], source_vm: t.Optional[Vm]) -> t.Optional[Place]:
+def locate(host: Host, wish: PlacedDiskDeclaration, vm: t.Optional[Vm], source_vm: t.Optional[Vm]) -> t.Optional[Place]:
     """The disk that an entry means, None if there is none. Raises FlexdiskError Ambiguous with all candidates.
 
     vm and source_vm are those that wish.vm and wish.from_vm name.
@@ -82,7 +82,7 @@ def _belongs(place: Place, vm: Vm) -> bool:
     return place.disk.vm == vm.config.uuid
 
 
-def _at(every: t.Sequence[Place], wish: DiskWish, vm: Vm) -> t.Optional[Place]:
+def _at(every: t.Sequence[Place], wish: PlacedDiskDeclaration, vm: Vm) -> t.Optional[Place]:
     here = [p for p in every if p.vm is vm and p.disk.path]
     if wish.slot:
         return next((p for p in here if p.disk.pci_slot == wish.slot), None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..model.desired import DiskSpec
+from ..model.desired import DiskDeclaration
 from ..model.errors import Collector
 from ..model.sizes import MIB, render_mib
 from ..model.vm import Disk, Vm
@@ -22,7 +22,7 @@ from .differences import birth_differences
 from .instance_group_matching import match_disks
 
 # An entry, the disks that it plainly means, and what they have in common with it.
-_Meant = t.Tuple[DiskSpec, t.List[Disk], str]
+_Meant = t.Tuple[DiskDeclaration, t.List[Disk], str]
 
 
 @dataclass
@@ -33,15 +33,17 @@ class Match:
     disks that new ones could have meant, and with matching=order what its outcome loses.
     """
 
-    pairs: t.List[t.Tuple[DiskSpec, Disk]] = field(default_factory=list)
-    creates: t.List[DiskSpec] = field(default_factory=list)
+    pairs: t.List[t.Tuple[DiskDeclaration, Disk]] = field(default_factory=list)
+    creates: t.List[DiskDeclaration] = field(default_factory=list)
     unlisted: t.List[Disk] = field(default_factory=list)
     orphans: t.List[Disk] = field(default_factory=list)
     warnings: t.List[str] = field(default_factory=list)
 
 
 class _Matcher:
-    def __init__(self, vm: Vm, specs: t.Sequence[DiskSpec], of_other_vms: t.Sequence[Disk], found: Collector) -> None:
+    def __init__(
+        self, vm: Vm, specs: t.Sequence[DiskDeclaration], of_other_vms: t.Sequence[Disk], found: Collector
+    ) -> None:
         self.found = found
         self.match = Match()
         self.open_specs = list(specs)
@@ -50,13 +52,13 @@ class _Matcher:
         self.orphans = [d for d in vm.orphans if d.adopted and d.uuid]
         self.of_other_vms = list(of_other_vms)
 
-    def _claim(self, spec: DiskSpec, disk: Disk) -> None:
+    def _claim(self, spec: DiskDeclaration, disk: Disk) -> None:
         self.match.pairs.append((spec, disk))
         self.open_specs = [s for s in self.open_specs if s is not spec]
         for pile in (self.attached, self.parked, self.orphans, self.of_other_vms):
             pile[:] = [d for d in pile if d is not disk]
 
-    def _one_of(self, spec: DiskSpec, candidates: t.Sequence[Disk], what: str) -> None:
+    def _one_of(self, spec: DiskDeclaration, candidates: t.Sequence[Disk], what: str) -> None:
         if len(candidates) > 1:
             self.found.add(
                 "Ambiguous",
@@ -110,7 +112,7 @@ class _Matcher:
         for spec in [s for s in self.open_specs if s.present and s.boot]:
             self._first(spec, [d for d in candidates() if d.boot])
 
-    def _first(self, spec: DiskSpec, candidates: t.Sequence[Disk]) -> None:
+    def _first(self, spec: DiskDeclaration, candidates: t.Sequence[Disk]) -> None:
         if candidates:
             self._claim(spec, candidates[0])
 
@@ -140,7 +142,7 @@ class _Matcher:
                     result.append((spec, there, what))
         return result
 
-    def _fresh(self) -> t.List[DiskSpec]:
+    def _fresh(self) -> t.List[DiskDeclaration]:
         """Entries that are to be there and have found no disk yet."""
         return [s for s in self.open_specs if s.present]
 
@@ -158,7 +160,9 @@ class _Matcher:
             if unlisted == "destroy":
                 self._warn_of_replaced(spec)
 
-    def _pair_by_size(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk], boots: t.Sequence[Disk]) -> None:
+    def _pair_by_size(
+        self, specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], boots: t.Sequence[Disk]
+    ) -> None:
         """Nothing may stay unlisted, no boot disk could be meant, and entries and unnamed data disks must pair off by
         equal sizes in one way only.
         """
@@ -173,7 +177,7 @@ class _Matcher:
         self.found.add("Ambiguous", _choice(specs, [*boots, *disks], why))
         self._withdraw(specs, disks)
 
-    def _warn_of_unnamed(self, spec: DiskSpec, alike: t.Sequence[Disk], unlisted: str) -> None:
+    def _warn_of_unnamed(self, spec: DiskDeclaration, alike: t.Sequence[Disk], unlisted: str) -> None:
         """alike are unnamed disks of the entry's size. It is a problem if one of them would be destroyed."""
         doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
         if unlisted == "destroy" and doomed:
@@ -183,13 +187,13 @@ class _Matcher:
         elif alike:
             self.match.warnings.append(_could_be(spec, alike))
 
-    def _warn_of_replaced(self, spec: DiskSpec) -> None:
+    def _warn_of_replaced(self, spec: DiskDeclaration) -> None:
         """A new disk may be meant to be one of its size that has another name and will be destroyed."""
         lost = [d for d in self.attached if d.name and not d.boot and not d.preserve and _fits(spec, d)]
         if lost:
             self.match.warnings.append(_replaces(spec, lost))
 
-    def _withdraw(self, specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk]) -> None:
+    def _withdraw(self, specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk]) -> None:
         """What a problem has been said of takes no further part."""
         self.open_specs = [s for s in self.open_specs if not any(s is other for other in specs)]
         self.attached = [d for d in self.attached if not any(d is other for other in disks)]
@@ -217,7 +221,7 @@ class _Matcher:
 
 def match(
     vm: Vm,
-    specs: t.Sequence[DiskSpec],
+    specs: t.Sequence[DiskDeclaration],
     of_other_vms: t.Sequence[Disk],
     matching: str,
     found: Collector,
@@ -241,7 +245,7 @@ def match(
     return matcher.finish()
 
 
-def _same_boot_or_slot(spec: DiskSpec, named: t.Sequence[Disk], unlisted: str) -> t.Optional[_Meant]:
+def _same_boot_or_slot(spec: DiskDeclaration, named: t.Sequence[Disk], unlisted: str) -> t.Optional[_Meant]:
     """The boot disk, or the disk in the entry's slot, if it has another name; None if there is none."""
     there = [d for d in named if spec.boot and d.boot]
     if there:
@@ -253,14 +257,14 @@ def _same_boot_or_slot(spec: DiskSpec, named: t.Sequence[Disk], unlisted: str) -
     return spec, there, f"has pci_slot {there[0].pci_slot} ({there[0].path})"
 
 
-def _fits(spec: DiskSpec, disk: Disk) -> bool:
+def _fits(spec: DiskDeclaration, disk: Disk) -> bool:
     """Whether a disk has the size that an entry says, and nothing that the entry rules out."""
     if (spec.boot and not disk.boot) or birth_differences(spec, disk):
         return False
     return spec.size == disk.size_mib and disk.size % MIB == 0
 
 
-def _open_size(spec: DiskSpec, disk: Disk) -> bool:
+def _open_size(spec: DiskDeclaration, disk: Disk) -> bool:
     """Whether an entry that says no size of its own could mean the disk."""
     return spec.size is None and not birth_differences(spec, disk)
 
@@ -297,7 +301,7 @@ def _choose(options: t.Sequence[t.Sequence[int]]) -> t.Optional[t.List[int]]:
     return [chosen[row] for row in range(len(options))]
 
 
-def _choice(specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk], why: str) -> str:
+def _choice(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], why: str) -> str:
     """The refusal to guess, with entries to paste."""
     return "%s could be any of the VM's unnamed disks: %s. Say which is which, once:\n%s" % (
         ", ".join(s.label for s in specs),
@@ -306,7 +310,7 @@ def _choice(specs: t.Sequence[DiskSpec], disks: t.Sequence[Disk], why: str) -> s
     )
 
 
-def _could_be(spec: DiskSpec, disks: t.Sequence[Disk]) -> str:
+def _could_be(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
     """The warning of a new disk where an unnamed one has its size."""
     return "%s is a new disk, but %s the same size and no name; to use %s instead, write %s" % (
         spec.label,
@@ -317,7 +321,7 @@ def _could_be(spec: DiskSpec, disks: t.Sequence[Disk]) -> str:
     )
 
 
-def _replaces(spec: DiskSpec, disks: t.Sequence[Disk]) -> str:
+def _replaces(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
     """The warning of a new disk where an unlisted one of its size and another name is destroyed."""
     words = (
         "%s is a new disk, and unlisted=destroy destroys %s of the same size; to rename it and keep its data, write %s"
@@ -329,7 +333,7 @@ def _replaces(spec: DiskSpec, disks: t.Sequence[Disk]) -> str:
     )
 
 
-def _renaming(spec: DiskSpec, disks: t.Sequence[Disk], what: str) -> str:
+def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], what: str) -> str:
     """The refusal of an entry that means a disk of another name."""
     words = ["%s (uuid %s) %s and has another name" % (d.name, d.uuid or "unknown", what) for d in disks]
     return "no disk has this name; %s; to rename %s, give its uuid: %s" % (
@@ -359,13 +363,13 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
     }
 
 
-def _wish(spec: DiskSpec) -> t.Dict[str, t.Any]:
+def _wish(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
     """An entry without a size takes any disk."""
     size = _ANY_SIZE if spec.size is None else spec.size
     return {"name": spec.name, "description": spec.description, "image": spec.image, "size": size}
 
 
-def _words(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskSpec]) -> str:
+def _words(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskDeclaration]) -> str:
     """A warning for a reader: the disks, or which disk for which entry."""
     pairs = warning.get("mapping") or warning.get("candidates") or ()
     names = [disks[i].label for i in warning.get("current", ())]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.desired import Wish
+from ..model.desired import VmDeclaration
 from ..model.errors import Collector, Problem
 from . import identity
 from .layout import disk_name
@@ -38,7 +38,7 @@ def check_new_name(name: str, found: Collector) -> None:
         found.add("InvalidArgument", "name %r of a new VM is not valid: %s" % (name, NAME_RULE))
 
 
-def foreign(wish: Wish, own: t.Collection[str]) -> t.List[Problem]:
+def foreign(wish: VmDeclaration, own: t.Collection[str]) -> t.List[Problem]:
     """Options that mean nothing to this hypervisor; own are those that do."""
     homes = {"options": "vmadm", "customer_metadata": "vmadm", "template": "libvirt", "image_file": "libvirt"}
     said = {
@@ -55,14 +55,14 @@ def foreign(wish: Wish, own: t.Collection[str]) -> t.List[Problem]:
     ]
 
 
-def flexible_of(wish: Wish) -> t.Optional[int]:
+def flexible_of(wish: VmDeclaration) -> t.Optional[int]:
     """The flexible_disk_size that a wish comes down to, in MiB; None: none is asked for."""
     if wish.package is not None:
         return wish.package.disk if wish.package.flexible_disk else None
     return wish.flexible_disk_size
 
 
-def initial_disks(wish: Wish, found: Collector) -> _Entries:
+def initial_disks(wish: VmDeclaration, found: Collector) -> _Entries:
     """The entries of a new VM's disks, each with a name, the first to boot unless another one is."""
     package = wish.package
     if wish.disks is not None and package is not None and not package.flexible_disk:
@@ -80,7 +80,7 @@ def initial_disks(wish: Wish, found: Collector) -> _Entries:
     return entries
 
 
-def _asked_disks(wish: Wish) -> t.Sequence[_Raw]:
+def _asked_disks(wish: VmDeclaration) -> t.Sequence[_Raw]:
     """The disks that a task asks for, else those of the package, else a boot disk and what the package's size says."""
     package = wish.package
     if wish.disks is not None:

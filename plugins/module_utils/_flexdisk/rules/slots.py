@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..model.desired import VmSpec
+from ..model.desired import VmDisksDeclaration
 from ..model.errors import Collector, FlexdiskError, Problem
 from ..model.vm import DiskConfig, Pci, VmConfig
 
@@ -159,7 +159,7 @@ def conflicts(assignments: t.Sequence[t.Tuple[str, Slot]]) -> t.List[t.Tuple[Slo
     return [(slot, labels[slot]) for slot in sorted(labels) if len(labels[slot]) > 1]
 
 
-def slot_problems(spec: VmSpec, config: VmConfig) -> t.List[Problem]:
+def slot_problems(spec: VmDisksDeclaration, config: VmConfig) -> t.List[Problem]:
     """Slots that no disk of this VM can have. Where a disk is already, libvirt has put it."""
     problems = Collector(spec.vm)
     there = {disk.pci_slot for disk in config.disks} if config.pci.strict else set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ..model.desired import DiskWish
+from ..model.desired import PlacedDiskDeclaration
 from ..model.errors import Collector, Problem
 from ..rules.released_identity import MOST_SERIAL
 from .disk_entry import parse_disk_entry
@@ -39,7 +39,7 @@ _OF_STATE = {
 }
 
 
-def parse_disk(raw: Raw, number: int) -> t.Tuple[DiskWish, t.List[Problem]]:
+def parse_disk(raw: Raw, number: int) -> t.Tuple[PlacedDiskDeclaration, t.List[Problem]]:
     """One entry of O(disks), and all its problems. number is its place in the list, counted from 0."""
     state = str(raw.get("state") or "present")
     problems = Collector(str(raw.get("vm") or ""))
@@ -51,7 +51,7 @@ def parse_disk(raw: Raw, number: int) -> t.Tuple[DiskWish, t.List[Problem]]:
     spec = parse_disk_entry(entry, label, problems)
     # -1 is the first one that is free, as without an index.
     index = None if raw.get("index") == -1 else raw.get("index")
-    wish = DiskWish(
+    wish = PlacedDiskDeclaration(
         state=state,
         spec=replace(spec, index=index) if arrives else spec,
         vm=str(raw.get("vm") or ""),
@@ -80,7 +80,7 @@ def _check_size(problems: Collector, label: str, raw: Raw) -> None:
         )
 
 
-def _check_state(problems: Collector, label: str, wish: DiskWish, raw: Raw) -> None:
+def _check_state(problems: Collector, label: str, wish: PlacedDiskDeclaration, raw: Raw) -> None:
     """What an entry says must suit its state."""
     for option, states in _OF_STATE.items():
         if option == "destroy_snapshots" and wish.spec.type is not None:
@@ -90,7 +90,7 @@ def _check_state(problems: Collector, label: str, wish: DiskWish, raw: Raw) -> N
             problems.add("InvalidArgument", f"{option} works only with state={' and '.join(states)}", label)
 
 
-def _check_address(problems: Collector, label: str, wish: DiskWish) -> None:
+def _check_address(problems: Collector, label: str, wish: PlacedDiskDeclaration) -> None:
     """An entry must name a disk that a second run finds again."""
     by_place = wish.index is not None or bool(wish.slot)
     if not (wish.spec.name or wish.spec.uuid or by_place):
@@ -112,7 +112,7 @@ def _check_address(problems: Collector, label: str, wish: DiskWish) -> None:
         problems.add("InvalidArgument", "state=attached needs vm", label)
 
 
-def _check_numbers(problems: Collector, label: str, wish: DiskWish) -> None:
+def _check_numbers(problems: Collector, label: str, wish: PlacedDiskDeclaration) -> None:
     index, new_index, serial = wish.index, wish.spec.index, wish.serial
     if index is not None and not -1 <= index <= _MOST_INDEX:
         words = f"index {index} is not valid: it must be from 0 to {_MOST_INDEX}, or -1 for the last disk"
@@ -124,7 +124,7 @@ def _check_numbers(problems: Collector, label: str, wish: DiskWish) -> None:
         problems.add("InvalidArgument", f"serial_no {serial} is not valid: it must be from 0 to {MOST_SERIAL}", label)
 
 
-def _check_source(problems: Collector, label: str, wish: DiskWish) -> None:
+def _check_source(problems: Collector, label: str, wish: PlacedDiskDeclaration) -> None:
     if wish.source and wish.spec.image:
         problems.add("InvalidArgument", "source and image exclude each other", label)
     if wish.source and wish.spec.block_size:

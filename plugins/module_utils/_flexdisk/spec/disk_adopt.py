@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.desired import AdoptSpec
+from ..model.desired import AdoptionDeclaration
 from ..model.errors import Collector, Problem
 from ..rules import identity
 from ..rules.released_identity import parse_identity
 from .values import Raw, check_vm
 
 
-def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptSpec, t.List[Problem]]:
+def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptionDeclaration, t.List[Problem]]:
     """One entry of O(vms), and all its problems. state is that of the whole task."""
     vm = str(raw.get("vm") or "")
     problems = Collector(vm)
@@ -33,4 +33,4 @@ def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptSpec, t.Lis
     for key in ("disks", "package"):
         if state == "released" and raw.get(key):
             problems.add("InvalidArgument", f"{key} cannot be used with state=released, which takes whole VMs")
-    return AdoptSpec(vm, package, disks), problems.problems
+    return AdoptionDeclaration(vm, package, disks), problems.problems

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.desired import DiskSpec
+from ..model.desired import DiskDeclaration
 from ..model.errors import Collector
 from ..model.sizes import REMAINING, parse_size_or_remaining
 from ..model.vm import FILE, SPARSE, THICK
@@ -24,7 +24,7 @@ _OF_VOLUMES = {
 _UNCHANGED = ("boot", "image", "model", "block_size", "type", "compression", "preserve", "description")
 
 
-def parse_disk_entry(raw: Raw, label: str, problems: Collector) -> DiskSpec:
+def parse_disk_entry(raw: Raw, label: str, problems: Collector) -> DiskDeclaration:
     """What an entry says about a disk. label is its name in messages; what is wrong is added to problems."""
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
     disk_values.check_name(problems, label, name)
@@ -38,7 +38,7 @@ def parse_disk_entry(raw: Raw, label: str, problems: Collector) -> DiskSpec:
     _check_choice(problems, label, raw, "compression", COMPRESSIONS)
     tags = disk_values.parse_tags(problems, label, raw.get("tags"))
     disk_values.check_description(problems, label, raw.get("description"))
-    return DiskSpec(
+    return DiskDeclaration(
         name=name,
         uuid=uuid,
         present=(raw.get("state") or "present") == "present",

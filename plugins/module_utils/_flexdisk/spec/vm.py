@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.desired import Package, Wish
+from ..model.desired import Package, VmDeclaration
 from ..model.errors import Collector, Problem
 from ..rules import identity
 from .packages import parse_vcpus
 from .values import Raw, check_image, check_vm, optional_quota, optional_size
 
 
-def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.List[Problem]]:
+def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclaration, t.List[Problem]]:
     """One entry of O(vms), and all its problems. packages are the known ones by their names."""
     vm, uuid = str(raw["vm"]), str(raw.get("uuid") or "").lower()
     problems = Collector(vm)
@@ -25,7 +25,7 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[Wish, t.Lis
     _check_image(raw, problems)
     package = _package(raw, packages, problems)
     metadata = _metadata(raw, problems)
-    wish = Wish(
+    wish = VmDeclaration(
         vm=vm,
         uuid=uuid,
         state=raw["state"],

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.desired import DiskSpec, VmSpec
+from ..model.desired import DiskDeclaration, VmDisksDeclaration
 from ..model.errors import Collector, Problem
 from .disk_entry import parse_disk_entry
 from .values import Raw, check_vm, optional_quota, optional_size
 
 
-def parse_vm_disks(raw: Raw) -> t.Tuple[VmSpec, t.List[Problem]]:
+def parse_vm_disks(raw: Raw) -> t.Tuple[VmDisksDeclaration, t.List[Problem]]:
     """One entry of O(vms), and all its problems."""
     vm = str(raw.get("vm") or "")
     problems = Collector(vm)
@@ -26,17 +26,17 @@ def parse_vm_disks(raw: Raw) -> t.Tuple[VmSpec, t.List[Problem]]:
     if disks is not None:
         _check_list(problems, disks)
     unlisted = raw.get("unlisted") or "refuse"
-    return VmSpec(vm, flexible, quota, unlisted, disks, bool(raw.get("adopt"))), problems.problems
+    return VmDisksDeclaration(vm, flexible, quota, unlisted, disks, bool(raw.get("adopt"))), problems.problems
 
 
-def _disk(problems: Collector, number: int, raw: Raw) -> DiskSpec:
+def _disk(problems: Collector, number: int, raw: Raw) -> DiskDeclaration:
     label = str(raw.get("name") or raw.get("uuid") or f"disks[{number}]")
     if not (raw.get("name") or raw.get("uuid")):
         problems.add("InvalidArgument", "a disk needs a name or a uuid", label)
     return parse_disk_entry(raw, label, problems)
 
 
-def _check_list(problems: Collector, disks: t.Sequence[DiskSpec]) -> None:
+def _check_list(problems: Collector, disks: t.Sequence[DiskDeclaration]) -> None:
     """What can only be said of the whole list."""
     _check_twice((disk.name for disk in disks), "name", problems)
     _check_twice((disk.uuid for disk in disks), "uuid", problems)

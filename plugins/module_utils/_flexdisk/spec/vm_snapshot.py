@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.desired import Keep, SnapshotSpec
+from ..model.desired import Keep, SnapshotDeclaration
 from ..model.errors import Collector, Problem
 from ..rules import snapshots
 from .packages import parse_packages
@@ -17,7 +17,7 @@ from .values import Raw, optional_size
 MOST_KEPT = 100000  # far more than a host has snapshots
 
 
-def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotSpec, t.List[Problem]]:
+def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotDeclaration, t.List[Problem]]:
     """The arguments of the module, and all their problems."""
     problems = Collector("")
     state, name = raw["state"], raw["name"] or ""
@@ -30,7 +30,10 @@ def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotSpec, t.List[Problem]]:
         problems.add("InvalidArgument", "newer, destroy_newer and flexible_disk_size work only with state=rolled_back")
     newer = None if raw["destroy_newer"] else tuple(raw["newer"] or ())
     packages, wrong = parse_packages(raw["packages"] or ())
-    return SnapshotSpec(state, name, keep, newer, flexible, tuple(packages.values())), [*problems.problems, *wrong]
+    return SnapshotDeclaration(state, name, keep, newer, flexible, tuple(packages.values())), [
+        *problems.problems,
+        *wrong,
+    ]
 
 
 def _check_name(raw: Raw, problems: Collector) -> None:
