@@ -32,7 +32,7 @@ ROOMS = {
 def sentence(path: Path) -> str:
     """What a file says of itself, up to the first full stop at the end of a line or sentence."""
     text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
-    return text.split(". ")[0].rstrip(".")
+    return text.split(". ", maxsplit=1)[0].rstrip(".")
 
 
 def render() -> str:

@@ -21,7 +21,11 @@ from ..rules.differences import put_aside, since_read
 from ..rules.inventory import completed
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..zfs.errors import ZfsError
-from . import apply_disks, apply_figures, apply_moves  # noqa: F401  how to do the steps of VMs and their disks
+from . import (  # pylint: disable=unused-import
+    apply_disks,  # noqa: F401  how to do the steps of disks
+    apply_figures,  # noqa: F401  of a VM's figures and its power
+    apply_moves,  # noqa: F401  of disks that leave a VM or come to one
+)
 from .journal import Journal
 from .observe import observe
 from .perform import Change, Tools, perform

@@ -21,7 +21,7 @@ from ..rules.disk import Place, places
 from ..rules.inventory import Host
 from ..spec.disk import parse_disk
 from ..zfs.commands import Zfs
-from . import (
+from . import (  # pylint: disable=unused-import
     apply_detached,  # noqa: F401  how to do the steps of detached disks
     report,
 )

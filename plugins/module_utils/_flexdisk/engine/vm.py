@@ -22,7 +22,7 @@ from ..rules.layout import final, image_dataset
 from ..spec.packages import parse_packages
 from ..spec.vm import parse_vm
 from ..zfs.commands import Zfs
-from . import (
+from . import (  # pylint: disable=unused-import
     apply_vm,  # noqa: F401  how to do the steps of whole VMs
     report,
 )

@@ -18,7 +18,7 @@ from ..plan.vm_snapshot import plan_snapshot
 from ..rules import snapshots, space
 from ..rules.inventory import Host
 from ..zfs.commands import Zfs
-from . import (
+from . import (  # pylint: disable=unused-import
     apply_vm,  # noqa: F401  how to do the steps of snapshots
     report,
 )

@@ -49,7 +49,7 @@ def _moves(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Iterat
         volume = _volume(host, vm, entry, found)
         if volume is None:
             continue
-        index = next(n for n in range(len(used) + 1) if n not in used)
+        index = min(set(range(len(used) + 1)) - used)
         target = volume.name if volume.parent == vm.root.name else disk_dataset(vm.root.name, index)
         used.add(index_of(target))
         snapshots = (d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name)
