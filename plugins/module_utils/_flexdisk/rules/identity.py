@@ -10,19 +10,17 @@ enough to destroy something; the hypervisor's configuration must agree.
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
-from urllib.parse import quote, unquote
 from uuid import UUID as Uuid
 from uuid import uuid5
 
 from ..model.errors import FlexdiskError
 from ..model.vm import THICK
+from . import disk_properties
 
 PREFIX = "flexdisk:"
 GUARD_SNAPSHOT = "flexdisk-guard"
-LIMIT = 8191
 NAMES = (
     "uuid",
     "name",
@@ -34,9 +32,7 @@ NAMES = (
     "type",
     "size",
     "copied",
-    "preserve",
-    "description",
-    "tags",
+    *disk_properties.PROPERTIES,
     "remaining",
     "from",
     "serial_no",
@@ -77,7 +73,6 @@ _INDEX = re.compile(r"\A[0-9]{1,5}\Z")
 _SERIAL = re.compile(r"\A[0-9]{1,15}\Z")
 _NAMESPACE = Uuid("8a5ee2b0-3c7c-4a26-9d0e-6f1c5a1f0d54")
 _TIME = re.compile(r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
-_SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
 
 
 def is_uuid(text: str) -> bool:
@@ -152,44 +147,9 @@ def uuid_with(serial: str, guid: int) -> str:
     return "-".join([*parts, uuid_of(guid).rsplit("-", 1)[1]])
 
 
-def encode_text(text: str) -> str:
-    """Printable ASCII as it is, everything else (tabs, newlines, other scripts) percent-encoded.
-
-    So is a lone dash, which zfs prints where there is no value. Raises FlexdiskError InvalidArgument for half
-    characters, which bytes that are no UTF-8 become.
-    """
-    try:
-        return "%2D" if text == "-" else quote(text, safe=_SAFE)
-    except UnicodeEncodeError:
-        raise FlexdiskError("InvalidArgument", "%r is not Unicode text" % text[:60]) from None
-
-
-def decode_text(value: str) -> str:
-    return unquote(value, errors="replace")
-
-
-def encode_tags(tags: t.Mapping[str, str]) -> str:
-    return encode_text(json.dumps(dict(tags), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
-
-
-def decode_tags(value: str) -> t.Dict[str, str]:
-    """A map of strings; anything else counts as no tags."""
-    try:
-        tags = json.loads(decode_text(value))
-    except (RecursionError, ValueError):
-        return {}
-    if not isinstance(tags, dict) or not all(isinstance(v, str) for v in tags.values()):
-        return {}
-    return tags
-
-
 def decode_time(value: str) -> str:
     """A time stamp as we write them, "" for anything else."""
     return value if _TIME.match(value) else ""
-
-
-def _is_tags(value: str) -> bool:
-    return bool(decode_tags(value)) or decode_text(value) == "{}"
 
 
 _VALID: t.Mapping[str, t.Callable[[str], t.Any]] = {
@@ -198,8 +158,7 @@ _VALID: t.Mapping[str, t.Callable[[str], t.Any]] = {
     "vm": UUID.match,
     "index": _INDEX.match,
     "boot": ("true", "false").__contains__,
-    "preserve": ("true", "false").__contains__,
-    "tags": _is_tags,
+    **{name: kind.is_valid for name, kind in disk_properties.PROPERTIES.items()},
     "serial_no": _SERIAL.match,
     "ctime": _TIME.match,
     "mtime": _TIME.match,
@@ -220,16 +179,6 @@ def next_serial(value: str) -> str:
     return str(int(value) + 1 if _SERIAL.match(value) else 1)
 
 
-def check_value(name: str, value: str) -> str:
-    """The value if ZFS can hold it, else FlexdiskError InvalidArgument with the figures."""
-    if len(value.encode("utf-8")) > LIMIT:
-        raise FlexdiskError(
-            "InvalidArgument",
-            "%s takes %d bytes as a ZFS user property; the limit is %d" % (name, len(value.encode("utf-8")), LIMIT),
-        )
-    return value
-
-
 def type_fact(kind: str) -> t.Dict[str, str]:
     """The property that tells the type of a disk. One that is thick has none."""
     return {"type": "" if kind == THICK else kind}
@@ -243,9 +192,7 @@ def facts(
     slot: str,
     model: str,
     boot: bool,
-    preserve: bool,
-    description: str,
-    tags: t.Mapping[str, str],
+    own: t.Mapping[str, t.Any],
     remaining: str,
     kind: str = THICK,
 ) -> t.Dict[str, str]:
@@ -259,8 +206,6 @@ def facts(
         "model": model,
         "boot": "true" if boot else "false",
         **type_fact(kind),
-        "preserve": "true" if preserve else "false",
-        "description": encode_text(description),
-        "tags": encode_tags(tags) if tags else "",
+        **disk_properties.encoded(own),
         "remaining": remaining,
     }

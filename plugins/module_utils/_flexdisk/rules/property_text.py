@@ -1,0 +1,63 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Text and maps as the values of ZFS user properties: how they are written, and what of them is believed."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from urllib.parse import quote, unquote
+
+from ..model.errors import FlexdiskError
+
+# Bytes that a value can have.
+LIMIT = 8191
+_SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
+
+
+def encode_text(text: str) -> str:
+    """Printable ASCII as it is, everything else (tabs, newlines, other scripts) percent-encoded.
+
+    So is a lone dash, which zfs prints where there is no value. Raises FlexdiskError InvalidArgument for half
+    characters, which bytes that are no UTF-8 become.
+    """
+    try:
+        return "%2D" if text == "-" else quote(text, safe=_SAFE)
+    except UnicodeEncodeError:
+        raise FlexdiskError("InvalidArgument", "%r is not Unicode text" % text[:60]) from None
+
+
+def decode_text(value: str) -> str:
+    return unquote(value, errors="replace")
+
+
+def encode_tags(tags: t.Mapping[str, str]) -> str:
+    return encode_text(json.dumps(dict(tags), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+
+def decode_tags(value: str) -> t.Dict[str, str]:
+    """A map of strings; anything else counts as no tags."""
+    try:
+        tags = json.loads(decode_text(value))
+    except (RecursionError, ValueError):
+        return {}
+    if not isinstance(tags, dict) or not all(isinstance(v, str) for v in tags.values()):
+        return {}
+    return tags
+
+
+def is_tags(value: str) -> bool:
+    """Whether the value is a map of strings, if only the empty one."""
+    return bool(decode_tags(value)) or decode_text(value) == "{}"
+
+
+def check_value(name: str, value: str) -> str:
+    """The value if ZFS can hold it, else FlexdiskError InvalidArgument with the figures."""
+    if len(value.encode("utf-8")) > LIMIT:
+        raise FlexdiskError(
+            "InvalidArgument",
+            "%s takes %d bytes as a ZFS user property; the limit is %d" % (name, len(value.encode("utf-8")), LIMIT),
+        )
+    return value
