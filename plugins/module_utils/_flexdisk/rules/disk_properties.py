@@ -1,0 +1,149 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The table of disk properties: what a user says of a disk that only a ZFS user property holds.
+
+Whatever holds for one of them holds for all. Options, parsing, the identity of a disk, what a release keeps, results,
+differences and plans follow from this table: an entry may declare each when a disk is made and at any time after, a
+task changes what differs, every result returns it, and a release keeps it. A new property is one line in PROPERTIES
+and its words in the documentation of the modules.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.errors import Collector
+from .property_text import check_value, decode_tags, decode_text, encode_tags, encode_text, is_tags
+
+# Any: each kind has values of its own type, which the table keeps together with what reads and writes them.
+Values = t.Mapping[str, t.Any]
+
+
+class Kind(t.NamedTuple):
+    """What the values of a property are. option is their type in Ansible, default what a disk has that carries none.
+
+    parse takes a declared value, adds what is wrong with it to the problems of the disk and returns None then. encode
+    gives the value of the user property, "" where it is not to be set; is_valid says of one whether we would have
+    written it.
+    """
+
+    option: str
+    type: type
+    default: t.Any
+    parse: t.Callable[[Collector, str, str, t.Any], t.Any]
+    encode: t.Callable[[t.Any], str]
+    decode: t.Callable[[str], t.Any]
+    is_valid: t.Callable[[str], bool]
+
+
+def _parse_flag(problems: Collector, label: str, name: str, value: bool) -> bool:
+    return value
+
+
+def _parse_text(problems: Collector, label: str, name: str, text: str) -> t.Optional[str]:
+    return text if problems.attempt(label, lambda: check_value(name, encode_text(text))) is not None else None
+
+
+def _parse_strings(
+    problems: Collector, label: str, name: str, values: t.Mapping[t.Any, t.Any]
+) -> t.Optional[t.Dict[str, str]]:
+    """Strings by strings. What has lost its type in YAML would be stored as something else than was written."""
+    wrong = [words for words in (_wrong_pair(key, value) for key, value in values.items()) if words]
+    for words in wrong:
+        problems.add("InvalidArgument", f"{name}: {words}", label)
+    if wrong:
+        return None
+    problems.attempt(label, lambda: check_value(name, encode_tags(values)))
+    return dict(values)
+
+
+def _wrong_pair(key: t.Any, value: t.Any) -> str:
+    """Why this is no tag, "" if it is one."""
+    if not isinstance(key, str):
+        return f"the key {key!r} is not a string; quote it"
+    if isinstance(value, (bool, int, float)):
+        return f"the value {value!r} of {key} is not a string; quote it"
+    if not isinstance(value, str):
+        return f"the value {value!r} of {key} is not a string; a tag holds one string"
+    return ""
+
+
+FLAG = Kind(
+    option="bool",
+    type=bool,
+    default=False,
+    parse=_parse_flag,
+    encode=lambda flag: "true" if flag else "false",
+    decode=lambda value: value == "true",
+    is_valid=("true", "false").__contains__,
+)
+TEXT = Kind(
+    option="str",
+    type=str,
+    default="",
+    parse=_parse_text,
+    encode=encode_text,
+    decode=decode_text,
+    is_valid=lambda value: True,
+)
+STRINGS = Kind(
+    option="dict",
+    type=dict,
+    default={},
+    parse=_parse_strings,
+    encode=lambda values: encode_tags(values) if values else "",
+    decode=decode_tags,
+    is_valid=is_tags,
+)
+
+PROPERTIES: t.Mapping[str, Kind] = {
+    "preserve": FLAG,
+    "description": TEXT,
+    "tags": STRINGS,
+}
+
+# The options of an entry.
+OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {name: {"type": kind.option} for name, kind in PROPERTIES.items()}
+
+
+def parsed(problems: Collector, label: str, raw: Values) -> t.Dict[str, t.Any]:
+    """What an entry declares. label is the disk in messages; what is wrong is added to problems."""
+    said = {name: kind.parse(problems, label, name, raw[name]) for name, kind in _said(raw)}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _said(raw: Values) -> t.List[t.Tuple[str, Kind]]:
+    return [(name, kind) for name, kind in PROPERTIES.items() if raw.get(name) is not None]
+
+
+def completed(said: Values) -> t.Dict[str, t.Any]:
+    """What a new disk gets: what is declared, and else the defaults."""
+    return {name: said.get(name, kind.default) for name, kind in PROPERTIES.items()}
+
+
+def decoded(user: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+    """What a volume's user properties say."""
+    return {name: kind.decode(user.get(name, "")) for name, kind in PROPERTIES.items()}
+
+
+def encoded(values: Values) -> t.Dict[str, str]:
+    """The user properties for these values; an empty one means that it is not set."""
+    return {name: kind.encode(value) for (name, kind), value in zip(PROPERTIES.items(), completed(values).values())}
+
+
+def kept(values: Values) -> t.Dict[str, t.Any]:
+    """What a release keeps: what the volume carries."""
+    return {name: value for name, value in values.items() if PROPERTIES[name].encode(value)}
+
+
+def result(values: Values) -> t.Dict[str, t.Any]:
+    """What a task returns of a disk, nothing of it shared with the disk."""
+    return {name: kind.type(completed(values)[name]) for name, kind in PROPERTIES.items()}
+
+
+def differing(said: Values, values: Values) -> t.Dict[str, t.Tuple[t.Any, t.Any]]:
+    """What is declared and is not so: (is, declared)."""
+    now = completed(values)
+    return {name: (now[name], value) for name, value in said.items() if value != now[name]}
