@@ -205,7 +205,7 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import disk_adopt
-from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, REFUSAL
+from ..module_utils._flexdisk.engine.arguments import HOST, LOCK, OWN, REFUSAL
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
 
 RELEASED_IDENTITY = {
@@ -213,9 +213,7 @@ RELEASED_IDENTITY = {
     "uuid": {"type": "str"},
     "pci_slot": {"type": "str"},
     "name": {"type": "str"},
-    "preserve": {"type": "bool"},
-    "description": {"type": "str"},
-    "tags": {"type": "dict"},
+    **OWN,
     "ctime": {"type": "str"},
     "mtime": {"type": "str"},
     "serial_no": {"type": "int"},

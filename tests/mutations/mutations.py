@@ -161,9 +161,9 @@ MUTATIONS = (
     ),
     Mutation(
         "description never written",
-        "rules/differences.py",
-        "if spec.description is not None and spec.description != disk.description:",
-        "if False:",
+        "rules/disk_properties.py",
+        "if value != now[name]}",
+        'if value != now[name] and name != "description"}',
     ),
     Mutation(
         "VM not started again",
@@ -213,9 +213,9 @@ MUTATIONS = (
     ),
     Mutation(
         "description not encoded",
-        "rules/identity.py",
-        '"description": encode_text(description),',
-        '"description": description,',
+        "rules/disk_properties.py",
+        "encode=encode_text,",
+        "encode=str,",
         "tests/unit/fuzz",
     ),
     Mutation(

@@ -21,6 +21,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
     identity,
     journal,
+    property_text,
     released_identity,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
@@ -135,7 +136,7 @@ def test_what_is_said_of_single_disks(sim):
     four_steps(sim, {"vm": "web01", "disks": entries, "package": "small"})
     disks = sim.disks()
     assert list(disks) == ["root", "data", "disk2"]
-    assert (disks["data"].preserve, disks["data"].tags, disks["disk2"].description) == (
+    assert (disks["data"].preserve, disks["data"].own["tags"], disks["disk2"].own["description"]) == (
         True,
         {"b": "1"},
         "träge\tLogs",
@@ -376,7 +377,7 @@ def test_a_released_identity_that_a_task_contradicts(sim):
     refusal(sim, "ResourceNotFound", vms=[other])
     four_steps(sim, {"vm": VM, "disks": [{"index": 1, "name": "new", "description": ""}]})
     assert list(sim.disks()) == ["root", "new", "b"]
-    assert sim.disks()["new"].tags == {"owner": "müller", "n": "1"}
+    assert sim.disks()["new"].own["tags"] == {"owner": "müller", "n": "1"}
 
 
 def test_a_released_identity_of_another_disk_or_unreadable_is_not_used(sim):
@@ -388,7 +389,7 @@ def test_a_released_identity_of_another_disk_or_unreadable_is_not_used(sim):
     done = go(sim)
     assert [w.partition("disk")[2][:40] for w in done.outcome.warnings] == [
         "0 cannot be read and is not used",
-        "2 is that of another disk, " + json.loads(identity.decode_text(kept))["uuid"][:13],
+        "2 is that of another disk, " + json.loads(property_text.decode_text(kept))["uuid"][:13],
     ]
     assert (done.outcome.problems, list(sim.disks())) == ([], ["disk0", "a", "disk2"])
     again = go(sim)

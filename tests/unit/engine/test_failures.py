@@ -173,7 +173,7 @@ def final(sim: Simulated) -> Any:
             d.model,
             d.boot,
             d.index,
-            d.description,
+            d.own["description"],
             d.preserve,
             d.volume.refreservation,
             d.volume.compression,

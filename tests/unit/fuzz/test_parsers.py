@@ -18,7 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, slots
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, property_text, slots
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import link
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import (
     automatic_reservation,
@@ -163,9 +163,15 @@ def test_vmadm_values(key, value, disk):
 @FAST
 @given(text=TEXTS)
 def test_single_values(text):
-    for run in (identity.decode_text, identity.decode_tags, identity.decode_time, identity.decode_index, slots.valid):
+    for run in (
+        property_text.decode_text,
+        property_text.decode_tags,
+        identity.decode_time,
+        identity.decode_index,
+        slots.valid,
+    ):
         run(text)
     assert identity.next_serial(text).isdigit()
-    encoded = answers(identity.encode_text, text)
+    encoded = answers(property_text.encode_text, text)
     assert encoded is None or (encoded.isascii() and encoded.isprintable() and encoded != "-")
-    assert encoded is None or identity.decode_text(encoded) == text
+    assert encoded is None or property_text.decode_text(encoded) == text

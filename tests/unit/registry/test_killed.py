@@ -61,7 +61,7 @@ def state(bench):
     """What there is, without what only a clock or chance decides."""
     found = []
     for vm in (bench.vm(), bench.vm(TWO)):
-        own = [(d.name, d.index, d.size_mib, d.pci_slot, d.description, d.tags) for d in vm.disks]
+        own = [(d.name, d.index, d.size_mib, d.pci_slot, d.own["description"], d.own["tags"]) for d in vm.disks]
         found.append((vm.config.state, vm.root.quota, vm.root.reservation, own))
     loose = [(d.name, d.vm, d.size_mib, d.volume.refreservation, len(d.snapshots)) for d in bench.read().parked]
     return found, sorted(loose)

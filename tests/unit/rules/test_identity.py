@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, property_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -24,28 +24,28 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 @example("a\tb\nc\r\0 %")
 @example(" ")
 def test_texts_come_back(text):
-    value = identity.encode_text(text)
-    assert identity.decode_text(value) == text
+    value = property_text.encode_text(text)
+    assert property_text.decode_text(value) == text
     assert re.fullmatch(r"[\x20-\x7e]*", value)
     assert value != "-", "zfs prints a dash where there is no value"
 
 
 @given(st.dictionaries(TEXT, TEXT))
 def test_tags_come_back(tags):
-    value = identity.encode_tags(tags)
-    assert identity.decode_tags(value) == tags
+    value = property_text.encode_tags(tags)
+    assert property_text.decode_tags(value) == tags
     assert re.fullmatch(r"[\x20-\x7e]*", value)
 
 
 @pytest.mark.parametrize("junk", ["", "x", "[]", "[1]", "1", "null", '{"a": 1}', '{"a": null}', "%", "{", '{"a":"b"'])
 def test_other_tags_are_none(junk):
-    assert identity.decode_tags(junk) == {}
+    assert property_text.decode_tags(junk) == {}
 
 
 @given(st.text())
 def test_decoding_never_raises(text):
-    identity.decode_text(text)
-    identity.decode_tags(text)
+    property_text.decode_text(text)
+    property_text.decode_tags(text)
     assert identity.decode_time(text) in ("", text)
     assert 0 <= identity.decode_index(text) < 100000
 
@@ -59,13 +59,13 @@ def test_times_and_indexes():
 
 
 def test_the_limit_is_in_bytes_as_written():
-    assert identity.check_value("description", "x" * 8191) == "x" * 8191
+    assert property_text.check_value("description", "x" * 8191) == "x" * 8191
     with pytest.raises(FlexdiskError, match=r"description takes 8192 bytes .* limit is 8191"):
-        identity.check_value("description", "x" * 8192)
+        property_text.check_value("description", "x" * 8192)
 
 
 def test_facts():
-    facts = identity.facts("u", "n", "v", 3, "0:4:1", "virtio", True, False, "a\nb", {"k": "v"}, "")
+    facts = identity.facts("u", "n", "v", 3, "0:4:1", "virtio", True, {"description": "a\nb", "tags": {"k": "v"}}, "")
     assert facts == {
         "uuid": "u",
         "name": "n",

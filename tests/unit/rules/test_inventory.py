@@ -85,7 +85,8 @@ def test_junk_in_properties_is_dropped():
     name = "zones/%s/disk1" % U1
     junk = {"uuid": "x", "name": "a/b", "tags": "[", "preserve": "yes", "description": "%zz"}
     disk = run([config(disks=[entry(name, uuid=D1)])], fs("zones/" + U1), vol(name, junk)).vms[0].disks[0]
-    assert (disk.uuid, disk.name, disk.tags, disk.preserve, disk.description) == (D1, "", {}, False, "%zz")
+    assert (disk.uuid, disk.name) == (D1, "")
+    assert disk.own == {"preserve": False, "description": "%zz", "tags": {}}
 
 
 def test_absent_slots_are_the_legacy_positions():

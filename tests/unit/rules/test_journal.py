@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, journal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal, property_text
 
 PLAN = "0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e"
 MOVE = (2**64 - 1, "zones/u/disk1", "zones/flexdisk/x")
@@ -21,7 +21,7 @@ RECORD = JournalEntry(PLAN, "node1", "2026-01-01T00:00:00Z", "running", True, Tr
 
 
 def told(**changes):
-    return journal.decode(identity.encode_text(json.dumps({**RECORD._asdict(), **changes})))
+    return journal.decode(property_text.encode_text(json.dumps({**RECORD._asdict(), **changes})))
 
 
 def test_what_is_written_is_read():
@@ -34,7 +34,7 @@ def test_what_is_written_is_read():
 def test_what_people_read_is_cut_to_what_zfs_holds():
     record = RECORD._replace(steps=("x\u00fc" * 4000,) * 90, moves=(MOVE,) * 500)
     text = journal.encode(record)
-    assert len(text) <= identity.LIMIT
+    assert len(text) <= property_text.LIMIT
     found = journal.decode(text)
     assert found is not None
     assert found._replace(steps=(), moves=()) == record._replace(steps=(), moves=())
@@ -63,7 +63,7 @@ def test_one_wrong_part_spoils_it(changes):
 )
 def test_garbage(value):
     assert journal.decode(value) is None
-    assert identity.decode_tags(value) == {}
+    assert property_text.decode_tags(value) == {}
 
 
 @given(st.text())

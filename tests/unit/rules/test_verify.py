@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import findings, identity
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import findings, property_text
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import link
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import SMARTOS
@@ -35,8 +35,8 @@ def kinds(at):
 
 
 def test_a_property_that_zfs_does_not_keep():
-    assert kinds(host(description="x" * identity.LIMIT)) == []
-    [finding] = look(host(description="ä" * (identity.LIMIT // 2 + 1)), 0, 30)
+    assert kinds(host(description="x" * property_text.LIMIT)) == []
+    [finding] = look(host(description="ä" * (property_text.LIMIT // 2 + 1)), 0, 30)
     assert (finding.kind, finding.repair) == ("property_too_long", None)
     assert "flexdisk:description has 8192 bytes, but the limit is 8191" in finding.message
 

@@ -10,6 +10,7 @@ import typing as t
 
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError
+from ..rules import disk_properties
 
 _Spec = t.Dict[str, t.Dict[str, t.Any]]
 
@@ -25,6 +26,7 @@ POWER: _Spec = {
     "allow_force_stop": {"type": "bool", "default": False},
 }
 REFUSAL: _Spec = {"on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]}}
+OWN: _Spec = {name: {"type": kind.option} for name, kind in disk_properties.PROPERTIES.items()}
 DISK: _Spec = {
     "name": {"type": "str"},
     "uuid": {"type": "str"},
@@ -37,9 +39,7 @@ DISK: _Spec = {
     "block_size": {"type": "int"},
     "type": {"type": "str"},
     "compression": {"type": "str"},
-    "preserve": {"type": "bool"},
-    "description": {"type": "str"},
-    "tags": {"type": "dict"},
+    **OWN,
     "dangerous_allow_shrink": {"type": "bool", "default": False},
     "destroy_snapshots": {"type": "bool", "default": False},
     "recreate": {"type": "bool", "default": False},

@@ -13,8 +13,7 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.errors import Collector, Problem
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan.planner import find_vm
-from ..rules import releases
-from ..rules.disk_values import parse_tags
+from ..rules import disk_properties, releases
 from ..rules.inventory import Host
 from ..rules.unwritten import never_used
 from ..zfs.commands import Zfs
@@ -53,7 +52,7 @@ def disks_info(
     hidden the platform's own.
     """
     said = Collector("")
-    parse_tags(said, "", {key: value for key, value in filters.tags.items() if value is not None})
+    disk_properties.parsed(said, "", {"tags": {key: value for key, value in filters.tags.items() if value is not None}})
     if said.problems:
         return Disks(problems=said.problems)
     host = observe(zfs, hypervisor, pool, snapshots=figures)
@@ -92,7 +91,7 @@ def matches(disk: Disk, state: str, filters: Filters) -> bool:
         and (filters.name is None or disk.name == filters.name)
         and (filters.state is None or state in filters.state)
         and (filters.type is None or disk.type in filters.type)
-        and all(key in disk.tags and value in (None, disk.tags[key]) for key, value in tags)
+        and all(key in disk.own["tags"] and value in (None, disk.own["tags"][key]) for key, value in tags)
     )
 
 

@@ -14,7 +14,7 @@ from ..plan import recovery, summary
 from ..plan.disk_steps import AttachDisk, Grow, Shrink
 from ..plan.steps import VmPlan
 from ..plan.vm_steps import SettleQuota
-from ..rules import identity, space
+from ..rules import disk_properties, identity, space
 from ..rules.snapshots import disks_in, freed, snapshots_of
 
 TIMES = ("ctime", "mtime")
@@ -36,9 +36,7 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
         "index": disk.index,
         "path": disk.path,
         "volume": disk.volume.name,
-        "preserve": disk.preserve,
-        "description": disk.description,
-        "tags": dict(disk.tags),
+        **disk_properties.result(disk.own),
         "remaining": bool(disk.remaining),
         "compression": disk.volume.compression,
         "refreservation": -(-disk.volume.refreservation // MIB),

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class DiskDeclaration:
-    """One entry of a VM's disks. size is MiB; remaining excludes size; index is the number in the volume's name."""
+    """One entry of a VM's disks. size is MiB; remaining excludes size; index is the number in the volume's name.
+
+    own has what is declared of the properties in rules/disk_properties.py.
+    """
 
     name: str = ""
     uuid: str = ""
@@ -26,9 +29,7 @@ class DiskDeclaration:
     block_size: t.Optional[int] = None
     type: t.Optional[str] = None
     compression: t.Optional[str] = None
-    preserve: t.Optional[bool] = None
-    description: t.Optional[str] = None
-    tags: t.Optional[t.Mapping[str, str]] = None
+    own: t.Mapping[str, t.Any] = field(default_factory=dict)
     dangerous_allow_shrink: bool = False
     destroy_snapshots: bool = False
     recreate: bool = False
@@ -43,16 +44,15 @@ class DiskDeclaration:
 class ReleasedIdentity:
     """What is known of a disk's identity besides its volume: said by a task, or left there by a release.
 
-    uuid, index and pci_slot say which disk it is. None, and "" but for description and remaining: nothing is said.
+    uuid, index and pci_slot say which disk it is. None, and "" but for remaining: nothing is said. own has what is said
+    of the properties in rules/disk_properties.py.
     """
 
     uuid: str = ""
     index: t.Optional[int] = None
     pci_slot: t.Optional[str] = None
     name: str = ""
-    preserve: t.Optional[bool] = None
-    description: t.Optional[str] = None
-    tags: t.Optional[t.Mapping[str, str]] = None
+    own: t.Mapping[str, t.Any] = field(default_factory=dict)
     ctime: str = ""
     mtime: str = ""
     serial_no: t.Optional[int] = None

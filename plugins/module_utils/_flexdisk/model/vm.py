@@ -103,7 +103,7 @@ class Disk:
     vm is the uuid of the VM that has it or had it last; uuid, slot, model and boot are the hypervisor's word for an
     attached disk and the volume's own properties for a parked one. guarded says that an interrupted run has left its
     guard, a snapshot that is not among snapshots; half is what an interrupted conversion has copied so far, with a name
-    of its own.
+    of its own. own has the values of the properties in rules/disk_properties.py; one that it lacks has its default.
     """
 
     volume: Dataset
@@ -117,15 +117,18 @@ class Disk:
     image: str = ""
     image_size: int = 0
     pci_slot: str = ""
-    preserve: bool = False
-    description: str = ""
-    tags: t.Mapping[str, str] = field(default_factory=dict)
+    own: t.Mapping[str, t.Any] = field(default_factory=dict)
     remaining: str = ""
     hidden: bool = False
     parked: bool = False
     snapshots: t.Tuple[Dataset, ...] = ()
     guarded: bool = False
     half: str = ""
+
+    @property
+    def preserve(self) -> bool:
+        """Whether the disk is kept when it is no longer declared."""
+        return bool(self.own.get("preserve"))
 
     @property
     def size(self) -> int:

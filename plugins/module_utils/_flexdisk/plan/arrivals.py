@@ -70,13 +70,7 @@ def _facts(vm: Vm, target: Target, index: int, attachment: Attachment) -> t.Dict
     """All properties that the disk is to carry."""
     disk, spec = target.disk, target.spec
     base = disk or Disk(volume=vm.root, vm=vm.config.uuid, index=index, uuid=attachment.uuid)
-    fresh = {
-        "name": spec.name,
-        "preserve": bool(spec.preserve),
-        "description": spec.description or "",
-        "tags": spec.tags or {},
-    }
-    changes = {key: wanted for key, (_now, wanted) in fact_changes(spec, disk).items()} if disk else fresh
+    declared = {key: wanted for key, (_now, wanted) in fact_changes(spec, base).items()}
     return facts_of(
         base,
         **{
@@ -87,7 +81,7 @@ def _facts(vm: Vm, target: Target, index: int, attachment: Attachment) -> t.Dict
             "boot": attachment.boot,
             "kind": target.type,
             "remaining": target.basis,
-            **changes,
+            **declared,
         },
     )
 

@@ -11,7 +11,7 @@ import typing as t
 from ..model.dataset import RECORD
 from ..model.sizes import render_change, render_mib
 from ..model.vm import FILE, SPARSE, Disk, Vm
-from ..rules import identity
+from ..rules import disk_properties, identity
 from ..rules.differences import crosses, fact_changes
 from ..rules.layout import copy_place, parked_place
 from ..rules.reservation import PoolGeometry, automatic_reservation
@@ -47,9 +47,7 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
         "model": disk.model,
         "boot": disk.boot,
         "kind": disk.type,
-        "preserve": disk.preserve,
-        "description": disk.description,
-        "tags": disk.tags,
+        "own": {name: changes.pop(name, value) for name, value in disk_properties.completed(disk.own).items()},
         "remaining": disk.remaining,
     }
     fields.update(changes)

@@ -277,11 +277,9 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[
     facts = changes.facts_of(
         disk,
         name=spec.name,
-        preserve=bool(spec.preserve),
         model=spec.model or "",
-        description=spec.description or "",
-        tags=spec.tags or {},
         kind=target.type,
+        **spec.own,
     )
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     kind = " %s" % target.type if target.type != THICK else ""

@@ -13,7 +13,7 @@ from ..model.desired import AdoptionDeclaration, ReleasedIdentity
 from ..model.errors import Collector
 from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
-from ..rules import identity, released_identity
+from ..rules import disk_properties, identity, released_identity
 from ..rules.inventory import Host, agrees, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of
 from . import changes, ordering, recovery
@@ -21,8 +21,6 @@ from .disk_steps import RefreshCopies, ReleaseDisk
 from .ordering import Sequence
 from .steps import Step, Told, VmPlan
 from .vm_steps import WritePackage
-
-_KEPT = ("preserve", "description", "tags")
 
 
 def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
@@ -172,10 +170,9 @@ class _New:
     def step(self, disk: Disk) -> Step:
         """disk is it at this point."""
         said = self.identity
-        wanted: t.Dict[str, t.Any] = {"name": self.name}
-        for key in (*_KEPT, "remaining"):
-            if getattr(said, key) is not None:
-                wanted[key] = getattr(said, key)
+        wanted: t.Dict[str, t.Any] = {"name": self.name, **said.own}
+        if said.remaining is not None:
+            wanted["remaining"] = said.remaining
         stamps = {"ctime": said.ctime, "mtime": said.mtime, "serial_no": str(said.serial_no or "")}
         more = {key: value for key, value in stamps.items() if value}
         return changes.register(disk, wanted, more if self.kept is None else {**more, released_identity.KEY: ""})
@@ -292,10 +289,8 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
 
 
 def _ignored(vm: Vm, disk: Disk, said: ReleasedIdentity) -> t.Iterator[str]:
-    for key in _KEPT:
-        wanted = getattr(said, key)
-        if wanted is not None and wanted != getattr(disk, key):
-            yield "%s: disk %s is adopted and keeps its %s; vm_disks changes it" % (vm.label, disk.label, key)
+    for key in disk_properties.differing(said.own, disk.own):
+        yield f"{vm.label}: disk {disk.label} is adopted and keeps its {key}; vm_disks changes it"
 
 
 def _left_alone(vm: Vm) -> t.Iterator[str]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
-from ..rules import identity, slots, snapshots
+from ..rules import disk_properties, identity, slots, snapshots
 from ..rules.layout import image_of, index_of
 from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
 from ..rules.space import expected_quota, settled_quota
@@ -226,9 +226,7 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
         disk,
         volume=replace(disk.volume, user=user, received=disk.volume.received - facts.keys(), inherited=inherited),
         name=user.get("name", ""),
-        preserve=user.get("preserve") == "true",
-        description=identity.decode_text(user.get("description", "")),
-        tags=identity.decode_tags(user.get("tags", "")),
+        own=disk_properties.decoded(user),
         remaining=user.get("remaining", ""),
     )
 

@@ -12,7 +12,7 @@ from dataclasses import fields
 from ..model.dataset import Dataset
 from ..model.desired import DiskDeclaration
 from ..model.vm import FILE, Disk, Vm, VmConfig
-from . import identity
+from . import disk_properties, identity
 
 Change = t.Tuple[t.Any, t.Any]
 
@@ -54,17 +54,10 @@ def config_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
 
 
 def fact_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
-    """Differences in what only our own properties hold: name, preserve, description, tags."""
-    found: t.Dict[str, Change] = {}
-    if spec.name and spec.name != disk.name:
-        found["name"] = (disk.name, spec.name)
-    if spec.preserve is not None and spec.preserve != disk.preserve:
-        found["preserve"] = (disk.preserve, spec.preserve)
-    if spec.description is not None and spec.description != disk.description:
-        found["description"] = (disk.description, spec.description)
-    if spec.tags is not None and dict(spec.tags) != dict(disk.tags):
-        found["tags"] = (dict(disk.tags), dict(spec.tags))
-    return found
+    """Differences in what only our own properties hold: the name, and what rules/disk_properties.py lists."""
+    renamed = spec.name and spec.name != disk.name
+    name: t.Dict[str, Change] = {"name": (disk.name, spec.name)} if renamed else {}
+    return {**name, **disk_properties.differing(spec.own, disk.own)}
 
 
 def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.List[str]:

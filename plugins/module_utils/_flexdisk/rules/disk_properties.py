@@ -104,9 +104,6 @@ PROPERTIES: t.Mapping[str, Kind] = {
     "tags": STRINGS,
 }
 
-# The options of an entry.
-OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {name: {"type": kind.option} for name, kind in PROPERTIES.items()}
-
 
 def parsed(problems: Collector, label: str, raw: Values) -> t.Dict[str, t.Any]:
     """What an entry declares. label is the disk in messages; what is wrong is added to problems."""
@@ -139,8 +136,13 @@ def kept(values: Values) -> t.Dict[str, t.Any]:
 
 
 def result(values: Values) -> t.Dict[str, t.Any]:
-    """What a task returns of a disk, nothing of it shared with the disk."""
-    return {name: kind.type(completed(values)[name]) for name, kind in PROPERTIES.items()}
+    """What a task returns of a disk."""
+    return copied(completed(values))
+
+
+def copied(values: Values) -> t.Dict[str, t.Any]:
+    """The same values, with maps of their own."""
+    return {name: PROPERTIES[name].type(value) for name, value in values.items()}
 
 
 def differing(said: Values, values: Values) -> t.Dict[str, t.Tuple[t.Any, t.Any]]:

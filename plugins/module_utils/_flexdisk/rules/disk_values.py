@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ..model.errors import Collector
 from . import identity
 
@@ -38,35 +36,3 @@ def check_new_name(problems: Collector, label: str, name: str) -> None:
         problems.add(
             "InvalidArgument", f"disk name {name!r} is not valid: {why}; add a letter, as in disk-{name}", label
         )
-
-
-def check_description(problems: Collector, label: str, text: t.Optional[str]) -> None:
-    """Whether a property can hold the description; None is none."""
-    if text is not None:
-        problems.attempt(label, lambda: identity.check_value("description", identity.encode_text(text)))
-
-
-def parse_tags(
-    problems: Collector, label: str, tags: t.Optional[t.Mapping[t.Any, t.Any]]
-) -> t.Optional[t.Dict[str, str]]:
-    """Strings by strings. What has lost its type in YAML would be stored as something else than was written."""
-    if tags is None:
-        return None
-    wrong = [words for words in (_wrong_tag(key, value) for key, value in tags.items()) if words]
-    for words in wrong:
-        problems.add("InvalidArgument", f"tags: {words}", label)
-    if wrong:
-        return None
-    problems.attempt(label, lambda: identity.check_value("tags", identity.encode_tags(tags)))
-    return dict(tags)
-
-
-def _wrong_tag(key: t.Any, value: t.Any) -> str:
-    """Why this is no tag, "" if it is one."""
-    if not isinstance(key, str):
-        return f"the key {key!r} is not a string; quote it"
-    if isinstance(value, (bool, int, float)):
-        return f"the value {value!r} of {key} is not a string; quote it"
-    if not isinstance(value, str):
-        return f"the value {value!r} of {key} is not a string; a tag holds one string"
-    return ""

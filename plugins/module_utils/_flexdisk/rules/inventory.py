@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Disk, DiskConfig, JournalEntry, Vm, VmConfig
-from . import identity, slots
+from . import disk_properties, identity, slots
 from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_half, pool_of
 from .reservation import PoolGeometry
 
@@ -175,9 +175,7 @@ def _own(volume: Dataset, **known: t.Any) -> t.Dict[str, t.Any]:
         "boot": user.get("boot") == "true",
         "model": user.get("model", ""),
         "pci_slot": slots.valid(user.get("slot", "")),
-        "preserve": user.get("preserve") == "true",
-        "description": identity.decode_text(user.get("description", "")),
-        "tags": identity.decode_tags(user.get("tags", "")),
+        "own": disk_properties.decoded(user),
         "remaining": user.get("remaining", ""),
         "image": image_of(volume.origin),
     }

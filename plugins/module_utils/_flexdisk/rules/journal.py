@@ -13,6 +13,7 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.vm import JournalEntry
 from . import identity
+from .property_text import LIMIT, check_value, decode_text, encode_text
 from .snapshots import is_name
 from .unwritten import unwritten
 
@@ -49,17 +50,17 @@ def encode(record: JournalEntry) -> str:
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
     data = dict(record._asdict(), steps=steps, moves=list(record.moves))
     while True:
-        text = identity.encode_text(json.dumps(data, separators=(",", ":")))
+        text = encode_text(json.dumps(data, separators=(",", ":")))
         longest = max(("steps", "moves"), key=lambda key: len(str(data[key])))
-        if len(text) <= identity.LIMIT or not data[longest]:
-            return identity.check_value("the intent", text)
+        if len(text) <= LIMIT or not data[longest]:
+            return check_value("the intent", text)
         data[longest].pop()
 
 
 def decode(value: str) -> t.Optional[JournalEntry]:
     """The entry, None for anything that we would not have written."""
     try:
-        data = json.loads(identity.decode_text(value))
+        data = json.loads(decode_text(value))
         record = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
         return record if _valid(record) else None
     except (KeyError, RecursionError, TypeError, ValueError):

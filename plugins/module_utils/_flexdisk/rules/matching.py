@@ -356,7 +356,7 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
     """images are those that entries name; another one is no reason against an entry that names none."""
     return {
         "name": disk.name,
-        "description": disk.description,
+        "description": disk.own.get("description", ""),
         "image": disk.image if disk.image in images else None,
         "size": max(1, disk.size_mib),
         "preserve": disk.preserve or unlisted != "destroy",
@@ -366,7 +366,7 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
 def _wish(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
     """An entry without a size takes any disk."""
     size = _ANY_SIZE if spec.size is None else spec.size
-    return {"name": spec.name, "description": spec.description, "image": spec.image, "size": size}
+    return {"name": spec.name, "description": spec.own.get("description"), "image": spec.image, "size": size}
 
 
 def _words(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskDeclaration]) -> str:

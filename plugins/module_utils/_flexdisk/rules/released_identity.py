@@ -19,7 +19,8 @@ from ..model.dataset import Dataset
 from ..model.desired import ReleasedIdentity
 from ..model.errors import Collector
 from ..model.vm import Disk
-from . import disk_values, identity, slots
+from . import disk_properties, disk_values, identity, slots
+from .property_text import check_value, decode_text, encode_text
 
 KEY = "released"
 FACTS = (
@@ -31,15 +32,14 @@ FACTS = (
     "slot",
     "model",
     "boot",
-    "preserve",
-    "description",
-    "tags",
+    *disk_properties.PROPERTIES,
     "remaining",
     "ctime",
     "mtime",
 )
 MOST_SERIAL = 10**15 - 1
 _REMAINING = re.compile(r"\A[0-9]{1,12}:[0-9]{1,15}\Z")
+_FIELDS = tuple(f.name for f in fields(ReleasedIdentity) if f.name != "own")
 _Raw = t.Mapping[str, t.Any]
 
 
@@ -75,9 +75,7 @@ def identity_of(disk: Disk) -> ReleasedIdentity:
     return ReleasedIdentity(
         uuid=uuid if identity.is_uuid(uuid) else "",
         name=disk.name,
-        preserve=disk.preserve,
-        description=disk.description or None,
-        tags=dict(disk.tags) or None,
+        own=disk_properties.kept(disk.own),
         ctime=identity.decode_time(user.get("ctime", "")),
         mtime=identity.decode_time(user.get("mtime", "")),
         serial_no=number or None,
@@ -87,20 +85,20 @@ def identity_of(disk: Disk) -> ReleasedIdentity:
 
 def entry(released: ReleasedIdentity) -> t.Dict[str, t.Any]:
     """A released identity as an entry of O(vms[].disks)."""
-    pairs = ((f.name, getattr(released, f.name)) for f in fields(ReleasedIdentity))
-    return {key: dict(value) if key == "tags" else value for key, value in pairs if value not in (None, "")}
+    pairs = {**{key: getattr(released, key) for key in _FIELDS}, **disk_properties.copied(released.own)}
+    return {key: value for key, value in pairs.items() if value not in (None, "")}
 
 
 def encode(released: ReleasedIdentity) -> str:
     """The value of the property. Raises FlexdiskError InvalidArgument if it is longer than a property can be."""
     text = json.dumps(entry(released), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return identity.check_value("what is kept of it", identity.encode_text(text))
+    return check_value("what is kept of it", encode_text(text))
 
 
 def decode(value: str) -> t.Optional[ReleasedIdentity]:
     """The released identity, None for anything that we would not have written."""
     try:
-        raw = json.loads(identity.decode_text(value))
+        raw = json.loads(decode_text(value))
         if not isinstance(raw, dict) or not _plain(raw):
             return None
         found = Collector("")
@@ -112,17 +110,14 @@ def decode(value: str) -> t.Optional[ReleasedIdentity]:
 
 def _plain(raw: _Raw) -> bool:
     """Whether every value is of its type; a bool is an int to Python."""
-    kinds: t.Dict[str, t.Any] = {"index": int, "serial_no": int, "preserve": bool, "tags": dict}
-    tags = raw.get("tags") or {}
-    return (
-        {*raw} <= {f.name for f in fields(ReleasedIdentity)}
-        and all(value.__class__ is kinds.get(key, str) for key, value in raw.items())
-        and all(isinstance(value, str) for value in tags.values())
+    types = {"index": int, "serial_no": int, **{name: kind.type for name, kind in disk_properties.PROPERTIES.items()}}
+    return {*raw} <= {*_FIELDS, *disk_properties.PROPERTIES} and all(
+        value.__class__ is types.get(key, str) for key, value in raw.items()
     )
 
 
 def parse_identity(raw: _Raw, number: int, problems: Collector) -> ReleasedIdentity:
-    """The papers of one disk, written by a task or by a release. number is its place in the list, counted from 0.
+    """The identity of one disk, as a task or a release has written it. number is its place in the list, from 0.
 
     What is wrong is added to problems.
     """
@@ -135,16 +130,12 @@ def parse_identity(raw: _Raw, number: int, problems: Collector) -> ReleasedIdent
         disk_values.check_new_name(problems, label, name)
     _check_numbers(problems, label, raw)
     _check_kept(problems, label, raw)
-    tags = disk_values.parse_tags(problems, label, raw.get("tags"))
-    disk_values.check_description(problems, label, raw.get("description"))
     return ReleasedIdentity(
         uuid=uuid,
         index=raw.get("index"),
         pci_slot=None if slot is None else problems.attempt(label, slots.normalise, str(slot)),
         name=name,
-        preserve=raw.get("preserve"),
-        description=raw.get("description"),
-        tags=tags,
+        own=disk_properties.parsed(problems, label, raw),
         ctime=raw.get("ctime") or "",
         mtime=raw.get("mtime") or "",
         serial_no=serial,
@@ -175,6 +166,6 @@ def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> Releas
     """What a task says, and for the rest what a release has kept."""
     if kept is None:
         return said
-    new = {f.name: getattr(said, f.name) for f in fields(ReleasedIdentity)}
-    silent = {"description": (None,), "remaining": (None,)}
-    return replace(kept, **{key: v for key, v in new.items() if v not in silent.get(key, (None, ""))})
+    new = {key: getattr(said, key) for key in _FIELDS}
+    known = {key: value for key, value in new.items() if value is not None and (value != "" or key == "remaining")}
+    return replace(kept, own={**kept.own, **said.own}, **known)

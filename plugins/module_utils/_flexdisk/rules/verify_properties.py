@@ -12,6 +12,7 @@ from ..model.dataset import Dataset
 from ..model.vm import Vm
 from . import identity, slots
 from .findings import Finding, own_task
+from .property_text import LIMIT
 from .verify_facts import About, Facts, Findings, busy, listed, of_vm, vm_disks
 
 _OF_VMS = (identity.FLEXIBLE, "package", "indestructible")
@@ -55,8 +56,8 @@ def properties(about: About) -> Findings:
         yield about("invalid_name", f"{message}; rename the disk with its uuid and a new name in vm_disks")
     for n, value in sorted(volume.user.items()):
         length = len(value.encode("utf-8", "replace"))
-        if length > identity.LIMIT:
-            message = f"{identity.PREFIX}{n} has {length} bytes, but the limit is {identity.LIMIT}; shorten it by hand"
+        if length > LIMIT:
+            message = f"{identity.PREFIX}{n} has {length} bytes, but the limit is {LIMIT}; shorten it by hand"
             yield about("property_too_long", message)
     received = _received(volume, _OF_DISKS)
     if received:

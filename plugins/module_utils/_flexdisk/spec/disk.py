@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ..model.desired import PlacedDiskDeclaration
 from ..model.errors import Collector, Problem
+from ..rules import disk_properties
 from ..rules.released_identity import MOST_SERIAL
 from .disk_entry import parse_disk_entry
 from .values import Raw, optional_slot
@@ -27,9 +28,7 @@ _OF_STATE = {
     "source_snapshot": ("present",),
     "model": ("present", "attached"),
     "compression": ("present", "attached"),
-    "preserve": ("present", "attached"),
-    "description": ("present", "attached"),
-    "tags": ("present", "attached"),
+    **dict.fromkeys(disk_properties.PROPERTIES, ("present", "attached")),
     "dangerous_allow_shrink": ("present", "attached"),
     "from_vm": ("attached",),
     "take": ("attached",),

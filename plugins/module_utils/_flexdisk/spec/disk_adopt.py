@@ -10,7 +10,7 @@ import typing as t
 
 from ..model.desired import AdoptionDeclaration
 from ..model.errors import Collector, Problem
-from ..rules import identity
+from ..rules.property_text import check_value
 from ..rules.released_identity import parse_identity
 from .values import Raw, check_vm
 
@@ -22,7 +22,7 @@ def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptionDeclarat
     check_vm(raw.get("vm"), problems)
     package = raw.get("package") or ""
     if package:
-        problems.attempt("", lambda: identity.check_value("package", package))
+        problems.attempt("", lambda: check_value("package", package))
         if not package.isprintable():
             problems.add("InvalidArgument", f"package {package!r} is not printable")
     disks = tuple(parse_identity(disk, number, problems) for number, disk in enumerate(raw.get("disks") or ()))

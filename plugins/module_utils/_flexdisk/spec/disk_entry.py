@@ -12,7 +12,7 @@ from ..model.desired import DiskDeclaration
 from ..model.errors import Collector
 from ..model.sizes import REMAINING, parse_size_or_remaining
 from ..model.vm import FILE, SPARSE, THICK
-from ..rules import disk_values
+from ..rules import disk_properties, disk_values
 from .values import Raw, check_image, optional_slot
 
 COMPRESSIONS = ("on", "off", "lz4", "lzjb", "zle", "gzip", *(f"gzip-{level}" for level in range(1, 10)))
@@ -21,7 +21,7 @@ _OF_VOLUMES = {
     "image": "a clone of an image is a volume",
     "block_size": "the file has blocks of 128 KiB",
 }
-_UNCHANGED = ("boot", "image", "model", "block_size", "type", "compression", "preserve", "description")
+_UNCHANGED = ("boot", "image", "model", "block_size", "type", "compression")
 
 
 def parse_disk_entry(raw: Raw, label: str, problems: Collector) -> DiskDeclaration:
@@ -36,8 +36,6 @@ def parse_disk_entry(raw: Raw, label: str, problems: Collector) -> DiskDeclarati
     _check_block_size(problems, label, raw)
     _check_type(problems, label, raw)
     _check_choice(problems, label, raw, "compression", COMPRESSIONS)
-    tags = disk_values.parse_tags(problems, label, raw.get("tags"))
-    disk_values.check_description(problems, label, raw.get("description"))
     return DiskDeclaration(
         name=name,
         uuid=uuid,
@@ -45,7 +43,7 @@ def parse_disk_entry(raw: Raw, label: str, problems: Collector) -> DiskDeclarati
         size=size,
         remaining=remaining,
         pci_slot=slot,
-        tags=tags,
+        own=disk_properties.parsed(problems, label, raw),
         dangerous_allow_shrink=bool(raw.get("dangerous_allow_shrink")),
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         recreate=bool(raw.get("recreate")),
