@@ -78,7 +78,7 @@ def _vm_rows(label: str, disks: t.Sequence[_Dict], space: t.Tuple[str, str]) -> 
 
 
 def _disk_cells(disk: _Dict) -> _Row:
-    name = disk["name"] or "(%s)" % disk["volume"].rsplit("/", 1)[-1]
+    name = disk["name"] or f"({disk['volume'].rsplit('/', 1)[-1]})"
     parked = _word(disk["state"] == "parked")
     return name, disk["pci_slot"] or "-", render_mib(disk["size"]), _word(disk["preserve"]), parked
 

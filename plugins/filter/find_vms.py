@@ -42,7 +42,7 @@ def _known(found: t.Mapping[str, _Dict], names: t.Callable[[_Dict], t.List[Names
     try:
         return {str(host): names(result) for host, result in found.items()}
     except (AttributeError, LookupError, TypeError) as exc:
-        raise AnsibleFilterError("find_vms and find_disks need a result of vm_info for each host (%r)" % exc) from exc
+        raise AnsibleFilterError(f"find_vms and find_disks need a result of vm_info for each host ({exc!r})") from exc
 
 
 def _vms(result: _Dict) -> t.List[Names]:
@@ -99,17 +99,17 @@ def _listed(names: object) -> t.List[str]:
 def _problem(
     kind: str, name: str, places: t.Sequence[t.Tuple[str, str]], hosts: t.Sequence[str], unread: t.Sequence[str]
 ) -> str:
-    where = " and ".join("on %s (%s)" % (host, uuid or "without a UUID") for host, uuid in places) or "on none"
-    text = "%s %s is %s" % (kind, name, where)
-    silent = "%s could not be read and may have a %s of this name" % (", ".join(unread), kind)
+    where = " and ".join(f"on {host} ({uuid or 'without a UUID'})" for host, uuid in places) or "on none"
+    text = f"{kind} {name} is {where}"
+    silent = f"{', '.join(unread)} could not be read and may have a {kind} of this name"
     if len(places) > 1:
         ways = ["--limit"] * (len({host for host, _uuid in places}) > 1)
         ways += ["its UUID"] * (len({uuid for _host, uuid in places}) > 1)
         ways += ["flexdisk_vm"] * (kind == "disk")
-        return "%s. Say with %s which one you mean." % (text, " or ".join(ways))
+        return f"{text}. Say with {' or '.join(ways)} which one you mean."
     if places:
-        return "%s, but %s too. Use --limit to leave out what you do not mean." % (text, silent)
-    return "%s of %s%s." % (text, ", ".join(hosts), ", but " + silent if unread else "")
+        return f"{text}, but {silent} too. Use --limit to leave out what you do not mean."
+    return f"{text} of {', '.join(hosts)}{', but ' + silent if unread else ''}."
 
 
 class FilterModule:

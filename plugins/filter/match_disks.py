@@ -18,7 +18,7 @@ def match_disks(current: object, desired: object, matching: str = "name") -> t.D
     try:
         return instance_group_matching.match_disks(current, desired, matching)
     except FlexdiskError as error:
-        raise AnsibleFilterError("match_disks: %s: %s" % (error.code, error.message)) from error
+        raise AnsibleFilterError(f"match_disks: {error.code}: {error.message}") from error
 
 
 class FilterModule:

@@ -201,22 +201,22 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         replies = _vm_info.read(sources, pattern, self.get_option("timeout"))
         if not replies:
             raise AnsibleParserError(
-                "No hypervisor was found. The pattern %r matches no host of %s" % (pattern, ", ".join(sources))
+                f"No hypervisor was found. The pattern {pattern!r} matches no host of {', '.join(sources)}"
             )
         found: _Found = {}
         failures = []
         for hypervisor, reply in sorted(replies.items()):
             try:
                 if reply["status"] != "ok":
-                    raise ValueError("%s: %s" % (reply["status"], reply["result"].get("msg")))
+                    raise ValueError(f"{reply['status']}: {reply['result'].get('msg')}")
                 found[hypervisor] = _vm_hosts.vms(hypervisor, reply["result"], self.get_option("skipped"))
             except ValueError as exc:
-                failures.append("%s: %s" % (hypervisor, exc))
+                failures.append(f"{hypervisor}: {exc}")
                 found[hypervisor] = []
         if failures and self.get_option("on_failure") == "error":
-            raise AnsibleParserError("The VMs of some hypervisors could not be read. %s" % "; ".join(failures))
+            raise AnsibleParserError(f"The VMs of some hypervisors could not be read. {'; '.join(failures)}")
         for failure in failures:
-            self.display.warning("VMs are missing from the inventory. %s" % failure)
+            self.display.warning(f"VMs are missing from the inventory. {failure}")
         return found, not failures
 
     def _populate(self, inventory: InventoryData, vms: t.List[_Vm], hypervisors: t.Iterable[str]) -> None:
@@ -259,6 +259,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 wishes.append(self._compose(_core.trust_as_template(expression), {_vm_hosts.VARIABLE: vm}))
             except AnsibleError as exc:
                 if self.get_option("strict"):
-                    raise AnsibleParserError("No name for VM %s from %r: %s" % (vm["uuid"], expression, exc)) from exc
+                    raise AnsibleParserError(f"No name for VM {vm['uuid']} from {expression!r}: {exc}") from exc
                 wishes.append("")
         return wishes

@@ -363,7 +363,7 @@ def main() -> None:
         mutually_exclusive=[("disks", key) for key in ENTRY],
         supports_check_mode=True,
     )
-    task = "disk of %s" % ", ".join(str(disk["name"] or disk["uuid"] or disk["vm"]) for disk in entries(module.params))
+    task = f"disk of {', '.join(str(disk['name'] or disk['uuid'] or disk['vm']) for disk in entries(module.params))}"
     run_module(module, __version__, task, as_they_are, body)
 
 

@@ -120,7 +120,7 @@ options:
             type: str
   forget:
     description:
-      - With O(state=released), take the papers away, too. Then only RV(released) of an earlier run, given as
+      - With O(state=released), delete the saved identities, too. Then only RV(released) of an earlier run, given as
         O(vms), brings back what the disks were.
       - What this very task returns is lost if it is killed. So release first, keep RV(released), and forget then.
     type: bool
@@ -248,7 +248,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     names = [entry["vm"] for entry in module.params["vms"] or ()]
-    task = "disk_adopt (%s) of %s" % (module.params["state"], ", ".join(names or ["all VMs"]))
+    task = f"disk_adopt ({module.params['state']}) of {', '.join(names or ['all VMs'])}"
     run_module(module, __version__, task, as_they_are, body)
 
 

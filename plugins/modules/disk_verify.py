@@ -219,7 +219,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    task = "disk_verify of %s" % ", ".join(module.params["vms"] or ["all VMs"])
+    task = f"disk_verify of {', '.join(module.params['vms'] or ['all VMs'])}"
     run_module(module, __version__, task, as_they_are, body, reads=not module.params["repair"])
 
 

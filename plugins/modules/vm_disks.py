@@ -39,7 +39,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    task = "vm_disks of %s" % ", ".join(vm["vm"] for vm in module.params["vms"])
+    task = f"vm_disks of {', '.join(vm['vm'] for vm in module.params['vms'])}"
     run_module(module, __version__, task, as_they_are, body)
 
 

@@ -261,7 +261,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    task = "vm_snapshot of %s" % ", ".join(module.params["vms"] or ["all VMs"])
+    task = f"vm_snapshot of {', '.join(module.params['vms'] or ['all VMs'])}"
     run_module(module, __version__, task, parsed, body)
 
 

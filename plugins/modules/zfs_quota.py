@@ -172,7 +172,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    task = "zfs_quota of %s" % ", ".join(module.params["vms"] or ["all VMs"])
+    task = f"zfs_quota of {', '.join(module.params['vms'] or ['all VMs'])}"
     run_module(module, __version__, task, as_they_are, body)
 
 

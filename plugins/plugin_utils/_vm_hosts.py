@@ -68,9 +68,9 @@ def groups(vm: _Vm) -> t.List[str]:
         ("hypervisor_", vm["hypervisor"]),
         ("state_", vm.get("state")),
         ("package_", vm.get("package")),
-        *(("tag_", "%s_%s" % (key, value) if value != "" else key) for key, value in sorted(tags.items())),
+        *(("tag_", f"{key}_{value}" if value != "" else key) for key, value in sorted(tags.items())),
     ]
-    names = [to_safe_group_name("%s%s" % (prefix, value)) for prefix, value in values if value]
+    names = [to_safe_group_name(f"{prefix}{value}") for prefix, value in values if value]
     return [name for name in names if len(name) <= LONGEST_GROUP] + ([SKIPPED] if "reason" in vm else [])
 
 
@@ -84,7 +84,7 @@ def named(found: t.Sequence[_Vm], wishes: t.Sequence[t.Sequence[object]], taken:
     names: t.List[str] = [""] * len(found)
     reasons: t.Dict[int, str] = {}
     uuids = {vm["uuid"] for vm in found}
-    rows = [[*wish, vm["uuid"], "%s.%s" % (vm["uuid"], _text(vm["hypervisor"]))] for vm, wish in zip(found, wishes)]
+    rows = [[*wish, vm["uuid"], f"{vm['uuid']}.{_text(vm['hypervisor'])}"] for vm, wish in zip(found, wishes)]
     for column in zip(*rows):
         wanted = Counter(name for name in column if isinstance(name, str))
         gone = taken | set(names)
@@ -100,12 +100,12 @@ def named(found: t.Sequence[_Vm], wishes: t.Sequence[t.Sequence[object]], taken:
             else:
                 names[n] = str(name)
                 continue
-            reasons.setdefault(n, "not %r: %s" % (name, reason))
+            reasons.setdefault(n, f"not {name!r}: {reason}")
     if not all(names):
         lost = found[names.index("")]
-        raise ValueError("VM %s of %s is already in the inventory" % (lost["uuid"], lost["hypervisor"]))
+        raise ValueError(f"VM {lost['uuid']} of {lost['hypervisor']} is already in the inventory")
     return Named(
-        names, ["A VM of %s is named %s, %s." % (found[n]["hypervisor"], names[n], reasons[n]) for n in sorted(reasons)]
+        names, [f"A VM of {found[n]['hypervisor']} is named {names[n]}, {reasons[n]}." for n in sorted(reasons)]
     )
 
 

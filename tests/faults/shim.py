@@ -89,7 +89,7 @@ def changes(argv: Sequence[str]) -> bool:
 
 def complain(fault: Fault, argv: Sequence[str]) -> str:
     """What the spoiled command says on stderr."""
-    what = "cannot %s '%s'" % (WORDS.get(argv[1], argv[1]), argv[-1])
+    what = f"cannot {WORDS.get(argv[1], argv[1])} '{argv[-1]}'"
     return fault.complaint.get(argv[0], fault.complaint.get("", "")).format(what=what, name=argv[-1])
 
 
@@ -101,7 +101,7 @@ def part(argv: Sequence[str]) -> list[str]:
 def install(folder: str | Path) -> None:
     """Write the programs into `folder`; they run with this interpreter."""
     os.makedirs(folder, exist_ok=True)
-    text = "#!%s -IS\n%s" % (sys.executable, _read(__file__))
+    text = f"#!{sys.executable} -IS\n{_read(__file__)}"
     for program in PROGRAMS:
         path = os.path.join(folder, program)
         _write(path, text)
@@ -179,7 +179,7 @@ def _real(folder: str, program: str) -> str:
         found = os.path.join(entry, program)
         if os.access(found, os.X_OK):
             return found
-    sys.exit("%s: there is no other %s on PATH" % (folder, program))
+    sys.exit(f"{folder}: there is no other {program} on PATH")
 
 
 def _kill_caller() -> None:

@@ -70,7 +70,7 @@ def _vm(row: Mapping[str, Any]) -> dict[str, Any]:
 def comparable(world: World, known: set[str]) -> dict[str, Any]:
     """The world without what differs from run to run: stamps, identities of datasets, uuids other than the known."""
     names = {
-        props["flexdisk:uuid"]: "<uuid of %s>" % props.get("flexdisk:name", "?")
+        props["flexdisk:uuid"]: f"<uuid of {props.get('flexdisk:name', '?')}>"
         for props in world.datasets.values()
         if props.get("flexdisk:uuid", "") not in known | {""}
     }

@@ -75,7 +75,7 @@ def integration() -> int:
     with ThreadPoolExecutor(len(copies)) as workers:
         lists = list(workers.map(work, copies, environments, [waiting] * len(copies)))
     failed = [name for names in lists for name in names]
-    print("integration: %s" % ("failed: " + ", ".join(failed) if failed else "all targets passed"))
+    print(f"integration: {'failed: ' + ', '.join(failed) if failed else 'all targets passed'}")
     return 1 if failed else 0
 
 

@@ -65,7 +65,7 @@ def domain(
     more: str = "",
 ) -> str:
     q35 = "q35" in machine
-    controllers = ["    <controller type='pci' index='0' model='%s'/>" % ("pcie-root" if q35 else "pci-root")]
+    controllers = [f"    <controller type='pci' index='0' model='{'pcie-root' if q35 else 'pci-root'}'/>"]
     controllers += [
         "    <controller type='pci' index='%d' model='pcie-root-port'/>" % n for n in range(1, ports + 1) if q35
     ]

@@ -83,7 +83,7 @@ class FakeDomains:
 
     def status(self, uuid: str) -> Status:
         if uuid not in self.configs and uuid not in self.lives:
-            raise FlexdiskError("ResourceNotFound", "Domain not found: %s" % uuid)
+            raise FlexdiskError("ResourceNotFound", f"Domain not found: {uuid}")
         state = self.states.get(uuid, "running") if uuid in self.lives else "stopped"
         name = {**self.lives, **self.configs}[uuid].findtext("name", "")
         return Status(uuid, name, state, self.autostarts[uuid], uuid in self.configs)
@@ -108,7 +108,7 @@ class FakeDomains:
         after = self._called("define", root.findtext("uuid", ""))
         uuid, name = root.findtext("uuid", ""), root.findtext("name", "")
         if any(other != uuid and xml.findtext("name") == name for other, xml in self.configs.items()):
-            raise failed("operation failed: domain '%s' already exists" % name)
+            raise failed(f"operation failed: domain '{name}' already exists")
         self.configs[uuid] = root
         self.autostarts.setdefault(uuid, False)
         after()
@@ -120,7 +120,7 @@ class FakeDomains:
             raise failed("domain is not running")
         path = source(disk)
         if not self.device(path):
-            raise failed("Could not open '%s': No such file or directory" % path)
+            raise failed(f"Could not open '{path}': No such file or directory")
         if disk.find("address") is not None:
             self._hot(self.lives[uuid], disk)
         roots = [copy.deepcopy(root) for root in (self.configs[uuid], self.lives[uuid])]
@@ -174,7 +174,7 @@ class FakeDomains:
         ours = ("/dev/zvol/", "/var/lib/flexdisk/")
         lacking = [p for p in self.paths(uuid) if p.startswith(ours) and not self.device(p)]
         if lacking:
-            raise failed("Could not open %s" % lacking)
+            raise failed(f"Could not open {lacking}")
         self.boot(uuid)
         after()
 
@@ -204,7 +204,7 @@ class FakeDomains:
             raise failed("target '%s' duplicated" % [target(d) for d in disks])
         orders = [b.get("order") for b in devices.findall("*/boot")]
         if len(set(orders)) < len(orders) or (orders and root.findall("os/boot")):
-            raise failed("boot orders %s" % orders)
+            raise failed(f"boot orders {orders}")
         for disk in disks:
             devices.remove(disk)
             devices.append(disk)
@@ -215,7 +215,7 @@ class FakeDomains:
             place(d) for d in devices if d.find("address") is not None and child(d, "address").get("type") == "pci"
         ]
         if len(set(places)) < len(places):
-            raise failed("Attempted double use of PCI Address %s" % sorted(places))
+            raise failed(f"Attempted double use of PCI Address {sorted(places)}")
         buses = {0} | {int(c.get("index", "0")) for c in devices.findall("controller[@type='pci']")}
         if {bus for bus, _device, _function in places} - buses:
             raise failed("Invalid PCI address: no controller for its bus")

@@ -55,14 +55,14 @@ class FakeFiles(Files):
             return self.storage.dataset(path[len(_DEVICE) :])
         found = self._on(path.rpartition("/")[0])
         if found is None:
-            raise ZfsError("FileFailed", "%s: No such file or directory" % path)
+            raise ZfsError("FileFailed", f"{path}: No such file or directory")
         return found
 
     def _write(self, dataset: Dataset, start: int, end: int, content: str) -> None:
         try:
             kernel.write(self.storage, dataset, start, end, content)
         except Refusal as refusal:
-            raise ZfsError("FileFailed", "%s: %s" % (dataset.name, refusal.text)) from None
+            raise ZfsError("FileFailed", f"{dataset.name}: {refusal.text}") from None
 
     def mounted(self, folder: str, name: str) -> bool:
         found = self._on(folder)
@@ -70,7 +70,7 @@ class FakeFiles(Files):
             return False
         self.folders.add(folder)
         if found.name != name:
-            raise ZfsError("Changed", "%s is mounted at %s, where %s belongs" % (found.name, folder, name))
+            raise ZfsError("Changed", f"{found.name} is mounted at {folder}, where {name} belongs")
         return True
 
     def size(self, path: str) -> int:
@@ -99,7 +99,7 @@ class FakeFiles(Files):
                     self._write(self._of(target), start, min(end, size), content)
                     told(min(end, size))
                     if self.broken:
-                        raise ZfsError("FileFailed", "%s: %s" % (target, self.broken))
+                        raise ZfsError("FileFailed", f"{target}: {self.broken}")
             told(size)
 
     def remove_folder(self, folder: str) -> None:

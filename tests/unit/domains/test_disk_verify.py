@@ -290,7 +290,7 @@ def test_killed_at_every_change_the_same_task_ends_it(kind, word):
 def test_reading_takes_as_many_processes_as_for_one_disk():
     linux = world()
     for number in range(200):
-        linux.run("zfs", "create", "-s", "-V", "1M", "-o", "flexdisk:uuid=%s" % place(number), f"{BOX}/{place(number)}")
+        linux.run("zfs", "create", "-s", "-V", "1M", "-o", f"flexdisk:uuid={place(number)}", f"{BOX}/{place(number)}")
     linux.calls.clear()
     assert kinds(go(linux)) == []
     assert [call[0] for call in linux.calls] == ["zfs", "zpool", "zfs"]

@@ -166,8 +166,7 @@ def test_a_boot_order_by_type_of_device_is_not_guessed():
 # -- slots
 
 
-PCIE = (
-    """<domain type='kvm'><name>a</name><uuid>%s</uuid><os><type machine='pc-q35-7.2'>hvm</type></os><devices>
+PCIE = f"""<domain type='kvm'><name>a</name><uuid>{UUID}</uuid><os><type machine='pc-q35-7.2'>hvm</type></os><devices>
   <controller type='pci' index='0' model='pcie-root'/>
   <controller type='pci' index='1' model='pcie-root-port'>
     <address type='pci' domain='0x0000' bus='0x00' slot='0x02' function='0x0' multifunction='on'/>
@@ -178,8 +177,6 @@ PCIE = (
   <interface type='user'><mac address='52:54:00:00:00:01'/>
     <address type='pci' domain='0x0000' bus='0x02' slot='0x00' function='0x0'/></interface>
 </devices></domain>"""
-    % UUID
-)
 
 
 def test_root_ports():
@@ -259,8 +256,8 @@ def test_names_of_targets():
         "<domain/>",
         "<domain><uuid>x</uuid></domain>",
         "<!DOCTYPE d [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]><domain><uuid>&b;</uuid></domain>",
-        "<domain><uuid>%s</uuid><devices><disk><boot order='x'/></disk></devices></domain>" % UUID,
-        "<domain><uuid>%s</uuid>%s%s</domain>" % (UUID, "<a>" * 5000, "</a>" * 5000),
+        f"<domain><uuid>{UUID}</uuid><devices><disk><boot order='x'/></disk></devices></domain>",
+        f"<domain><uuid>{UUID}</uuid>{'<a>' * 5000}{'</a>' * 5000}</domain>",
     ],
 )
 def test_what_is_no_domain(xml):

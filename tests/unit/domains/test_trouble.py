@@ -208,7 +208,7 @@ def test_ports_are_added_only_for_a_disk_that_comes(linux):
         ({}, "1:1:0", "no PCI device 1:1 for disks"),
         (Q35, "1:0:0", "PCI device 1:0 is reserved for interface 52:54:00:aa:bb:cc"),
         (Q35, "99:0:0", "no PCI device 99:0 for disks"),
-        (Q35, "3:0:0", "belongs to /dev/zvol/tank/%s/disk1" % VM),
+        (Q35, "3:0:0", f"belongs to /dev/zvol/tank/{VM}/disk1"),
     ],
 )
 def test_slots_that_are_refused(linux, machine, slot, words):
@@ -393,9 +393,9 @@ def test_others_are_no_writers(linux, source):
 
 
 def test_a_file_under_another_name(linux):
-    path = "/var/lib/flexdisk/%s/disk.raw" % OTHER
+    path = f"/var/lib/flexdisk/{OTHER}/disk.raw"
     linux.adopted(32)
-    linux.domains.pools = {"f": "/var/lib/flexdisk/%s" % OTHER}
+    linux.domains.pools = {"f": f"/var/lib/flexdisk/{OTHER}"}
     other(linux, "type='volume' device='disk'><source pool='f' volume='disk.raw'/><target dev='vda' bus='virtio'/>")
     found = next(config for config in linux.driver().vms() if config.uuid == OTHER)
     assert found.uses == {path}
@@ -796,5 +796,5 @@ def test_vm_info(linux):
     linux.domains.add(domain(["tank/vms/x"], uuid=OTHER, name="web02"))
     found = info(Zfs(linux.runner), linux.driver(), None, None, True)
     assert [vm["alias"] for vm in found.vms] == ["web01"]
-    assert [one["reason"] for one in found.skipped] == ["no dataset tank/%s" % OTHER]
+    assert [one["reason"] for one in found.skipped] == [f"no dataset tank/{OTHER}"]
     assert found.vms[0]["allocatable"] == 1024 - 64 - 32

@@ -893,7 +893,7 @@ def test_what_a_file_has_not(linux, what, value):
     linux.adopted()
     refused = linux.converge(spec({"name": "d", "size": 16, "type": "file", what: value}))
     assert [(p.code, p.disk) for p in refused.problems] == [("InvalidArgument", "d")]
-    assert "%s and type=file exclude each other" % what in refused.problems[0].message
+    assert f"{what} and type=file exclude each other" in refused.problems[0].message
 
 
 def test_a_volume_gets_the_block_size_that_is_asked_for(linux):
@@ -964,7 +964,7 @@ def test_a_sparse_disk_that_is_parked_takes_what_was_written(linux):
 def test_what_others_have_written_into_the_domain_is_lost_in_a_copy(linux):
     made(linux, "thick")
     text = linux.domains.xml(VM, False)
-    serial = "<serial>%s</serial>" % identity.serial_of(linux.disks()["d"].uuid)
+    serial = f"<serial>{identity.serial_of(linux.disks()['d'].uuid)}</serial>"
     linux.domains.add(text.replace(serial, serial + "<iotune><total_iops_sec>100</total_iops_sec></iotune>"))
     linux.four_steps(spec({"name": "d", "size": 64}))
     assert "iotune" in linux.domains.xml(VM, False)

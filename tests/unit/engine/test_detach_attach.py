@@ -98,7 +98,7 @@ def test_the_old_vms_snapshots_do_not_touch_a_parked_disk(sim):
     sim.four_steps(one(unlisted="detach"))
     disk = sim.parked()["a"]
     shorts = [s.name.split("@")[1] for s in disk.snapshots]
-    assert shorts[0].startswith("flexdisk-parked-%s-" % VM[:8])
+    assert shorts[0].startswith(f"flexdisk-parked-{VM[:8]}-")
     assert shorts[0].endswith("-vmsnap-s1")
     assert shorts[1:] == ["mine"]
     sim.run("vmadm", "rollback-snapshot", VM, "s1")
@@ -446,7 +446,7 @@ def test_recreate_parks_what_is_preserved(sim):
     digest = sim.digest(old.volume.name)
     done = sim.four_steps(one({"name": "a", "image": IMAGE, "recreate": True}))
     assert kinds(done) == ["detach", "create"]
-    assert "- a 2 GiB parked without its name (uuid %s)" % old.uuid in done.diff
+    assert f"- a 2 GiB parked without its name (uuid {old.uuid})" in done.diff
     assert sim.vm().parked[0].name == ""
     assert sim.digest("zones/flexdisk/" + old.uuid) == digest
     assert sim.disks()["a"].image == IMAGE

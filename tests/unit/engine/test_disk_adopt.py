@@ -114,7 +114,7 @@ def test_every_disk_of_every_vm_has_an_identity(sim):
     before = rest(sim)
     done = four_steps(sim)
     assert rest(sim) == before
-    assert "= disk1 adopted (zones/%s/disk1 at 0:4:1)" % VM in done.outcome.diff
+    assert f"= disk1 adopted (zones/{VM}/disk1 at 0:4:1)" in done.outcome.diff
     assert named(sim) == {"disk0": "disk0", "disk1": "disk1", "disk2": "disk2"}
     for uuid in (VM, OTHER):
         for disk, said in zip(sim.vm(uuid).disks, sim.get(uuid)["disks"], strict=True):
@@ -220,7 +220,7 @@ def test_a_default_name_that_a_parked_disk_has(sim):
     for key in released_identity.FACTS:
         sim.run("zfs", "inherit", "flexdisk:" + key, ROOT + "/disk2")
     said = refusal(sim, "NameConflict")
-    assert "%s/disk2 and zones/flexdisk/" % ROOT in said
+    assert f"{ROOT}/disk2 and zones/flexdisk/" in said
     four_steps(sim, {"vm": VM, "disks": [{"index": 2, "name": "b"}]})
 
 
@@ -548,10 +548,10 @@ def test_a_listed_disk_whose_volume_is_gone(sim):
     sim.create(sizes=(2048, 1024))
     sim.run("zfs", "destroy", ROOT + "/disk2")
     said = refusal(sim, "ResourceNotFound", vms=[{"vm": VM, "disks": [{"index": 2, "name": "b"}]}])
-    assert "no disk with index 2; the volume of /dev/zvol/rdsk/%s/disk2 does not exist" % ROOT in said
+    assert f"no disk with index 2; the volume of /dev/zvol/rdsk/{ROOT}/disk2 does not exist" in said
     done = four_steps(sim)
     assert [w.rpartition(": ")[2] for w in done.outcome.warnings] == [
-        "the volume of /dev/zvol/rdsk/%s/disk2 does not exist" % ROOT
+        f"the volume of /dev/zvol/rdsk/{ROOT}/disk2 does not exist"
     ]
 
 

@@ -637,7 +637,7 @@ def test_an_orphan_keeps_data_snapshots_and_identity_and_gives_up_a_name_that_is
     sim.run("zfs", "set", "flexdisk:name=a", orphan.volume.name)
     digest = sim.digest(orphan.volume.name)
     done = four_steps(sim, "orphan_volume")
-    assert "parked without its name (uuid %s)" % orphan.uuid in done.outcome.diff
+    assert f"parked without its name (uuid {orphan.uuid})" in done.outcome.diff
     [disk] = sim.vm().parked
     assert (disk.uuid, disk.name, disk.volume.guid) == (orphan.uuid, "", orphan.volume.guid)
     assert sim.digest(disk.volume.name) == digest

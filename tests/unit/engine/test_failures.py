@@ -495,11 +495,11 @@ def at_every_command(name, answer):
 
 
 def missing(argv):
-    raise FlexdiskError("CommandNotFound", "%s is not on this host's PATH" % argv[0])
+    raise FlexdiskError("CommandNotFound", f"{argv[0]} is not on this host's PATH")
 
 
 def too_slow(argv):
-    raise FlexdiskError("CommandTimeout", "%s did not end" % argv[0])
+    raise FlexdiskError("CommandTimeout", f"{argv[0]} did not end")
 
 
 ANSWERS = {
@@ -545,10 +545,10 @@ def grown(sim, volume):
 
 
 BEHIND = {
-    "size": (grown, "volsize of zones/%s/disk1 67108864 -> 134217728" % VM),
+    "size": (grown, f"volsize of zones/{VM}/disk1 67108864 -> 134217728"),
     "another volume": (
         lambda sim, volume: (sim.run("zfs", "destroy", volume), sim.run("zfs", "create", "-V", "64M", volume)),
-        "guid of zones/%s/disk1 " % VM,
+        f"guid of zones/{VM}/disk1 ",
     ),
     "new volume": (lambda sim, volume: sim.run("zfs", "create", "-V", "8M", volume + "1"), "disk11 is new"),
     "volume gone": (lambda sim, volume: sim.run("zfs", "rename", volume, "zones/away"), "disk1 is gone"),

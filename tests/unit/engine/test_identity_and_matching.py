@@ -34,7 +34,7 @@ def test_adoption_by_size(sim):
         {"vm": "web01", "disks": [BOOT, {"name": "small", "size": 1024}, {"name": "big", "size": 2048}]}
     )
     assert steps(done) == ["identity"] * 3
-    assert "= small adopted (zones/%s/disk2 at 0:4:2)" % VM in done.diff
+    assert f"= small adopted (zones/{VM}/disk2 at 0:4:2)" in done.diff
     assert sizes(sim) == {"root": 10240, "small": 1024, "big": 2048}
 
 

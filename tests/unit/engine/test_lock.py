@@ -50,7 +50,7 @@ def directory(tmp_path, monkeypatch):
 
 
 def program(path, text):
-    path.write_text("#!/bin/sh\n%s\n" % text)
+    path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
 
 
@@ -125,10 +125,10 @@ def test_the_dead_hold_nothing(holder):
 
 @pytest.mark.parametrize("argv", [["sleep", "60"], ["zfs", "set"]])
 def test_a_program_that_outlives_its_module_holds_the_lock(holder, tmp_path, directory, argv):
-    program(directory.with_name("zfs"), 'echo $$ > "%s"\nexec sleep 60' % (tmp_path / "pid"))
+    program(directory.with_name("zfs"), f'echo $$ > "{tmp_path / "pid"}"\nexec sleep 60')
     directory.with_name("sleep").symlink_to("/bin/sleep")
     if argv[0] == "sleep":
-        argv = ["sh", "-c", 'echo $$ > "%s"; exec sleep 60' % (tmp_path / "pid")]
+        argv = ["sh", "-c", f'echo $$ > "{tmp_path / "pid"}"; exec sleep 60']
     first = holder("", *argv)
     child = wait_for(tmp_path / "pid")
     first.kill()
@@ -141,7 +141,7 @@ def test_a_program_that_outlives_its_module_holds_the_lock(holder, tmp_path, dir
 
 
 def test_a_read_that_outlives_its_module_holds_nothing(holder, tmp_path, directory):
-    program(directory.with_name("zfs"), 'echo $$ > "%s"\nexec sleep 60' % (tmp_path / "pid"))
+    program(directory.with_name("zfs"), f'echo $$ > "{tmp_path / "pid"}"\nexec sleep 60')
     first = holder("", "zfs", "get", "all")
     child = wait_for(tmp_path / "pid")
     first.kill()
@@ -249,7 +249,7 @@ def test_a_pool_is_no_path(pool, directory):
 
 def test_a_folder_beside_the_zfs_of_the_system_does_not_count(monkeypatch, directory):
     """Another way to the same zfs would not see it, and two tasks could change one pool."""
-    monkeypatch.setattr(lock, "SYSTEM_PATH", "/sbin:%s" % directory.parent)
+    monkeypatch.setattr(lock, "SYSTEM_PATH", f"/sbin:{directory.parent}")
     assert lock.place() != str(directory)
 
 

@@ -31,7 +31,7 @@ def test_grow(sim):
     digest = sim.digest(sim.disks()["a"].volume.name, "0", "2048")
     done = sim.four_steps(one({"name": "a", "size": "5GiB"}))
     assert kinds(done) == ["grow"]
-    assert done.diff.startswith("%s\nweb01 (%s):\n  ~ a 2 GiB -> 5 GiB\n  quota " % (done.msg, VM))
+    assert done.diff.startswith(f"{done.msg}\nweb01 ({VM}):\n  ~ a 2 GiB -> 5 GiB\n  quota ")
     assert sim.disks()["a"].size_mib == 5120
     assert sim.digest(sim.disks()["a"].volume.name, "0", "2048") == digest
     assert sim.disks()["a"].volume.user["serial_no"] == "2"

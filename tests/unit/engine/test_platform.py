@@ -160,7 +160,7 @@ def test_an_orphan_is_neither_taken_nor_overwritten(sim):
     assert sim.disks()["n"].index == 2
     assert sim.digest(f"zones/{VM}/disk1") == digest
     assert done.vms[0]["unmanaged"] == [f"zones/{VM}/disk1"]
-    assert "web01: volume zones/%s/disk1 is not in the VM's configuration" % VM in done.warnings
+    assert f"web01: volume zones/{VM}/disk1 is not in the VM's configuration" in done.warnings
     assert done.vms[0]["allocatable"] == 30720 - 10240 - 128
 
 
@@ -209,7 +209,7 @@ def test_a_disk_whose_volume_is_gone_is_reported(sim):
     sim.run("zfs", "destroy", disk.volume.name)
     sim.quota()
     done = sim.converge(one())
-    assert done.warnings == ["web01: the volume of %s does not exist" % disk.path]
+    assert done.warnings == [f"web01: the volume of {disk.path} does not exist"]
     assert done.vms[0]["missing"] == [disk.path]
     sim.four_steps(one({"name": "n", "size": 64}))
     assert sim.disks()["n"].index == 2

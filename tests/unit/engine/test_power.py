@@ -28,7 +28,7 @@ def test_autoboot_is_as_before(autoboot):
 def test_a_stopped_vm_stays_stopped(autoboot):
     sim = Simulated()
     sim.adopted(2048)
-    sim.run("vmadm", "update", VM, "autoboot=%s" % str(autoboot).lower())
+    sim.run("vmadm", "update", VM, f"autoboot={str(autoboot).lower()}")
     sim.four_steps(spec(size=4096), allow_restart=True)
     assert (sim.get()["state"], sim.get()["autoboot"]) == ("stopped", autoboot)
 

@@ -41,7 +41,7 @@ def test_what_vmadm_would_undo_is_refused(sim, kind, entry):
     for check in (True, False):
         refused = sim.converge(wish, check=check)
         assert [(p.code, p.disk) for p in refused.problems] == [("NotSupported", entry["name"])]
-        assert "type %s" % kind in refused.problems[0].message
+        assert f"type {kind}" in refused.problems[0].message
         assert "can only be thick" in refused.problems[0].message
     assert sim.fingerprint() == before
 

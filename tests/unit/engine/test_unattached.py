@@ -50,7 +50,7 @@ def test_it_is_parked_whole(sim, left, unlisted, state):
 def test_these_words_leave_it_with_a_warning(sim, left, unlisted):
     done = sim.four_steps(one({"name": "b"}, unlisted=unlisted))
     assert done.vms[0]["unmanaged"] == [HERE]
-    assert done.warnings == ["web01: volume %s is not in the VM's configuration" % HERE]
+    assert done.warnings == [f"web01: volume {HERE} is not in the VM's configuration"]
 
 
 def test_what_is_declared_is_attached(sim, left):
@@ -72,7 +72,7 @@ def test_a_name_that_is_taken_it_gives_up(sim, left, listed):
     disk, _digest = left
     sim.run("zfs", "set", "flexdisk:name=b", HERE)
     done = sim.four_steps(one(*[{"name": "b"}] * listed, unlisted="detach"))
-    assert "  - b 512 MiB (not attached) parked without its name (uuid %s)\n" % disk.uuid in done.diff
+    assert f"  - b 512 MiB (not attached) parked without its name (uuid {disk.uuid})\n" in done.diff
     assert sorted(d.name for d in sim.vm().parked) == ["", *["b"] * (not listed)]
 
 

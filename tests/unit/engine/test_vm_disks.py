@@ -42,7 +42,7 @@ def test_detach_and_return_with_data(sim):
     sim.create()
     spec = {"vm": "web01", "disks": [ROOT, {"name": "data", "size": 2048, "preserve": True, "pci_slot": "0:4:3"}]}
     sim.four_steps(spec)
-    sim.write("zones/%s/disk1" % sim.vm().config.uuid, 7)
+    sim.write(f"zones/{sim.vm().config.uuid}/disk1", 7)
     digest = sim.digest(names(sim)["data"].volume.name)
     uuid = names(sim)["data"].uuid
     done = sim.four_steps({"vm": "web01", "unlisted": "detach", "disks": [ROOT]})

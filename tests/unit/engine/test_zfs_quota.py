@@ -226,7 +226,7 @@ def test_a_raise_beyond_the_pool(sim):
 def test_an_inflexible_vm_whose_reservation_alone_was_lowered(sim):
     """The room that a removed disk has left is not taken away for that: a snapshot may live in it."""
     sim.create(flexible=None, sizes=(2048, 2048))
-    update(sim, {"remove_disks": ["/dev/zvol/rdsk/zones/%s/disk2" % VM]})
+    update(sim, {"remove_disks": [f"/dev/zvol/rdsk/zones/{VM}/disk2"]})
     sim.write(DISK1, 1, 0, 1024)
     sim.run("zfs", "snapshot", DISK1 + "@s")
     root = sim.vm().root

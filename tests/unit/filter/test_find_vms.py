@@ -59,9 +59,9 @@ def test_one_vm(name, place):
 @pytest.mark.parametrize(
     ("name", "where", "how"),
     [
-        ("db01", ("hv01 (%s)" % A, "hv02 (%s)" % B), "--limit or its UUID"),
-        ("cafe", ("hv01 (%s)" % A, "hv02 (%s)" % B), "--limit or its UUID"),
-        ("abcd", ("hv01 (%s)" % C, "hv01 (%s)" % D), "its UUID"),
+        ("db01", (f"hv01 ({A})", f"hv02 ({B})"), "--limit or its UUID"),
+        ("cafe", (f"hv01 ({A})", f"hv02 ({B})"), "--limit or its UUID"),
+        ("abcd", (f"hv01 ({C})", f"hv01 ({D})"), "its UUID"),
     ],
 )
 def test_several_vms(name, where, how):
@@ -72,7 +72,7 @@ def test_several_vms(name, where, how):
 
 @pytest.mark.parametrize("name", ["nobody", "123", "", "1234567x", "web0"])
 def test_no_vm(name):
-    assert find([name]) == ({}, ["VM %s is on none of hv01, hv02." % name])
+    assert find([name]) == ({}, [f"VM {name} is on none of hv01, hv02."])
 
 
 def test_a_copy_with_the_same_uuid_needs_a_limit():

@@ -317,4 +317,4 @@ def test_docs_tell_every_key_of_the_result():
     assert set(docs["RETURN"]["_value"]["contains"]) == set(result)
     told = " ".join(docs["RETURN"]["_value"]["contains"]["warnings"]["description"])
     known = {code for case in MAPPED for code in case["planner_warnings"]} - {"VM_RECREATE"}
-    assert all("V(%s)" % code in told for code in known)
+    assert all(f"V({code})" in told for code in known)

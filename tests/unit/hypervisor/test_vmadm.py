@@ -19,8 +19,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig
 
 U = "cccccccc-0000-4000-8000-000000000001"
-D0 = "/dev/zvol/rdsk/zones/%s/disk0" % U
-D1 = "/dev/zvol/rdsk/zones/%s/disk1" % U
+D0 = f"/dev/zvol/rdsk/zones/{U}/disk0"
+D1 = f"/dev/zvol/rdsk/zones/{U}/disk1"
 UUID = "9B5B50B6-a0c6-4007-b238-b942288d909e"
 VM = {
     "zonename": U,
@@ -39,7 +39,7 @@ VM = {
             "image_uuid": "aaaaaaaa-0000-4000-8000-000000000001",
             "pci_slot": "0:4:0",
             "uuid": UUID,
-            "zfs_filesystem": "zones/%s/disk0" % U,
+            "zfs_filesystem": f"zones/{U}/disk0",
             "size": 10240,
         },
         {"path": D1, "boot": False, "model": "virtio", "pci_slot": "4:1", "missing": True},
@@ -57,7 +57,7 @@ VM = {
     "zpool": "zones",
     "free_space": 8192,
 }
-TIMEOUT = 'first of 1 error: vminfod watchForChanges "VM.js update (%s)" timeout exceeded\n' % U
+TIMEOUT = f'first of 1 error: vminfod watchForChanges "VM.js update ({U})" timeout exceeded\n'
 
 
 def vm(**changes):
@@ -96,8 +96,8 @@ def test_a_vm():
     assert (found.hidden_paths, found.tags) == ({D1}, {"role": "web", "cns": "true", "n": "1"})
     image = "aaaaaaaa-0000-4000-8000-000000000001"
     assert found.disks == (
-        DiskConfig(D0, "zones/%s/disk0" % U, True, "virtio", "disk", image, 10240, "0:4:0", UUID.lower()),
-        DiskConfig(D1, "zones/%s/disk1" % U, False, "virtio", "disk", "", 0, "4:1", ""),
+        DiskConfig(D0, f"zones/{U}/disk0", True, "virtio", "disk", image, 10240, "0:4:0", UUID.lower()),
+        DiskConfig(D1, f"zones/{U}/disk1", False, "virtio", "disk", "", 0, "4:1", ""),
         DiskConfig("/isos/x.iso", "", False, "ahci", "cdrom"),
         DiskConfig("/files/x.img", "", False, "ahci", "disk"),
     )
@@ -169,8 +169,8 @@ def test_platforms_that_could_destroy_disk0(stamp, old):
             'at least one specified update to disks is only allowed when state is "stopped", currently: running',
             "VmNotStopped",
         ),
-        ("VM %s not found" % U, "ResourceNotFound"),
-        ("zoneadm: %s: No such zone configured" % U, "ResourceNotFound"),
+        (f"VM {U} not found", "ResourceNotFound"),
+        (f"zoneadm: {U}: No such zone configured", "ResourceNotFound"),
         (
             "first of 1 error: Command failed: cannot set property for 'zones/U/disk1': "
             "size is greater than available space",
@@ -199,7 +199,7 @@ def test_what_vmadm_says(stderr, code):
     error = vmadm_read.classify(("vmadm", "update", U), 1, stderr + "\n")
     assert error.code == code
     assert error.message.startswith(stderr.strip())
-    assert error.message.endswith("(rc 1 of: vmadm update %s)" % U)
+    assert error.message.endswith(f"(rc 1 of: vmadm update {U})")
     assert ("become" in error.message) == (code == "NotPermitted")
 
 

@@ -107,7 +107,7 @@ def test_parse_size_refuses(value, rule):
     assert rule in caught.value.message
     assert len(caught.value.message) < 200
     shown = value if isinstance(value, str) else repr(value)
-    assert '"%s' % shown[:50] in caught.value.message
+    assert f'"{shown[:50]}' in caught.value.message
 
 
 def test_parse_size_or_remaining():
@@ -147,7 +147,7 @@ def test_parse_quota_refuses(value, rule):
     with pytest.raises(FlexdiskError, match=rule) as caught:
         parse_quota(value)
     assert caught.value.code == "InvalidArgument"
-    assert caught.value.message.startswith('quota "%s" is not valid: ' % (value,))
+    assert caught.value.message.startswith(f'quota "{value}" is not valid: ')
 
 
 @pytest.mark.parametrize(

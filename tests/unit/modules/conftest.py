@@ -61,5 +61,5 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     made = Host(tmp_path, capsys)
-    monkeypatch.setenv("PATH", "%s%s%s" % (tmp_path / "bin", os.pathsep, os.environ["PATH"]))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     return made

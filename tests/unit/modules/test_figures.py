@@ -40,13 +40,13 @@ def misnamed(documented, where=()):
         place, words = (*where, key), str(told["description"])
         exact = any(part.endswith("_bytes") for part in place)
         if told["type"] == "int" and key != OPTION and key not in NO_SIZES and ("MiB" in words) == exact:
-            yield "%s: %s" % (".".join(place), words)
+            yield f"{'.'.join(place)}: {words}"
         if key != OPTION and not exact and re.search(r"\b[Bb]ytes?\b", words):
-            yield "%s: %s" % (".".join(place), words)
+            yield f"{'.'.join(place)}: {words}"
         if key in NO_SIZES and told["type"] not in ("int", "list"):
-            yield "%s: %s" % (".".join(place), told["type"])
+            yield f"{'.'.join(place)}: {told['type']}"
         if exact and told["type"] not in ("int", "dict"):
-            yield "%s: %s" % (".".join(place), told["type"])
+            yield f"{'.'.join(place)}: {told['type']}"
         yield from misnamed(told.get("contains") or {}, place)
 
 
@@ -89,7 +89,7 @@ def wrong(value, where=()):
     if number and limits and 0 < abs(value) < MIB:
         yield "%s: %d" % (".".join(where), value)
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
-        yield "%s: %r" % (".".join(where), value)
+        yield f"{'.'.join(where)}: {value!r}"
 
 
 def test_real_figures(host):

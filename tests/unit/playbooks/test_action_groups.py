@@ -57,7 +57,7 @@ def test_the_example_runs(tmp_path):
     scenarios.build("demo", tmp_path / "node").save()
     install_programs(tmp_path / "node")
     (play,) = yaml.safe_load(re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0])
-    path = "%s:%s" % (tmp_path / "node" / "bin", os.environ["PATH"])
+    path = f"{tmp_path / 'node' / 'bin'}:{os.environ['PATH']}"
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{**play, "environment": {"PATH": path}}]))
     hosts = {"hv01": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"hypervisors": {"hosts": hosts}}))

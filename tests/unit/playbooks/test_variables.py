@@ -43,7 +43,7 @@ def test_every_variable_is_checked_and_documented(path):
     told = set(re.findall(OURS, header)) - {path.stem}
     assert known - EVERYWHERE <= told
     assert {name for name in told if name.startswith(("flexdisk_", "rfd154_"))} <= known
-    assert "_flexdisk_playbook: %s\n" % path.stem in play
+    assert f"_flexdisk_playbook: {path.stem}\n" in play
 
 
 def test_choices_are_those_of_the_modules():

@@ -23,7 +23,7 @@ def test_a_disk_is_made_without_a_vm(bench):
     assert disk.disk.own == {"preserve": True, "description": "für alle", "tags": {"owner": "sales"}}
     assert disk.disk.volume.user["serial_no"] == "1"
     assert (done.disks[0]["state"], done.disks[0]["size"], done.disks[0]["vm"]) == ("detached", 64, "")
-    lines = ["detached disks: +64 MiB, 0 B destroyed", "detached disks of pool %s:" % bench.pool]
+    lines = ["detached disks: +64 MiB, 0 B destroyed", f"detached disks of pool {bench.pool}:"]
     assert done.diff.splitlines()[:2] == lines
 
 
@@ -311,7 +311,7 @@ def test_an_index_or_a_slot_that_is_taken(bench):
     attach = {"name": "data", "vm": "web01", "state": "attached"}
     assert "index 1 belongs to" in bench.refused("InvalidArgument", {**attach, "index": 1})
     slot = bench.disk("a").pci_slot
-    assert 'pci_slot "%s" belongs to' % slot in bench.refused("InvalidArgument", {**attach, "pci_slot": slot})
+    assert f'pci_slot "{slot}" belongs to' in bench.refused("InvalidArgument", {**attach, "pci_slot": slot})
 
 
 def test_one_uuid_on_two_volumes_is_refused_for_both(bench):

@@ -42,7 +42,7 @@ def test_every_test_that_is_named_is_there():
     named = re.findall(r"(tests/[\w/.]+\.py)::(\w+)", TABLE.read_text())
     assert len(named) > 40
     for path, test in named:
-        assert "def %s(" % test in (ROOT / path).read_text(), (path, test)
+        assert f"def {test}(" in (ROOT / path).read_text(), (path, test)
 
 
 def test_a_disk_is_found_by_uuid_and_by_name(bench):
@@ -86,7 +86,7 @@ def test_a_disk_of_another_pool_is_not_attached(bench):
     bench.another_pool(THREE, "web03")
     bench.four_steps({"name": "a", "state": "detached"})
     problems = bench.go({"name": "a", "vm": "web03", "state": "attached"}, pool="").problems
-    assert ["is in pool %s, but the VM is in pool other" % bench.pool in p.message for p in problems] == [True]
+    assert [f"is in pool {bench.pool}, but the VM is in pool other" in p.message for p in problems] == [True]
 
 
 def test_as_many_disks_as_there_are_slots():

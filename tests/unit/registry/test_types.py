@@ -76,7 +76,7 @@ def test_vmadm_has_neither(kind):
     for wish in ({"name": "data", "type": kind}, {"name": "new", "size": 64, "type": kind}):
         refused = bench.go(wish)
         assert [(p.code, p.disk) for p in refused.problems] == [("NotSupported", wish["name"])]
-        assert "type %s" % kind in refused.problems[0].message
+        assert f"type {kind}" in refused.problems[0].message
 
 
 def begun(entry, until):

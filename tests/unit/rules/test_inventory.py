@@ -54,7 +54,7 @@ def test_names():
     assert [index_of(n) for n in ("zones/u/disk7", "/dev/zvol/rdsk/zones/u/disk12", "zones/u/data1", "disk3", "")] == [
         7, 12, 0, 0, 0,
     ]  # fmt: skip
-    assert image_of("zones/%s@final" % IMAGE) == IMAGE
+    assert image_of(f"zones/{IMAGE}@final") == IMAGE
     assert image_of("zones/base@final") == image_of("") == ""
 
 
@@ -67,7 +67,7 @@ def test_attached_disks_in_the_order_of_their_indexes():
 
 
 def test_the_hypervisors_word_wins_over_the_copy():
-    name = "zones/%s/disk1" % U1
+    name = f"zones/{U1}/disk1"
     copy = {"uuid": D2, "slot": "0:4:5", "model": "nvme", "boot": "true", "name": "a", "preserve": "true"}
     known = entry(name, uuid=D1, pci_slot="4:1", model="virtio", boot=False)
     disk = run([config(disks=[known])], fs("zones/" + U1), vol(name, copy)).vms[0].disks[0]
@@ -76,13 +76,13 @@ def test_the_hypervisors_word_wins_over_the_copy():
 
 
 def test_without_the_hypervisors_uuid_the_copy_counts():
-    name = "zones/%s/disk1" % U1
+    name = f"zones/{U1}/disk1"
     disk = run([config(disks=[entry(name)])], fs("zones/" + U1), vol(name, {"uuid": D2})).vms[0].disks[0]
     assert (disk.uuid, disk.disowned, disk.adopted) == (D2, False, True)
 
 
 def test_junk_in_properties_is_dropped():
-    name = "zones/%s/disk1" % U1
+    name = f"zones/{U1}/disk1"
     junk = {"uuid": "x", "name": "a/b", "tags": "[", "preserve": "yes", "description": "%zz"}
     disk = run([config(disks=[entry(name, uuid=D1)])], fs("zones/" + U1), vol(name, junk)).vms[0].disks[0]
     assert (disk.uuid, disk.name) == (D1, "")
@@ -125,9 +125,9 @@ def test_a_file_system_under_a_disks_path_is_not_its_disk():
 
 
 def test_snapshots_in_order_and_the_guard_apart():
-    name = "zones/%s/disk1" % U1
+    name = f"zones/{U1}/disk1"
     made = (("b", 9), ("flexdisk-guard", 8), ("a", 3))
-    snaps = [Dataset("%s@%s" % (name, short), "snapshot", createtxg=txg) for short, txg in made]
+    snaps = [Dataset(f"{name}@{short}", "snapshot", createtxg=txg) for short, txg in made]
     disk = run([config(disks=[entry(name)])], fs("zones/" + U1), vol(name), *snaps).vms[0].disks[0]
     assert [s.name[-1] for s in disk.snapshots] == ["a", "b"]
     assert disk.guarded
@@ -146,9 +146,9 @@ def test_parked_disks_know_whose_they_were():
 
 
 def test_images_set_a_limit():
-    origin = "zones/%s@final" % IMAGE
+    origin = f"zones/{IMAGE}@final"
     snapshot = Dataset(origin, "snapshot", volsize=10 * MIB)
-    name = "zones/%s/disk0" % U1
+    name = f"zones/{U1}/disk0"
     parked = vol("zones/flexdisk/" + D1, {"vm": U1, "uuid": D1}, origin=origin)
     vm = run([config(disks=[entry(name)])], fs("zones/" + U1), vol(name, origin=origin), parked, snapshot).vms[0]
     assert [(d.image, d.image_size) for d in vm.disks + vm.parked] == [(IMAGE, 10)] * 2
@@ -156,7 +156,7 @@ def test_images_set_a_limit():
 
 def test_ghosts():
     """A path whose volume was parked, and the configuration was not told."""
-    path = "zones/%s/disk1" % U1
+    path = f"zones/{U1}/disk1"
     parked = vol("zones/flexdisk/" + D1, {"vm": U1, "uuid": D1})
     vm = run([config(disks=[entry(path, uuid=D1)])], fs("zones/" + U1), parked).vms[0]
     assert vm.ghosts == vm.missing == (ZVOL + path,)
@@ -170,7 +170,7 @@ def test_other_brands_and_lost_datasets():
 
 
 def test_one_uuid_on_two_volumes():
-    name = "zones/%s/disk1" % U1
+    name = f"zones/{U1}/disk1"
     parked = vol("zones/flexdisk/" + D1, {"uuid": D1})
     host = run([config(disks=[entry(name, uuid=D1)])], fs("zones/" + U1), vol(name), parked)
     assert {u: sorted(n) for u, n in host.duplicates.items()} == {D1: [name, "zones/flexdisk/" + D1]}

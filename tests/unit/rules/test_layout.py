@@ -23,16 +23,16 @@ def test_an_index_is_read_as_it_is_written(index):
 
 
 def test_a_name_without_an_index_has_index_0():
-    assert layout.index_of("zones/%s/data" % VM) == layout.index_of("zones/disk7x") == 0
+    assert layout.index_of(f"zones/{VM}/data") == layout.index_of("zones/disk7x") == 0
 
 
 def test_places():
     assert layout.vm_dataset("zones", VM) == "zones/" + VM
-    assert layout.disk_dataset("zones/" + VM, 3) == "zones/%s/disk3" % VM
+    assert layout.disk_dataset("zones/" + VM, 3) == f"zones/{VM}/disk3"
     assert layout.container("zones") == "zones/flexdisk"
     assert layout.detached_dataset("zones", DISK) == "zones/flexdisk/" + DISK
-    assert layout.copy_place("zones/flexdisk/" + DISK) == "zones/flexdisk/%s.copy" % DISK
-    assert layout.final(layout.image_dataset("zones", IMAGE)) == "zones/%s@final" % IMAGE
+    assert layout.copy_place("zones/flexdisk/" + DISK) == f"zones/flexdisk/{DISK}.copy"
+    assert layout.final(layout.image_dataset("zones", IMAGE)) == f"zones/{IMAGE}@final"
 
 
 def test_an_image_is_found_in_the_origin_of_its_clones():
@@ -48,7 +48,7 @@ def test_a_vm_is_found_directly_below_a_pool():
 
 
 def test_a_disk_is_detached_to_the_place_of_its_uuid():
-    volume = Dataset("zones/%s/disk0" % VM, "volume", guid=42)
+    volume = Dataset(f"zones/{VM}/disk0", "volume", guid=42)
     assert layout.parked_place(Disk(volume=volume, vm=VM, index=0, uuid=DISK)) == "zones/flexdisk/" + DISK
     assert layout.parked_place(Disk(volume=volume, vm=VM, index=0)) == "zones/flexdisk/" + identity.uuid_of(42)
 
@@ -60,7 +60,7 @@ def test_below_is_not_beside():
 
 
 def test_half_of_a_conversion_needs_mark_uuid_and_place():
-    whole = Dataset("zones/%s/disk0" % VM, "volume", guid=42, user={"uuid": DISK})
+    whole = Dataset(f"zones/{VM}/disk0", "volume", guid=42, user={"uuid": DISK})
     user = {"from": "42", "uuid": DISK}
     place = layout.detached_dataset("zones", DISK)
     assert layout.is_half(whole, Dataset(place, "filesystem", user=user))

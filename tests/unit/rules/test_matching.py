@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import DiskDeclaration
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Collector
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problems
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm, VmConfig
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.matching import match
@@ -26,7 +26,7 @@ def uuid(number):
 
 def disk(number, name="", size=1024, **more):
     user = {"name": name, "uuid": uuid(number)} if name else {}
-    where = "zones/flexdisk/%s" % uuid(number) if more.get("parked") else "zones/v/disk%d" % number
+    where = f"zones/flexdisk/{uuid(number)}" if more.get("parked") else "zones/v/disk%d" % number
     volume = Dataset(where, "volume", volsize=more.pop("bytes", size * MIB), user=user)
     fields = {"uuid": uuid(number), "pci_slot": "0:4:%d" % number, "boot": number == 0, "path": "/" + where, **more}
     return Disk(volume=volume, vm="v", index=number, name=name, **fields)
@@ -39,10 +39,10 @@ def vm(*disks, orphans=()):
 
 
 def run(machine, *specs, matching="name", of_other_vms=(), unlisted="refuse"):
-    found = Collector("web")
+    found = Problems("web")
     result = match(machine, specs, of_other_vms, matching, found, unlisted)
     pairs = {spec.label: d.index for spec, d in result.pairs}
-    return pairs, [s.label for s in result.creates], [d.index for d in result.unlisted], found.problems
+    return pairs, [s.label for s in result.creates], [d.index for d in result.unlisted], found
 
 
 def spec(name="", **more):
@@ -200,7 +200,7 @@ def test_the_law_of_boot_disks_and_names(names, sizes, wanted, unlisted, boot_na
     """No entry gets a boot disk or a disk of another name; size decides with unlisted=refuse alone."""
     data = [disk(n, name and f"{name}{n}", size=s) for n, (name, s) in enumerate(zip(names, sizes), 1)]  # noqa: B905
     machine = vm(disk(0, boot_name, size=10), *data)
-    found = Collector("web")
+    found = Problems("web")
     result = match(machine, wishes(wanted), [], "name", found, unlisted)
     assert not any(d.boot or d.name for _s, d in result.pairs)
     assert all(s.size == d.size_mib for s, d in result.pairs)
@@ -208,7 +208,7 @@ def test_the_law_of_boot_disks_and_names(names, sizes, wanted, unlisted, boot_na
         assert result.pairs == []
         alike = {s.label for s in wishes(wanted) for d in machine.disks if not d.name and s.size == d.size_mib}
         assert {w.split()[0] for w in result.warnings if "no name" in w} == alike
-        assert (found.problems, len(result.creates)) == ([], len(wanted))
+        assert (found, len(result.creates)) == ([], len(wanted))
     elif result.pairs:
         assert not result.creates
         assert len(result.pairs) == len(wanted) == sum(not d.name for d in data)
@@ -217,7 +217,7 @@ def test_the_law_of_boot_disks_and_names(names, sizes, wanted, unlisted, boot_na
 @given(SIZES, WISHES, UNLISTED)
 def test_order_never_takes_a_boot_disk(sizes, wanted, unlisted):
     machine = vm(disk(0, size=10, remaining="1:2"), *(disk(n, size=s) for n, s in enumerate(sizes, 1)))
-    result = match(machine, wishes(wanted)[:1], [], "order", Collector("web"), unlisted)
+    result = match(machine, wishes(wanted)[:1], [], "order", Problems("web"), unlisted)
     assert not any(d.boot for _s, d in result.pairs)
 
 
@@ -234,9 +234,9 @@ def test_a_boot_disk_of_the_size_leaves_a_choice():
 @pytest.mark.parametrize("unlisted", ["keep", "detach", "destroy"])
 def test_a_new_disk_of_a_size_that_an_unnamed_one_has_is_warned_of(unlisted):
     machine = vm(disk(0, size=10), disk(1, size=10), disk(2, "named", size=10), disk(3, size=10, uuid=""))
-    found = Collector("web")
+    found = Problems("web")
     result = match(machine, [spec("backup", size=10), spec("other", size=11)], [], "name", found, unlisted)
-    assert ([s.label for s in result.creates], result.pairs, found.problems) == (["backup", "other"], [], [])
+    assert ([s.label for s in result.creates], result.pairs, found) == (["backup", "other"], [], [])
     warning = result.warnings[0]
     assert [uuid(2) in w for w in result.warnings[1:]] == [True] * (unlisted == "destroy")
     assert "- {uuid: %s, name: backup}" % uuid(1) in warning
@@ -271,7 +271,7 @@ def test_each_entry_that_means_a_disk_of_another_name_is_told_so():
     assert (pairs, creates, unlisted) == ({}, ["new"], [])
     assert [p.disk for p in problems] == ["root", "data", "log", "rest"]
     first = problems[0].message
-    assert "disk0 (uuid %s) is the boot disk and has another name" % uuid(0) in first
+    assert f"disk0 (uuid {uuid(0)}) is the boot disk and has another name" in first
     assert "to rename it, give its uuid: - {uuid: %s, name: root, boot: true}" % uuid(0) in first
     for number, problem in enumerate(problems[1:], 1):
         assert "- {uuid: %s, name: %s}" % (uuid(number), problem.disk) in problem.message
@@ -293,7 +293,7 @@ NAMES = st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True)
 def test_no_disk_twice_and_names_keep_to_themselves(have, want, sized, matching, unlisted):
     machine = vm(ROOT, *(disk(n, name) for n, name in enumerate(have, 1)))
     specs = [spec(name, size=1024 if sized else None) for name in want]
-    found = Collector("web")
+    found = Problems("web")
     result = match(machine, specs, [], matching, found, unlisted)
     claimed = [d.volume.name for _s, d in result.pairs]
     assert len(set(claimed)) == len(claimed)
@@ -301,7 +301,7 @@ def test_no_disk_twice_and_names_keep_to_themselves(have, want, sized, matching,
     if matching == "name":
         new, left = set(want) - set(have), set(have) - set(want)
         told = new if left and unlisted == "refuse" else set()
-        assert {p.disk for p in found.problems} == told
+        assert {p.disk for p in found} == told
         assert {(s.name, d.name) for s, d in result.pairs} == {(n, n) for n in want if n in have}
         assert {s.name for s in result.creates} == new - told
         assert {d.name for d in result.unlisted} == (set() if told else left)
@@ -338,8 +338,8 @@ def test_destroy_of_a_named_disk_that_a_new_one_could_mean_is_warned_of():
     machine = vm(ROOT, disk(1, "disk1", size=10), disk(2, "kept", size=10, own={"preserve": True}))
     specs = [spec("root"), spec("data", size=10)]
     for unlisted, count in (("destroy", 1), ("detach", 0), ("keep", 0)):
-        warnings = match(machine, specs, [], "name", Collector("web"), unlisted).warnings
+        warnings = match(machine, specs, [], "name", Problems("web"), unlisted).warnings
         assert len(warnings) == count
-    (said,) = match(machine, specs, [], "name", Collector("web"), "destroy").warnings
+    (said,) = match(machine, specs, [], "name", Problems("web"), "destroy").warnings
     assert "destroys disk1 of the same size" in said
     assert said.endswith("- {uuid: %s, name: data}" % uuid(1))

@@ -55,7 +55,7 @@ def test_slot_syntax_refused(text):
     with pytest.raises(FlexdiskError) as caught:
         parse_slot(text)
     assert caught.value.code == "InvalidArgument"
-    assert caught.value.message.startswith('pci_slot "%s" is not valid' % (text,))
+    assert caught.value.message.startswith(f'pci_slot "{text}" is not valid')
 
 
 @given(SLOTS)

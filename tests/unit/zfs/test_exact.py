@@ -51,7 +51,7 @@ def test_one_transaction_compares_and_destroys():
 
 @pytest.mark.parametrize("said", [b"guid", b"uuid", b"snapshots"])
 def test_another_volume_of_the_name_stays(said):
-    with pytest.raises(FlexdiskError, match="changed since it was read: another %s" % said.decode()) as caught:
+    with pytest.raises(FlexdiskError, match=f"changed since it was read: another {said.decode()}") as caught:
         destroyed(Library(said))
     assert caught.value.code == "Changed"
 

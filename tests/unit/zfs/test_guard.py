@@ -36,7 +36,7 @@ class Bench:
     def runner(self, argv, stdin="", timeout=300):
         self.calls.append(list(argv))
         if self.refused and argv[1] == self.refused:
-            return Answer(1, "", "cannot %s: injected" % argv[1])
+            return Answer(1, "", f"cannot {argv[1]}: injected")
         return Answer(*self.node.run(list(argv), stdin))
 
     def run(self, *argv: str) -> str:
@@ -60,7 +60,7 @@ def bench() -> Bench:
 @pytest.mark.parametrize("newest", ["", "mine"])
 def test_nothing_destroys_a_guarded_disk(bench, newest):
     if newest:
-        bench.run("snapshot", "%s@%s" % (VOLUME, newest))
+        bench.run("snapshot", f"{VOLUME}@{newest}")
     with guard.Guard(bench.zfs, None) as guarded:
         guarded.protect(VOLUME, newest)
         assert guarded.backend == "cli"
@@ -68,7 +68,7 @@ def test_nothing_destroys_a_guarded_disk(bench, newest):
         guarded.moving(MOVED)
         bench.run("rename", VOLUME, MOVED)
         assert bench.vmadm_destroys(MOVED) != 0
-    assert bench.snapshots() == (["%s@%s" % (MOVED, newest)] if newest else [])
+    assert bench.snapshots() == ([f"{MOVED}@{newest}"] if newest else [])
     assert bench.vmadm_destroys(MOVED) == 0
 
 

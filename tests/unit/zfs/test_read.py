@@ -126,7 +126,7 @@ TAIL = "\nerrors: No known data errors\n"
 
 
 def status(pool, *rows):
-    body = "".join("\t%s%s  ONLINE       0     0     0\n" % ("  " * depth, name) for depth, name in rows)
+    body = "".join(f"\t{'  ' * depth}{name}  ONLINE       0     0     0\n" for depth, name in rows)
     return HEAD.format(pool=pool) + body + TAIL
 
 
@@ -198,7 +198,7 @@ def zdb(*children):
     for n, (kind, ashift, is_log, disks) in enumerate(children):
         lines += [
             "            children[%d]:" % n,
-            "                type: '%s'" % kind,
+            f"                type: '{kind}'",
             "                id: %d" % n,
             "                metaslab_shift: 34",
             "                ashift: %d" % ashift,

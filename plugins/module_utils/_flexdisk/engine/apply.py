@@ -17,7 +17,7 @@ from ..plan import predict
 from ..plan.disk_steps import Grow
 from ..plan.steps import Step, VmPlan
 from ..plan.vm_steps import ClearRemains, CreateVm
-from ..rules.differences import put_aside, since_read
+from ..rules.differences import in_conversion, since_read
 from ..rules.inventory import completed
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..zfs.errors import ZfsError
@@ -48,7 +48,7 @@ class Restart(t.NamedTuple):
         if not self.attempts or (self.running and self.attempts == 1):
             return ""
         count = "%d attempt%s in %d s" % (self.attempts, "" if self.attempts == 1 else "s", self.seconds)
-        return "%s to start it, the last error: %s" % (count, self.error)
+        return f"{count} to start it, the last error: {self.error}"
 
 
 class StepFailed(Exception):
@@ -96,8 +96,8 @@ class Applier:
                 begun = True
                 perform(step, self._tools, Change(vm, after, geometry))
             except FlexdiskError as exc:
-                if step.keeps_vm_down or any(put_aside(vm, d) for d in vm.parked):
-                    # Disks of different times, or one of them aside: the VM stays down, and the intent says so.
+                if step.keeps_vm_down or any(in_conversion(vm, d) for d in vm.parked):
+                    # Disks of different times, or one of them in conversion: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, Restart(False), begun) from exc
                 restart = self._restart(plan) if down else None
                 told = self._tells(plan, step)
@@ -173,7 +173,7 @@ class Applier:
             self._hypervisor.forget_disk(plan.vm, path)
         missing = sorted({*vm.missing} - {*vm.ghosts, *plan.before.missing})
         if missing:
-            return "its configuration has disks that do not exist: %s" % ", ".join(missing)
+            return f"its configuration has disks that do not exist: {', '.join(missing)}"
         if vm.config.state != "running":
             self._hypervisor.start(plan.vm)
         self._hypervisor.set_autoboot(plan.vm, plan.before.autoboot_before)
@@ -198,7 +198,7 @@ class Applier:
                 raise
             words = [exc.message]
         if words:
-            raise FlexdiskError("Changed", "the VM changed since it was read: %s; nothing was done" % "; ".join(words))
+            raise FlexdiskError("Changed", f"the VM changed since it was read: {'; '.join(words)}; nothing was done")
 
     def _confirm_forecasts(self, plan: VmPlan, geometry: PoolGeometry) -> None:
         """Ask ZFS itself what it would reserve, once for each kind of volume the plan makes."""
@@ -217,9 +217,9 @@ class Applier:
         """What is about to be made is not there, but for what is cleared first."""
         root, cleared = plan.before.root.name, any(isinstance(step, ClearRemains) for step in plan.steps)
         if any(config.uuid == plan.vm for config in self._hypervisor.vms()):
-            raise FlexdiskError("Changed", "the host changed since it was read: VM %s now exists" % plan.vm)
+            raise FlexdiskError("Changed", f"the host changed since it was read: VM {plan.vm} now exists")
         if not cleared and self._zfs.exists(root):
-            raise FlexdiskError("Changed", "the host changed since it was read: %s now exists" % root)
+            raise FlexdiskError("Changed", f"the host changed since it was read: {root} now exists")
 
 
 def _kinds(vm: Vm) -> t.Set[t.Tuple[int, int]]:

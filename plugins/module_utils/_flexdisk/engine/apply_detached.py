@@ -44,11 +44,11 @@ def _create(step: CreateDetached, tools: Tools, change: Change) -> None:
 
 def _copy(tools: Tools, source: str, volume: str, facts: t.Mapping[str, str]) -> None:
     """Of a snapshot; of a disk as it is at this moment, by a snapshot that goes again."""
-    copied = "%s@%s" % (volume, SNAPSHOT)
+    copied = f"{volume}@{SNAPSHOT}"
     if "@" in source:
         tools.zfs.copy(source, copied, facts)
         return
-    snapshot = "%s@%s" % (source, SNAPSHOT)
+    snapshot = f"{source}@{SNAPSHOT}"
     lift(tools.zfs, source)
     tools.zfs.snapshot(snapshot)
     try:

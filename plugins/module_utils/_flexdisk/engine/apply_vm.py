@@ -45,7 +45,7 @@ def _import_image(step: ImportImage, tools: Tools, change: Change) -> None:
         return  # another VM of this task has had it imported
     if tools.zfs.exists(volume):
         if tools.read(volume).user.get("from") != identity.IMPORTING:
-            raise FlexdiskError("Changed", "the host changed since it was read: %s now exists" % volume)
+            raise FlexdiskError("Changed", f"the host changed since it was read: {volume} now exists")
         tools.zfs.destroy(volume)
     options = {"volblocksize": str(step.block_size_bytes)}
     tools.zfs.create_volume(volume, step.volsize_bytes, options, {"from": identity.IMPORTING})
@@ -60,7 +60,7 @@ def _clear(step: ClearRemains, tools: Tools, change: Change) -> None:
     """Exactly what was read, and unused still."""
     there, empty = tools.zfs.datasets(step.root), tools.read(container(change.after.root.pool))
     if {d.name for d in there} != set(step.left) or used(there, empty):
-        raise FlexdiskError("Changed", "the host changed since it was read: other datasets exist below %s" % step.root)
+        raise FlexdiskError("Changed", f"the host changed since it was read: other datasets exist below {step.root}")
     tools.zfs.destroy(step.root, True)
 
 
@@ -72,7 +72,7 @@ def _delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
     storage_of(tools).before_end(vm, volumes)
     tools.hypervisor.delete_vm(vm.config.uuid)
     if vm.root.kind and tools.zfs.exists(vm.root.name):
-        raise FlexdiskError("NotApplied", "the VM is deleted, but %s still exists" % vm.root.name)
+        raise FlexdiskError("NotApplied", f"the VM is deleted, but {vm.root.name} still exists")
 
 
 def _only_these(tools: Tools, vm: Vm, volumes: t.Mapping[str, int]) -> None:
@@ -80,7 +80,7 @@ def _only_these(tools: Tools, vm: Vm, volumes: t.Mapping[str, int]) -> None:
     below = {d.name: d.guid for d in tools.zfs.datasets(vm.root.name, snapshots=False) if d.name != vm.root.name}
     if below != volumes:
         wrong = sorted({name for name, _guid in {*below.items()} ^ {*volumes.items()}})
-        raise FlexdiskError("Changed", "the VM changed since it was read: %s; it is not deleted" % ", ".join(wrong))
+        raise FlexdiskError("Changed", f"the VM changed since it was read: {', '.join(wrong)}; it is not deleted")
 
 
 @perform.register

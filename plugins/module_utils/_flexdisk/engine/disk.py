@@ -49,13 +49,13 @@ def run(
     """Makes the disks so, or predicts it. pool is where new ones are made, and the only one that is looked at."""
     outcome = Disks()
     parsed = [parse_disk(entry, number) for number, entry in enumerate(raw)]
-    outcome.problems = [problem for _wish, problems in parsed for problem in problems]
+    outcome.problems = [problem for _declared, problems in parsed for problem in problems]
     if outcome.problems and not policy.continue_on_refusal:
         return outcome
-    wrong = [n for n, (_wish, problems) in enumerate(parsed) if problems]
+    wrong = [n for n, (_declared, problems) in enumerate(parsed) if problems]
     place = pool or hypervisor.capabilities.default_pool
-    wishes = [wish for wish, _problems in parsed]
-    _Disks(wishes, wrong, zfs, hypervisor, policy, check_mode, outcome, pool, place).run()
+    declarations = [declared for declared, _problems in parsed]
+    _Disks(declarations, wrong, zfs, hypervisor, policy, check_mode, outcome, pool, place).run()
     return outcome
 
 
@@ -66,9 +66,9 @@ class _Disks(Task):
     outcome: Disks
 
     # Any: what Task takes.
-    def __init__(self, wishes: t.Sequence[PlacedDiskDeclaration], wrong: t.Sequence[int], *what: t.Any) -> None:
+    def __init__(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Sequence[int], *what: t.Any) -> None:
         super().__init__(*what)
-        self._wishes = wishes
+        self._declarations = declarations
         self._wrong = wrong
         self._jobs: t.Sequence[Job] = ()
 
@@ -76,7 +76,7 @@ class _Disks(Task):
         capabilities = self.hypervisor.capabilities
         self._jobs, plans, problems = plan_entries(
             lambda: Registry(host, self.policy, capabilities, self.more),
-            self._wishes,
+            self._declarations,
             self._wrong,
             self.policy.continue_on_refusal,
         )
@@ -132,7 +132,7 @@ def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_m
     for job in jobs:
         place = _place(job, now)
         touched = job.place is not None and job.place.disk.volume.name in changed
-        new = job.place is None and job.wish.state == "present" and place is not None
+        new = job.place is None and job.declared.state == "present" and place is not None
         outcome.disks.append(_result(job, place, touched or new, check_mode))
 
 
@@ -146,8 +146,8 @@ def _done(plan: VmPlan) -> t.Sequence[Step]:
 def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:
     if job.place is None:
         owner = job.owner.config.uuid if job.owner is not None else ""
-        named = (p for p in now if p.vm is None and p.disk.vm == owner and p.disk.name == job.wish.spec.name)
-        return next(named, None) if job.wish.state == "present" else None
+        named = (p for p in now if p.vm is None and p.disk.vm == owner and p.disk.name == job.declared.spec.name)
+        return next(named, None) if job.declared.state == "present" else None
     was = job.place.disk
     there = (p for p in now if p.disk.volume.guid == was.volume.guid)
     # What was copied from a volume to a file, or back, is another dataset.
@@ -157,7 +157,7 @@ def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:
 def _result(job: Job, place: t.Optional[Place], changed: bool, check_mode: bool) -> _Dict:
     """What is said of one disk; of one that is not there only how it was called."""
     if place is None:
-        known: PlacedDiskDeclaration = job.wish
+        known: PlacedDiskDeclaration = job.declared
         return {"name": known.spec.name, "uuid": known.spec.uuid, "state": "absent", "vm": "", "changed": changed}
     result = report.disk_result(place.disk, place.state, not check_mode)
     return dict(result, vm=place.disk.vm, changed=changed)

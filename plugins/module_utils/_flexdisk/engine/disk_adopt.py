@@ -156,9 +156,7 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
         if asked is None or uuid in asked:
             ours = record is not None and record.host == host.name
             words = (
-                recovery.unfinished(record)
-                if record and ours
-                else "an interrupted run left its record in pool %s" % pool
+                recovery.unfinished(record) if record and ours else f"an interrupted run left its record in pool {pool}"
             )
             found.append(Problem("InUse", words, known[uuid].label if uuid in known else uuid))
     return found

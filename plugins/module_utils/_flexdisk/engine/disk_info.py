@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import asdict, dataclass, field
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan.planner import find_vm
 from ..rules import disk_properties, releases
@@ -51,10 +51,12 @@ def disks_info(
     """Disks of the host, those of VMs first. figures adds what destroying each would free, and what stands against it;
     hidden the platform's own.
     """
-    said = Collector("")
-    disk_properties.parsed(said, "", {"tags": {key: value for key, value in filters.tags.items() if value is not None}})
-    if said.problems:
-        return Disks(problems=said.problems)
+    problems = Problems("")
+    disk_properties.parsed(
+        problems, "", {"tags": {key: value for key, value in filters.tags.items() if value is not None}}
+    )
+    if problems:
+        return Disks(problems=problems)
     host = observe(zfs, hypervisor, pool, snapshots=figures)
     owner = filters.vm
     if owner is not None:

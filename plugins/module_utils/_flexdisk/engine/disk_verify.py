@@ -106,7 +106,7 @@ def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
     bad = [finding for finding in found.findings if fails([finding], limit)]
     if not bad:
         return None
-    problems = [Problem("DefectFound", "%s: %s" % (f.kind, f.message), f.alias or f.vm, f.disk) for f in bad]
+    problems = [Problem("DefectFound", f"{f.kind}: {f.message}", f.alias or f.vm, f.disk) for f in bad]
     return module_run.refusal(problems)
 
 
@@ -137,7 +137,7 @@ def _step(kind: str, disk: str, text: str) -> t.Dict[str, t.Any]:
 def _diff(mending: Mending, first: str) -> str:
     if not mending.changed:
         return ""
-    outside = "".join("  %s\n" % step.text for step in mending.outside)
+    outside = "".join(f"  {step.text}\n" for step in mending.outside)
     return first + "\n" + report.diff_text(mending.plans) + ("outside VMs:\n" + outside if outside else "")
 
 
@@ -191,7 +191,7 @@ def _look_again(
     left = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
     still = [f.message for f in wanted if (f.kind, f.vm, f.volume) in left]
     if still and outcome.failure is None:
-        error = FlexdiskError("NotApplied", "all steps were done, but: %s" % "; ".join(still))
+        error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(still)}")
         outcome.failure = _failure(error, "read again")
     return now
 

@@ -31,7 +31,7 @@ def _path(name: str, uuid: str) -> str:
     """Its file. Anybody may have written a uuid, and only a real one may become a path."""
     if not identity.is_uuid(uuid):
         raise FlexdiskError(
-            "IdentityMismatch", "%s has uuid %r, which is not valid; its file cannot be found without it" % (name, uuid)
+            "IdentityMismatch", f"{name} has uuid {uuid!r}, which is not valid; its file cannot be found without it"
         )
     return identity.file_of(uuid)
 
@@ -70,9 +70,7 @@ def ensure(zfs: Zfs, now: Dataset, size: int) -> str:
         zfs.set_facts(now.name, {"from": ""})
     length = zfs.files.size(path)
     if length < 0:
-        raise FlexdiskError(
-            "Changed", "%s of %s is missing; it should have %s" % (path, now.name, render_bytes(now.volsize))
-        )
+        raise FlexdiskError("Changed", f"{path} of {now.name} is missing; it should have {render_bytes(now.volsize)}")
     if length > max(now.volsize, size):
         have, recorded, wanted = render_apart(length, now.volsize, size)
         raise FlexdiskError(
@@ -88,7 +86,7 @@ def _mount(zfs: Zfs, name: str, folder: str) -> None:
         return
     zfs.mount(name)
     if not zfs.files.mounted(folder, name):
-        raise FlexdiskError("Changed", "%s is mounted, but not at %s" % (name, folder))
+        raise FlexdiskError("Changed", f"{name} is mounted, but not at {folder}")
 
 
 def resize(zfs: Zfs, now: Dataset, size: int, geometry: PoolGeometry) -> None:
@@ -141,9 +139,9 @@ def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, 
 def take_place(zfs: Zfs, half: str, now: Dataset) -> None:
     """The copy of a disk that has gone gets its name."""
     zfs.rename(half, now.name)
-    # What is aside stays so until the VM has it again.
-    aside = now.user.get("from") == identity.ASIDE
-    zfs.set_facts(now.name, {**dict.fromkeys(MARKS, ""), **({"from": identity.ASIDE} if aside else {})})
+    # A disk that a VM waits for keeps its mark until the VM has it again.
+    awaited = now.user.get("from") == identity.CONVERTING
+    zfs.set_facts(now.name, {**dict.fromkeys(MARKS, ""), **({"from": identity.CONVERTING} if awaited else {})})
 
 
 def discard(zfs: Zfs, half: Dataset) -> None:

@@ -42,7 +42,7 @@ def place() -> str:
 
 
 def _unusable(path: str, why: object) -> FlexdiskError:
-    return FlexdiskError("NotPermitted", "the directory of locks %s cannot be used: %s" % (path, why))
+    return FlexdiskError("NotPermitted", f"the directory of locks {path} cannot be used: {why}")
 
 
 def _directory(create: bool) -> int:
@@ -65,7 +65,7 @@ def _directory(create: bool) -> int:
 
 
 def _file_of(pool: str) -> str:
-    return "pool-%s.lock" % check_pool(pool)
+    return f"pool-{check_pool(pool)}.lock"
 
 
 def _take(fd: int, how: int) -> bool:
@@ -118,7 +118,7 @@ def busy(pool: t.Optional[str]) -> t.List[str]:
     except FlexdiskError:
         return []
     try:
-        return ["the host is being changed by %s" % who for who in _holders(directory, pool)]
+        return [f"the host is being changed by {who}" for who in _holders(directory, pool)]
     finally:
         os.close(directory)
 

@@ -25,7 +25,7 @@ from .outcome import Outcome
 from .runner import SYSTEM_PATH, SubprocessRunner
 
 # Where a libvirt daemon listens, the old one and those of single drivers.
-_SOCKETS = tuple("/%srun/libvirt/%s-sock" % (var, name) for var in ("", "var/") for name in ("libvirt", "virtqemud"))
+_SOCKETS = tuple(f"/{var}run/libvirt/{name}-sock" for var in ("", "var/") for name in ("libvirt", "virtqemud"))
 
 
 _Params = t.Mapping[str, t.Any]  # checked by Ansible
@@ -150,7 +150,7 @@ def failure_text(problems: t.Sequence[Problem]) -> str:
         where = [
             part for part in ("VM " + problem.vm if problem.vm else "", problem.disk and "disk " + problem.disk) if part
         ]
-        lines.append("%s%s [%s]" % (": ".join(where) + ": " if where else "", problem.message, problem.code))
+        lines.append(f"{': '.join(where) + ': ' if where else ''}{problem.message} [{problem.code}]")
     return "\n".join(lines)
 
 
@@ -179,11 +179,11 @@ def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
     """Arguments of fail_json if the run failed, with what was done, else None."""
     if outcome.failure is not None:
         failure = outcome.failure
-        problem = Problem(failure["error_code"], "%s: %s" % (failure["step"], failure["message"]), failure["vm"])
+        problem = Problem(failure["error_code"], f"{failure['step']}: {failure['message']}", failure["vm"])
         tail = ""
         if failure["restarted"] is not None:
-            tail = " The VM %s" % ("is running again" if failure["restarted"] else "is down")
-            tail += "; %s." % failure["restart"] if failure["restart"] else "."
+            tail = f" The VM {'is running again' if failure['restarted'] else 'is down'}"
+            tail += f"; {failure['restart']}." if failure["restart"] else "."
         text = failure_text([problem]) + tail + "".join("\n" + failure_text([other]) for other in outcome.problems)
         return dict(result(outcome), **dict(refusal([problem, *outcome.problems]), msg=text, failure=failure))
     if outcome.problems:

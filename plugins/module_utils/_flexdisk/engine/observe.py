@@ -47,7 +47,7 @@ def observe(
         datasets = zfs.datasets(*pools, snapshots=snapshots)
     except ZfsError as exc:
         if exc.code == "ResourceNotFound":
-            raise FlexdiskError("ResourceNotFound", "no such pool: %s (%s)" % (", ".join(pools), exc.message)) from exc
+            raise FlexdiskError("ResourceNotFound", f"no such pool: {', '.join(pools)} ({exc.message})") from exc
         raise
     if not pools:
         uuids = {c.uuid for c in configs}

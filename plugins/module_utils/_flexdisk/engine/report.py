@@ -152,16 +152,16 @@ def diff_text(plans: t.Sequence[VmPlan]) -> str:
     for plan in plans:
         if not plan.changed:
             continue
-        lines.append("%s:" % plan.before.label)
-        lines += ["  %s" % step.text for step in plan.steps if step.text and not isinstance(step, SettleQuota)]
+        lines.append(f"{plan.before.label}:")
+        lines += [f"  {step.text}" for step in plan.steps if step.text and not isinstance(step, SettleQuota)]
         before, after = plan.before.root.quota, plan.after.root.quota
         if not (plan.before.there and plan.after.there):
             continue
         if before != after:
-            lines.append("  quota %s" % render_change(before, after))
+            lines.append(f"  quota {render_change(before, after)}")
         elif plan.before.root.reservation != plan.after.root.reservation:
             change = render_change(plan.before.root.reservation, plan.after.root.reservation)
-            lines.append("  reservation %s" % change)
+            lines.append(f"  reservation {change}")
     idle = summary.unchanged(plans)
     lines += [idle] if idle else []
     return "".join(line + "\n" for line in lines)
@@ -175,4 +175,4 @@ def differences(expected: Vm, actual: Vm) -> t.List[str]:
     for side in (wanted, found):
         for disk in side["disks"] + side["parked"]:
             disk.pop("uuid", None)
-    return ["%s: planned %r, found %r" % (key, wanted[key], found[key]) for key in wanted if wanted[key] != found[key]]
+    return [f"{key}: planned {wanted[key]!r}, found {found[key]!r}" for key in wanted if wanted[key] != found[key]]

@@ -170,7 +170,7 @@ def apply_plans(
     outcome.destroyed_by = "+".join(sorted(tools.destroyers))
     outcome.guard = "+".join(sorted(tools.guards))
     if outcome.guard and why_not and "libzfs_core" not in tools.guards:
-        outcome.guard += " (%s)" % why_not
+        outcome.guard += f" ({why_not})"
 
 
 def look_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Optional[Host]]:

@@ -20,7 +20,7 @@ _GRACE = 5
 
 def search_path() -> str:
     """Where programs are looked for."""
-    return "%s:%s" % (os.environ.get("PATH", ""), SYSTEM_PATH)
+    return f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
 
 
 class SubprocessRunner:
@@ -82,11 +82,11 @@ class SubprocessRunner:
                 pass_fds=self.inherited if changes(argv) else (),
             )
         except FileNotFoundError:
-            raise FlexdiskError("CommandNotFound", "%s is not on this host's PATH" % argv[0]) from None
+            raise FlexdiskError("CommandNotFound", f"{argv[0]} is not on this host's PATH") from None
         except PermissionError as exc:
-            raise FlexdiskError("NotPermitted", "%s cannot be run: %s" % (argv[0], exc)) from exc
+            raise FlexdiskError("NotPermitted", f"{argv[0]} cannot be run: {exc}") from exc
         except (OSError, ValueError) as exc:
-            raise FlexdiskError("CommandFailed", "%s cannot be run: %s" % (argv[0], exc)) from exc
+            raise FlexdiskError("CommandFailed", f"{argv[0]} cannot be run: {exc}") from exc
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

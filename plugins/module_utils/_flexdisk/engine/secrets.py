@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 
 # Sizes, states, names of steps and groups of a uuid that a result is made of rarely have as many characters.
 SHORTEST = 8
@@ -21,27 +21,27 @@ _Vm = t.Mapping[str, t.Any]
 
 def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
     """Secrets that cannot be kept out of the output without spoiling it, each by its key."""
-    wrong = []
+    wrong: t.List[Problem] = []
     for vm in vms:
-        found = Collector(str(vm["vm"]))
+        problems = Problems(str(vm["vm"]))
         for key, value in (vm.get("secret_metadata") or {}).items():
             if not isinstance(value, str):
-                found.add("InvalidArgument", "secret_metadata %s: its value must be a string" % key)
+                problems.add("InvalidArgument", f"secret_metadata {key}: its value must be a string")
             elif len(value) < SHORTEST:
                 words = (
                     "secret_metadata %s: its value has less than %d characters, so it cannot be told from the rest "
                     "of the output; take a longer one, or customer_metadata for what is no secret"
                 )
-                found.add("InvalidArgument", words % (key, SHORTEST))
+                problems.add("InvalidArgument", words % (key, SHORTEST))
         for key in vm.get("customer_metadata") or {}:
             if _SECRET.search(str(key)):
                 words = "customer_metadata %s: its name says that it is a secret; secret_metadata is masked"
-                found.add("InvalidArgument", words % key)
+                problems.add("InvalidArgument", words % key)
         if "vnc_password" in (vm.get("options") or {}):
-            found.add("InvalidArgument", "options vnc_password: options are shown and logged; set it with vmadm")
+            problems.add("InvalidArgument", "options vnc_password: options are shown and logged; set it with vmadm")
         if vm.get("template") and "<domain" not in vm["template"]:
-            found.add("InvalidArgument", "template: it has no <domain>, so it is not the XML of a VM")
-        wrong += found.problems
+            problems.add("InvalidArgument", "template: it has no <domain>, so it is not the XML of a VM")
+        wrong += problems
     return wrong
 
 

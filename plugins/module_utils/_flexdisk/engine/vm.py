@@ -10,7 +10,7 @@ import typing as t
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, VmDeclaration
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from ..model.vm import Vm, VmConfig
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ..plan.planner import find_vm
@@ -30,7 +30,7 @@ from .outcome import Outcome
 from .run import Task
 
 _Raw = t.Mapping[str, t.Any]
-_Wishes = t.Sequence[t.Tuple[VmDeclaration, t.Sequence[Problem]]]
+_Declarations = t.Sequence[t.Tuple[VmDeclaration, t.Sequence[Problem]]]
 
 
 def run(
@@ -48,24 +48,24 @@ def run(
     wrong_packages = bool(outcome.problems)
     own = hypervisor.capabilities.of_new_vms
     parsed = [parse_vm(entry, known) for entry in raw]
-    wishes = [(wish, [*problems, *packages.foreign(wish, own)]) for wish, problems in parsed]
-    outcome.problems += [problem for _wish, problems in wishes for problem in problems]
+    declarations = [(declared, [*problems, *packages.foreign(declared, own)]) for declared, problems in parsed]
+    outcome.problems += [problem for _declared, problems in declarations for problem in problems]
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
     place = pool or hypervisor.capabilities.default_pool
-    return _Vms(wishes, zfs, hypervisor, policy, check_mode, outcome, more=place).run()
+    return _Vms(declarations, zfs, hypervisor, policy, check_mode, outcome, more=place).run()
 
 
 class _Vms(Task):
     # Any: what Task takes.
-    def __init__(self, wishes: _Wishes, *what: t.Any, **more: t.Any) -> None:
+    def __init__(self, declarations: _Declarations, *what: t.Any, **more: t.Any) -> None:
         super().__init__(*what, **more)
-        self._wishes = wishes
+        self._declarations = declarations
         self._asked: t.Mapping[str, str] = {}
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         planner = _Planner(host, self.hypervisor, self.policy, self.more)
-        plans = planner.plans(self._wishes)
+        plans = planner.plans(self._declarations)
         self._asked = planner.asked
         self.outcome.problems += planner.problems
         return plans
@@ -88,7 +88,7 @@ class _Vms(Task):
 
 
 class _Planner:
-    """Plans for one wish after the other, no VM twice. asked has the words of the task by the VM's uuid."""
+    """Plans for one declaration after the other, no VM twice. asked has the words of the task by the VM's uuid."""
 
     def __init__(self, host: Host, hypervisor: Hypervisor, policy: Policy, pool: str) -> None:
         self._host = host
@@ -100,44 +100,46 @@ class _Planner:
         self._twice: t.Set[str] = set()
         self.problems: t.List[Problem] = []
 
-    def plans(self, wishes: _Wishes) -> t.List[VmPlan]:
-        """Plans, those that are refused too; a wish that is wrong by itself has none, and neither has its VM."""
-        found = [self._plan(wish, bool(problems)) for wish, problems in wishes]
+    def plans(self, declarations: _Declarations) -> t.List[VmPlan]:
+        """Plans, those that are refused too; a declaration that is wrong by itself has none, and neither has its VM."""
+        found = [self._plan(declared, bool(problems)) for declared, problems in declarations]
         return [plan for plan in found if plan is not None and not {plan.vm, plan.name} & self._twice]
 
-    def _plan(self, wish: VmDeclaration, wrong: bool) -> t.Optional[VmPlan]:
+    def _plan(self, declared: VmDeclaration, wrong: bool) -> t.Optional[VmPlan]:
         """None where nothing is to be planned, or problems has why it cannot be."""
-        found = self._find(wish)
+        found = self._find(declared)
         if isinstance(found, Problem):
             self.problems.append(found)
             return None
-        uuid = found.uuid if isinstance(found, VmConfig) else found.config.uuid if found else wish.uuid or wish.vm
+        uuid = (
+            found.uuid if isinstance(found, VmConfig) else found.config.uuid if found else declared.uuid or declared.vm
+        )
         if uuid in self._seen:
-            self.problems.append(Problem("InvalidArgument", "listed twice, also as %s" % self._seen[uuid], wish.vm))
+            self.problems.append(Problem("InvalidArgument", f"listed twice, also as {self._seen[uuid]}", declared.vm))
             self._twice.add(uuid)
             return None
-        self._seen[uuid] = wish.vm
-        plan = None if wrong else self._planned(found, wish)
+        self._seen[uuid] = declared.vm
+        plan = None if wrong else self._planned(found, declared)
         if plan is not None:
-            self.asked[plan.vm] = wish.vm
+            self.asked[plan.vm] = declared.vm
         return plan
 
-    def _planned(self, found: t.Union[Vm, VmConfig, None], wish: VmDeclaration) -> t.Optional[VmPlan]:
+    def _planned(self, found: t.Union[Vm, VmConfig, None], declared: VmDeclaration) -> t.Optional[VmPlan]:
         capabilities = self._hypervisor.capabilities
         if isinstance(found, VmConfig):
             return plan_remains(self._host, found)
         if found is None:
-            return None if wish.state == "absent" else self._creation(wish)
-        if wish.state == "absent":
-            return plan_deletion(self._host, found, wish, capabilities)
-        return plan_change(self._host, found, wish, self._policy, capabilities)
+            return None if declared.state == "absent" else self._creation(declared)
+        if declared.state == "absent":
+            return plan_deletion(self._host, found, declared, capabilities)
+        return plan_change(self._host, found, declared, self._policy, capabilities)
 
-    def _find(self, wish: VmDeclaration) -> t.Union[Vm, VmConfig, Problem, None]:
+    def _find(self, declared: VmDeclaration) -> t.Union[Vm, VmConfig, Problem, None]:
         """The VM, the configuration that is left of it, why it cannot be used, or None where there is none."""
-        config = addressed(self._host, wish)
+        config = addressed(self._host, declared)
         if config is None or isinstance(config, Problem):
             return config
-        if wish.state == "absent" and self._is_remains(config):
+        if declared.state == "absent" and self._is_remains(config):
             return config
         return find_vm(self._host, config.uuid)
 
@@ -147,27 +149,29 @@ class _Planner:
         gone = not any(entry.volume in host.datasets for entry in config.disks)
         return config in host.unlinked and config.state == "stopped" and gone and bool(host.geometry)
 
-    def _creation(self, wish: VmDeclaration) -> t.Optional[VmPlan]:
-        found = Collector(wish.vm)
+    def _creation(self, declared: VmDeclaration) -> t.Optional[VmPlan]:
+        problems = Problems(declared.vm)
         capabilities = self._hypervisor.capabilities
-        new = decide(self._host, wish, self._pool, capabilities, found)
+        new = decide(self._host, declared, self._pool, capabilities, problems)
         plan = None
-        if new is not None and not found.problems:
-            draft = found.attempt("", lambda: self._hypervisor.draft(new))
-            image = found.attempt("", lambda: self._import(wish, new.pool))
-            hidden = found.attempt("", lambda: self._hypervisor.hidden_disks(wish.image)) if wish.image else []
+        if new is not None and not problems:
+            draft = problems.attempt("", lambda: self._hypervisor.draft(new))
+            image = problems.attempt("", lambda: self._import(declared, new.pool))
+            hidden = (
+                problems.attempt("", lambda: self._hypervisor.hidden_disks(declared.image)) if declared.image else []
+            )
             host = self._host if image is None else with_image(self._host, image)
-            if not found.problems:
-                plan = plan_creation(host, new, wish, draft, hidden, image, capabilities, found)
+            if not problems:
+                plan = plan_creation(host, new, declared, draft, hidden, image, capabilities, problems)
         if plan is None:
-            self.problems += found.problems
+            self.problems += problems
         return plan
 
-    def _import(self, wish: VmDeclaration, pool: str) -> t.Optional[Import]:
+    def _import(self, declared: VmDeclaration, pool: str) -> t.Optional[Import]:
         """The image that is to be imported first, None where it is there or in no file."""
-        volume = image_dataset(pool, wish.image)
-        if not wish.image_file or final(volume) in self._host.datasets:
+        volume = image_dataset(pool, declared.image)
+        if not declared.image_file or final(volume) in self._host.datasets:
             return None
         check_import(self._host, volume)
-        file = self._hypervisor.image_file(wish.image_file)
+        file = self._hypervisor.image_file(declared.image_file)
         return image_import(self._host, volume, file, self._hypervisor.capabilities)

@@ -76,7 +76,7 @@ def _declarations(
         if isinstance(found, Problem):
             problems.append(found)
         elif found is not None and found.config.uuid in seen:
-            problems.append(Problem("InvalidArgument", "listed twice, also as %s" % seen[found.config.uuid], spec.vm))
+            problems.append(Problem("InvalidArgument", f"listed twice, also as {seen[found.config.uuid]}", spec.vm))
             result = [(other, vm) for other, vm in result if vm is not found]
         elif found is not None:
             seen[found.config.uuid] = spec.vm

@@ -114,7 +114,7 @@ def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool)
         return _vm(domain, running, digest(xml), state, autostart, persistent)
     except (IndexError, KeyError, RecursionError, ValueError) as exc:
         raise FlexdiskError(
-            "UnexpectedOutput", "libvirt describes a domain in a form that is not supported: %r" % exc
+            "UnexpectedOutput", f"libvirt describes a domain in a form that is not supported: {exc!r}"
         ) from exc
 
 
@@ -123,12 +123,12 @@ def _vm(
 ) -> VmConfig:
     uuid = domain.get("uuid").lower()
     if not is_uuid(uuid):
-        raise ValueError("uuid %r" % uuid)
+        raise ValueError(f"uuid {uuid!r}")
     entries = tuple(_entries(domain))
-    volumes = sorted((e.volume for e in entries if e.volume), key=lambda v: "/%s/" % uuid not in v)
+    volumes = sorted((e.volume for e in entries if e.volume), key=lambda v: f"/{uuid}/" not in v)
     pool = volumes[0].split("/", 1)[0] if volumes else ""
     if pool and not is_pool(pool):
-        raise ValueError("pool %r" % pool)
+        raise ValueError(f"pool {pool!r}")
     return VmConfig(
         uuid=uuid,
         alias=domain.get("name"),
@@ -198,7 +198,7 @@ def _entries(domain: Element) -> t.Iterator[DiskConfig]:
 def _uses(domain: Element) -> t.FrozenSet[str]:
     """Volumes that it names anywhere, below a mirror or as a CD-ROM say; other paths as they are, and POOL//VOLUME."""
     sources = [e.attributes for e in domain.walk() if e.name == "source"]
-    stored = {"%s//%s" % (s["pool"], s["volume"]) for s in sources if "pool" in s and "volume" in s}
+    stored = {f"{s['pool']}//{s['volume']}" for s in sources if "pool" in s and "volume" in s}
     paths = {re.sub("/+", "/", s.get(key, "")) for s in sources for key in ("dev", "file")}
     return frozenset(stored | {(not PARTITION.search(p) and volume_of(p)) or p for p in paths if p[:1] == "/"})
 
@@ -209,7 +209,7 @@ def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> 
     if running is not None:
         more = sorted({path_of(d) for d in hard_disks(running)} - {path_of(d) for d in disks(domain)} - {""})
         if more:
-            return "the running domain has disks that are missing from its configuration: %s" % ", ".join(more)
+            return f"the running domain has disks that are missing from its configuration: {', '.join(more)}"
     return ""
 
 

@@ -26,11 +26,11 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
     boots = disk["boot"] and _by_os(domain)
     block = not (facts.is_bhyve(domain) or disk_in(disk["path"]))
     parts = [
-        "<disk type='%s' device='disk'>" % ("block" if block else "file"),
+        f"<disk type='{'block' if block else 'file'}' device='disk'>",
         "" if facts.is_bhyve(domain) else "  <driver name='qemu' type='raw' cache='none' discard='unmap'/>",
         "  " + render("source", **{"dev" if block else "file": disk["path"]}),
         "  " + render("target", dev=_target(disk["model"], both, boots), bus=disk["model"]),
-        "  <serial>%s</serial>" % serial_of(disk["uuid"]),
+        f"  <serial>{serial_of(disk['uuid'])}</serial>",
         "  " + render("boot", order=str(_free_order(domain))) if disk["boot"] and not boots else "",
         "  " + _address(disk, both),
         "</disk>",
@@ -68,7 +68,7 @@ def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
 def _edit(text: Text, entry: _Entry) -> None:
     disk = _found(text, entry["path"])
     if "uuid" in entry:
-        _put(text, disk, "serial", "<serial>%s</serial>" % serial_of(entry["uuid"]))
+        _put(text, disk, "serial", f"<serial>{serial_of(entry['uuid'])}</serial>")
     if "model" in entry:
         _put(text, disk, "target", render("target", dev=_target(entry["model"], [text.root]), bus=entry["model"]))
     if "pci_slot" in entry or "model" in entry:
@@ -88,7 +88,7 @@ def resized(xml: str, changes: t.Mapping[str, int]) -> str:
             kept = {key: word for key, word in old.attributes.items() if key not in ("unit", "current")}
             unit = {} if name == "vcpu" else {"unit": "MiB"}
             start = render(name, **kept, **unit)[: -len("/>")]
-            text.replace(old, "%s>%s</%s>" % (start, value, name))
+            text.replace(old, f"{start}>{value}</{name}>")
     return str(text)
 
 
@@ -123,7 +123,7 @@ def _devices(text: Text) -> Element:
 def _found(text: Text, path: str) -> Element:
     disk = facts.find(text.root, path)
     if disk is None:
-        raise FlexdiskError("Changed", "the domain has no disk %s any more" % path)
+        raise FlexdiskError("Changed", f"the domain has no disk {path} any more")
     return disk
 
 
@@ -168,7 +168,7 @@ def _boot(text: Text, disk: Element) -> None:
     types = facts.boot_types(text.root)
     if types:
         raise FlexdiskError(
-            "NotSupported", "the domain boots by type of device (%s); give its devices a boot order" % types
+            "NotSupported", f"the domain boots by type of device ({types}); give its devices a boot order"
         )
     for part in text.root.all("os"):
         for boot in part.all("boot"):

@@ -30,12 +30,12 @@ def probe(runner: Runner, path: str) -> ImageFile:
     """
     if not path.startswith("/") or any(ord(c) < 32 for c in path):
         raise FlexdiskError(
-            "InvalidArgument", "image_file %r: give the absolute path of a file on the hypervisor" % path
+            "InvalidArgument", f"image_file {path!r}: give the absolute path of a file on the hypervisor"
         )
     argv = ("qemu-img", "info", "--output=json", path)
     answer = runner(argv)
     if answer.rc != 0:
-        raise FlexdiskError("InvalidArgument", "image_file %s: %s" % (path, answer.stderr.strip() or "no message"))
+        raise FlexdiskError("InvalidArgument", f"image_file {path}: {answer.stderr.strip() or 'no message'}")
     return _parse(path, answer.stdout)
 
 
@@ -44,16 +44,14 @@ def _parse(path: str, stdout: str) -> ImageFile:
         found = json.loads(stdout)
         image = ImageFile(path, found["format"], int(found["virtual-size"]))
     except (KeyError, RecursionError, TypeError, ValueError) as exc:
-        raise FlexdiskError(
-            "UnexpectedOutput", "qemu-img info %s printed no JSON of an image: %r" % (path, exc)
-        ) from exc
+        raise FlexdiskError("UnexpectedOutput", f"qemu-img info {path} printed no JSON of an image: {exc!r}") from exc
     if image.format not in FORMATS or image.size <= 0:
         words = (path, image.format, image.size, " or ".join(FORMATS))
         raise FlexdiskError(
             "InvalidArgument", "image_file %s is an image of format %s and %d bytes; it must be %s" % words
         )
     if found.get("backing-filename") or found.get("format-specific", {}).get("data", {}).get("data-file"):
-        raise FlexdiskError("InvalidArgument", "image_file %s depends on another file; flatten it first" % path)
+        raise FlexdiskError("InvalidArgument", f"image_file {path} depends on another file; flatten it first")
     return image
 
 

@@ -82,14 +82,14 @@ class Connection:
             import libvirt  # type: ignore[import-not-found,unused-ignore]
         except ImportError as exc:
             raise FlexdiskError(
-                "CommandNotFound", "the Python module libvirt is needed (Debian: python3-libvirt): %s" % exc
+                "CommandNotFound", f"the Python module libvirt is needed (Debian: python3-libvirt): {exc}"
             ) from exc
         self._library = libvirt
         libvirt.registerErrorHandler(lambda ignored, error: None, None)
         try:
             self._connection = libvirt.open(uri)
         except libvirt.libvirtError as exc:
-            raise FlexdiskError("HypervisorUnreachable", "libvirt at %s: %s" % (uri, exc)) from exc
+            raise FlexdiskError("HypervisorUnreachable", f"libvirt at {uri}: {exc}") from exc
 
     @contextlib.contextmanager
     def _call(self, what: str) -> t.Iterator[None]:
@@ -97,11 +97,11 @@ class Connection:
             yield
         except self._library.libvirtError as exc:
             code = _CODES.get(exc.get_error_code(), "LibvirtFailed")
-            raise FlexdiskError(code, "libvirt at %s, %s: %s" % (self._uri, what, exc.get_error_message())) from exc
+            raise FlexdiskError(code, f"libvirt at {self._uri}, {what}: {exc.get_error_message()}") from exc
 
     @contextlib.contextmanager
     def _domain(self, uuid: str, what: str) -> t.Iterator[t.Any]:
-        with self._call("%s of %s" % (what, uuid)):
+        with self._call(f"{what} of {uuid}"):
             yield self._connection.lookupByUUIDString(uuid)
 
     def all(self) -> t.List[Status]:
@@ -136,10 +136,10 @@ class Connection:
         """By the pool's description: one that is not active knows no volumes."""
         if pool not in self._pools:
             self._pools[pool] = self._target(pool)
-        return "%s/%s" % (self._pools[pool], volume) if self._pools[pool] else ""
+        return f"{self._pools[pool]}/{volume}" if self._pools[pool] else ""
 
     def _target(self, pool: str) -> str:
-        with self._call("storage pool %s" % pool):
+        with self._call(f"storage pool {pool}"):
             try:
                 return Text(self._connection.storagePoolLookupByName(pool).XMLDesc(0)).root.get("target/path")
             except self._library.libvirtError as exc:

@@ -88,7 +88,7 @@ class Libvirt:
         try:
             config = domain.parse_vm(xml, live, status.state, status.autostart, status.persistent)
         except FlexdiskError as exc:
-            raise FlexdiskError(exc.code, "%s (%s): %s" % (status.name, status.uuid, exc.message)) from exc
+            raise FlexdiskError(exc.code, f"{status.name} ({status.uuid}): {exc.message}") from exc
         self._seen[config.uuid] = config.digest
         return replace(config, uses=frozenset(map(self._used, config.uses)) - {""})
 
@@ -127,7 +127,7 @@ class Libvirt:
                 where = "running domain" if live else "configuration"
                 raise FlexdiskError(
                     "NotApplied",
-                    "%s has not taken effect in the %s, although libvirt reported no error" % (what, where),
+                    f"{what} has not taken effect in the {where}, although libvirt reported no error",
                 )
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
@@ -136,7 +136,7 @@ class Libvirt:
         disk = domain.find(Text(live).root, path) if live else None
         if disk is not None:
             if shrink:
-                raise FlexdiskError("VmNotStopped", "%s cannot shrink while the VM runs" % path)
+                raise FlexdiskError("VmNotStopped", f"{path} cannot shrink while the VM runs")
             self._domains.block_resize(vm, disk.get("target", "dev"), size * MIB)
 
     def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
@@ -146,7 +146,7 @@ class Libvirt:
             if "uuid" in entry:
                 wanted["serial"] = serial_of(entry["uuid"])
             path = ZVOL + entry["volume"] if "volume" in entry else entry["path"]
-            self._prove(vm, path, "%s of %s" % (", ".join(entry), path), path=path, **wanted)
+            self._prove(vm, path, f"{', '.join(entry)} of {path}", path=path, **wanted)
 
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
         path = disk["path"]
@@ -158,11 +158,11 @@ class Libvirt:
         else:
             self._define(vm, domain_edit.added(xml, disk))
         wanted = {key: disk[key] for key in ("path", "model", "pci_slot") if disk[key]}
-        self._prove(vm, path, "disk %s" % path, serial=serial_of(disk["uuid"]), **wanted)
+        self._prove(vm, path, f"disk {path}", serial=serial_of(disk["uuid"]), **wanted)
 
     def _await_device(self, path: str) -> None:
         if domain.volume_of(path):
-            self._wait(lambda: self._domains.device(path), "NoDevice", "%s does not appear on the host" % path)
+            self._wait(lambda: self._domains.device(path), "NoDevice", f"{path} does not appear on the host")
 
     def add_ports(self, vm: str, ports: t.Sequence[int]) -> None:
         self._define(vm, domain_edit.ported(self._fresh(vm), ports))
@@ -178,10 +178,10 @@ class Libvirt:
             self._wait(
                 lambda: domain.find(Text(self._domains.xml(vm, True)).root, path) is None,
                 "GuestHoldsDisk",
-                "the guest has not released %s and still has it" % path,
+                f"the guest has not released {path} and still has it",
             )
         self._define(vm, domain_edit.removed(self._fresh(vm), path))
-        self._prove(vm, path, "the removal of %s" % path, path="")
+        self._prove(vm, path, f"the removal of {path}", path="")
 
     def _wait(self, done: t.Callable[[], bool], code: str, message: str) -> None:
         for _second in range(PATIENCE):
@@ -225,7 +225,7 @@ class Libvirt:
             self._domains.create(vm)
         state = self.vm(vm).state
         if state != "running":
-            raise FlexdiskError("VmNotStarted", "the VM is %s after its start" % state)
+            raise FlexdiskError("VmNotStarted", f"the VM is {state} after its start")
 
     def set_autoboot(self, vm: str, autoboot: bool) -> None:
         self._domains.set_autostart(vm, autoboot)
@@ -262,7 +262,7 @@ class Libvirt:
             xml = domain_edit.added(xml, disk)
         self._define(new.uuid, xml)
         for disk in disks:
-            self._prove(new.uuid, disk["path"], "disk %s" % disk["path"], serial=serial_of(disk["uuid"]))
+            self._prove(new.uuid, disk["path"], f"disk {disk['path']}", serial=serial_of(disk["uuid"]))
 
     def delete_vm(self, vm: str) -> None:
         self._domains.undefine(vm)

@@ -101,7 +101,7 @@ class Vmadm:
         if shrink:
             entry["dangerous_allow_shrink"] = True
         # Sizes that vmadm reports can be stale; the engine reads the volume itself.
-        self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, "disk %s" % path)
+        self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, f"disk {path}")
 
     def set_flexible(self, vm: str, size: int) -> None:
         self._update(
@@ -125,11 +125,11 @@ class Vmadm:
                     return False
             return True
 
-        self._update(vm, {"update_disks": [dict(e) for e in entries]}, proof, "update_disks %s" % list(entries))
+        self._update(vm, {"update_disks": [dict(e) for e in entries]}, proof, f"update_disks {list(entries)}")
 
     def set_compression(self, vm: str, path: str, compression: str) -> None:
         entry = {"path": path, "compression": compression}
-        self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, "disk %s" % path)
+        self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, f"disk {path}")
 
     def create_snapshot(self, vm: str, name: str) -> None:
         self._checked("create-snapshot", vm, name)
@@ -153,7 +153,7 @@ class Vmadm:
             vm,
             payload,
             lambda seen: (_disk(seen, disk["path"]) or DiskConfig("")).uuid == disk["uuid"],
-            "disk %s" % disk["path"],
+            f"disk {disk['path']}",
         )
 
     def _installed(self, image: str) -> bool:
@@ -164,7 +164,7 @@ class Vmadm:
         return answer.rc == 0
 
     def forget_disk(self, vm: str, path: str) -> None:
-        self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, "the removal of %s" % path)
+        self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, f"the removal of {path}")
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
         """vmadm halts a guest by force at its own time-out with exit 0, so its time-out is set beyond ours."""
@@ -186,27 +186,25 @@ class Vmadm:
             ) from exc
         state = self.vm(vm).state
         if state != "stopped":
-            raise FlexdiskError("VmNotStopped", "the VM is %s after vmadm stop" % state)
+            raise FlexdiskError("VmNotStopped", f"the VM is {state} after vmadm stop")
 
     def start(self, vm: str) -> None:
         self._checked("start", vm)
         state = self.vm(vm).state
         if state != "running":
             raise FlexdiskError(
-                "VmNotStarted", "the VM is %s after vmadm start; see its logs/platform.log below the zone" % state
+                "VmNotStarted", f"the VM is {state} after vmadm start; see its logs/platform.log below the zone"
             )
 
     def set_autoboot(self, vm: str, autoboot: bool) -> None:
-        self._update(vm, {"autoboot": autoboot}, lambda seen: seen.autoboot == autoboot, "autoboot %s" % autoboot)
+        self._update(vm, {"autoboot": autoboot}, lambda seen: seen.autoboot == autoboot, f"autoboot {autoboot}")
 
     # -- whole VMs
 
     def draft(self, new: NewVm) -> VmConfig:
         ours = sorted({*new.options} & _OURS)
         if ours:
-            raise FlexdiskError(
-                "InvalidArgument", "options cannot set %s: the module sets that itself" % ", ".join(ours)
-            )
+            raise FlexdiskError("InvalidArgument", f"options cannot set {', '.join(ours)}: the module sets that itself")
         unknown = sorted(map(str, {*new.options} - _OPTIONS))
         if unknown:
             words = "options: vmadm create does not know %s for a bhyve VM; it knows: %s"
@@ -271,7 +269,7 @@ class Vmadm:
         self._checked("create", stdin=json.dumps(payload))
         state = self.vm(new.uuid).state
         if state != "stopped":
-            raise FlexdiskError("NotApplied", "the VM is %s after vmadm create" % state)
+            raise FlexdiskError("NotApplied", f"the VM is {state} after vmadm create")
 
     def delete_vm(self, vm: str) -> None:
         self._checked("delete", vm)
@@ -292,7 +290,7 @@ class Vmadm:
             vm,
             {"indestructible_zoneroot": protected},
             lambda seen: seen.indestructible == protected,
-            "indestructible_zoneroot %s" % protected,
+            f"indestructible_zoneroot {protected}",
         )
 
 

@@ -97,7 +97,7 @@ def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:
         return _vm(row)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
         raise FlexdiskError(
-            "UnexpectedOutput", "vmadm describes a VM in a form that is not supported: %r" % exc
+            "UnexpectedOutput", f"vmadm describes a VM in a form that is not supported: {exc!r}"
         ) from exc
 
 
@@ -106,7 +106,7 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
     uuid, pool, dataset = str(row["uuid"]), _text(row, "zpool"), _text(row, "zfs_filesystem")
     # These reach command lines.
     if not is_uuid(uuid) or (pool and not is_pool(pool)) or dataset.split("/", 1)[0] != pool:
-        raise ValueError("uuid %r, pool %r, dataset %r" % (uuid, pool, dataset))
+        raise ValueError(f"uuid {uuid!r}, pool {pool!r}, dataset {dataset!r}")
     return VmConfig(
         uuid=uuid,
         alias=_text(row, "alias"),

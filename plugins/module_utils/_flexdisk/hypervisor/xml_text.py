@@ -127,5 +127,5 @@ def _parse(data: bytes) -> Element:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as exc:
-        raise FlexdiskError("UnexpectedOutput", "no XML: %s" % exc) from exc
+        raise FlexdiskError("UnexpectedOutput", f"no XML: {exc}") from exc
     return root.children[0]

@@ -33,16 +33,16 @@ class Problem:
         return {"code": self.code, "message": self.message, "vm": self.vm, "disk": self.disk, "class": kind}
 
 
-class Collector:
+class Problems(t.List[Problem]):
     """The problems of one VM, so that the user sees all of them at once. vm is its name in messages, "" for none."""
 
     def __init__(self, vm: str) -> None:
+        super().__init__()
         self.vm = vm
-        self.problems: t.List[Problem] = []
 
     def add(self, code: str, message: str, disk: str = "") -> None:
         """Notes a problem of the VM, or of its disk that is called so."""
-        self.problems.append(Problem(code, message, self.vm, disk))
+        self.append(Problem(code, message, self.vm, disk))
 
     def attempt(self, disk: str, check: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
         """The result of check(*args), or None if it raises FlexdiskError, which becomes a problem."""

@@ -120,9 +120,9 @@ def _in_range(size: int, value: object, what: str) -> int:
 
 
 def _invalid(what: str, value: object, rule: str) -> FlexdiskError:
-    return FlexdiskError("InvalidArgument", "%s %s is not valid: %s" % (what, _quoted(value), rule))
+    return FlexdiskError("InvalidArgument", f"{what} {_quoted(value)} is not valid: {rule}")
 
 
 def _quoted(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
-    return '"%s"' % (text if len(text) <= 60 else text[:57] + "...")
+    return f'"{text if len(text) <= 60 else text[:57] + "..."}"'

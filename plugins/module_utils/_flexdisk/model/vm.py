@@ -93,7 +93,7 @@ class VmConfig:
     @property
     def label(self) -> str:
         """The VM in messages: alias and uuid, as far as there are both."""
-        return "%s (%s)" % (self.alias, self.uuid) if self.alias and self.uuid else self.alias or self.uuid
+        return f"{self.alias} ({self.uuid})" if self.alias and self.uuid else self.alias or self.uuid
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..model.capabilities import Capabilities
 from ..model.sizes import MIB, render_change, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm
 from ..rules import identity
-from ..rules.differences import fact_changes, put_aside
+from ..rules.differences import fact_changes, in_conversion
 from ..rules.layout import disk_dataset, index_of
 from .changes import facts_of, stale
 from .disk_steps import AttachDisk, Attachment, CreateDisk
@@ -31,7 +31,7 @@ def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> t.Union[Attach
 
 def _attachment(vm: Vm, target: Target, volume: str, capabilities: Capabilities) -> Attachment:
     disk = target.disk
-    again = disk is not None and disk.boot and put_aside(vm, disk)
+    again = disk is not None and disk.boot and in_conversion(vm, disk)
     boot = (again if target.spec.boot is None else target.spec.boot) or (vm.config.first_boots and not vm.config.disks)
     uuid = disk.uuid if disk else target.uuid
     path = path_of(capabilities, volume, target.type, uuid)

@@ -61,7 +61,7 @@ def stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
 
 def unmarked(disk: Disk) -> t.Dict[str, str]:
     """What removes the mark that a conversion has left, from a disk that is where it shall be."""
-    return {"from": "", "copied": ""} if identity.is_aside(disk.volume.user.get("from", "")) else {}
+    return {"from": "", "copied": ""} if identity.is_converting(disk.volume.user.get("from", "")) else {}
 
 
 # -- properties

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import NewVm, VmDeclaration, VmDisksDeclaration
-from ..model.errors import Collector, FlexdiskError
+from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages, slots
@@ -28,7 +28,7 @@ from ..spec.vm_disks import parse_vm_disks
 from . import arrivals, changes, checks, predict
 from .disk_steps import CreateDisk
 from .ordering import Sequence
-from .resolve import Intent, Target, resolve, slots_after
+from .resolve import Resolved, Target, resolve, slots_after
 from .steps import Step, Told, VmPlan
 from .vm import power, uuid_of_new
 from .vm_steps import ClearRemains, CreateVm, ImportImage
@@ -37,46 +37,46 @@ Hidden = t.Tuple[int, int]
 
 
 def decide(
-    host: Host, wish: VmDeclaration, pool: str, capabilities: Capabilities, found: Collector
+    host: Host, declared: VmDeclaration, pool: str, capabilities: Capabilities, problems: Problems
 ) -> t.Optional[NewVm]:
-    """What the wish leaves open. Problems go to found."""
-    package = wish.package
-    packages.check_new_name(wish.vm, found)
-    if found.problems:
+    """What the declaration leaves open. Problems are added to problems."""
+    package = declared.package
+    packages.check_new_name(declared.vm, problems)
+    if problems:
         return None
-    memory = wish.memory or (package.memory if package is not None else None)
-    vcpus = wish.vcpus or (package.vcpus if package is not None else None)
+    memory = declared.memory or (package.memory if package is not None else None)
+    vcpus = declared.vcpus or (package.vcpus if package is not None else None)
     if not memory:
-        found.add("MissingParameter", "a new VM needs memory, given here or by its package")
+        problems.add("MissingParameter", "a new VM needs memory, given here or by its package")
     if not pool or pool not in host.geometry:
         have = ", ".join(sorted(host.geometry)) or "none"
-        found.add("MissingParameter", "a new VM needs a pool; pools on this host: %s" % have)
-    if found.problems or not memory:
+        problems.add("MissingParameter", f"a new VM needs a pool; pools on this host: {have}")
+    if problems or not memory:
         return None
-    uuid = wish.uuid or _uuid(host, wish.vm, pool)
-    _vacant(host, wish.vm, pool, uuid, found)
+    uuid = declared.uuid or _uuid(host, declared.vm, pool)
+    _vacant(host, declared.vm, pool, uuid, problems)
     return NewVm(
         uuid=uuid,
-        alias=wish.vm,
+        alias=declared.vm,
         pool=pool,
         memory=memory,
         vcpus=vcpus or 1,
-        quota=wish.quota or capabilities.usual_quota,
-        flexible_disk_size=packages.flexible_of(wish),
-        options=wish.options,
-        metadata=wish.metadata,
-        template=wish.template,
+        quota=declared.quota or capabilities.usual_quota,
+        flexible_disk_size=packages.flexible_of(declared),
+        options=declared.options,
+        metadata=declared.metadata,
+        template=declared.template,
     )
 
 
-def _vacant(host: Host, alias: str, pool: str, uuid: str, found: Collector) -> None:
+def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
     """Nothing is in the place of the new VM but what its own interrupted creation has left."""
-    root, record = "%s/%s" % (pool, uuid), host.intents.get((pool, uuid))
+    root, record = f"{pool}/{uuid}", host.intents.get((pool, uuid))
     there = [d for d in host.datasets.values() if d.name == root or d.name.startswith((root + "/", root + "@"))]
     ours = record is not None and record.creates == alias and record.host == host.name
     lasting = used(there, host.datasets.get(container(pool))) if ours else sorted(d.name for d in there)
     if lasting:
-        found.add("AlreadyExists", "%s exists, belongs to no VM, and may still be needed" % ", ".join(lasting))
+        problems.add("AlreadyExists", f"{', '.join(lasting)} exists, belongs to no VM, and may still be needed")
 
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
@@ -120,12 +120,12 @@ def check_import(host: Host, volume: str) -> None:
 def plan_creation(
     host: Host,
     new: NewVm,
-    wish: VmDeclaration,
+    declared: VmDeclaration,
     draft: VmConfig,
     hidden: t.Sequence[Hidden],
     image: t.Optional[Import],
     capabilities: Capabilities,
-    found: Collector,
+    problems: Problems,
 ) -> VmPlan:
     """All steps of a new VM. draft is its configuration without disks; hidden are MiB and block size in bytes of the
     disks that the platform adds to it.
@@ -133,43 +133,43 @@ def plan_creation(
     geometry = host.geometry[new.pool]
     blank = _blank(host, new, draft, geometry)
     before = _before(blank)
-    spec = _spec(new, wish, blank, found)
+    spec = _spec(new, declared, blank, problems)
     left = tuple(sorted(n for n in host.datasets if n == blank.root.name or n.startswith(blank.root.name + "/")))
-    if found.problems:
-        return VmPlan(new.uuid, before, before, (), tuple(found.problems))
+    if problems:
+        return VmPlan(new.uuid, before, before, (), tuple(problems))
     if image is not None and image.size > host.available(new.pool):
         figures = render_apart(image.size, host.available(new.pool))
-        found.add(
+        problems.add(
             "InsufficientSpace",
             "the import of image %s needs %s, but the pool has only %s left" % (image.volume, *figures),
         )
-    intent = _resolved(host, blank, spec, hidden, capabilities, found)
-    checks.check(intent, host, capabilities, found)
-    checks.check_quota_unit(new.quota, capabilities, found)
-    for target in (g for g in intent.targets if g.disk is not None):
+    resolved = _resolved(host, blank, spec, hidden, capabilities, problems)
+    checks.check(resolved, host, capabilities, problems)
+    checks.check_quota_unit(new.quota, capabilities, problems)
+    for target in (g for g in resolved.targets if g.disk is not None):
         if target.spec.boot:
-            found.add("InvalidArgument", "a new VM cannot boot from an existing disk", target.label)
-        _as_it_is(target, found)
-    if found.problems:
-        return VmPlan(new.uuid, before, before, (), tuple(found.problems))
+            problems.add("InvalidArgument", "a new VM cannot boot from an existing disk", target.label)
+        _as_it_is(target, problems)
+    if problems:
+        return VmPlan(new.uuid, before, before, (), tuple(problems))
     seq = Sequence(before, geometry)
     if left:
         seq.add(_clearing(left))
     if image is not None:
         seq.add(_import(image))
-    seq.add(_creation(new, wish, intent, geometry, capabilities, _taken(host, new)))
-    for target in (g for g in intent.targets if g.disk is not None):
+    seq.add(_creation(new, declared, resolved, geometry, capabilities, _taken(host, new)))
+    for target in (g for g in resolved.targets if g.disk is not None):
         seq.add(arrivals.arrive(seq.vm, target, capabilities))
-    seq.extend(power(seq.vm, wish, capabilities))
+    seq.extend(power(seq.vm, declared, capabilities))
     return VmPlan(new.uuid, before, seq.vm, tuple(seq.steps))
 
 
-def _as_it_is(target: Target, found: Collector) -> None:
+def _as_it_is(target: Target, problems: Problems) -> None:
     """What is made at once copies no disk."""
     disk = target.disk
     if disk is not None and crosses(target.type, disk):
         words = "type %s is refused: %s is a %s disk, and a new VM takes it as it is; convert the disk first"
-        found.add("NotSupported", words % (target.type, disk.volume.name, disk.type), target.label)
+        problems.add("NotSupported", words % (target.type, disk.volume.name, disk.type), target.label)
 
 
 def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> Vm:
@@ -178,7 +178,7 @@ def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> V
     flexible = new.flexible_disk_size
     quota = quota_law(new.quota, None if flexible is None else flexible * MIB, (), geometry)
     root = Dataset(
-        name="%s/%s" % (new.pool, new.uuid),
+        name=f"{new.pool}/{new.uuid}",
         kind="filesystem",
         quota=quota,
         reservation=quota,
@@ -197,14 +197,14 @@ def _before(blank: Vm) -> Vm:
     return replace(blank, config=replace(blank.config, state=ABSENT, flexible_disk_size=None), root=root)
 
 
-def _spec(new: NewVm, wish: VmDeclaration, blank: Vm, found: Collector) -> VmDisksDeclaration:
-    entries = packages.initial_disks(wish, found)
-    spec, problems = parse_vm_disks({"vm": wish.vm, "disks": entries})
-    found.problems += problems
+def _spec(new: NewVm, declared: VmDeclaration, blank: Vm, problems: Problems) -> VmDisksDeclaration:
+    entries = packages.initial_disks(declared, problems)
+    spec, wrong = parse_vm_disks({"vm": declared.vm, "disks": entries})
+    problems += wrong
     if any(not disk.present for disk in spec.disks or ()):
-        found.add("InvalidArgument", "a new VM cannot have a disk with state=absent")
-    if not found.problems:
-        found.problems += slot_problems(spec, blank.config)
+        problems.add("InvalidArgument", "a new VM cannot have a disk with state=absent")
+    if not problems:
+        problems += slot_problems(spec, blank.config)
     return replace(spec, flexible_disk_size=new.flexible_disk_size, quota=new.quota)
 
 
@@ -214,17 +214,17 @@ def _resolved(
     spec: VmDisksDeclaration,
     hidden: t.Sequence[Hidden],
     capabilities: Capabilities,
-    found: Collector,
-) -> Intent:
+    problems: Problems,
+) -> Resolved:
     """Targets of the declared disks, with what the platform adds to the new ones."""
-    strangers = [disk for disk in host.parked if disk.vm != blank.config.uuid]
-    matched = match(blank, t.cast(t.Any, spec.disks), strangers, "name", Collector(spec.vm) if hidden else found)
+    unrelated = [disk for disk in host.parked if disk.vm != blank.config.uuid]
+    matched = match(blank, t.cast(t.Any, spec.disks), unrelated, "name", Problems(spec.vm) if hidden else problems)
     if hidden:
         count = len(matched.creates)
         blank = _with_hidden(blank, hidden, count, host.geometry[blank.config.pool], capabilities)
-        matched = match(blank, t.cast(t.Any, spec.disks), strangers, "name", found)
-    intent = resolve(blank, spec, matched, host, capabilities, found)
-    return replace(intent, new=True)
+        matched = match(blank, t.cast(t.Any, spec.disks), unrelated, "name", problems)
+    resolved = resolve(blank, spec, matched, host, capabilities, problems)
+    return replace(resolved, new=True)
 
 
 def _with_hidden(
@@ -244,39 +244,39 @@ def _taken(host: Host, new: NewVm) -> t.Set[str]:
 
 
 def _import(one: Import) -> Step:
-    text = "+ image %s of %s from %s" % (one.volume, render_bytes(one.size), one.file.path)
+    text = f"+ image {one.volume} of {render_bytes(one.size)} from {one.file.path}"
     return ImportImage(Told(text), one.volume, one.size, one.block_size, one.file)
 
 
 def _clearing(left: t.Tuple[str, ...]) -> Step:
-    text = "- unused remains of an interrupted creation: %s" % ", ".join(left)
+    text = f"- unused remains of an interrupted creation: {', '.join(left)}"
     return ClearRemains(Told(text, destroys=True), left=left)
 
 
 def _creation(
     new: NewVm,
-    wish: VmDeclaration,
-    intent: Intent,
+    declared: VmDeclaration,
+    resolved: Resolved,
     geometry: PoolGeometry,
     capabilities: Capabilities,
     taken: t.Set[str],
 ) -> Step:
     """One step for the VM and its new disks: a hypervisor that makes disks itself makes them all or none."""
-    seq = Sequence(intent.vm, geometry)
+    seq = Sequence(resolved.vm, geometry)
     words, disks = [], []
-    for number, target in enumerate(intent.targets):
+    for number, target in enumerate(resolved.targets):
         if target.disk is None:
             step = _with_uuid(arrivals.create(seq.vm, target, capabilities), target, new, number, capabilities, taken)
             seq.add(step)
             disks.append(step)
             words.append(step.text[len("+ ") :])
-    words += ["%s of the platform" % render_mib(d.size_mib) for d in intent.vm.disks if d.hidden]
-    ports = slots.new_ports((), slots_after(intent)[1], intent.vm.config.pci)
+    words += [f"{render_mib(d.size_mib)} of the platform" for d in resolved.vm.disks if d.hidden]
+    ports = slots.new_ports((), slots_after(resolved)[1], resolved.vm.config.pci)
     words += [changes.ports_text(ports)] if ports else []
-    facts = _root_facts(new, wish, capabilities)
+    facts = _root_facts(new, declared, capabilities)
     vm = replace(seq.vm, root=replace(seq.vm.root, user={k: v for k, v in facts.items() if v}))
-    vm = replace(vm, config=replace(vm.config, indestructible=bool(wish.indestructible)))
-    named = " (package %s)" % wish.package.name if wish.package is not None else ""
+    vm = replace(vm, config=replace(vm.config, indestructible=bool(declared.indestructible)))
+    named = f" (package {declared.package.name})" if declared.package is not None else ""
     text = "+ VM %s%s, %s memory, %d vcpus: %s" % (
         new.alias,
         named,
@@ -290,7 +290,7 @@ def _creation(
         disks=tuple(disks),
         facts=facts,
         vm=vm,
-        indestructible=bool(wish.indestructible),
+        indestructible=bool(declared.indestructible),
         ports=tuple(ports),
     )
 
@@ -305,9 +305,9 @@ def _with_uuid(
     return replace(step, attachment=attachment, facts={**step.facts, "uuid": uuid})
 
 
-def _root_facts(new: NewVm, wish: VmDeclaration, capabilities: Capabilities) -> t.Dict[str, str]:
-    facts = {"package": wish.package.name if wish.package is not None else ""}
+def _root_facts(new: NewVm, declared: VmDeclaration, capabilities: Capabilities) -> t.Dict[str, str]:
+    facts = {"package": declared.package.name if declared.package is not None else ""}
     if not capabilities.keeps_storage:
-        facts["indestructible"] = "true" if wish.indestructible else ""
+        facts["indestructible"] = "true" if declared.indestructible else ""
         facts[identity.FLEXIBLE] = "" if new.flexible_disk_size is None else str(new.flexible_disk_size)
     return facts

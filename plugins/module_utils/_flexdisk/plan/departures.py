@@ -61,7 +61,7 @@ def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
     """Park a disk for the time that its data is copied: what the VM makes of the disk stays with it."""
     facts = {**facts_of(disk), **unmarked(disk)}
     if disk.volume.user.get("from") != identity.MAKING:
-        facts["from"] = identity.ASIDE
+        facts["from"] = identity.CONVERTING
     told = Told(f"- {label} {render_mib(disk.size_mib)} parked to be copied", label)
     return _leaving(vm, disk, told, facts, lean=True, vm_waits=True)
 

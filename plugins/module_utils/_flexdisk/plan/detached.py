@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
 from ..model.desired import DiskDeclaration, PlacedDiskDeclaration
-from ..model.errors import Collector, FlexdiskError
+from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
 from ..rules import identity
@@ -32,84 +32,84 @@ from .steps import Step, Told, VmPlan
 class Job:
     """An entry and the disk that it means; disk None: to be made, owner is whose it will be called (a VM or None)."""
 
-    wish: PlacedDiskDeclaration
+    declared: PlacedDiskDeclaration
     place: t.Optional[Place] = None
     owner: t.Optional[Vm] = None
 
 
-def shelf(host: Host, pool: str, brand: str) -> Vm:
+def no_vm(host: Host, pool: str, brand: str) -> Vm:
     """The detached disks of a pool in the place of a VM: it has no quota, no power and no uuid."""
     place = container(pool)
     root = host.datasets.get(place) or replace(host.datasets[pool], name=place, kind="", user={})
-    config = VmConfig("", "detached disks of pool %s" % pool, brand, "stopped", False, pool, place, None)
+    config = VmConfig("", f"detached disks of pool {pool}", brand, "stopped", False, pool, place, None)
     free = replace(root, quota=0, reservation=0, refquota=0, refreservation=0)
     return Vm(config, free, parked=tuple(d for d in host.parked if d.volume.pool == pool))
 
 
 def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Capabilities) -> VmPlan:
     """One plan for what happens to detached disks of a pool."""
-    before = shelf(host, pool, capabilities.brand)
-    found = Collector("")
+    before = no_vm(host, pool, capabilities.brand)
+    problems = Problems("")
     seq = Sequence(before, host.geometry[pool])
-    _check_clones(jobs, found)
+    _check_clones(jobs, problems)
     for job in sorted(jobs, key=_turn):
-        seq.extend(_steps(host, pool, job, capabilities, found))
-    if found.problems:
-        return VmPlan("", before, before, (), tuple(found.problems))
+        seq.extend(_steps(host, pool, job, capabilities, problems))
+    if problems:
+        return VmPlan("", before, before, (), tuple(problems))
     return VmPlan("", before, seq.vm, tuple(seq.steps))
 
 
-def _check_clones(jobs: t.Sequence[Job], found: Collector) -> None:
+def _check_clones(jobs: t.Sequence[Job], problems: Problems) -> None:
     """What goes with a disk that it is a clone of has no entry of its own."""
-    given_up = {clone: job.wish.label for job in jobs for clone in job.wish.destroy_clones}
+    given_up = {clone: job.declared.label for job in jobs for clone in job.declared.destroy_clones}
     for job in jobs:
         name = job.place.disk.volume.name if job.place is not None else ""
         if name in given_up:
-            words = "listed twice, also in destroy_clones of %s: %s" % (given_up[name], name)
-            found.add("InvalidArgument", words, job.wish.label)
+            words = f"listed twice, also in destroy_clones of {given_up[name]}: {name}"
+            problems.add("InvalidArgument", words, job.declared.label)
 
 
 def _turn(job: Job) -> t.Tuple[bool, bool]:
     """New ones first, for they may be made of one that goes."""
-    return job.wish.state == "absent", job.place is not None
+    return job.declared.state == "absent", job.place is not None
 
 
-def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, found: Collector) -> t.Iterator[Step]:
-    wish = job.wish
+def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, problems: Problems) -> t.Iterator[Step]:
+    declared = job.declared
     if job.place is None:
-        step = _creation(host, pool, job, capabilities, found)
+        step = _creation(host, pool, job, capabilities, problems)
         if step is not None:
             yield step
         return
     disk = job.place.disk
-    yield from departures.unguard([disk, *_source_of(host, disk, wish)])
+    yield from departures.unguard([disk, *_source_of(host, disk, declared)])
     yield from departures.discard([disk])
-    if wish.state == "absent":
-        yield from _destruction(host, disk, wish, found)
+    if declared.state == "absent":
+        yield from _destruction(host, disk, declared, problems)
     else:
-        yield from _changes(host, pool, disk, wish.spec, capabilities, found)
+        yield from _changes(host, pool, disk, declared.spec, capabilities, problems)
 
 
 def _changes(
-    host: Host, pool: str, disk: Disk, spec: DiskDeclaration, capabilities: Capabilities, found: Collector
+    host: Host, pool: str, disk: Disk, spec: DiskDeclaration, capabilities: Capabilities, problems: Problems
 ) -> t.Iterator[Step]:
     kept = disk.volume.user.get("type", THICK) if unfinished(disk) else kept_type(disk, capabilities)
     size = -(-disk.size // MIB) if spec.size is None else spec.size
     target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
-    checks.check_name(target, found)
-    checks.check_shrink(target, found)
-    checks.check_type(target, host, pool, capabilities, found)
+    checks.check_name(target, problems)
+    checks.check_shrink(target, problems)
+    checks.check_type(target, host, pool, capabilities, problems)
     disk = replace(disk, half="")
-    target, shelved = replace(target, disk=disk), shelf(host, pool, capabilities.brand)
+    target, before = replace(target, disk=disk), no_vm(host, pool, capabilities.brand)
     ended = _ended(host, disk)
     if ended is not None:
         yield ended
-        disk = predict.apply(replace(shelved, parked=(disk,)), ended, host.geometry[pool]).parked[0]
+        disk = predict.apply(replace(before, parked=(disk,)), ended, host.geometry[pool]).parked[0]
         target = replace(target, disk=disk)
     first = _begun(host, pool, target, capabilities)
     if first is not None:
         yield first
-        disk = predict.apply(replace(shelved, parked=(disk,)), first, host.geometry[pool]).parked[0]
+        disk = predict.apply(replace(before, parked=(disk,)), first, host.geometry[pool]).parked[0]
         target = replace(target, disk=disk, kept=target.type)
     last = (changes.resize_detached(target), changes.set_compression(target), changes.write_identity(disk, target))
     yield from (step for step in last if step is not None)
@@ -128,8 +128,8 @@ def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) ->
 
 
 def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
-    """The end of a conversion whose original has gone: the copy gets its name, and is marked no more. What a VM waits
-    for is aside still.
+    """The end of a conversion whose original has gone: the copy gets its name, and is marked no more, unless a VM
+    waits for it.
     """
     mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, parked_place(disk)
     if not mark.isdigit() or any(str(dataset.guid) == mark for dataset in host.datasets.values()):
@@ -137,17 +137,17 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
     if now != copy_place(wanted) or wanted in host.datasets:
         wanted = now
     waits = any(vm.config.uuid == disk.vm and vm.interrupted is not None for vm in host.vms)
-    facts = {"from": identity.ASIDE if waits else "", "copied": ""}
+    facts = {"from": identity.CONVERTING if waits else "", "copied": ""}
     told = Told(f"= conversion of {disk.label} ended", disk.label)
     return EndConversion(told, volume=now, guid=disk.volume.guid, target=wanted, facts=facts)
 
 
-def _source_of(host: Host, disk: Disk, wish: PlacedDiskDeclaration) -> t.List[Disk]:
+def _source_of(host: Host, disk: Disk, declared: PlacedDiskDeclaration) -> t.List[Disk]:
     """The one whose copy was interrupted: a guard may have been left on it."""
-    if not (wish.source and unfinished(disk)):
+    if not (declared.source and unfinished(disk)):
         return []
     try:
-        return [find_source(host, wish.source).disk]
+        return [find_source(host, declared.source).disk]
     except FlexdiskError:
         return []
 
@@ -157,33 +157,33 @@ def _finish(disk: Disk, size: int, kind: str) -> Step:
     return FinishDetached(told, volume=disk.volume.name, size_mib=size, guid=disk.volume.guid, type=kind)
 
 
-def _destruction(host: Host, disk: Disk, wish: PlacedDiskDeclaration, found: Collector) -> t.Iterator[Step]:
+def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, problems: Problems) -> t.Iterator[Step]:
     """Clones that were given up first, for the disk cannot go before them."""
-    given_up = wish.destroy_clones
+    given_up = declared.destroy_clones
     parked = {other.volume.name: other for other in host.parked}
     for clone in (c for snapshot in disk.snapshots for c in snapshot.clones if c in given_up):
         other = parked.get(clone)
         if other is None:
-            found.add("InUse", "%s is not a detached disk, so it cannot be destroyed as a clone" % clone, disk.label)
+            problems.add("InUse", f"{clone} is not a detached disk, so it cannot be destroyed as a clone", disk.label)
         else:
             yield from departures.unguard([other])
             yield from departures.discard([other])
-            yield from _destruction(host, other, wish, found)
-    leaver = Leaver(disk, True, wish.spec.destroy_snapshots, held=wish.release_holds, clones=given_up)
-    checks.check_destruction(leaver, found)
+            yield from _destruction(host, other, declared, problems)
+    leaver = Leaver(disk, True, declared.spec.destroy_snapshots, held=declared.release_holds, clones=given_up)
+    checks.check_destruction(leaver, problems)
     held = tuple(s.name for s in disk.snapshots if s.userrefs)
     yield replace(departures.destroy_detached(leaver), held=held)
 
 
-def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, found: Collector) -> t.Optional[Step]:
-    spec = job.wish.spec
+def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, problems: Problems) -> t.Optional[Step]:
+    spec = job.declared.spec
     target = Target(spec, None, spec.size or 0, block_size=spec.block_size or 0, type=spec.type or THICK)
-    checks.check_name(target, found)
-    checks.check_type(target, host, pool, capabilities, found)
+    checks.check_name(target, problems)
+    checks.check_type(target, host, pool, capabilities, problems)
     target.block_size = target.block_size or default_block_size(host.geometry[pool], platform=capabilities.platform)
     if target.type == FILE:
         target.block_size = RECORD
-    origin = _origin(host, pool, job.wish, found)
+    origin = _origin(host, pool, job.declared, problems)
     words = ""
     if origin is not None:
         least = origin.volume.volsize
@@ -191,12 +191,12 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, found
         target.block_size = origin.volume.volblocksize
         if target.size * MIB < least:
             small, large = render_apart(target.size * MIB, least)
-            words = "size %s is too small: %s, which the disk is made from, has %s" % (small, origin.name, large)
-            found.add("InvalidArgument", words, target.label)
-        words = " as a %s of %s" % ("copy" if origin.copied else "clone", origin.name)
-    elif not (spec.size or spec.image or job.wish.source):
-        found.add("MissingParameter", "a new disk needs a size, an image or a source", target.label)
-    if found.problems:
+            words = f"size {small} is too small: {origin.name}, which the disk is made from, has {large}"
+            problems.add("InvalidArgument", words, target.label)
+        words = f" as a {'copy' if origin.copied else 'clone'} of {origin.name}"
+    elif not (spec.size or spec.image or job.declared.source):
+        problems.add("MissingParameter", "a new disk needs a size, an image or a source", target.label)
+    if problems:
         return None
     return _create(host, pool, job, target, origin, words)
 
@@ -209,56 +209,62 @@ class _Origin(t.NamedTuple):
     copied: bool
 
 
-def _origin(host: Host, pool: str, wish: PlacedDiskDeclaration, found: Collector) -> t.Optional[_Origin]:
-    if wish.spec.image:
-        volume = image_dataset(pool, wish.spec.image)
+def _origin(host: Host, pool: str, declared: PlacedDiskDeclaration, problems: Problems) -> t.Optional[_Origin]:
+    if declared.spec.image:
+        volume = image_dataset(pool, declared.spec.image)
         name = final(volume)
         image = host.datasets.get(volume)
         if image is None or name not in host.datasets or not image.volsize:
-            found.add("ResourceNotFound", "image %s is missing: there is no %s" % (wish.spec.image, name), wish.label)
+            problems.add(
+                "ResourceNotFound", f"image {declared.spec.image} is missing: there is no {name}", declared.label
+            )
             return None
         return _Origin(name, image, False)
-    place = found.attempt(wish.label, find_source, host, wish.source) if wish.source else None
+    place = problems.attempt(declared.label, find_source, host, declared.source) if declared.source else None
     if place is None:
         return None
-    return _of_disk(host, place, pool, wish, found)
+    return _of_disk(host, place, pool, declared, problems)
 
 
-def _of_disk(host: Host, place: Place, pool: str, wish: PlacedDiskDeclaration, found: Collector) -> t.Optional[_Origin]:
+def _of_disk(
+    host: Host, place: Place, pool: str, declared: PlacedDiskDeclaration, problems: Problems
+) -> t.Optional[_Origin]:
     disk = place.disk
     if disk.volume.encryptionroot:
-        found.add("EncryptionRoot", "%s is encrypted, so a disk made from it would be, too" % place.words, wish.label)
-    if wish.clone and disk.volume.pool != pool:
-        found.add(
-            "InvalidArgument",
-            "a clone must be in the pool of its source, %s, not in %s" % (disk.volume.pool, pool),
-            wish.label,
+        problems.add(
+            "EncryptionRoot", f"{place.words} is encrypted, so a disk made from it would be, too", declared.label
         )
-    if FILE in (disk.type, wish.spec.type):
+    if declared.clone and disk.volume.pool != pool:
+        problems.add(
+            "InvalidArgument",
+            f"a clone must be in the pool of its source, {disk.volume.pool}, not in {pool}",
+            declared.label,
+        )
+    if FILE in (disk.type, declared.spec.type):
         words = (
             "%s: a disk of type file cannot be copied or cloned, nor can its copy or clone be one; convert it in place"
             % place.words
         )
-        found.add("NotSupported", words, wish.label)
+        problems.add("NotSupported", words, declared.label)
     if unfinished(disk):
-        found.add("InUse", unfinished_words(place.words), wish.label)
-    if not wish.source_snapshot:
-        _check_room(host, place, wish, found)
+        problems.add("InUse", unfinished_words(place.words), declared.label)
+    if not declared.source_snapshot:
+        _check_room(host, place, declared, problems)
         return _Origin(disk.volume.name, disk.volume, True)
     short = {s.name.split("@", 1)[1]: s for s in disk.snapshots}
-    one = short.get(wish.source_snapshot)
+    one = short.get(declared.source_snapshot)
     if one is None:
         have = ", ".join(sorted(short)) or "none"
-        found.add(
+        problems.add(
             "ResourceNotFound",
-            "%s has no snapshot %s; it has: %s" % (place.words, wish.source_snapshot, have),
-            wish.label,
+            f"{place.words} has no snapshot {declared.source_snapshot}; it has: {have}",
+            declared.label,
         )
         return None
-    return _Origin(one.name, replace(disk.volume, volsize=one.volsize or disk.volume.volsize), not wish.clone)
+    return _Origin(one.name, replace(disk.volume, volsize=one.volsize or disk.volume.volsize), not declared.clone)
 
 
-def _check_room(host: Host, place: Place, wish: PlacedDiskDeclaration, found: Collector) -> None:
+def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, problems: Problems) -> None:
     """The snapshot that is copied takes room where the source is, as long as that lasts."""
     pins = charge(place.disk.volume)
     where, room = "pool " + place.disk.volume.pool, host.available(place.disk.volume.pool)
@@ -267,7 +273,7 @@ def _check_room(host: Host, place: Place, wish: PlacedDiskDeclaration, found: Co
     if pins > room:
         words = "%s has %s left, but a copy of %s needs %s there for its snapshot"
         left, needed = render_apart(room, pins)
-        found.add("InsufficientSpace", words % (where, left, place.words, needed), wish.label)
+        problems.add("InsufficientSpace", words % (where, left, place.words, needed), declared.label)
 
 
 def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], words: str) -> CreateDetached:
@@ -282,7 +288,7 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[
         **spec.own,
     )
     above = host.datasets.get(container(pool)) or host.datasets[pool]
-    kind = " %s" % target.type if target.type != THICK else ""
+    kind = f" {target.type}" if target.type != THICK else ""
     return CreateDetached(
         Told(f"+ {target.label} {render_mib(target.size)}{kind} detached{words}", target.label),
         volume=f"{container(pool)}/{target.label}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.capabilities import Capabilities
 from ..model.desired import DiskDeclaration, PlacedDiskDeclaration, Policy, VmDisksDeclaration
-from ..model.errors import Collector, FlexdiskError, Problem
+from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.vm import FILE, Disk, Vm
 from ..rules.differences import birth_differences
 from ..rules.disk import Place, find_source, label_of, locate, serial_of
@@ -41,7 +41,7 @@ class _Visit:
 
 
 class Registry:
-    """Plans for the wishes of one task. jobs has for each wish what it means, entries what it touches and whether it is
+    """Plans for the declarations of one task. jobs has for each declaration what it means, entries what it touches and whether it is
     refused, problems why.
     """
 
@@ -57,13 +57,13 @@ class Registry:
         self.entries: t.List[Entry] = []
         self.problems: t.List[Problem] = []
 
-    def plan(self, wishes: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
-        """Plans in the order in which they can be done; none with problems. wrong are the numbers of wishes that are
+    def plan(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
+        """Plans in the order in which they can be done; none with problems. wrong are the numbers of declarations that are
         refused already: only what depends on them is of interest.
         """
-        for number, wish in enumerate(wishes):
-            self.entries.append(Entry(wish, number in wrong))
-            self.jobs.append(self._job(wish))
+        for number, declared in enumerate(declarations):
+            self.entries.append(Entry(declared, number in wrong))
+            self.jobs.append(self._job(declared))
         if self.problems or wrong:
             return []
         plans = self._plans()
@@ -72,12 +72,12 @@ class Registry:
             self._check_room(plans)
         return [] if self.problems else plans
 
-    def _add(self, wish: PlacedDiskDeclaration, code: str, message: str) -> None:
-        self.problems.append(Problem(code, message, wish.vm, wish.label))
-        self._entry(wish).refused = True
+    def _add(self, declared: PlacedDiskDeclaration, code: str, message: str) -> None:
+        self.problems.append(Problem(code, message, declared.vm, declared.label))
+        self._entry(declared).refused = True
 
-    def _entry(self, wish: PlacedDiskDeclaration) -> Entry:
-        return next(entry for entry in self.entries if entry.wish is wish)
+    def _entry(self, declared: PlacedDiskDeclaration) -> Entry:
+        return next(entry for entry in self.entries if entry.declared is declared)
 
     def _refuse_vm(self, uuid: str) -> None:
         for entry in self.entries:
@@ -85,103 +85,103 @@ class Registry:
 
     # -- which disk, and what is to be done with it
 
-    def _job(self, wish: PlacedDiskDeclaration) -> t.Optional[Job]:
-        entry = self._entry(wish)
-        vms = [self._vm(wish, name) if name else None for name in (wish.vm, wish.from_vm)]
+    def _job(self, declared: PlacedDiskDeclaration) -> t.Optional[Job]:
+        entry = self._entry(declared)
+        vms = [self._vm(declared, name) if name else None for name in (declared.vm, declared.from_vm)]
         entry.vms.update(vm.config.uuid for vm in vms if vm is not None)
-        if self.problems and (None in [v for v, n in zip(vms, (wish.vm, wish.from_vm)) if n]):
+        if self.problems and (None in [v for v, n in zip(vms, (declared.vm, declared.from_vm)) if n]):
             return None
         try:
-            place = locate(self._host, wish, *vms)
+            place = locate(self._host, declared, *vms)
         except FlexdiskError as exc:
             if not entry.refused:
-                self._add(wish, exc.code, exc.message)
+                self._add(declared, exc.code, exc.message)
             return None
         self._note(entry, place)
         if entry.refused:
             return None
-        job = Job(wish, place, vms[0])
+        job = Job(declared, place, vms[0])
         if place is None:
             self._absent(job)
-        elif self._is_new(wish, place):
+        elif self._is_new(declared, place):
             self._present(job, place)
         return job
 
-    def _vm(self, wish: PlacedDiskDeclaration, name: str) -> t.Optional[Vm]:
+    def _vm(self, declared: PlacedDiskDeclaration, name: str) -> t.Optional[Vm]:
         found = find_vm(self._host, name)
         if isinstance(found, Problem):
-            self.problems.append(replace(found, disk=wish.label))
-            self._entry(wish).refused = True
+            self.problems.append(replace(found, disk=declared.label))
+            self._entry(declared).refused = True
             return None
         return found
 
     def _note(self, entry: Entry, place: t.Optional[Place]) -> None:
         """What the entry touches, besides the VMs that it names."""
-        entry.volumes.update(entry.wish.destroy_clones)
+        entry.volumes.update(entry.declared.destroy_clones)
         with contextlib.suppress(FlexdiskError):
-            if entry.wish.source:
-                entry.volumes.add(find_source(self._host, entry.wish.source).disk.volume.name)
+            if entry.declared.source:
+                entry.volumes.add(find_source(self._host, entry.declared.source).disk.volume.name)
         if place is not None:
             owner = place.vm if place.vm is not None else self._left_over(place.disk)
             entry.volumes.add(place.disk.volume.name)
             entry.vms.update({owner.config.uuid} if owner is not None else ())
 
-    def _is_new(self, wish: PlacedDiskDeclaration, place: Place) -> bool:
+    def _is_new(self, declared: PlacedDiskDeclaration, place: Place) -> bool:
         volume = place.disk.volume.name
         if volume in self._seen:
-            self._add(wish, "InvalidArgument", "listed twice, also as %s: %s" % (self._seen[volume], place.words))
+            self._add(declared, "InvalidArgument", f"listed twice, also as {self._seen[volume]}: {place.words}")
             return False
-        self._seen[volume] = wish.label
+        self._seen[volume] = declared.label
         return True
 
     def _absent(self, job: Job) -> None:
         """No disk is meant."""
-        wish = job.wish
-        by_place = bool(wish.slot) or wish.index is not None
-        if wish.state == "absent":
+        declared = job.declared
+        by_place = bool(declared.slot) or declared.index is not None
+        if declared.state == "absent":
             return
-        if wish.state == "present" and wish.spec.name and not wish.spec.uuid:
+        if declared.state == "present" and declared.spec.name and not declared.spec.uuid:
             self._new(job)
         elif by_place:
-            self._add(wish, "ResourceNotFound", self._nothing_at(job))
+            self._add(declared, "ResourceNotFound", self._nothing_at(job))
         else:
             self._add(
-                wish, "ResourceNotFound", "the disk does not exist; state=present with a name and a size creates it"
+                declared, "ResourceNotFound", "the disk does not exist; state=present with a name and a size creates it"
             )
 
     def _nothing_at(self, job: Job) -> str:
-        wish, vm = job.wish, t.cast(Vm, job.owner)
+        declared, vm = job.declared, t.cast(Vm, job.owner)
         here = [d for d in (*vm.disks, *vm.orphans) if d.path and not d.hidden]
-        if wish.slot:
-            return "the VM has no disk in pci_slot %s; it has: %s" % (wish.slot, _listed(d.pci_slot for d in here))
+        if declared.slot:
+            return f"the VM has no disk in pci_slot {declared.slot}; it has: {_listed(d.pci_slot for d in here)}"
         have = _listed(str(d.index) for d in here)
-        return "the VM has no disk with index %d; it has: %s" % (t.cast(int, wish.index), have)
+        return "the VM has no disk with index %d; it has: %s" % (t.cast(int, declared.index), have)
 
     def _new(self, job: Job) -> None:
         pool = job.owner.config.pool if job.owner is not None else self._pool
         if pool not in self._host.geometry:
             have = ", ".join(sorted(self._host.geometry)) or "none"
-            self._add(job.wish, "MissingParameter", "a new disk needs a pool; pools on this host: %s" % have)
+            self._add(job.declared, "MissingParameter", f"a new disk needs a pool; pools on this host: {have}")
             return
-        twin = "%s\t%s" % (job.wish.spec.name, job.owner.config.uuid if job.owner is not None else "")
+        twin = f"{job.declared.spec.name}\t{job.owner.config.uuid if job.owner is not None else ''}"
         if twin in self._seen:
-            self._add(job.wish, "InvalidArgument", "listed twice: two new disks have this name")
+            self._add(job.declared, "InvalidArgument", "listed twice: two new disks have this name")
             return
-        self._seen[twin] = job.wish.label
+        self._seen[twin] = job.declared.label
         self._loose.setdefault(pool, []).append(job)
 
     def _present(self, job: Job, place: Place) -> None:
-        wish, disk = job.wish, place.disk
+        declared, disk = job.declared, place.disk
         self._check_owners(job, place)
-        for what, (now, wanted) in birth_differences(wish.spec, disk).items():
-            self._add(wish, "FixedAtBirth", "%s of %s is %s and cannot become %s" % (what, place.words, now, wanted))
-        if unfinished(disk) and wish.state not in ("present", "absent"):
-            self._add(wish, "InUse", unfinished_words(place.words))
-        elif wish.state == "absent":
+        for what, (now, wanted) in birth_differences(declared.spec, disk).items():
+            self._add(declared, "FixedAtBirth", f"{what} of {place.words} is {now} and cannot become {wanted}")
+        if unfinished(disk) and declared.state not in ("present", "absent"):
+            self._add(declared, "InUse", unfinished_words(place.words))
+        elif declared.state == "absent":
             self._destroyed(job, place)
-        elif wish.state == "detached":
+        elif declared.state == "detached":
             self._detached(place)
-        elif wish.state == "attached":
+        elif declared.state == "attached":
             self._attached(job, place)
         elif place.vm is None:
             self._check_name(job, place)
@@ -189,7 +189,7 @@ class Registry:
         elif disk.path:
             self._visit(place.vm).stays.append(job)
         else:
-            self._add(wish, "InUse", "%s is not configured; attach or detach it first" % place.words)
+            self._add(declared, "InUse", f"{place.words} is not configured; attach or detach it first")
 
     def _detached(self, place: Place) -> None:
         if place.vm is not None:
@@ -208,8 +208,8 @@ class Registry:
 
     def _destroyed(self, job: Job, place: Place) -> None:
         if place.vm is not None:
-            words = "%s: only a detached disk can be destroyed; use state=detached first" % place.words
-            self._add(job.wish, "InUse", words)
+            words = f"{place.words}: only a detached disk can be destroyed; use state=detached first"
+            self._add(job.declared, "InUse", words)
             return
         self._loose.setdefault(place.disk.volume.pool, []).append(job)
 
@@ -218,28 +218,28 @@ class Registry:
         disk = place.disk
         twins = self._host.duplicates.get(disk.uuid)
         if twins:
-            words = "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(twins))
-            self._add(job.wish, "Ambiguous", words)
+            words = f"the uuid {disk.uuid} is on several volumes: {', '.join(twins)}"
+            self._add(job.declared, "Ambiguous", words)
         users = self._host.users.get(disk.volume.name) if place.vm is None else None
         if users:
-            words = "%s is configured in %s" % (place.words, ", ".join(config.label for config in users))
-            self._add(job.wish, "InUse", words)
+            words = f"{place.words} is configured in {', '.join(config.label for config in users)}"
+            self._add(job.declared, "InUse", words)
 
     def _check_name(self, job: Job, place: Place) -> None:
         """A detached disk is renamed in the name space of the VM that had it."""
-        name, disk = job.wish.spec.name, place.disk
+        name, disk = job.declared.spec.name, place.disk
         owner = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
         others = (*owner.disks, *owner.parked) if owner is not None and name != disk.name else ()
         taken = next((other for other in others if name and other.name == name), None)
         if taken is not None:
-            self._add(job.wish, "NameConflict", "the name %s is already used by %s" % (name, taken.volume.name))
+            self._add(job.declared, "NameConflict", f"the name {name} is already used by {taken.volume.name}")
 
     def _attached(self, job: Job, place: Place) -> None:
-        wish, vm = job.wish, t.cast(Vm, job.owner)
+        declared, vm = job.declared, t.cast(Vm, job.owner)
         if place.vm is vm and place.disk.path:
-            if wish.spec.index not in (None, place.disk.index):
+            if declared.spec.index not in (None, place.disk.index):
                 words = "has index %d, which cannot change while it is attached" % place.disk.index
-                self._add(wish, "InvalidArgument", words)
+                self._add(declared, "InvalidArgument", words)
             self._visit(vm).stays.append(job)
         elif place.vm is None or place.vm is vm:
             last = self._left_over(place.disk)
@@ -248,8 +248,8 @@ class Registry:
             else:
                 self._visit(last)
                 self._visit(vm).takes.append((job, last))
-        elif not wish.take:
-            self._add(wish, "InUse", "%s belongs to another VM; take=true moves it to %s" % (place.words, vm.label))
+        elif not declared.take:
+            self._add(declared, "InUse", f"{place.words} belongs to another VM; take=true moves it to {vm.label}")
         else:
             self._visit(place.vm).leaves.append(place.disk)
             self._visit(vm).takes.append((job, place.vm))
@@ -286,7 +286,7 @@ class Registry:
         self.problems += plan.problems
         wrong = [job for job in jobs if plan.problems and self._alone(pool, job).problems]
         for job in wrong or (jobs if plan.problems else ()):
-            self._entry(job.wish).refused = True
+            self._entry(job.declared).refused = True
         return plan
 
     def _alone(self, pool: str, job: Job) -> VmPlan:
@@ -303,38 +303,36 @@ class Registry:
                 self._refuse_vm(plan.vm)
             else:
                 needs = [(demand(self._alone(pool, j), self._host.geometry[pool]).peak, j) for j in self._loose[pool]]
-                self._entry(max(needs, key=lambda pair: pair[0])[1].wish).refused = True
+                self._entry(max(needs, key=lambda pair: pair[0])[1].declared).refused = True
 
     def _cycle(self, waiting: t.Sequence[_Visit]) -> None:
         for visit in waiting:
             for job, giver in visit.takes:
-                words = (
-                    "the VMs take disks from each other; first detach those of %s in a task of its own" % giver.label
-                )
-                self._add(job.wish, "InvalidArgument", words)
+                words = f"the VMs take disks from each other; first detach those of {giver.label} in a task of its own"
+                self._add(job.declared, "InvalidArgument", words)
 
     def _visited(self, visit: _Visit, done: t.Mapping[str, VmPlan]) -> VmPlan:
-        found = Collector(visit.name)
-        check_begun(visit.vm, found)
-        pairs = [(job.wish, t.cast(Place, job.place).disk) for job in visit.stays]
+        problems = Problems(visit.name)
+        check_begun(visit.vm, problems)
+        pairs = [(job.declared, t.cast(Place, job.place).disk) for job in visit.stays]
         for job, giver in visit.takes:
             given = _given(done[giver.config.uuid].after, t.cast(Place, job.place).disk)
             if given is not None:
-                pairs.append((job.wish, given))
-        specs = [(_of_disk(wish, disk), disk) for wish, disk in pairs]
+                pairs.append((job.declared, given))
+        specs = [(_of_disk(declared, disk), disk) for declared, disk in pairs]
         for _spec, disk in specs:
             if not disk.uuid:
-                found.add(
-                    "ResourceNotFound", "%s has no uuid yet; disk_adopt gives it one" % disk.volume.name, disk.label
+                problems.add(
+                    "ResourceNotFound", f"{disk.volume.name} has no uuid yet; disk_adopt gives it one", disk.label
                 )
-        self._check_indexes(visit, pairs, found)
+        self._check_indexes(visit, pairs, problems)
         spec = VmDisksDeclaration(visit.name, unlisted="detach", disks=tuple(s for s, _disk in specs))
-        found.problems += slot_problems(spec, visit.vm.config)
+        problems += slot_problems(spec, visit.vm.config)
         matched = Match(pairs=specs, unlisted=visit.leaves)
-        return plan_matched(self._host, visit.vm, spec, matched, self._policy, self._capabilities, found)
+        return plan_matched(self._host, visit.vm, spec, matched, self._policy, self._capabilities, problems)
 
     def _check_indexes(
-        self, visit: _Visit, pairs: t.Sequence[t.Tuple[PlacedDiskDeclaration, Disk]], found: Collector
+        self, visit: _Visit, pairs: t.Sequence[t.Tuple[PlacedDiskDeclaration, Disk]], problems: Problems
     ) -> None:
         leaving = {disk.volume.name for disk in visit.leaves}
         vm = replace(
@@ -343,13 +341,13 @@ class Registry:
             orphans=tuple(d for d in visit.vm.orphans if d.volume.name not in leaving),
         )
         used = {number: disk_dataset(vm.root.name, number) for number in arrivals.used_indexes(vm)}
-        for wish, disk in pairs:
-            index = wish.spec.index
+        for declared, disk in pairs:
+            index = declared.spec.index
             if index is None or disk.path:
                 continue
             if index in used:
-                found.add("InvalidArgument", "index %d belongs to %s" % (index, used[index]), disk.label)
-            used[index] = "the entry %s" % wish.label
+                problems.add("InvalidArgument", "index %d belongs to %s" % (index, used[index]), disk.label)
+            used[index] = f"the entry {declared.label}"
 
     # -- the optimistic lock
 
@@ -357,18 +355,18 @@ class Registry:
         """Who changes a disk on the ground of what it was must not find it changed. To change nothing is no harm."""
         changed = {volume for plan in plans for step in plan.steps for volume in step.volumes}
         for job in self.jobs:
-            if job is None or job.place is None or job.wish.serial is None:
+            if job is None or job.place is None or job.declared.serial is None:
                 continue
             now = serial_of(job.place.disk)
-            if now != job.wish.serial and job.place.disk.volume.name in changed:
+            if now != job.declared.serial and job.place.disk.volume.name in changed:
                 words = "%s has serial_no %d, not %d: it was changed since you read it"
-                self._add(job.wish, "Changed", words % (label_of(job.place), now, job.wish.serial))
+                self._add(job.declared, "Changed", words % (label_of(job.place), now, job.declared.serial))
 
 
-def _of_disk(wish: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:
+def _of_disk(declared: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:
     """The entry for a disk that is there. Only one that becomes a volume gets a block size."""
-    block = wish.spec.block_size if disk.type == FILE else None
-    return replace(wish.spec, uuid=disk.uuid, image=None, block_size=block)
+    block = declared.spec.block_size if disk.type == FILE else None
+    return replace(declared.spec, uuid=disk.uuid, image=None, block_size=block)
 
 
 def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.desired import AdoptionDeclaration, ReleasedIdentity
-from ..model.errors import Collector
+from ..model.errors import Problems
 from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import disk_properties, identity, released_identity
@@ -25,16 +25,16 @@ from .vm_steps import WritePackage
 
 def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     """Steps that give an identity to every disk of the VM that has none, or every problem."""
-    found = Collector(spec.vm)
-    _contradictions(host, vm, found)
+    problems = Problems(spec.vm)
+    _contradictions(host, vm, problems)
     for path in vm.strays:
-        found.add("NotSupported", "%s lies outside %s; vm_disks with adopt=true moves it in" % (path, vm.root.name))
-    said = _said(vm, spec, found)
+        problems.add("NotSupported", f"{path} lies outside {vm.root.name}; vm_disks with adopt=true moves it in")
+    said = _said(vm, spec, problems)
     warnings = list(_left_alone(vm))
     new = [_New(vm, disk, said.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)]
     old = [disk for disk in vm.disks if not disk.hidden and released_identity.registered(disk.volume)]
-    _check_names(vm, old, new, said, found)
-    _check_uuids(host, new, found)
+    _check_names(vm, old, new, said, problems)
+    _check_uuids(host, new, problems)
     known = _with_uuids(vm, new)
     seq = Sequence(known, host.geometry[vm.config.pool])
     if vm.config.state == "stopped":
@@ -46,27 +46,27 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
         seq.add(_settled(seq.volume_of(disk), warnings))
     seq.add(_package(vm, spec))
     if seq.steps and vm.interrupted is not None:
-        found.add("InUse", recovery.unfinished(vm.interrupted))
-    warnings += ["%s: disk %s has no uuid yet" % (vm.label, d.label) for d in seq.vm.disks if not (d.hidden or d.uuid)]
-    return _plan(vm, seq, found, warnings)
+        problems.add("InUse", recovery.unfinished(vm.interrupted))
+    warnings += [f"{vm.label}: disk {d.label} has no uuid yet" for d in seq.vm.disks if not (d.hidden or d.uuid)]
+    return _plan(vm, seq, problems, warnings)
 
 
 def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     """Steps that take the identity of the VM's disks away, or every problem. forget: also what is kept of it."""
-    found = Collector(vm.config.alias or vm.config.uuid)
-    _contradictions(host, vm, found)
+    problems = Problems(vm.config.alias or vm.config.uuid)
+    _contradictions(host, vm, problems)
     for disk in vm.parked:
-        found.add("InUse", unknown(disk), disk.label)
+        problems.add("InUse", unknown(disk), disk.label)
     for disk in vm.orphans:
         if released_identity.taken(disk.volume):
-            found.add(
+            problems.add(
                 "InUse",
-                "%s is not attached and would become unknown; vm_disks attaches or parks it" % disk.volume.name,
+                f"{disk.volume.name} is not attached and would become unknown; vm_disks attaches or parks it",
                 disk.label,
             )
     seq = Sequence(vm, host.geometry[vm.config.pool])
     for disk in vm.disks:
-        seq.add(_release(vm, disk, found))
+        seq.add(_release(vm, disk, problems))
     root, package = vm.root.name, vm.root.user.get("package")
     if package:
         facts = {released_identity.KEY: package, "package": ""}
@@ -74,12 +74,12 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     if forget:
         for disk in seq.vm.disks:
             if released_identity.KEY in disk.volume.user:
-                text = "- saved identity of %s FORGOTTEN" % disk.volume.name
+                text = f"- saved identity of {disk.volume.name} FORGOTTEN"
                 seq.add(_released(vm, disk, text, {released_identity.KEY: ""}))
         if released_identity.KEY in seq.vm.root.user:
             told = Told(f"- saved identity of {root} FORGOTTEN")
             seq.add(WritePackage(told, dataset=root, facts={released_identity.KEY: ""}))
-    return _plan(vm, seq, found, [])
+    return _plan(vm, seq, problems, [])
 
 
 def unknown(disk: Disk) -> str:
@@ -105,19 +105,19 @@ def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
     return {**result, "package": package} if package else result
 
 
-def _plan(vm: Vm, seq: Sequence, found: Collector, warnings: t.Sequence[str]) -> VmPlan:
+def _plan(vm: Vm, seq: Sequence, problems: Problems, warnings: t.Sequence[str]) -> VmPlan:
     if seq.steps:
-        ordering.check_ready(vm, found)
-    if found.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+        ordering.check_ready(vm, problems)
+    if problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), tuple(warnings))
 
 
-def _contradictions(host: Host, vm: Vm, found: Collector) -> None:
+def _contradictions(host: Host, vm: Vm, problems: Problems) -> None:
     """Whose identity is not clear is neither adopted nor released."""
     for disk in vm.disks:
         if disk.disowned:
-            found.add(
+            problems.add(
                 "Ambiguous",
                 "%s has uuid %s, but the hypervisor says %s: it was moved by hand"
                 % (disk.volume.name, disk.volume.user["uuid"], disk.uuid or "another"),
@@ -126,7 +126,7 @@ def _contradictions(host: Host, vm: Vm, found: Collector) -> None:
     for disk in vm.disks + vm.orphans + vm.parked:
         places = host.duplicates.get(disk.uuid)
         if places:
-            found.add("Ambiguous", "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(places)), disk.label)
+            problems.add("Ambiguous", f"the uuid {disk.uuid} is on several volumes: {', '.join(places)}", disk.label)
 
 
 # -- adopt
@@ -148,8 +148,8 @@ class _New:
         entry = _configured(vm, disk)
         kept = released_identity.left(disk.volume)
         if released_identity.KEY in disk.volume.user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):
-            why = "cannot be read" if kept is None else "is that of another disk, %s," % kept.uuid
-            warnings.append("%s: the saved identity of %s %s and is not used" % (vm.label, disk.volume.name, why))
+            why = "cannot be read" if kept is None else f"is that of another disk, {kept.uuid},"
+            warnings.append(f"{vm.label}: the saved identity of {disk.volume.name} {why} and is not used")
             kept = None
         self.disk = disk
         self.kept = kept
@@ -178,24 +178,24 @@ class _New:
         return changes.register(disk, wanted, more if self.kept is None else {**more, released_identity.KEY: ""})
 
 
-def _said(vm: Vm, spec: AdoptionDeclaration, found: Collector) -> t.Dict[str, ReleasedIdentity]:
+def _said(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
     """What the task says of each disk, by volumes."""
     result: t.Dict[str, ReleasedIdentity] = {}
     for number, said in enumerate(spec.disks):
         label = said.name or said.uuid or "disks[%d]" % number
         fitting = [disk for disk in vm.disks if _is(said, disk, _configured(vm, disk))]
         if len(fitting) > 1:
-            found.add("Ambiguous", "%s fits several disks: %s" % (_address(said), _listed(fitting)), label)
+            problems.add("Ambiguous", f"{_address(said)} fits several disks: {_listed(fitting)}", label)
         elif not fitting:
             lost = [path for path in vm.missing if said.index is not None and index_of(path) == said.index]
-            why = "the volume of %s does not exist" % lost[0] if lost else "there are: %s" % _listed(vm.disks)
-            found.add("ResourceNotFound", "no disk with %s; %s" % (_address(said), why), label)
+            why = f"the volume of {lost[0]} does not exist" if lost else f"there are: {_listed(vm.disks)}"
+            problems.add("ResourceNotFound", f"no disk with {_address(said)}; {why}", label)
         elif fitting[0].hidden:
-            found.add(
-                "InvalidArgument", "%s is a disk of the platform and cannot be adopted" % fitting[0].volume.name, label
+            problems.add(
+                "InvalidArgument", f"{fitting[0].volume.name} is a disk of the platform and cannot be adopted", label
             )
         elif fitting[0].volume.name in result:
-            found.add("InvalidArgument", "%s is listed twice" % fitting[0].volume.name, label)
+            problems.add("InvalidArgument", f"{fitting[0].volume.name} is listed twice", label)
         else:
             result[fitting[0].volume.name] = said
     return result
@@ -217,7 +217,7 @@ def _is(said: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
 
 def _address(said: ReleasedIdentity) -> str:
     words = [("uuid", said.uuid), ("index", said.index), ("pci_slot", said.pci_slot)]
-    return ", ".join("%s %s" % (key, value) for key, value in words if value not in (None, ""))
+    return ", ".join(f"{key} {value}" for key, value in words if value not in (None, ""))
 
 
 def _listed(disks: t.Iterable[Disk]) -> str:
@@ -226,20 +226,20 @@ def _listed(disks: t.Iterable[Disk]) -> str:
 
 
 def _check_names(
-    vm: Vm, old: t.Sequence[Disk], new: t.Sequence[_New], said: t.Mapping[str, ReleasedIdentity], found: Collector
+    vm: Vm, old: t.Sequence[Disk], new: t.Sequence[_New], said: t.Mapping[str, ReleasedIdentity], problems: Problems
 ) -> None:
     """One name space for what is attached and what is parked from the VM."""
     taken = {disk.name: disk.volume.name for disk in (*old, *vm.parked) if disk.name}
     for disk in old:
         wanted = said.get(disk.volume.name, ReleasedIdentity()).name
         if wanted not in ("", disk.name):
-            is_now = "is called %s" % disk.name if disk.name else "is adopted without a name"
-            found.add("NameConflict", "%s %s; vm_disks renames it" % (disk.volume.name, is_now), wanted)
+            is_now = f"is called {disk.name}" if disk.name else "is adopted without a name"
+            problems.add("NameConflict", f"{disk.volume.name} {is_now}; vm_disks renames it", wanted)
     for candidate in new:
         name, volume = candidate.name, candidate.disk.volume.name
         if name in taken:
             free = next(n for n in ("%s-%d" % (name[:58], k) for k in range(2, len(taken) + 3)) if n not in taken)
-            found.add(
+            problems.add(
                 "NameConflict",
                 "%s and %s would have the same name; choose another: disks: [{index: %d, name: %s}]"
                 % (volume, taken[name], candidate.disk.index, free),
@@ -248,7 +248,7 @@ def _check_names(
         taken.setdefault(name, volume)
 
 
-def _check_uuids(host: Host, new: t.Sequence[_New], found: Collector) -> None:
+def _check_uuids(host: Host, new: t.Sequence[_New], problems: Problems) -> None:
     """Problems of UUIDs that only a released identity or the task says, so the inventory does not have them."""
     everything = [disk for vm in host.vms for disk in vm.disks + vm.orphans] + list(host.parked)
     places: t.Dict[str, t.Set[str]] = {}
@@ -259,7 +259,7 @@ def _check_uuids(host: Host, new: t.Sequence[_New], found: Collector) -> None:
     for candidate in (c for c in new if c.uuid and c.uuid not in host.duplicates):
         if len(places[candidate.uuid]) > 1:
             volumes = ", ".join(sorted(places[candidate.uuid]))
-            found.add("Ambiguous", "the uuid %s is on several volumes: %s" % (candidate.uuid, volumes), candidate.name)
+            problems.add("Ambiguous", f"the uuid {candidate.uuid} is on several volumes: {volumes}", candidate.name)
 
 
 def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
@@ -273,7 +273,7 @@ def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
 
 
 def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
-    """An adopted disk keeps everything; our copies of the hypervisor's word follow it, papers in use go."""
+    """An adopted disk keeps everything; our copies of the hypervisor's word follow it, a saved identity that is in use goes."""
     step = changes.refresh_copies(disk)
     if released_identity.KEY not in disk.volume.user:
         return step
@@ -295,9 +295,9 @@ def _ignored(vm: Vm, disk: Disk, said: ReleasedIdentity) -> t.Iterator[str]:
 
 def _left_alone(vm: Vm) -> t.Iterator[str]:
     for orphan in vm.orphans:
-        yield "%s: volume %s is not in the VM's configuration and is not adopted" % (vm.label, orphan.volume.name)
+        yield f"{vm.label}: volume {orphan.volume.name} is not in the VM's configuration and is not adopted"
     for path in vm.missing:
-        yield "%s: the volume of %s does not exist" % (vm.label, path)
+        yield f"{vm.label}: the volume of {path} does not exist"
 
 
 def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
@@ -313,11 +313,11 @@ def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
 # -- release
 
 
-def _release(vm: Vm, disk: Disk, found: Collector) -> t.Optional[Step]:
+def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
     present = released_identity.taken(disk.volume)
     if not present:
         return None
-    kept = found.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
+    kept = problems.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
     uuid = disk.volume.user.get("uuid")
     text = "- %s released (%s%s)" % (disk.label, disk.volume.name, ", uuid %s" % uuid if uuid else "")
     facts = dict.fromkeys(present, "")

@@ -93,8 +93,8 @@ def _corrections(found: t.Sequence[Finding]) -> t.Iterator[Step]:
             facts.setdefault(finding.volume, {}).update(finding.args["facts"])
             labels[finding.volume] = finding.disk
     for volume, values in facts.items():
-        words = ", ".join("%s %s" % (name, value or "none") for name, value in values.items())
-        text = "~ properties of %s: %s" % (labels[volume] or volume, words)
+        words = ", ".join(f"{name} {value or 'none'}" for name, value in values.items())
+        text = f"~ properties of {labels[volume] or volume}: {words}"
         yield CorrectFacts(Told(text, labels[volume]), volume=volume, facts=values)
 
 
@@ -104,7 +104,7 @@ def _corrections(found: t.Sequence[Finding]) -> t.Iterator[Step]:
 def _outside(host: Host, found: t.Sequence[Finding]) -> t.Iterator[Step]:
     for finding in _of(found, "inherited_property"):
         names = finding.args["names"]
-        text = "~ %s no longer has %s" % (finding.volume, ", ".join(names))
+        text = f"~ {finding.volume} no longer has {', '.join(names)}"
         yield CorrectFacts(Told(text), volume=finding.volume, facts=dict.fromkeys(names, ""))
     yield from _corrections(found)
     guarded = {finding.volume for finding in _of(found, "guard")}
@@ -120,7 +120,7 @@ def _outside(host: Host, found: t.Sequence[Finding]) -> t.Iterator[Step]:
     left = replace(host, intents={key: record for key, record in host.intents.items() if key not in gone})
     for place in sorted({finding.volume for finding in forgotten}):
         listed = listed_intents(left, place.split("/", 1)[0])
-        text = "~ list of intents of %s: %s" % (place, listed or "none")
+        text = f"~ list of intents of {place}: {listed or 'none'}"
         yield CorrectFacts(Told(text), volume=place, facts={INDEX: listed})
 
 

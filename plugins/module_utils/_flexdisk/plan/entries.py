@@ -19,7 +19,7 @@ from .steps import VmPlan
 class Entry:
     """An entry with the VMs that it names or changes, and the volumes that it is about."""
 
-    wish: PlacedDiskDeclaration
+    declared: PlacedDiskDeclaration
     refused: bool = False
     vms: t.Set[str] = field(default_factory=set)
     volumes: t.Set[str] = field(default_factory=set)
@@ -29,8 +29,8 @@ class Entry:
         return bool(
             self.vms & other.vms
             or self.volumes & other.volumes
-            or _made_of(self.wish, other.wish)
-            or _made_of(other.wish, self.wish)
+            or _made_of(self.declared, other.declared)
+            or _made_of(other.declared, self.declared)
         )
 
 
@@ -45,7 +45,7 @@ class Attempt(t.Protocol):
     entries: t.List[Entry]
     problems: t.List[Problem]
 
-    def plan(self, wishes: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int]) -> t.List[VmPlan]: ...
+    def plan(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int]) -> t.List[VmPlan]: ...
 
 
 class Planned(t.NamedTuple):
@@ -56,32 +56,32 @@ class Planned(t.NamedTuple):
 
 def plan_entries(
     attempt: t.Callable[[], Attempt],
-    wishes: t.Sequence[PlacedDiskDeclaration],
+    declarations: t.Sequence[PlacedDiskDeclaration],
     wrong: t.Collection[int],
     carry_on: bool,
 ) -> Planned:
-    """Plans for the wishes; wrong are the numbers of those that are refused already. carry_on: for those that are left
+    """Plans for the declarations; wrong are the numbers of those that are refused already. carry_on: for those that are left
     without the refused ones, and without what depends on these.
     """
-    left, bad = list(wishes), {id(wishes[number]) for number in wrong}
+    left, bad = list(declarations), {id(declarations[number]) for number in wrong}
     problems: t.List[Problem] = []
     while True:
         registry = attempt()
-        plans = registry.plan(left, [n for n, wish in enumerate(left) if id(wish) in bad])
+        plans = registry.plan(left, [n for n, declared in enumerate(left) if id(declared) in bad])
         problems += registry.problems
         out = _refused(registry.entries)
         if not (out or registry.problems):
             return Planned(t.cast(t.List[Job], registry.jobs), plans, problems)
         if not (out and carry_on):
             return Planned([], [], problems)
-        left = [wish for wish in left if id(wish) not in out]
+        left = [declared for declared in left if id(declared) not in out]
 
 
 def _refused(entries: t.Sequence[Entry]) -> t.Set[int]:
-    """The refused wishes, and all that depend on one of them."""
+    """The refused declarations, and all that depend on one of them."""
     out = [entry for entry in entries if entry.refused]
     rest = [entry for entry in entries if not entry.refused]
     for entry in out:  # which grows meanwhile
         out += [other for other in rest if other.depends(entry)]
         rest = [other for other in rest if not other.depends(entry)]
-    return {id(entry.wish) for entry in out}
+    return {id(entry.declared) for entry in out}

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.desired import Policy
-from ..model.errors import Collector
+from ..model.errors import Problems
 from ..model.sizes import MIB, render_bytes, render_change
 from ..model.vm import Disk, Vm
 from ..rules import identity, slots, space
-from ..rules.differences import config_changes, crosses, put_aside
+from ..rules.differences import config_changes, crosses, in_conversion
 from ..rules.reservation import PoolGeometry, default_block_size
 from . import arrivals, changes, departures, predict, recovery
 from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
-from .resolve import Intent, Target, slots_after
+from .resolve import Resolved, Target, slots_after
 from .steps import Step, Told
 from .vm_steps import SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, Stop
 
@@ -50,23 +50,23 @@ class Sequence:
 
 
 def order(
-    intent: Intent, geometry: PoolGeometry, capabilities: Capabilities, policy: Policy, found: Collector
+    resolved: Resolved, geometry: PoolGeometry, capabilities: Capabilities, policy: Policy, problems: Problems
 ) -> Sequence:
     """All steps of one VM in the order of the law, wrapped into stop and start where that is allowed and needed."""
-    vm = intent.vm
+    vm = resolved.vm
     config = vm.config
-    work = _work(intent, geometry, capabilities, policy)
+    work = _work(resolved, geometry, capabilities, policy)
     needs_stop = [s for s in work.steps if (s.cold or s.late(capabilities.live)) and not s.silent]
     if needs_stop or config.state == "stopped":
-        first = _overdue(intent, bool(needs_stop))
-        work = _work(intent, geometry, capabilities, policy, first) if first else work
+        first = _overdue(resolved, bool(needs_stop))
+        work = _work(resolved, geometry, capabilities, policy, first) if first else work
     if work.steps or vm.interrupted:
-        check_ready(vm, found)
-    _check_converting(intent, found)
+        check_ready(vm, problems)
+    _check_converting(resolved, problems)
     if not needs_stop or config.state != "running":
         return _resumed(vm, work, geometry, capabilities)
     if not policy.allow_restart:
-        found.add(
+        problems.add(
             "VmNotStopped",
             "the VM is running and must be stopped for: %s; allow_restart=true allows a shutdown and a start"
             % "; ".join(f"{s.text} ({s.cold})" if s.cold else s.text for s in needs_stop),
@@ -75,26 +75,26 @@ def order(
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
 
 
-def _check_converting(intent: Intent, found: Collector) -> None:
+def _check_converting(resolved: Resolved, problems: Problems) -> None:
     """A VM that a conversion has stopped does not go on without the disk, nor with another one in its place."""
-    vm, claimed = intent.vm, [g.disk for g in intent.targets] + [leaver.disk for leaver in intent.leavers]
-    for disk in (d for d in vm.parked if put_aside(vm, d) and not any(d is other for other in claimed)):
-        if vm.interrupted is not None or disk.volume.user["from"] == identity.ASIDE:
+    vm, claimed = resolved.vm, [g.disk for g in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
+    for disk in (d for d in vm.parked if in_conversion(vm, d) and not any(d is other for other in claimed)):
+        if vm.interrupted is not None or disk.volume.user["from"] == identity.CONVERTING:
             words = "its conversion was interrupted; list it (%s, uuid %s), or the VM would run without it"
-            found.add("InUse", words % (disk.volume.name, disk.uuid), disk.label)
+            problems.add("InUse", words % (disk.volume.name, disk.uuid), disk.label)
 
 
-def check_ready(vm: Vm, found: Collector) -> None:
+def check_ready(vm: Vm, problems: Problems) -> None:
     """Problems of a VM that is in no state to be changed."""
     config = vm.config
     if config.transition or config.state not in ("running", "stopped"):
-        towards = " (to become %s)" % config.transition if config.transition else ""
-        found.add(
+        towards = f" (to become {config.transition})" if config.transition else ""
+        problems.add(
             "VmInTransition",
-            "the VM is %s%s; only running or stopped VMs can be changed" % (config.state, towards),
+            f"the VM is {config.state}{towards}; only running or stopped VMs can be changed",
         )
     if config.frozen:
-        found.add("NotSupported", "%s; it cannot be changed" % config.frozen)
+        problems.add("NotSupported", f"{config.frozen}; it cannot be changed")
 
 
 def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:
@@ -108,13 +108,13 @@ def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capab
     return whole
 
 
-def _overdue(intent: Intent, changing: bool) -> t.List[Step]:
+def _overdue(resolved: Resolved, changing: bool) -> t.List[Step]:
     """What a stopped VM gets before anything else: the end of an interrupted detach, and where its disks are managed
     the uuids and slots that an old vmadm did not write down. Ports that its disks need, and some to spare.
     """
-    steps: t.List[Step] = [*departures.forget(intent.vm)]
-    steps += changes.ports(slots.new_ports(*slots_after(intent), intent.vm.config.pci))
-    bare = changes.persist(intent.vm, changing) if intent.targets or intent.leavers else None
+    steps: t.List[Step] = [*departures.forget(resolved.vm)]
+    steps += changes.ports(slots.new_ports(*slots_after(resolved), resolved.vm.config.pci))
+    bare = changes.persist(resolved.vm, changing) if resolved.targets or resolved.leavers else None
     return [*steps, bare] if bare is not None else steps
 
 
@@ -137,33 +137,33 @@ def _wrapped(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capab
 
 
 def _work(
-    intent: Intent,
+    resolved: Resolved,
     geometry: PoolGeometry,
     capabilities: Capabilities,
     policy: Policy,
     first: t.Sequence[Step] = (),
 ) -> Sequence:
     """The steps without stop and start. first come before the first that needs a stop."""
-    seq = Sequence(intent.vm, geometry)
-    concerned = _concerned(intent)
+    seq = Sequence(resolved.vm, geometry)
+    concerned = _concerned(resolved)
     seq.extend((*departures.unguard(concerned), *departures.discard(concerned)))
-    figures = _space_changes(intent, capabilities.keeps_storage)
-    seq.extend(repairs(seq.vm, geometry, policy.reclaim, intent.flexible, recomputed=bool(figures)))
+    figures = _space_changes(resolved, capabilities.keeps_storage)
+    seq.extend(repairs(seq.vm, geometry, policy.reclaim, resolved.flexible, recomputed=bool(figures)))
     seq.extend(first)
-    _departures(seq, intent, capabilities)
-    standing = [g for g in intent.targets if g.stays and g.disk is not None]
+    _departures(seq, resolved, capabilities)
+    standing = [g for g in resolved.targets if g.stays and g.disk is not None]
     for target in standing:
         seq.add(changes.shrink(target))
     seq.extend(_feasible(seq.vm, figures, geometry))
     seq.add(_edits(standing))
-    copied = [g for g in intent.targets if g.disk is not None and crosses(g.type, g.disk)]
+    copied = [g for g in resolved.targets if g.disk is not None and crosses(g.type, g.disk)]
     for target in copied:
         _copied(seq, target, capabilities)
     standing = [g for g in standing if g not in copied]
     for target in standing:
         _in_place(seq, target)
-    _arrivals(seq, [g for g in intent.targets if not (g.stays or g in copied)], capabilities)
-    _facts(seq, standing, intent.kept)
+    _arrivals(seq, [g for g in resolved.targets if not (g.stays or g in copied)], capabilities)
+    _facts(seq, standing, resolved.kept)
     return seq
 
 
@@ -193,8 +193,8 @@ def _in_place(seq: Sequence, target: Target) -> None:
 def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
     """A file becomes a volume or a volume a file outside the VM, so that whatever interrupts that is a parked disk."""
     was = t.cast(Disk, target.disk)
-    uuid, aside = was.uuid or identity.uuid_of(was.volume.guid), not was.parked
-    if aside:
+    uuid, attached = was.uuid or identity.uuid_of(was.volume.guid), not was.parked
+    if attached:
         seq.add(departures.detach_to_copy(seq.vm, seq.volume_of(was), target.label))
     parked = next((d for d in seq.vm.parked if d.uuid == uuid), predict.unguarded(was))
     block = target.spec.block_size or default_block_size(seq.geometry, platform=capabilities.platform)
@@ -202,7 +202,7 @@ def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
     step = changes.convert(parked, target.type, seq.geometry, target.label, block, why)
     if step is None:
         return
-    step = replace(step, vm_waits=aside)
+    step = replace(step, vm_waits=attached)
     seq.add(step)
     if parked not in seq.vm.parked:
         # Another VM's: it is predicted by itself.
@@ -211,57 +211,57 @@ def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
     else:
         parked = next(d for d in seq.vm.parked if d.uuid == uuid)
     arrival = arrivals.attach(seq.vm, replace(target, kept=target.type), parked, capabilities)
-    seq.add(replace(arrival, vm_waits=aside))
+    seq.add(replace(arrival, vm_waits=attached))
 
 
-def _concerned(intent: Intent) -> t.List[Disk]:
+def _concerned(resolved: Resolved) -> t.List[Disk]:
     """Every disk of the VM, and those of others that it takes or destroys."""
-    own = intent.vm.disks + intent.vm.orphans + intent.vm.parked
-    claimed = [g.disk for g in intent.targets if g.disk is not None] + [leaver.disk for leaver in intent.leavers]
+    own = resolved.vm.disks + resolved.vm.orphans + resolved.vm.parked
+    claimed = [g.disk for g in resolved.targets if g.disk is not None] + [leaver.disk for leaver in resolved.leavers]
     return [*own, *(disk for disk in claimed if not any(disk is other for other in own))]
 
 
-def _departures(seq: Sequence, intent: Intent, capabilities: Capabilities) -> None:
+def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -> None:
     """What no VM has gives its space back first."""
 
     def whole(step: Step, disk: Disk, anew: bool) -> Step:
-        why = why_cold(intent.vm, disk.model, disk.pci_slot, capabilities)
+        why = why_cold(resolved.vm, disk.model, disk.pci_slot, capabilities)
         return step.for_disk(anew, why)
 
-    for leaver in (v for v in intent.leavers if v.destroy and not v.disk.path):
+    for leaver in (v for v in resolved.leavers if v.destroy and not v.disk.path):
         seq.add(departures.destroy(leaver).for_disk(leaver.anew))
-    for leaver in (v for v in intent.leavers if not v.destroy and v.disk.parked):
+    for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.parked):
         seq.add(changes.unname(leaver.disk).for_disk(leaver.anew))
-    for leaver in (v for v in intent.leavers if not v.destroy and v.moves):
+    for leaver in (v for v in resolved.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
-        step = departures.detach(seq.vm, leaver, _settles_later(intent))
+        step = departures.detach(seq.vm, leaver, _settles_later(resolved))
         seq.add(whole(step, leaver.disk, leaver.anew))
-    for leaver in (v for v in intent.leavers if v.destroy and v.disk.path):
+    for leaver in (v for v in resolved.leavers if v.destroy and v.disk.path):
         seq.add(whole(departures.destroy(leaver), leaver.disk, leaver.anew))
 
 
-def _settles_later(intent: Intent) -> bool:
+def _settles_later(resolved: Resolved) -> bool:
     """Whether a step after the detaches gives space back and sets the reservation."""
-    flexible = intent.vm.config.flexible_disk_size
-    falls = intent.flexible is not None and flexible is not None and intent.flexible < flexible
-    comes = any(g.disk is not None and g.disk.parked for g in intent.targets)
-    return falls or intent.quota < intent.vm.root.refquota or comes
+    flexible = resolved.vm.config.flexible_disk_size
+    falls = resolved.flexible is not None and flexible is not None and resolved.flexible < flexible
+    comes = any(g.disk is not None and g.disk.parked for g in resolved.targets)
+    return falls or resolved.quota < resolved.vm.root.refquota or comes
 
 
-def _space_changes(intent: Intent, thick: bool) -> t.List[Step]:
+def _space_changes(resolved: Resolved, thick: bool) -> t.List[Step]:
     """flexible_disk_size and quota, what gives back first. thick: the hypervisor sets every volume to auto then."""
-    root, config = intent.vm.root, intent.vm.config
+    root, config = resolved.vm.root, resolved.vm.config
     steps: t.List[t.Tuple[int, Step]] = []
-    if intent.quota != root.refquota:
-        told = Told(f"VM quota {render_change(root.refquota, intent.quota)}")
-        quota = SetVmQuota(told, quota_bytes=intent.quota, resets=thick)
-        steps.append((intent.quota - root.refquota, quota))
-    if intent.flexible is not None and intent.flexible != config.flexible_disk_size:
-        now, hidden = config.flexible_disk_size, intent.vm.hidden_mib
-        wanted = (intent.flexible - hidden) * MIB
+    if resolved.quota != root.refquota:
+        told = Told(f"VM quota {render_change(root.refquota, resolved.quota)}")
+        quota = SetVmQuota(told, quota_bytes=resolved.quota, resets=thick)
+        steps.append((resolved.quota - root.refquota, quota))
+    if resolved.flexible is not None and resolved.flexible != config.flexible_disk_size:
+        now, hidden = config.flexible_disk_size, resolved.vm.hidden_mib
+        wanted = (resolved.flexible - hidden) * MIB
         change = f"none -> {render_bytes(wanted)}" if now is None else render_change((now - hidden) * MIB, wanted)
-        flexible = SetFlexibleSize(Told(f"flexible_disk_size {change}"), stored_mib=intent.flexible, resets=thick)
-        steps.append((intent.flexible - (now or 0), flexible))
+        flexible = SetFlexibleSize(Told(f"flexible_disk_size {change}"), stored_mib=resolved.flexible, resets=thick)
+        steps.append((resolved.flexible - (now or 0), flexible))
     return [step for _more, step in sorted(steps, key=lambda s: s[0])]
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.desired import Policy, VmDisksDeclaration
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from ..model.sizes import render_apart, render_bytes
 from ..model.vm import Disk, Vm, VmConfig
 from ..rules import released_identity
@@ -50,42 +50,42 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
     if vm is not None:
         return vm
     if config in host.other_brands:
-        return Problem("BrandNotSupported", "%s has brand %s" % (config.label, config.brand), wanted)
+        return Problem("BrandNotSupported", f"{config.label} has brand {config.brand}", wanted)
     if adopt:
         made = without_dataset(host, config)
         if made is not None:
             return made
     hint = "; adopt=true makes it" if config.bare else ""
-    return Problem("ResourceNotFound", "%s: %s%s" % (config.label, unlinked_reason(config), hint), wanted)
+    return Problem("ResourceNotFound", f"{config.label}: {unlinked_reason(config)}{hint}", wanted)
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for one VM, or every problem of its declaration."""
-    found = Collector(spec.vm)
-    before, first = vm, adopt(host, vm, capabilities.device_prefix, found) if spec.adopt and vm.config.bare else None
-    check_begun(vm, found)
-    if found.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    problems = Problems(spec.vm)
+    before, first = vm, adopt(host, vm, capabilities.device_prefix, problems) if spec.adopt and vm.config.bare else None
+    check_begun(vm, problems)
+    if problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     if first is not None:
         vm = predict.apply(vm, first, host.geometry[vm.config.pool])
     of_other_vms = [d for d in host.parked if d.vm != vm.config.uuid]
     if spec.disks is None:
         spec = replace(spec, disks=(), unlisted="keep")
-    matched = match(vm, t.cast(t.Any, spec.disks), of_other_vms, policy.matching, found, spec.unlisted)
-    plan = plan_matched(host, vm, spec, matched, policy, capabilities, found)
+    matched = match(vm, t.cast(t.Any, spec.disks), of_other_vms, policy.matching, problems, spec.unlisted)
+    plan = plan_matched(host, vm, spec, matched, policy, capabilities, problems)
     if plan.problems:
         return replace(plan, before=before, after=before)
-    warnings = tuple("%s: %s" % (spec.vm, text) for text in matched.warnings)
+    warnings = tuple(f"{spec.vm}: {text}" for text in matched.warnings)
     steps = (*([first] if first else []), *plan.steps)
     return replace(plan, before=before, steps=steps, warnings=warnings + plan.warnings)
 
 
-def check_begun(vm: Vm, found: Collector) -> None:
+def check_begun(vm: Vm, problems: Problems) -> None:
     """A rollback or a release that was interrupted comes before everything else."""
     if vm.interrupted is not None and vm.interrupted.rollback:
-        found.add("InUse", unfinished(vm.interrupted))
+        problems.add("InUse", unfinished(vm.interrupted))
     for disk in (d for d in vm.disks if released_identity.halfway(d.volume)):
-        found.add(
+        problems.add(
             "InUse",
             "the release of its identity was interrupted; disk_adopt finishes it (state=released) or undoes it "
             "(state=adopted)",
@@ -100,27 +100,27 @@ def plan_matched(
     matched: Match,
     policy: Policy,
     capabilities: Capabilities,
-    found: Collector,
+    problems: Problems,
 ) -> VmPlan:
-    """Steps for a VM whose entries have found their disks. Problems of before are in found."""
-    _duplicates(host, vm, [disk for _spec, disk in matched.pairs], found)
-    intent = resolve(vm, spec, matched, host, capabilities, found)
-    check(intent, host, capabilities, found)
+    """Steps for a VM whose entries have found their disks. problems has those of before."""
+    _duplicates(host, vm, [disk for _spec, disk in matched.pairs], problems)
+    resolved = resolve(vm, spec, matched, host, capabilities, problems)
+    check(resolved, host, capabilities, problems)
     sequence = None
-    if not found.problems:
-        sequence = ordering.order(intent, host.geometry[vm.config.pool], capabilities, policy, found)
-    if sequence is None or found.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
-    warnings = tuple(warnings_of(sequence.vm, spec, intent))
+    if not problems:
+        sequence = ordering.order(resolved, host.geometry[vm.config.pool], capabilities, policy, problems)
+    if sequence is None or problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
+    warnings = tuple(warnings_of(sequence.vm, spec, resolved))
     return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
 
 
-def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], found: Collector) -> None:
+def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problems) -> None:
     """One uuid on two volumes is a refusal for every VM that has one of them, or is about to."""
     for disk in {id(d): d for d in (*vm.disks, *vm.orphans, *vm.parked, *claimed)}.values():
         places = host.duplicates.get(disk.uuid)
         if places:
-            found.add("Ambiguous", "the uuid %s is on several volumes: %s" % (disk.uuid, ", ".join(places)), disk.label)
+            problems.add("Ambiguous", f"the uuid {disk.uuid} is on several volumes: {', '.join(places)}", disk.label)
 
 
 class Demand(t.NamedTuple):
@@ -162,7 +162,7 @@ def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]
                 taken = step.source if isinstance(step, AttachDisk) else step.volume
                 takers.setdefault(taken, []).append(plan)
     problems = [
-        Problem("Ambiguous", "%s is claimed by %d VMs in this task" % (volume, len(claims)), plan.name)
+        Problem("Ambiguous", f"{volume} is claimed by {len(claims)} VMs in this task", plan.name)
         for volume, claims in takers.items()
         for plan in claims
         if len(claims) > 1

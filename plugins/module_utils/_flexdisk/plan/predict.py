@@ -193,9 +193,9 @@ def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: Pool
     if wanted == SPARSE:
         volume = replace(volume, used=volume.volsize, written=volume.volsize)
     # What a VM waits for stays marked until the VM has it again.
-    stays = disk.volume.user.get("from") == identity.ASIDE
+    stays = disk.volume.user.get("from") == identity.CONVERTING
     disk = replace(disk, volume=volume, uuid=copying.uuid, image="", image_size=0, snapshots=(), half="")
-    return believed(disk, {**identity.type_fact(wanted), "from": identity.ASIDE if stays else "", "copied": ""})
+    return believed(disk, {**identity.type_fact(wanted), "from": identity.CONVERTING if stays else "", "copied": ""})
 
 
 @_after.register

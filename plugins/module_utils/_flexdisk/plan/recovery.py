@@ -44,10 +44,10 @@ def start(capabilities: Capabilities) -> Start:
 def _found(vm: Vm) -> t.List[str]:
     words = ["the VM is stopped"] if vm.halted else []
     if vm.config.autoboot != vm.autoboot_before:
-        words.append("autoboot is %s" % ("on" if vm.config.autoboot else "off"))
-    words += ["%s is parked but still configured" % path for path in vm.ghosts]
-    words += ["%s is not configured" % disk.volume.name for disk in vm.orphans]
-    return words + ["%s has a guard" % d.volume.name for d in vm.disks + vm.orphans + vm.parked if d.guarded]
+        words.append(f"autoboot is {'on' if vm.config.autoboot else 'off'}")
+    words += [f"{path} is parked but still configured" for path in vm.ghosts]
+    words += [f"{disk.volume.name} is not configured" for disk in vm.orphans]
+    return words + [f"{d.volume.name} has a guard" for d in vm.disks + vm.orphans + vm.parked if d.guarded]
 
 
 def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
@@ -67,7 +67,7 @@ def unfinished(record: JournalEntry) -> str:
             "a rollback to snapshot %s was interrupted at %s, so its disks may be of different times; "
             "vm_snapshot with state=rolled_back and this name ends it" % (record.rollback, record.since)
         )
-    return "a run was interrupted at %s; vm_disks finishes it when the VM is listed" % record.since
+    return f"a run was interrupted at {record.since}; vm_disks finishes it when the VM is listed"
 
 
 def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
@@ -89,9 +89,9 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
         if record is None:
             words = "the record of an interrupted run cannot be read"
         elif vm.interrupted is None:
-            words = "a run on host %s was interrupted at %s; only that host finishes it" % (record.host, record.since)
+            words = f"a run on host {record.host} was interrupted at {record.since}; only that host finishes it"
         else:
             words = unfinished(record)
         name = PREFIX + property_of(uuid)
-        found.append("%s: %s (zfs inherit %s %s removes it)" % (vm.label, words, name, container(pool)))
+        found.append(f"{vm.label}: {words} (zfs inherit {name} {container(pool)} removes it)")
     return found

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
-from ..model.errors import Collector
+from ..model.errors import Problems
 from ..model.vm import Disk, DiskConfig, Vm, VmConfig
 from ..rules.inventory import Host, attached_disk
 from ..rules.layout import disk_dataset, index_of, vm_dataset
@@ -29,24 +29,26 @@ def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
     return Vm(replace(config, pool=pool, dataset=name), root)
 
 
-def adopt(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Optional[Relocate]:
-    """The step that does it, None where everything is in its place. Problems go to found."""
-    disks = list(_moves(host, vm, device_prefix, found))
-    if found.problems or not (disks or not vm.root.kind):
+def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optional[Relocate]:
+    """The step that does it, None where everything is in its place. Problems are added to problems."""
+    disks = list(_moves(host, vm, device_prefix, problems))
+    if problems or not (disks or not vm.root.kind):
         return None
     if vm.config.state != "stopped" or vm.config.frozen:
-        found.add("VmNotStopped", vm.config.frozen or "the VM must be stopped to be adopted: its volumes are renamed")
+        problems.add(
+            "VmNotStopped", vm.config.frozen or "the VM must be stopped to be adopted: its volumes are renamed"
+        )
     moves = ", ".join(f"{e.volume} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)
     return Relocate(Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
 
 
-def _moves(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Iterator[t.Tuple[DiskConfig, Disk]]:
+def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iterator[t.Tuple[DiskConfig, Disk]]:
     """What lies elsewhere, with the disk that it will be: at the lowest free index."""
     used = {index_of(v.name) for v in vm.volumes}
     for entry in vm.config.disks:
         if not entry.volume or entry.volume.startswith(vm.root.name + "/"):
             continue
-        volume = _volume(host, vm, entry, found)
+        volume = _volume(host, vm, entry, problems)
         if volume is None:
             continue
         index = min(set(range(len(used) + 1)) - used)
@@ -58,20 +60,20 @@ def _moves(host: Host, vm: Vm, device_prefix: str, found: Collector) -> t.Iterat
         yield entry, replace(disk, snapshots=tuple(sorted(snapshots, key=lambda s: s.createtxg)))
 
 
-def _volume(host: Host, vm: Vm, entry: DiskConfig, found: Collector) -> t.Optional[Dataset]:
+def _volume(host: Host, vm: Vm, entry: DiskConfig, problems: Problems) -> t.Optional[Dataset]:
     """The volume of an entry: where it says, or where an interrupted adoption has moved it."""
     moved = [d.volume for d in vm.orphans if d.volume.user.get("from") == entry.volume]
     volume = moved[0] if moved else host.datasets.get(entry.volume)
     others = [c.label for c in host.users.get(entry.volume, ()) if c.uuid != vm.config.uuid]
     if others:
-        found.add("InUse", "%s is also attached to %s" % (entry.volume, ", ".join(others)))
+        problems.add("InUse", f"{entry.volume} is also attached to {', '.join(others)}")
     elif volume is None or volume.kind != "volume":
-        found.add(
+        problems.add(
             "ResourceNotFound",
-            "%s cannot be adopted: there is no such volume in pool %s" % (entry.volume, vm.config.pool),
+            f"{entry.volume} cannot be adopted: there is no such volume in pool {vm.config.pool}",
         )
     elif volume.encryptionroot not in ("", volume.name, vm.root.encryptionroot):
-        found.add("EncryptionRoot", "%s would leave its encryption root %s" % (entry.volume, volume.encryptionroot))
+        problems.add("EncryptionRoot", f"{entry.volume} would leave its encryption root {volume.encryptionroot}")
     else:
         return volume
     return None

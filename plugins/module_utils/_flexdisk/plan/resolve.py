@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
 from ..model.desired import DiskDeclaration, VmDisksDeclaration
-from ..model.errors import Collector, FlexdiskError
+from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
 from ..rules import identity, slots, space
@@ -82,7 +82,7 @@ class Leaver:
 
 
 @dataclass
-class Intent:
+class Resolved:
     """Everything one VM's declaration comes down to. flexible is the stored F in MiB; new: the VM is to be made."""
 
     vm: Vm
@@ -95,25 +95,25 @@ class Intent:
 
 
 def resolve(
-    vm: Vm, spec: VmDisksDeclaration, match: Match, host: Host, capabilities: Capabilities, found: Collector
-) -> Intent:
-    """Targets and leavers of one VM. Problems go to found."""
+    vm: Vm, spec: VmDisksDeclaration, match: Match, host: Host, capabilities: Capabilities, problems: Problems
+) -> Resolved:
+    """Targets and leavers of one VM. Problems are added to problems."""
     flexible = vm.config.flexible_disk_size
     if spec.flexible_disk_size is not None:
         flexible = spec.flexible_disk_size + vm.hidden_mib
     least = 0 if capabilities.keeps_storage else capabilities.whole_quota
-    intent = Intent(vm, flexible, spec.quota or vm.root.refquota or least, [], [], [])
+    resolved = Resolved(vm, flexible, spec.quota or vm.root.refquota or least, [], [], [])
     for entry, disk in match.pairs:
-        _pair(intent, entry, disk, host, capabilities, found)
+        _pair(resolved, entry, disk, host, capabilities, problems)
     for entry in match.creates:
-        intent.targets.append(_new(vm, entry, host, capabilities, found))
+        resolved.targets.append(_new(vm, entry, host, capabilities, problems))
     turn = {id(entry): number for number, entry in enumerate(spec.disks or ())}
-    intent.targets.sort(key=lambda target: turn[id(target.spec)])
-    _unlisted(intent, spec, match, found)
-    _park_orphans(intent, spec, match)
-    _slots(intent, capabilities, found)
-    _remaining(intent, found)
-    return intent
+    resolved.targets.sort(key=lambda target: turn[id(target.spec)])
+    _unlisted(resolved, spec, match, problems)
+    _park_orphans(resolved, spec, match)
+    _slots(resolved, capabilities, problems)
+    _remaining(resolved, problems)
+    return resolved
 
 
 def unfinished(disk: Disk) -> bool:
@@ -123,42 +123,42 @@ def unfinished(disk: Disk) -> bool:
 
 def unfinished_words(words: str) -> str:
     """What is said where a disk is asked for whose creation was interrupted."""
-    return "the creation of %s was interrupted; state=present of flexdisk.hypervisor.disk ends it" % words
+    return f"the creation of {words} was interrupted; state=present of flexdisk.hypervisor.disk ends it"
 
 
 def _pair(
-    intent: Intent, entry: DiskDeclaration, disk: Disk, host: Host, capabilities: Capabilities, found: Collector
+    resolved: Resolved, entry: DiskDeclaration, disk: Disk, host: Host, capabilities: Capabilities, problems: Problems
 ) -> None:
     if not entry.present:
-        intent.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
+        resolved.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
         return
     if disk.parked and unfinished(disk):
-        found.add("InUse", unfinished_words(disk.volume.name), entry.label)
+        problems.add("InUse", unfinished_words(disk.volume.name), entry.label)
     fixed = birth_differences(entry, disk)
     if fixed and not entry.recreate:
         for what, (now, wanted) in fixed.items():
-            found.add(
+            problems.add(
                 "FixedAtBirth",
                 "%s is %s and cannot become %s; recreate=true makes a new disk and %s this one"
                 % (what, now, wanted, "parks" if disk.preserve else "destroys"),
                 entry.label,
             )
     elif fixed and entry.uuid:
-        found.add(
+        problems.add(
             "InvalidArgument",
             "recreate=true makes a disk with another uuid, which this entry would not find again; list it by name",
             entry.label,
         )
     elif fixed:
-        intent.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True, anew=True))
-        intent.targets.append(_new(intent.vm, entry, host, capabilities, found))
-        intent.targets[-1].anew = True
+        resolved.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True, anew=True))
+        resolved.targets.append(_new(resolved.vm, entry, host, capabilities, problems))
+        resolved.targets[-1].anew = True
         return
     size = -(-disk.size // MIB) if entry.size is None else entry.size
     managed = entry.size is not None or entry.remaining
     basis = disk.remaining if entry.remaining else ""
     kept = kept_type(disk, capabilities)
-    intent.targets.append(Target(entry, disk, size, basis=basis, managed=managed, type=entry.type or kept, kept=kept))
+    resolved.targets.append(Target(entry, disk, size, basis=basis, managed=managed, type=entry.type or kept, kept=kept))
 
 
 def new_uuid(host: Host, *words: object) -> str:
@@ -177,7 +177,7 @@ def kept_type(disk: Disk, capabilities: Capabilities) -> str:
     return found if found in (*capabilities.types, FILE) else THICK
 
 
-def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities, found: Collector) -> Target:
+def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities, problems: Problems) -> Target:
     target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0, type=entry.type or THICK)
     if entry.type == FILE:
         # Its path has the uuid, which must be known before.
@@ -188,43 +188,43 @@ def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities,
         name = final(volume)
         target.origin, image = host.datasets.get(name), host.datasets.get(volume)
         if target.origin is None or image is None or not image.volsize:
-            found.add("ResourceNotFound", "image %s is missing: there is no %s" % (entry.image, name), entry.label)
+            problems.add("ResourceNotFound", f"image {entry.image} is missing: there is no {name}", entry.label)
             return target
         target.image_size = image.volsize // MIB
         target.size = entry.size or (0 if entry.remaining else target.image_size)
         target.block_size = image.volblocksize
         if entry.size is not None and entry.size < target.image_size:
-            found.add(
+            problems.add(
                 "InvalidArgument",
                 "size %s is too small: image %s has %s"
                 % (render_mib(entry.size), entry.image, render_mib(target.image_size)),
                 entry.label,
             )
     elif entry.size is None and not entry.remaining:
-        found.add("MissingParameter", "a new disk needs a size or an image", entry.label)
+        problems.add("MissingParameter", "a new disk needs a size or an image", entry.label)
     target.block_size = target.block_size or default_block_size(
         host.geometry[vm.config.pool], platform=capabilities.platform
     )
     return target
 
 
-def _unlisted(intent: Intent, spec: VmDisksDeclaration, match: Match, found: Collector) -> None:
+def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:
     for disk in match.unlisted:
         if spec.unlisted == "keep":
-            intent.kept.append(disk)
+            resolved.kept.append(disk)
         elif spec.unlisted == "detach" or (spec.unlisted == "destroy" and disk.preserve):
-            intent.leavers.append(Leaver(disk, False))
+            resolved.leavers.append(Leaver(disk, False))
         elif spec.unlisted == "destroy" and disk.adopted:
-            intent.leavers.append(Leaver(disk, True))
+            resolved.leavers.append(Leaver(disk, True))
         elif spec.unlisted == "destroy":
-            found.add(
+            problems.add(
                 "InvalidArgument",
                 "unlisted=destroy, but %s (%s, uuid %s) has no identity from an earlier run; list it with state=absent "
                 "to destroy it" % (disk.path, render_mib(disk.size_mib), disk.uuid),
                 disk.label,
             )
         else:
-            found.add(
+            problems.add(
                 "UnlistedDisk",
                 "%s (%s, uuid %s) is attached but not listed; list it, or choose unlisted=keep, detach or destroy"
                 % (disk.path, render_mib(disk.size_mib), disk.uuid),
@@ -232,16 +232,16 @@ def _unlisted(intent: Intent, spec: VmDisksDeclaration, match: Match, found: Col
             )
 
 
-def _park_orphans(intent: Intent, spec: VmDisksDeclaration, match: Match) -> None:
+def _park_orphans(resolved: Resolved, spec: VmDisksDeclaration, match: Match) -> None:
     """What an interrupted run has left in the VM unattached, and nobody declares, is parked, never destroyed.
 
     Its own properties alone say that it is ours. A name that another disk has meanwhile it gives up.
     """
     if spec.unlisted not in ("detach", "destroy"):
         return
-    names = {target.label for target in intent.targets} | {d.name for d in intent.vm.disks + intent.vm.parked}
+    names = {target.label for target in resolved.targets} | {d.name for d in resolved.vm.disks + resolved.vm.parked}
     for disk in match.orphans:
-        intent.leavers.append(Leaver(disk, False, nameless=disk.name in names))
+        resolved.leavers.append(Leaver(disk, False, nameless=disk.name in names))
         names.add(disk.name)
 
 
@@ -255,16 +255,16 @@ def _model(vm: Vm, target: Target, capabilities: Capabilities) -> str:
     return known[0] if known else possible[0]
 
 
-def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None:
+def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -> None:
     """Sticky slots: who has one keeps it, who asks for one gets it or a refusal, the rest take the lowest free."""
-    taken, pci = _standing_slots(intent), intent.vm.config.pci
+    taken, pci = _standing_slots(resolved), resolved.vm.config.pci
     waiting = []
-    for target in intent.targets:
-        target.model = _model(intent.vm, target, capabilities)
+    for target in resolved.targets:
+        target.model = _model(resolved.vm, target, capabilities)
         had = target.disk if target.stays else None
         if target.model in capabilities.slotless:
             if target.spec.pci_slot is not None:
-                found.add("InvalidArgument", "model %s has no pci_slot of its own" % target.model, target.label)
+                problems.add("InvalidArgument", f"model {target.model} has no pci_slot of its own", target.label)
             continue
         if target.spec.pci_slot is not None:
             target.slot = target.spec.pci_slot
@@ -277,9 +277,9 @@ def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None
         slot = slots.parse_slot(target.slot)
         owner = taken.get(slot)
         if owner is not None and owner != _key(target):
-            found.add("InvalidArgument", 'pci_slot "%s" belongs to %s' % (target.slot, owner), target.label)
+            problems.add("InvalidArgument", f'pci_slot "{target.slot}" belongs to {owner}', target.label)
         taken[slot] = _key(target)
-    remembered = [_remembered(target.disk, intent.vm) for target in waiting]
+    remembered = [_remembered(target.disk, resolved.vm) for target in waiting]
     lost = slots.unseen({*taken, *(slots.parse_slot(text) for text in remembered if text)}, pci)
     for target, text in zip(waiting, remembered):
         try:
@@ -287,7 +287,7 @@ def _slots(intent: Intent, capabilities: Capabilities, found: Collector) -> None
             target.slot = slots.render_slot(slot)
             taken[slot] = _key(target)
         except FlexdiskError as exc:
-            found.add(exc.code, exc.message, target.label)
+            problems.add(exc.code, exc.message, target.label)
 
 
 def _remembered(disk: t.Optional[Disk], vm: Vm) -> str:
@@ -320,39 +320,41 @@ def _key(target: Target) -> str:
     return target.disk.path if target.stays and target.disk is not None else "the entry " + target.label
 
 
-def _standing_slots(intent: Intent) -> t.Dict[slots.Slot, str]:
+def _standing_slots(resolved: Resolved) -> t.Dict[slots.Slot, str]:
     """Slots of everything that stays where it is, legacy positions included, by path."""
-    leaving = {leaver.disk.path for leaver in intent.leavers}
-    moving = {g.disk.path for g in intent.targets if g.stays and g.disk and g.spec.pci_slot is not None}
-    gone = leaving | moving | set(intent.vm.ghosts)
-    places = slots.positions(intent.vm.config.disks, intent.vm.config.pci)
+    leaving = {leaver.disk.path for leaver in resolved.leavers}
+    moving = {g.disk.path for g in resolved.targets if g.stays and g.disk and g.spec.pci_slot is not None}
+    gone = leaving | moving | set(resolved.vm.ghosts)
+    places = slots.positions(resolved.vm.config.disks, resolved.vm.config.pci)
     return {slots.parse_slot(slot): path for path, slot in places.items() if slot and path not in gone}
 
 
-def slots_after(intent: Intent) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.Slot, str]]:
+def slots_after(resolved: Resolved) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.Slot, str]]:
     """The slots of the VM's disks as they are, and by slot the disks as they will be."""
-    config = intent.vm.config
-    labels = {disk.path: disk.label for disk in intent.vm.disks}
+    config = resolved.vm.config
+    labels = {disk.path: disk.label for disk in resolved.vm.disks}
     before = {path: slots.parse_slot(at) for path, at in slots.positions(config.disks, config.pci).items() if at}
-    gone = {leaver.disk.path for leaver in intent.leavers} | {g.disk.path for g in intent.targets if g.stays and g.disk}
-    after = {slot: labels.get(p, p) for p, slot in before.items() if p not in gone and p not in intent.vm.ghosts}
-    after.update({slots.parse_slot(target.slot): target.label for target in intent.targets if target.slot})
+    gone = {leaver.disk.path for leaver in resolved.leavers} | {
+        g.disk.path for g in resolved.targets if g.stays and g.disk
+    }
+    after = {slot: labels.get(p, p) for p, slot in before.items() if p not in gone and p not in resolved.vm.ghosts}
+    after.update({slots.parse_slot(target.slot): target.label for target in resolved.targets if target.slot})
     return set(before.values()), after
 
 
-def staying_bytes(intent: Intent) -> int:
+def staying_bytes(resolved: Resolved) -> int:
     """What the VM's dataset holds in the end, the disk with size=remaining at its present size (0 for a new one).
 
     What only the guards of an interrupted run hold goes with them.
     """
-    leaving = {leaver.disk.volume.name for leaver in intent.leavers}
-    sized = {g.disk.volume.name: g for g in intent.targets if g.disk is not None}
-    total = space.root_excess(intent.vm) + intent.vm.other_used
-    for disk in intent.vm.disks + intent.vm.orphans:
+    leaving = {leaver.disk.volume.name for leaver in resolved.leavers}
+    sized = {g.disk.volume.name: g for g in resolved.targets if g.disk is not None}
+    total = space.root_excess(resolved.vm) + resolved.vm.other_used
+    for disk in resolved.vm.disks + resolved.vm.orphans:
         if disk.volume.name not in leaving:
             target = sized.get(disk.volume.name)
             total += unguarded(disk).volume.pinned + (target.bytes if target is not None else disk.size)
-    for target in intent.targets:
+    for target in resolved.targets:
         if target.disk is None:
             total += target.size * MIB
         elif target.disk.parked:
@@ -360,36 +362,36 @@ def staying_bytes(intent: Intent) -> int:
     return total
 
 
-def _remaining(intent: Intent, found: Collector) -> None:
-    for target in intent.targets:
+def _remaining(resolved: Resolved, problems: Problems) -> None:
+    for target in resolved.targets:
         if not target.spec.remaining:
             continue
-        if intent.flexible is None:
+        if resolved.flexible is None:
             continue
-        others = _others(intent, target)
-        basis = "%d:%d" % (intent.flexible, others)
+        others = _others(resolved, target)
+        basis = "%d:%d" % (resolved.flexible, others)
         disk = target.disk
         settled = disk is not None and (target.basis == basis or (not target.basis and not disk.adopted))
         target.managed = not settled
         if not settled:
-            target.size += (intent.flexible * MIB - staying_bytes(intent)) // MIB
+            target.size += (resolved.flexible * MIB - staying_bytes(resolved)) // MIB
         target.basis = basis
         least = max(1, target.image_size)
         if target.size < least:
             lacking = " and lacks %d MiB besides" % -target.size if target.size < 0 else ""
-            found.add(
+            problems.add(
                 "InsufficientSpace",
                 "size=remaining leaves %d MiB of flexible_disk_size %s%s; at least %d MiB are needed"
-                % (max(0, target.size), render_mib(intent.flexible - intent.vm.hidden_mib), lacking, least),
+                % (max(0, target.size), render_mib(resolved.flexible - resolved.vm.hidden_mib), lacking, least),
                 target.label,
             )
 
 
-def _others(intent: Intent, target: Target) -> int:
+def _others(resolved: Resolved, target: Target) -> int:
     """Sizes in MiB of the VM's other disks as they will be: with F the basis of what remains."""
-    leaving = {leaver.disk.volume.name for leaver in intent.leavers}
-    sized = {g.disk.volume.name for g in intent.targets if g.disk is not None}
-    total = sum(g.size for g in intent.targets if g is not target)
+    leaving = {leaver.disk.volume.name for leaver in resolved.leavers}
+    sized = {g.disk.volume.name for g in resolved.targets if g.disk is not None}
+    total = sum(g.size for g in resolved.targets if g is not target)
     return total + sum(
-        d.size_mib for d in intent.vm.disks if d.volume.name not in leaving and d.volume.name not in sized
+        d.size_mib for d in resolved.vm.disks if d.volume.name not in leaving and d.volume.name not in sized
     )

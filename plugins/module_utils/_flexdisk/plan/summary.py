@@ -30,13 +30,13 @@ def summary(plans: t.Sequence[VmPlan], geometry: t.Mapping[str, PoolGeometry], o
     vms = [plan for plan in plans if plan.vm]
     subjects = [_count(len(vms), "VM")] if vms or len(plans) == 0 else []
     subjects += ["detached disks"] if len(vms) < len(plans) else []
-    return "%s: %s" % (" and ".join(subjects), _changes(plans, vms, geometry, outside))
+    return f"{' and '.join(subjects)}: {_changes(plans, vms, geometry, outside)}"
 
 
 def unchanged(plans: t.Sequence[VmPlan]) -> str:
     """The VMs that a task leaves alone, as a count; "" without any."""
     idle = sum(1 for plan in plans if plan.vm and not plan.changed)
-    return "%s unchanged" % _count(idle, "VM") if idle else ""
+    return f"{_count(idle, 'VM')} unchanged" if idle else ""
 
 
 def _changes(
@@ -50,9 +50,9 @@ def _changes(
     words = []
     if vms:
         words += [_verb(sum(1 for plan in vms if plan.changed), "change"), _verb(sum(map(_restarts, vms)), "restart")]
-    words += [("" if net < 0 else "+") + render_bytes(net), "%s destroyed" % render_bytes(destroyed)]
-    words += ["%s destroyed" % _count(lost, "snapshot")] if lost else []
-    words += ["%s outside VMs" % _count(outside, "repair")] if outside else []
+    words += [("" if net < 0 else "+") + render_bytes(net), f"{render_bytes(destroyed)} destroyed"]
+    words += [f"{_count(lost, 'snapshot')} destroyed"] if lost else []
+    words += [f"{_count(outside, 'repair')} outside VMs"] if outside else []
     return ", ".join(words)
 
 
@@ -61,7 +61,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _verb(number: int, verb: str) -> str:
-    return "%s %s%s" % (number or "none", verb, "s" if number < 2 else "")
+    return f"{number or 'none'} {verb}{'s' if number < 2 else ''}"
 
 
 def _restarts(plan: VmPlan) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Policy, VmDeclaration, VmDisksDeclaration
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from ..model.sizes import MIB, render_bytes, render_mib
 from ..model.vm import Disk, Vm, VmConfig
 from ..rules import identity, packages, snapshots, space
@@ -24,89 +24,89 @@ from ..spec.vm_disks import parse_vm_disks
 from . import checks, departures, ordering, predict, recovery
 from .ordering import Sequence
 from .planner import find_config, plan_vm
-from .resolve import Intent, Leaver
+from .resolve import Leaver, Resolved
 from .steps import Step, Told, VmPlan
 from .vm_steps import DeleteVm, SetAutoboot, SetProperties
 
 
-def addressed(host: Host, wish: VmDeclaration) -> t.Union[VmConfig, Problem, None]:
-    """The VM that a wish means, None where there is none; or why that cannot be said.
+def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem, None]:
+    """The VM that a declaration means, None where there is none; or why that cannot be said.
 
     A deletion takes only what cannot turn into another VM once it is done.
     """
-    config = find_config(host, wish.vm)
+    config = find_config(host, declared.vm)
     if isinstance(config, Problem):
         return config
     if config is None:
-        owner = next((c for c in host.configs if c.uuid == wish.uuid), None)
+        owner = next((c for c in host.configs if c.uuid == declared.uuid), None)
         words = "no VM has this name, and the uuid %s is that of VM %s"
-        return Problem("InvalidArgument", words % (owner.uuid, owner.label), wish.vm) if owner is not None else None
-    if wish.uuid not in ("", config.uuid):
-        words = "the uuid of VM %s is not %s; a VM keeps its uuid" % (config.label, wish.uuid)
-        return Problem("InvalidArgument", words, wish.vm)
-    reason = _unsure(config, wish)
-    return Problem("InvalidArgument", reason, wish.vm) if reason else config
+        return Problem("InvalidArgument", words % (owner.uuid, owner.label), declared.vm) if owner is not None else None
+    if declared.uuid not in ("", config.uuid):
+        words = f"the uuid of VM {config.label} is not {declared.uuid}; a VM keeps its uuid"
+        return Problem("InvalidArgument", words, declared.vm)
+    reason = _unsure(config, declared)
+    return Problem("InvalidArgument", reason, declared.vm) if reason else config
 
 
-def _unsure(config: VmConfig, wish: VmDeclaration) -> str:
+def _unsure(config: VmConfig, declared: VmDeclaration) -> str:
     """Why these words could mean a new VM, or after the deletion of this one another; "" if they cannot."""
-    lower, absent = wish.vm.lower(), wish.state == "absent"
+    lower, absent = declared.vm.lower(), declared.state == "absent"
     if lower == config.uuid:
         return ""
-    if wish.vm != config.alias:
+    if declared.vm != config.alias:
         if not absent and len(lower) >= identity.SURE_PREFIX:
             return ""
         takes = "state=absent takes" if absent else "a task that could make a VM of this name takes"
         either = " or its alias" if config.alias else ""
-        return "this is only the beginning of the uuid of VM %s; %s its whole uuid%s" % (config.label, takes, either)
+        return f"this is only the beginning of the uuid of VM {config.label}; {takes} its whole uuid{either}"
     if absent and identity.is_uuid(lower):
-        return "no VM has this uuid, and it is the alias of VM %s; state=absent takes the VM's own uuid" % config.label
+        return f"no VM has this uuid, and it is the alias of VM {config.label}; state=absent takes the VM's own uuid"
     return ""
 
 
-def plan_change(host: Host, vm: Vm, wish: VmDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
+def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for a VM that is there."""
-    found = Collector(wish.vm)
+    problems = Problems(declared.vm)
     geometry = host.geometry[vm.config.pool]
-    spec = _spec(vm, wish, found)
-    found.problems += slot_problems(spec, vm.config)
-    _fits(vm, wish, found)
-    _same_image(vm, wish, found)
-    if found.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+    spec = _spec(vm, declared, problems)
+    problems += slot_problems(spec, vm.config)
+    _fits(vm, declared, problems)
+    _same_image(vm, declared, problems)
+    if problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     seq = Sequence(vm, geometry)
-    if wish.state == "stopped" and vm.config.state == "running":
+    if declared.state == "stopped" and vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
-    seq.add(_properties(seq.vm, wish))
+    seq.add(_properties(seq.vm, declared))
     disks = plan_vm(host, seq.vm, spec, policy, capabilities)
     if disks.problems:
         return VmPlan(vm.config.uuid, vm, vm, (), disks.problems)
     seq.extend(disks.steps)
-    seq.extend(power(seq.vm, wish, capabilities))
+    seq.extend(power(seq.vm, declared, capabilities))
     if seq.steps:
-        ordering.check_ready(vm, found)
-    if found.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+        ordering.check_ready(vm, problems)
+    if problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     warnings = (*disks.warnings, *_pending(vm, seq))
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), warnings)
 
 
-def _spec(vm: Vm, wish: VmDeclaration, found: Collector) -> VmDisksDeclaration:
+def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclaration:
     """What vm_disks would be told. The disks of a VM whose creation was interrupted are those of a new one."""
     left = vm.interrupted
     creating = left is not None and bool(left.creates)
-    disks = packages.initial_disks(wish, found) if creating else None
-    if not creating and wish.disks is not None:
-        disks = packages.named(wish.disks)
+    disks = packages.initial_disks(declared, problems) if creating else None
+    if not creating and declared.disks is not None:
+        disks = packages.named(declared.disks)
     if creating:
         uuids = {disk.uuid for disk in vm.disks}
         for number, entry in enumerate(disks or ()):
             made = uuid_of_new(vm.config.uuid, number, ())
             if not entry.get("uuid") and made in uuids:
                 entry["uuid"] = made
-    spec, problems = parse_vm_disks({"vm": wish.vm, "disks": disks, "unlisted": wish.unlisted})
-    found.problems += problems
-    return replace(spec, flexible_disk_size=packages.flexible_of(wish), quota=wish.quota)
+    spec, wrong = parse_vm_disks({"vm": declared.vm, "disks": disks, "unlisted": declared.unlisted})
+    problems += wrong
+    return replace(spec, flexible_disk_size=packages.flexible_of(declared), quota=declared.quota)
 
 
 def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
@@ -114,37 +114,37 @@ def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
     return next(u for u in (identity.uuid_for(vm, number, turn) for turn in range(len(taken) + 1)) if u not in taken)
 
 
-def _fits(vm: Vm, wish: VmDeclaration, found: Collector) -> None:
+def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     """The package against what the VM has; RFD 154 asks only that sizes and snapshots are not above its disk."""
-    package = wish.package
+    package = declared.package
     if package is None:
         return
     if not package.flexible_disk:
         if vm.flexible:
-            found.add(
+            problems.add(
                 "InvalidArgument",
-                "package %s has no flexible disk space, but the VM has; it cannot be taken away" % package.name,
+                f"package {package.name} has no flexible disk space, but the VM has; it cannot be taken away",
             )
         return
     usage = rfd_usage_mib(vm)
     need = space.smallest_flexible_mib(vm) - vm.hidden_mib
-    if wish.disks is None and need > package.disk:
-        found.add(
+    if declared.disks is None and need > package.disk:
+        problems.add(
             "InsufficientSpace",
             "package %s has %s, disks and snapshots need %s; %d MiB is the smallest that fits (by RFD 154 existing "
             "disk usage is %d MiB)" % (package.name, render_mib(package.disk), render_mib(need), need, usage),
         )
 
 
-def _same_image(vm: Vm, wish: VmDeclaration, found: Collector) -> None:
+def _same_image(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     """A VM that is there keeps its image. What a disk was made of is not always known."""
     boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
-    named = {wish.image, *(entry.get("image") for entry in wish.disks or ())}
-    if wish.image and boots is not None and boots.image and boots.image not in named:
-        found.add(
+    named = {declared.image, *(entry.get("image") for entry in declared.disks or ())}
+    if declared.image and boots is not None and boots.image and boots.image not in named:
+        problems.add(
             "FixedAtBirth",
             "the VM boots from image %s, and only a new VM gets image %s; declare its image or none to keep the VM, or "
-            "delete it first with state=absent to make it anew" % (boots.image, wish.image),
+            "delete it first with state=absent to make it anew" % (boots.image, declared.image),
             boots.label,
         )
 
@@ -155,22 +155,22 @@ def rfd_usage_mib(vm: Vm) -> int:
     return sum(-(-v.volsize // MIB) + -(-v.usedbysnapshots // MIB) for v in shown)
 
 
-def _properties(vm: Vm, wish: VmDeclaration) -> t.Optional[SetProperties]:
+def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
     """memory, vcpus, protection and the package's name, in one step."""
-    package = wish.package
+    package = declared.package
     wanted: t.Dict[str, t.Any] = {
-        "memory": wish.memory if wish.memory is not None else package and package.memory,
-        "vcpus": wish.vcpus if wish.vcpus is not None else package and package.vcpus,
-        "indestructible": wish.indestructible,
+        "memory": declared.memory if declared.memory is not None else package and package.memory,
+        "vcpus": declared.vcpus if declared.vcpus is not None else package and package.vcpus,
+        "indestructible": declared.indestructible,
         "package": package and package.name,
     }
     now = dict(machine(vm))
     changes = {key: value for key, value in wanted.items() if value is not None and value != now[key]}
     if not changes:
         return None
-    words = ["%s %s -> %s" % (key, _word(key, now[key]), _word(key, value)) for key, value in changes.items()]
+    words = [f"{key} {_word(key, now[key])} -> {_word(key, value)}" for key, value in changes.items()]
     own = snapshots.protection(vm) if "indestructible" in changes else None
-    with_it = "; the protection's own snapshot %s goes with it" % snapshots.PROTECTION if own is not None else ""
+    with_it = f"; the protection's own snapshot {snapshots.PROTECTION} goes with it" if own is not None else ""
     return SetProperties(
         Told(f"~ {', '.join(words)}{with_it}"),
         memory_mib=changes.get("memory"),
@@ -197,42 +197,42 @@ def machine(vm: Vm) -> t.Dict[str, t.Any]:
     }
 
 
-def power(vm: Vm, wish: VmDeclaration, capabilities: Capabilities) -> t.Iterator[Step]:
+def power(vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> t.Iterator[Step]:
     """What brings a VM into the wanted state at the end."""
     autoboot = vm.config.autoboot
-    if wish.state == "running" and vm.config.state == "stopped":
+    if declared.state == "running" and vm.config.state == "stopped":
         yield recovery.start(capabilities)
         autoboot = autoboot or capabilities.moves_autoboot
-    if wish.autoboot is not None and wish.autoboot != autoboot:
-        word = "on" if wish.autoboot else "off"
-        yield SetAutoboot(Told(f"autoboot {word}"), autoboot=wish.autoboot)
+    if declared.autoboot is not None and declared.autoboot != autoboot:
+        word = "on" if declared.autoboot else "off"
+        yield SetAutoboot(Told(f"autoboot {word}"), autoboot=declared.autoboot)
 
 
 def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
     late = [key for step in seq.steps if isinstance(step, SetProperties) for key in step.machine]
     restarts = any(step.stops for step in seq.steps)
     if late and vm.config.state == "running" and not restarts:
-        yield "%s: %s changes at its next start" % (vm.label, " and ".join(late))
+        yield f"{vm.label}: {' and '.join(late)} changes at its next start"
 
 
 # -- delete
 
 
-def plan_deletion(host: Host, vm: Vm, wish: VmDeclaration, capabilities: Capabilities) -> VmPlan:
+def plan_deletion(host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> VmPlan:
     """Steps that delete the VM; its disks with preserve=true are parked first, with their snapshots."""
-    found = Collector(wish.vm)
+    problems = Problems(declared.vm)
     geometry = host.geometry[vm.config.pool]
     if vm.interrupted is not None and vm.interrupted.rollback:
-        found.add("InUse", recovery.unfinished(vm.interrupted))
-    if vm.config.indestructible and wish.indestructible is not False:
-        found.add("Indestructible", "the VM is indestructible; set indestructible=false in this task to delete it")
-    leavers = [Leaver(d, not d.preserve, wish.destroy_snapshots) for d in vm.disks if not d.hidden] + _orphans(vm)
-    checks.check_departures(Intent(vm, None, vm.root.refquota, [], leavers, []), host, found)
-    _unknown(host, vm, found)
-    _given_up(vm, wish, found)
-    ordering.check_ready(vm, found)
-    if found.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+        problems.add("InUse", recovery.unfinished(vm.interrupted))
+    if vm.config.indestructible and declared.indestructible is not False:
+        problems.add("Indestructible", "the VM is indestructible; set indestructible=false in this task to delete it")
+    leavers = [Leaver(d, not d.preserve, declared.destroy_snapshots) for d in vm.disks if not d.hidden] + _orphans(vm)
+    checks.check_departures(Resolved(vm, None, vm.root.refquota, [], leavers, []), host, problems)
+    _unknown(host, vm, problems)
+    _given_up(vm, declared, problems)
+    ordering.check_ready(vm, problems)
+    if problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     return _deletion(vm, [leaver for leaver in leavers if not leaver.destroy], geometry, capabilities)
 
 
@@ -242,35 +242,35 @@ def _orphans(vm: Vm) -> t.List[Leaver]:
     return [Leaver(d, False, nameless=d.name in names) for d in vm.orphans if d.adopted and d.uuid]
 
 
-def _unknown(host: Host, vm: Vm, found: Collector) -> None:
+def _unknown(host: Host, vm: Vm, problems: Problems) -> None:
     """Whatever lies below the VM's dataset is destroyed with it: nothing that nobody has named."""
     known = {disk.volume.name for disk in vm.disks} | {leaver.disk.volume.name for leaver in _orphans(vm)}
     below = [d for d in host.datasets.values() if is_below(d.name, vm.root.name) and d.kind != "snapshot"]
     strange = sorted(d.name for d in below if d.name not in known)
     if strange:
-        found.add("InUse", "%s would be destroyed with the VM, but is not one of its disks" % ", ".join(strange))
+        problems.add("InUse", f"{', '.join(strange)} would be destroyed with the VM, but is not one of its disks")
 
 
-def _given_up(vm: Vm, wish: VmDeclaration, found: Collector) -> None:
+def _given_up(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     data = [d for d in vm.disks if not (d.boot or d.hidden or d.preserve)]
-    if data and not wish.destroy_disks:
-        names = ", ".join("%s (%s, uuid %s)" % (d.label, render_mib(d.size_mib), d.uuid) for d in data)
-        found.add(
+    if data and not declared.destroy_disks:
+        names = ", ".join(f"{d.label} ({render_mib(d.size_mib)}, uuid {d.uuid})" for d in data)
+        problems.add(
             "DataDisks",
             "the VM has data disks that would be destroyed: %s; destroy_disks=true allows it, preserve=true keeps one"
             % names,
         )
     protection = snapshots.protection(vm)
     own = [s for s in vm.snapshots if s is not protection]
-    if own and not wish.destroy_snapshots:
-        found.add(
+    if own and not declared.destroy_snapshots:
+        problems.add(
             "HasSnapshots",
             "the VM has snapshots that would be destroyed with it: %s; destroy_snapshots=true allows it"
             % ", ".join(_snapshot_words(vm, s) for s in own),
         )
     used = [s.name for s in own if s.clones or s.userrefs]
     if used:
-        found.add("InUse", "snapshots cannot be destroyed because they have clones or holds: %s" % ", ".join(used))
+        problems.add("InUse", f"snapshots cannot be destroyed because they have clones or holds: {', '.join(used)}")
 
 
 def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:
@@ -297,14 +297,14 @@ def delete(vm: Vm) -> DeleteVm:
     gone = [_described(disk) for disk in vm.disks]
     count = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
     gone += ["%d snapshot%s" % (count, "" if count == 1 else "s")] if count else []
-    text = "- VM %s DESTROYED%s" % (vm.config.alias or vm.config.uuid, " with " + ", ".join(gone) if gone else "")
+    text = f"- VM {vm.config.alias or vm.config.uuid} DESTROYED{' with ' + ', '.join(gone) if gone else ''}"
     parts = tuple((disk.volume.name, disk.volume.guid) for disk in vm.disks)
     return DeleteVm(Told(text, destroys=True), parts=parts)
 
 
 def _described(disk: Disk) -> str:
-    held = " and its snapshots (%s)" % render_bytes(disk.volume.pinned) if disk.snapshots else ""
-    return "%s %s%s" % (disk.label, render_mib(disk.size_mib), held)
+    held = f" and its snapshots ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
+    return f"{disk.label} {render_mib(disk.size_mib)}{held}"
 
 
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:

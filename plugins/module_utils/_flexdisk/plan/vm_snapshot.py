@@ -11,7 +11,7 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Keep, Policy, SnapshotDeclaration
-from ..model.errors import Collector
+from ..model.errors import Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change
 from ..model.vm import Vm
 from ..rules import snapshots, space
@@ -27,22 +27,22 @@ def plan_snapshot(
     vm: Vm, spec: SnapshotDeclaration, policy: Policy, capabilities: Capabilities, geometry: PoolGeometry, now: int
 ) -> VmPlan:
     """Steps for one VM, or every problem. now is the time in seconds since 1970."""
-    found = Collector(vm.config.alias or vm.config.uuid)
+    problems = Problems(vm.config.alias or vm.config.uuid)
     seq = Sequence(vm, geometry)
     if vm.interrupted is not None and not _resumes(vm, spec):
-        found.add("InUse", recovery.unfinished(vm.interrupted))
+        problems.add("InUse", recovery.unfinished(vm.interrupted))
     elif spec.state == "present":
-        _take(seq, spec, now, found)
+        _take(seq, spec, now, problems)
     elif spec.state == "absent" and spec.name:
-        _delete(seq, snapshots.find(vm, spec.name), found)
+        _delete(seq, snapshots.find(vm, spec.name), problems)
     elif spec.state == "rolled_back":
-        seq = _roll_back(vm, spec, policy, capabilities, geometry, found)
-    if spec.keep is not None and not found.problems:
-        _prune(seq, spec.keep, found)
+        seq = _roll_back(vm, spec, policy, capabilities, geometry, problems)
+    if spec.keep is not None and not problems:
+        _prune(seq, spec.keep, problems)
     if seq.steps:
-        ordering.check_ready(vm, found)
-    if found.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(found.problems))
+        ordering.check_ready(vm, problems)
+    if problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), tuple(_warnings(vm, spec)))
 
 
@@ -57,29 +57,31 @@ def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
     if spec.state == "rolled_back" and snapshot is not None:
         for disk in vm.disks + vm.orphans:
             if snapshot.of(disk.volume.name) is None:
-                yield "%s: disk %s is not in snapshot %s and stays as it is" % (vm.label, disk.label, spec.name)
+                yield f"{vm.label}: disk {disk.label} is not in snapshot {spec.name} and stays as it is"
 
 
 # -- take
 
 
-def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, found: Collector) -> None:
+def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems) -> None:
     name = spec.name
     vm, there = seq.vm, snapshots.find(seq.vm, name)
     if there is not None and snapshots.whole(vm, there):
         return
     if there is not None:
-        found.add("Ambiguous", "%s is a remainder of a deleted snapshot; state=absent removes it" % there.parts[0].name)
+        problems.add(
+            "Ambiguous", f"{there.parts[0].name} is a remainder of a deleted snapshot; state=absent removes it"
+        )
         return
     seq.extend(ordering.repairs(vm, seq.geometry, False))
     vm = seq.vm
     charge = sum(map(snapshots.holds, (vm.root, *vm.volumes)))
-    text = "+ snapshot %s of %d disks, holds %s at once" % (name, len(vm.volumes), render_bytes(charge))
+    text = f"+ snapshot {name} of {len(vm.volumes)} disks, holds {render_bytes(charge)} at once"
     step = TakeSnapshot(Told(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
     after = predict.apply(vm, step, seq.geometry)
     short = _shortfall(vm, after)
     if short > 0:
-        found.add("InsufficientSpace", _short_text(vm, after, spec, charge, short))
+        problems.add("InsufficientSpace", _short_text(vm, after, spec, charge, short))
     seq.add(step)
 
 
@@ -105,9 +107,9 @@ def _short_text(vm: Vm, after: Vm, spec: SnapshotDeclaration, charge: int, short
         words += ", with package %s (%d MiB)" % (would[0].name, would[0].disk) if would else ""
     else:
         words += "; a VM without flexible disk space has no room for snapshots of data that its disks have written"
-    relief = ["snapshot %s %s" % (s.name, render_bytes(snapshots.freed(vm, s))) for s in snapshots.snapshots_of(vm)]
-    relief += ["disk %s %s" % (d.label, render_bytes(d.size + d.volume.pinned)) for d in vm.disks if not d.boot]
-    return words + ("; these would free: %s" % ", ".join(relief) if relief and vm.flexible else "")
+    relief = [f"snapshot {s.name} {render_bytes(snapshots.freed(vm, s))}" for s in snapshots.snapshots_of(vm)]
+    relief += [f"disk {d.label} {render_bytes(d.size + d.volume.pinned)}" for d in vm.disks if not d.boot]
+    return words + (f"; these would free: {', '.join(relief)}" if relief and vm.flexible else "")
 
 
 # -- delete
@@ -123,37 +125,37 @@ def _deletion(vm: Vm, snapshot: VmSnapshot) -> DeleteSnapshot:
     )
 
 
-def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], found: Collector) -> None:
+def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], problems: Problems) -> None:
     if snapshot is None:
         return
-    _unowned(snapshot, found)
-    _used(snapshot.parts, found)
+    _unowned(snapshot, problems)
+    _used(snapshot.parts, problems)
     seq.add(_deletion(seq.vm, snapshot))
 
 
-def _unowned(snapshot: VmSnapshot, found: Collector) -> None:
+def _unowned(snapshot: VmSnapshot, problems: Problems) -> None:
     names = snapshots.parts_of_other_times(snapshot)
     if names:
-        found.add(
+        problems.add(
             "Ambiguous",
-            "%s has the name of snapshot %s, but was not taken with it; rename it" % (", ".join(names), snapshot.name),
+            f"{', '.join(names)} has the name of snapshot {snapshot.name}, but was not taken with it; rename it",
         )
 
 
-def _used(parts: t.Iterable[Dataset], found: Collector) -> None:
+def _used(parts: t.Iterable[Dataset], problems: Problems) -> None:
     for part in parts:
         if part.clones:
-            found.add("InUse", "%s has clones: %s" % (part.name, ", ".join(part.clones)))
+            problems.add("InUse", f"{part.name} has clones: {', '.join(part.clones)}")
         if part.userrefs:
-            found.add("InUse", "%s has %d holds (zfs holds %s)" % (part.name, part.userrefs, part.name))
+            problems.add("InUse", "%s has %d holds (zfs holds %s)" % (part.name, part.userrefs, part.name))
 
 
-def _prune(seq: Sequence, keep: Keep, found: Collector) -> None:
+def _prune(seq: Sequence, keep: Keep, problems: Problems) -> None:
     every = [s for s in snapshots.snapshots_of(seq.vm) if snapshots.whole(seq.vm, s)]
     stay = snapshots.kept(every, keep.last, keep.daily, keep.weekly)
     for snapshot in every:
         if snapshot.name not in stay:
-            _delete(seq, snapshot, found)
+            _delete(seq, snapshot, problems)
 
 
 # -- go back
@@ -165,18 +167,18 @@ def _roll_back(
     policy: Policy,
     capabilities: Capabilities,
     geometry: PoolGeometry,
-    found: Collector,
+    problems: Problems,
 ) -> Sequence:
     seq = Sequence(vm, geometry)
     snapshot = snapshots.find(vm, spec.name)
     if snapshot is None or not snapshots.whole(vm, snapshot):
         have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.whole(vm, s)) or "none"
-        found.add("ResourceNotFound", "there is no snapshot %s; existing ones: %s" % (spec.name, have))
+        problems.add("ResourceNotFound", f"there is no snapshot {spec.name}; existing ones: {have}")
         return seq
     if vm.interrupted is None and not snapshots.changed_since(vm, snapshot):
-        seq.add(_raised(vm, spec, capabilities, found))
+        seq.add(_raised(vm, spec, capabilities, problems))
         return seq
-    _refuse_losses(vm, snapshot, spec, found)
+    _refuse_losses(vm, snapshot, spec, problems)
     state = vm.config.state
     if vm.interrupted is not None:
         state = vm.interrupted.state
@@ -184,14 +186,14 @@ def _roll_back(
     if vm.config.state == "running":
         # An interrupted rollback itself may have started a VM that was stopped.
         if state == "running" and not policy.allow_restart:
-            found.add(
+            problems.add(
                 "VmNotStopped", "the VM is running and must be stopped for a rollback; allow_restart=true allows it"
             )
         seq.add(ordering.stop(capabilities))
-    seq.add(_raised(vm, spec, capabilities, found))
+    seq.add(_raised(vm, spec, capabilities, problems))
     seq.add(_rollback(vm, snapshot, capabilities))
     seq.extend(ordering.repairs(seq.vm, geometry, False))
-    _refuse_excess(seq.vm, found)
+    _refuse_excess(seq.vm, problems)
     if state == "stopped" and seq.vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
     elif state == "running" and seq.vm.config.state == "stopped":
@@ -200,25 +202,25 @@ def _roll_back(
     return seq
 
 
-def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, found: Collector) -> None:
-    _unowned(snapshot, found)
+def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, problems: Problems) -> None:
+    _unowned(snapshot, problems)
     for disk in vm.disks + vm.orphans:
         if disk.guarded:
-            found.add(
-                "InUse", "%s is still guarded by an interrupted run; vm_disks removes the guard" % disk.volume.name
+            problems.add(
+                "InUse", f"{disk.volume.name} is still guarded by an interrupted run; vm_disks removes the guard"
             )
     newer, protection = snapshots.newer(vm, snapshot), snapshots.protection(vm)
     if protection in newer:
         newer.remove(protection)
         words = "the VM was protected after snapshot %s, and the protection's own snapshot %s prevents a rollback"
         words += "; indestructible=false of the module vm removes both"
-        found.add("Indestructible", words % (snapshot.name, protection.name))
-    _used(newer, found)
+        problems.add("Indestructible", words % (snapshot.name, protection.name))
+    _used(newer, problems)
     names = sorted({part.name.partition("@")[2] for part in newer})
     given_up = {word for name in spec.newer or () for word in (name, snapshots.PREFIX + name)}
     lost = [] if spec.newer is None else [name for name in names if name not in given_up]
     if lost:
-        found.add(
+        problems.add(
             "InvalidArgument",
             "a rollback to %s destroys newer snapshots: %s; name them in newer, or set destroy_newer=true"
             % (snapshot.name, ", ".join(name[len(snapshots.PREFIX) :] if _ours(name) else name for name in lost)),
@@ -230,14 +232,14 @@ def _ours(name: str) -> bool:
 
 
 def _raised(
-    vm: Vm, spec: SnapshotDeclaration, capabilities: Capabilities, found: Collector
+    vm: Vm, spec: SnapshotDeclaration, capabilities: Capabilities, problems: Problems
 ) -> t.Optional[SetFlexibleSize]:
     if spec.flexible_disk_size is None:
         return None
     now, wanted = vm.declared_flexible, spec.flexible_disk_size
     if now is None or wanted < now:
         has = "none" if now is None else "%d MiB" % now
-        found.add(
+        problems.add(
             "InvalidArgument",
             "flexible_disk_size %d MiB is not valid: a rollback can only raise it, and it is %s" % (wanted, has),
         )
@@ -256,7 +258,7 @@ def _rollback(vm: Vm, snapshot: VmSnapshot, capabilities: Capabilities) -> RollB
     for disk in vm.disks + vm.orphans:
         part = snapshot.of(disk.volume.name)
         if part is not None and part.volsize != disk.size:
-            sizes.append("%s %s" % (disk.label, render_change(disk.size, part.volsize)))
+            sizes.append(f"{disk.label} {render_change(disk.size, part.volsize)}")
     newer = sorted({part.name.partition("@")[2] for part in snapshots.newer(vm, snapshot)})
     text = "~ rolled back to %s of %s: %s%s%s" % (
         snapshot.name,
@@ -273,10 +275,10 @@ def _rollback(vm: Vm, snapshot: VmSnapshot, capabilities: Capabilities) -> RollB
     )
 
 
-def _refuse_excess(after: Vm, found: Collector) -> None:
+def _refuse_excess(after: Vm, problems: Problems) -> None:
     room = space.allocatable(after)
     if room is not None and room < 0:
-        found.add(
+        problems.add(
             "InsufficientSpace",
             "after the rollback, disks and snapshots need %s more than flexible_disk_size; set it in this task to at "
             "least %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(after) - after.hidden_mib),

@@ -12,13 +12,13 @@ from ..model.desired import VmDisksDeclaration
 from ..model.sizes import MIB, render_bytes
 from ..model.vm import Vm
 from ..rules import slots, space
-from .resolve import Intent
+from .resolve import Resolved
 
 
-def warnings_of(after: Vm, spec: VmDisksDeclaration, intent: Intent) -> t.Iterator[str]:
+def warnings_of(after: Vm, spec: VmDisksDeclaration, resolved: Resolved) -> t.Iterator[str]:
     """Each begins with the VM as the task names it. after is what it will be."""
-    vm = intent.vm
-    for words in (*_space(after), *_entries(intent), *_volumes(vm), *_slots(vm, after), *_unattached(intent)):
+    vm = resolved.vm
+    for words in (*_space(after), *_entries(resolved), *_volumes(vm), *_slots(vm, after), *_unattached(resolved)):
         yield f"{spec.vm}: {words}"
 
 
@@ -32,8 +32,8 @@ def _space(after: Vm) -> t.Iterator[str]:
         )
 
 
-def _entries(intent: Intent) -> t.Iterator[str]:
-    for target in intent.targets:
+def _entries(resolved: Resolved) -> t.Iterator[str]:
+    for target in resolved.targets:
         if target.spec.dangerous_allow_shrink and (target.disk is None or target.bytes >= target.disk.size):
             yield f"disk {target.label}: dangerous_allow_shrink is set, but nothing shrinks; remove it"
 
@@ -55,8 +55,8 @@ def _slots(vm: Vm, after: Vm) -> t.Iterator[str]:
         yield f"the running VM does not have {path}; it will after its next start"
 
 
-def _unattached(intent: Intent) -> t.Iterator[str]:
-    claimed = [target.disk for target in intent.targets] + [leaver.disk for leaver in intent.leavers]
-    for orphan in intent.vm.orphans:
+def _unattached(resolved: Resolved) -> t.Iterator[str]:
+    claimed = [target.disk for target in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
+    for orphan in resolved.vm.orphans:
         if not any(disk is orphan for disk in claimed):
             yield f"volume {orphan.volume.name} is not in the VM's configuration"

@@ -36,9 +36,9 @@ def becomes_volume(spec: DiskDeclaration, disk: Disk) -> bool:
     return disk.type == FILE and crosses(spec.type, disk)
 
 
-def put_aside(vm: Vm, disk: Disk) -> bool:
+def in_conversion(vm: Vm, disk: Disk) -> bool:
     """A disk that its own conversion has taken out of this VM: it comes back as what it was there."""
-    return disk.vm == vm.config.uuid and not disk.path and identity.is_aside(disk.volume.user.get("from", ""))
+    return disk.vm == vm.config.uuid and not disk.path and identity.is_converting(disk.volume.user.get("from", ""))
 
 
 def config_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
@@ -67,10 +67,10 @@ def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.Lis
         was, now = getattr(vm.config, name), getattr(config, name)
         if was != now:
             plain = isinstance(was, (bool, int, str)) and name != "digest"
-            words.append("%s %s -> %s" % (name, was, now) if plain else "%s of the configuration" % name)
+            words.append(f"{name} {was} -> {now}" if plain else f"{name} of the configuration")
     before = {d.name: d for d in (vm.root, *vm.volumes) if d.kind}
     after = {d.name: d for d in datasets if d.backs or d.name == vm.root.name}
-    words += ["%s is %s" % (name, "gone" if name in before else "new") for name in sorted({*before} ^ {*after})]
+    words += [f"{name} is {'gone' if name in before else 'new'}" for name in sorted({*before} ^ {*after})]
     for name in sorted({*before} & {*after}):
         for what in ("guid", "createtxg", "volsize"):
             was, now = getattr(before[name], what), getattr(after[name], what)

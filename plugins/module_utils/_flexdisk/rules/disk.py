@@ -32,9 +32,9 @@ class Place:
     @property
     def words(self) -> str:
         """For a message: what it is called, its uuid, its volume and who has it."""
-        owner = "detached" if self.vm is None else "%s in %s" % (self.state, self.vm.label)
+        owner = "detached" if self.vm is None else f"{self.state} in {self.vm.label}"
         name = self.disk.name or "no name"
-        return "%s (uuid %s, %s, %s)" % (name, self.disk.uuid or "none", self.disk.volume.name, owner)
+        return f"{name} (uuid {self.disk.uuid or 'none'}, {self.disk.volume.name}, {owner})"
 
 
 def places(host: Host) -> t.Iterator[Place]:
@@ -47,33 +47,35 @@ def places(host: Host) -> t.Iterator[Place]:
         yield Place(disk)
 
 
-def locate(host: Host, wish: PlacedDiskDeclaration, vm: t.Optional[Vm], source_vm: t.Optional[Vm]) -> t.Optional[Place]:
+def locate(
+    host: Host, declared: PlacedDiskDeclaration, vm: t.Optional[Vm], source_vm: t.Optional[Vm]
+) -> t.Optional[Place]:
     """The disk that an entry means, None if there is none. Raises FlexdiskError Ambiguous with all candidates.
 
-    vm and source_vm are those that wish.vm and wish.from_vm name.
+    vm and source_vm are those that declared.vm and declared.from_vm name.
     """
     every = list(places(host))
-    if wish.spec.uuid:
-        return _one([p for p in every if p.disk.uuid == wish.spec.uuid], "uuid %s" % wish.spec.uuid)
-    if wish.index is not None or wish.slot:
-        return _at(every, wish, t.cast(Vm, vm))
-    named = [p for p in every if p.disk.name == wish.spec.name]
+    if declared.spec.uuid:
+        return _one([p for p in every if p.disk.uuid == declared.spec.uuid], f"uuid {declared.spec.uuid}")
+    if declared.index is not None or declared.slot:
+        return _at(every, declared, t.cast(Vm, vm))
+    named = [p for p in every if p.disk.name == declared.spec.name]
     for scope in (source_vm, vm):
         within = [p for p in named if scope is not None and _belongs(p, scope)]
         if within:
-            return _one(within, "name %s of VM %s" % (wish.spec.name, t.cast(Vm, scope).label))
-    if vm is not None and wish.state != "attached":
+            return _one(within, f"name {declared.spec.name} of VM {t.cast(Vm, scope).label}")
+    if vm is not None and declared.state != "attached":
         return None
-    return None if source_vm is not None else _one(named, "name %s" % wish.spec.name)
+    return None if source_vm is not None else _one(named, f"name {declared.spec.name}")
 
 
 def find_source(host: Host, wanted: str) -> Place:
     """The disk of a uuid, else of a name. Raises FlexdiskError ResourceNotFound or Ambiguous."""
     every = list(places(host))
     found = [p for p in every if p.disk.uuid == wanted.lower()] or [p for p in every if p.disk.name == wanted]
-    place = _one(found, "source %s" % wanted)
+    place = _one(found, f"source {wanted}")
     if place is None:
-        raise FlexdiskError("ResourceNotFound", "source %s: no disk has this uuid or name" % wanted)
+        raise FlexdiskError("ResourceNotFound", f"source {wanted}: no disk has this uuid or name")
     return place
 
 
@@ -82,20 +84,18 @@ def _belongs(place: Place, vm: Vm) -> bool:
     return place.disk.vm == vm.config.uuid
 
 
-def _at(every: t.Sequence[Place], wish: PlacedDiskDeclaration, vm: Vm) -> t.Optional[Place]:
+def _at(every: t.Sequence[Place], declared: PlacedDiskDeclaration, vm: Vm) -> t.Optional[Place]:
     here = [p for p in every if p.vm is vm and p.disk.path]
-    if wish.slot:
-        return next((p for p in here if p.disk.pci_slot == wish.slot), None)
-    if wish.index == -1:
+    if declared.slot:
+        return next((p for p in here if p.disk.pci_slot == declared.slot), None)
+    if declared.index == -1:
         return here[-1] if here else None
-    return next((p for p in here if p.disk.index == wish.index), None)
+    return next((p for p in here if p.disk.index == declared.index), None)
 
 
 def _one(found: t.Sequence[Place], what: str) -> t.Optional[Place]:
     if len(found) > 1:
-        raise FlexdiskError(
-            "Ambiguous", "%s: %d disks have it: %s" % (what, len(found), "; ".join(p.words for p in found))
-        )
+        raise FlexdiskError("Ambiguous", f"{what}: {len(found)} disks have it: {'; '.join(p.words for p in found)}")
     return found[0] if found else None
 
 

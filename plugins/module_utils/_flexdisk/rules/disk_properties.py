@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.errors import Collector
+from ..model.errors import Problems
 from .property_text import check_value, decode_tags, decode_text, encode_tags, encode_text, is_tags
 
 # Any: each kind has values of its own type, which the table keeps together with what reads and writes them.
@@ -32,22 +32,22 @@ class Kind(t.NamedTuple):
     option: str
     type: type
     default: t.Any
-    parse: t.Callable[[Collector, str, str, t.Any], t.Any]
+    parse: t.Callable[[Problems, str, str, t.Any], t.Any]
     encode: t.Callable[[t.Any], str]
     decode: t.Callable[[str], t.Any]
     is_valid: t.Callable[[str], bool]
 
 
-def _parse_flag(problems: Collector, label: str, name: str, value: bool) -> bool:
+def _parse_flag(problems: Problems, label: str, name: str, value: bool) -> bool:
     return value
 
 
-def _parse_text(problems: Collector, label: str, name: str, text: str) -> t.Optional[str]:
+def _parse_text(problems: Problems, label: str, name: str, text: str) -> t.Optional[str]:
     return text if problems.attempt(label, lambda: check_value(name, encode_text(text))) is not None else None
 
 
 def _parse_strings(
-    problems: Collector, label: str, name: str, values: t.Mapping[t.Any, t.Any]
+    problems: Problems, label: str, name: str, values: t.Mapping[t.Any, t.Any]
 ) -> t.Optional[t.Dict[str, str]]:
     """Strings by strings. What has lost its type in YAML would be stored as something else than was written."""
     wrong = [words for words in (_wrong_pair(key, value) for key, value in values.items()) if words]
@@ -105,7 +105,7 @@ PROPERTIES: t.Mapping[str, Kind] = {
 }
 
 
-def parsed(problems: Collector, label: str, raw: Values) -> t.Dict[str, t.Any]:
+def parsed(problems: Problems, label: str, raw: Values) -> t.Dict[str, t.Any]:
     """What an entry declares. label is the disk in messages; what is wrong is added to problems."""
     said = {name: kind.parse(problems, label, name, raw[name]) for name, kind in _said(raw)}
     return {name: value for name, value in said.items() if value is not None}

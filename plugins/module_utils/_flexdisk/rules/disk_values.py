@@ -6,17 +6,17 @@
 
 from __future__ import annotations
 
-from ..model.errors import Collector
+from ..model.errors import Problems
 from . import identity
 
 
-def check_uuid(problems: Collector, label: str, uuid: str) -> None:
+def check_uuid(problems: Problems, label: str, uuid: str) -> None:
     """Whether it is a UUID; "" is none."""
     if uuid and not identity.is_uuid(uuid):
         problems.add("InvalidArgument", f"disk uuid {uuid!r} is not a uuid", label)
 
 
-def check_name(problems: Collector, label: str, name: str) -> bool:
+def check_name(problems: Problems, label: str, name: str) -> bool:
     """Whether a disk can have the name; "" is none."""
     if name and not identity.DISK_NAME.match(name):
         problems.add(
@@ -29,7 +29,7 @@ def check_name(problems: Collector, label: str, name: str) -> bool:
     return True
 
 
-def check_new_name(problems: Collector, label: str, name: str) -> None:
+def check_new_name(problems: Problems, label: str, name: str) -> None:
     """A name that a disk does not have yet. Disks that have a mistakable one keep it until they are renamed."""
     why = identity.mistakable(name)
     if why:

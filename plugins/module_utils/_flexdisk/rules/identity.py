@@ -52,7 +52,7 @@ IMPORTING = "import"
 FILES, FILE = "/var/lib/flexdisk", "disk.raw"
 
 # The value of "from" on a disk that a conversion has taken out of its VM and not brought back yet.
-ASIDE = "aside"
+CONVERTING = "aside"
 
 # The value of "from" on a file system whose file is not there yet.
 MAKING = "new"
@@ -98,9 +98,9 @@ def mistakable(name: str) -> str:
     return ""
 
 
-def is_aside(mark: str) -> bool:
+def is_converting(mark: str) -> bool:
     """Whether "from" is a conversion's, with the guid of the original on the copy that takes its place."""
-    return mark == ASIDE or mark.isdigit()
+    return mark == CONVERTING or mark.isdigit()
 
 
 def is_pool(name: str) -> bool:
@@ -110,7 +110,7 @@ def is_pool(name: str) -> bool:
 def check_pool(name: str) -> str:
     """The name if a pool can have it, else FlexdiskError InvalidArgument: it reaches command lines and file names."""
     if not is_pool(name):
-        raise FlexdiskError("InvalidArgument", "pool %r is not the name of a pool" % name)
+        raise FlexdiskError("InvalidArgument", f"pool {name!r} is not the name of a pool")
     return name
 
 
@@ -126,7 +126,7 @@ def uuid_for(*words: object) -> str:
 
 def file_of(uuid: str) -> str:
     """The file of a disk of type file. It stays where it is when its dataset is renamed."""
-    return "%s/%s/%s" % (FILES, uuid, FILE)
+    return f"{FILES}/{uuid}/{FILE}"
 
 
 def disk_in(path: str) -> str:

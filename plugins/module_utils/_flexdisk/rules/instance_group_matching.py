@@ -85,7 +85,7 @@ def match_disks(current: object, desired: object, matching: str = "name") -> t.D
     C(NAME_CONFLICT).
     """
     if matching not in ("name", "order"):
-        raise FlexdiskError("InvalidArgument", 'matching "%s" is not valid: it is "name" or "order"' % (matching,))
+        raise FlexdiskError("InvalidArgument", f'matching "{matching}" is not valid: it is "name" or "order"')
     have, want = _entries("current", current), _entries("desired", desired)
     if matching == "name":
         named = [_check_names("current", have), _check_names("desired", want)]
@@ -241,30 +241,30 @@ def _check_names(label: str, entries: t.List[Entry]) -> bool:
     names = [entry["name"] for entry in entries if entry["name"] is not None]
     if names and len(names) < len(entries):
         bare = [str(n) for n, entry in enumerate(entries) if entry["name"] is None]
-        raise FlexdiskError("NAMES_PARTIAL", "%s: all disks have names or none; without: %s" % (label, ", ".join(bare)))
+        raise FlexdiskError("NAMES_PARTIAL", f"{label}: all disks have names or none; without: {', '.join(bare)}")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise FlexdiskError("NAME_CONFLICT", "%s: two disks are named %s" % (label, ", ".join(repeated)))
+        raise FlexdiskError("NAME_CONFLICT", f"{label}: two disks are named {', '.join(repeated)}")
     return bool(names)
 
 
 def _entries(label: str, value: object) -> t.List[Entry]:
     if not isinstance(value, (list, tuple)):
-        raise FlexdiskError("InvalidArgument", "%s is not valid: it must be a list of dictionaries" % label)
+        raise FlexdiskError("InvalidArgument", f"{label} is not valid: it must be a list of dictionaries")
     entries = [_entry("%s[%d]" % (label, n), item) for n, item in enumerate(value)]
     uuids = [entry["uuid"] for entry in entries if entry["uuid"] is not None]
     repeated = sorted({uuid for uuid in uuids if uuids.count(uuid) > 1})
     if repeated:
-        raise FlexdiskError("InvalidArgument", "%s: two disks have the uuid %s" % (label, ", ".join(repeated)))
+        raise FlexdiskError("InvalidArgument", f"{label}: two disks have the uuid {', '.join(repeated)}")
     return entries
 
 
 def _entry(label: str, value: object) -> Entry:
     if not isinstance(value, t.Mapping):
-        raise FlexdiskError("InvalidArgument", "%s is not valid: it must be a dictionary" % label)
+        raise FlexdiskError("InvalidArgument", f"{label} is not valid: it must be a dictionary")
     unknown = sorted(str(key) for key in value if key not in _KEYS)
     if unknown:
-        text = "%s: unknown key %s; known are %s" % (label, ", ".join(unknown), ", ".join(sorted(_KEYS)))
+        text = f"{label}: unknown key {', '.join(unknown)}; known are {', '.join(sorted(_KEYS))}"
         raise FlexdiskError("InvalidArgument", text)
     entry: t.Dict[str, t.Any] = {"size": _size(label, value.get("size"))}
     entry["omitted"] = {key for key in _KEYS if value.get(key) in (None, "")}
@@ -275,7 +275,7 @@ def _entry(label: str, value: object) -> Entry:
         elif isinstance(value[key], kind):
             entry[key] = value[key]
         else:
-            raise FlexdiskError("InvalidArgument", "%s.%s is not valid: it must be %s" % (label, key, words))
+            raise FlexdiskError("InvalidArgument", f"{label}.{key} is not valid: it must be {words}")
     if entry["pci_slot"] is not None:
         entry["pci_slot"] = normalise(entry["pci_slot"])
     return entry
@@ -288,6 +288,6 @@ def _size(label: str, value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        text = "%s.size is not valid: it must be a positive integer, in one unit for all disks" % label
+        text = f"{label}.size is not valid: it must be a positive integer, in one unit for all disks"
         raise FlexdiskError("InvalidArgument", text)
     return value

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..model.desired import DiskDeclaration
-from ..model.errors import Collector
+from ..model.errors import Problems
 from ..model.sizes import MIB, render_mib
 from ..model.vm import Disk, Vm
 from . import slots
@@ -42,9 +42,9 @@ class Match:
 
 class _Matcher:
     def __init__(
-        self, vm: Vm, specs: t.Sequence[DiskDeclaration], of_other_vms: t.Sequence[Disk], found: Collector
+        self, vm: Vm, specs: t.Sequence[DiskDeclaration], of_other_vms: t.Sequence[Disk], problems: Problems
     ) -> None:
-        self.found = found
+        self.problems = problems
         self.match = Match()
         self.open_specs = list(specs)
         self.attached = [d for d in vm.disks if not d.hidden]
@@ -60,7 +60,7 @@ class _Matcher:
 
     def _one_of(self, spec: DiskDeclaration, candidates: t.Sequence[Disk], what: str) -> None:
         if len(candidates) > 1:
-            self.found.add(
+            self.problems.add(
                 "Ambiguous",
                 "%s is the %s of %d disks: %s"
                 % (
@@ -82,9 +82,9 @@ class _Matcher:
             if spec in self.open_specs:
                 self.open_specs = [s for s in self.open_specs if s is not spec]
                 if spec.present:
-                    self.found.add(
+                    self.problems.add(
                         "ResourceNotFound",
-                        "no disk of this VM and no parked disk has the uuid %s" % spec.uuid,
+                        f"no disk of this VM and no parked disk has the uuid {spec.uuid}",
                         spec.label,
                     )
 
@@ -127,7 +127,7 @@ class _Matcher:
         if unlisted == "refuse":
             meant += self._by_size_or_none([d for d in named if not d.boot], meant)
         for spec, there, what in meant:
-            self.found.add("InvalidArgument", _renaming(spec, there, what), spec.label)
+            self.problems.add("InvalidArgument", _renaming(spec, there, what), spec.label)
         self._withdraw([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
 
     def _by_size_or_none(self, data: t.Sequence[Disk], meant: t.Sequence[_Meant]) -> t.List[_Meant]:
@@ -174,7 +174,7 @@ class _Matcher:
                 self._claim(spec, disks[k])
             return
         why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
-        self.found.add("Ambiguous", _choice(specs, [*boots, *disks], why))
+        self.problems.add("Ambiguous", _choice(specs, [*boots, *disks], why))
         self._withdraw(specs, disks)
 
     def _warn_of_unnamed(self, spec: DiskDeclaration, alike: t.Sequence[Disk], unlisted: str) -> None:
@@ -182,7 +182,7 @@ class _Matcher:
         doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
         if unlisted == "destroy" and doomed:
             why = "unlisted=destroy would destroy a disk of the same size"
-            self.found.add("Ambiguous", _choice([spec], doomed, why), spec.label)
+            self.problems.add("Ambiguous", _choice([spec], doomed, why), spec.label)
             self._withdraw([spec], doomed)
         elif alike:
             self.match.warnings.append(_could_be(spec, alike))
@@ -205,7 +205,7 @@ class _Matcher:
         specs = [s for s in self.open_specs if s.present and not s.remaining]
         disks = [d for d in self.attached if not d.boot]
         images = {s.image for s in specs}
-        result = match_disks([_present(d, images, unlisted) for d in disks], [_wish(s) for s in specs], "order")
+        result = match_disks([_present(d, images, unlisted) for d in disks], [_desired(s) for s in specs], "order")
         for current, desired in result["mapping"]:
             self._claim(specs[desired], disks[current])
         for warning in result["warnings"]:
@@ -224,14 +224,14 @@ def match(
     specs: t.Sequence[DiskDeclaration],
     of_other_vms: t.Sequence[Disk],
     matching: str,
-    found: Collector,
+    problems: Problems,
     unlisted: str = "refuse",
 ) -> Match:
     """Links entries to disks. of_other_vms are parked disks that another VM had; only their uuid claims them.
 
-    Problems go to found; a problem's entries and disks are in no part of the result.
+    What is wrong is added to problems; a problem's entries and disks are in no part of the result.
     """
-    matcher = _Matcher(vm, specs, of_other_vms, found)
+    matcher = _Matcher(vm, specs, of_other_vms, problems)
     matcher.by_uuid()
     if matching == "order":
         matcher.by_name(absent=True)
@@ -335,7 +335,7 @@ def _replaces(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
 
 def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], what: str) -> str:
     """The refusal of an entry that means a disk of another name."""
-    words = ["%s (uuid %s) %s and has another name" % (d.name, d.uuid or "unknown", what) for d in disks]
+    words = [f"{d.name} (uuid {d.uuid or 'unknown'}) {what} and has another name" for d in disks]
     return "no disk has this name; %s; to rename %s, give its uuid: %s" % (
         "; ".join(words),
         "it" if len(disks) == 1 else "one of them",
@@ -345,7 +345,7 @@ def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], what: str) -> str:
 
 def _entry(disk: Disk, name: str) -> str:
     """An entry to paste: the uuid of a disk, or the slot of one that has none yet."""
-    handle = "uuid: %s" % disk.uuid if disk.uuid else 'pci_slot: "%s"' % disk.pci_slot
+    handle = f"uuid: {disk.uuid}" if disk.uuid else f'pci_slot: "{disk.pci_slot}"'
     return "- {%s, name: %s%s}" % (handle, name, ", boot: true" if disk.boot else "")
 
 
@@ -363,7 +363,7 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
     }
 
 
-def _wish(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
+def _desired(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
     """An entry without a size takes any disk."""
     size = _ANY_SIZE if spec.size is None else spec.size
     return {"name": spec.name, "description": spec.own.get("description"), "image": spec.image, "size": size}
@@ -373,6 +373,6 @@ def _words(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Seq
     """A warning for a reader: the disks, or which disk for which entry."""
     pairs = warning.get("mapping") or warning.get("candidates") or ()
     names = [disks[i].label for i in warning.get("current", ())]
-    names += ["%s -> %s" % (disks[i].label, specs[j].label) for i, j in pairs]
-    size = "; %s" % render_mib(warning["size"]) if "size" in warning else ""
-    return "matching=order: %s: %s%s (%s)" % (warning["message"], ", ".join(names), size, warning["code"])
+    names += [f"{disks[i].label} -> {specs[j].label}" for i, j in pairs]
+    size = f"; {render_mib(warning['size'])}" if "size" in warning else ""
+    return f"matching=order: {warning['message']}: {', '.join(names)}{size} ({warning['code']})"

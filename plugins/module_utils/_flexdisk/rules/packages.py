@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.desired import VmDeclaration
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from . import identity
 from .layout import disk_name
 
@@ -25,66 +25,65 @@ _Entries = t.List[t.Dict[str, t.Any]]
 NAME_RULE = "use up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
 
 
-def check_new_name(name: str, found: Collector) -> None:
+def check_new_name(name: str, problems: Problems) -> None:
     """What a new VM can be called: nothing that another VM could be addressed by."""
     if identity.is_uuid(name.lower()):
-        found.add(
+        problems.add(
             "ResourceNotFound", "no VM has this uuid; a new VM needs a name, and gets its uuid from the option uuid"
         )
     elif identity.begins_uuid(name, identity.SURE_PREFIX):
         words = "no VM is called so, and a new one cannot be: %d or more hex digits are the beginning of a VM's uuid"
-        found.add("InvalidArgument", words % identity.SURE_PREFIX)
+        problems.add("InvalidArgument", words % identity.SURE_PREFIX)
     elif not identity.VM_NAME.match(name):
-        found.add("InvalidArgument", "name %r of a new VM is not valid: %s" % (name, NAME_RULE))
+        problems.add("InvalidArgument", f"name {name!r} of a new VM is not valid: {NAME_RULE}")
 
 
-def foreign(wish: VmDeclaration, own: t.Collection[str]) -> t.List[Problem]:
+def foreign(declared: VmDeclaration, own: t.Collection[str]) -> t.List[Problem]:
     """Options that mean nothing to this hypervisor; own are those that do."""
     homes = {"options": "vmadm", "customer_metadata": "vmadm", "template": "libvirt", "image_file": "libvirt"}
     said = {
-        "options": wish.options,
-        "customer_metadata": wish.metadata,
-        "template": wish.template,
-        "image_file": wish.image_file,
+        "options": declared.options,
+        "customer_metadata": declared.metadata,
+        "template": declared.template,
+        "image_file": declared.image_file,
     }
     names = {"customer_metadata": "customer_metadata or secret_metadata"}
     wrong = [key for key in homes if said[key] and key not in own]
     return [
-        Problem("InvalidArgument", "%s works only with %s" % (names.get(key, key), homes[key]), wish.vm)
-        for key in wrong
+        Problem("InvalidArgument", f"{names.get(key, key)} works only with {homes[key]}", declared.vm) for key in wrong
     ]
 
 
-def flexible_of(wish: VmDeclaration) -> t.Optional[int]:
-    """The flexible_disk_size that a wish comes down to, in MiB; None: none is asked for."""
-    if wish.package is not None:
-        return wish.package.disk if wish.package.flexible_disk else None
-    return wish.flexible_disk_size
+def flexible_of(declared: VmDeclaration) -> t.Optional[int]:
+    """The flexible_disk_size that a declaration comes down to, in MiB; None: none is asked for."""
+    if declared.package is not None:
+        return declared.package.disk if declared.package.flexible_disk else None
+    return declared.flexible_disk_size
 
 
-def initial_disks(wish: VmDeclaration, found: Collector) -> _Entries:
+def initial_disks(declared: VmDeclaration, problems: Problems) -> _Entries:
     """The entries of a new VM's disks, each with a name, the first to boot unless another one is."""
-    package = wish.package
-    if wish.disks is not None and package is not None and not package.flexible_disk:
-        found.add("InvalidArgument", f"disks needs a package with flexible_disk=true; {package.name} is not one")
-    entries = named(_asked_disks(wish))
+    package = declared.package
+    if declared.disks is not None and package is not None and not package.flexible_disk:
+        problems.add("InvalidArgument", f"disks needs a package with flexible_disk=true; {package.name} is not one")
+    entries = named(_asked_disks(declared))
     if len(entries) > MOST_DISKS:
         words = f"{len(entries)} disks are too many: a new VM can have at most {MOST_DISKS}"
-        found.add("InvalidArgument", words)
+        problems.add("InvalidArgument", words)
     if entries and not any(entry.get("boot") for entry in entries):
         entries[0]["boot"] = True
-    if wish.image:
+    if declared.image:
         for entry in entries:
             if entry.get("boot"):
-                _boot_from(wish.image, entry, found)
+                _boot_from(declared.image, entry, problems)
     return entries
 
 
-def _asked_disks(wish: VmDeclaration) -> t.Sequence[_Raw]:
+def _asked_disks(declared: VmDeclaration) -> t.Sequence[_Raw]:
     """The disks that a task asks for, else those of the package, else a boot disk and what the package's size says."""
-    package = wish.package
-    if wish.disks is not None:
-        return wish.disks
+    package = declared.package
+    if declared.disks is not None:
+        return declared.disks
     if package is None:
         return [{}]
     if package.disks is not None:
@@ -92,11 +91,11 @@ def _asked_disks(wish: VmDeclaration) -> t.Sequence[_Raw]:
     return [{}, {"size": "remaining" if package.flexible_disk else package.disk}]
 
 
-def _boot_from(image: str, entry: t.Dict[str, t.Any], found: Collector) -> None:
+def _boot_from(image: str, entry: t.Dict[str, t.Any], problems: Problems) -> None:
     """Makes the boot disk of the VM's image, unless it is a disk that exists."""
     if entry.get("image") not in (None, image):
         words = f"disk {entry['name']} boots from image {entry['image']}, so no disk would be made of image {image}"
-        found.add("InvalidArgument", f"{words}; give one of them")
+        problems.add("InvalidArgument", f"{words}; give one of them")
     elif not entry.get("uuid"):
         entry["image"] = image
 

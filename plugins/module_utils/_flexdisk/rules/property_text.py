@@ -26,7 +26,7 @@ def encode_text(text: str) -> str:
     try:
         return "%2D" if text == "-" else quote(text, safe=_SAFE)
     except UnicodeEncodeError:
-        raise FlexdiskError("InvalidArgument", "%r is not Unicode text" % text[:60]) from None
+        raise FlexdiskError("InvalidArgument", f"{text[:60]!r} is not Unicode text") from None
 
 
 def decode_text(value: str) -> str:

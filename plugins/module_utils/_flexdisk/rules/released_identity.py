@@ -17,7 +17,7 @@ from dataclasses import fields, replace
 
 from ..model.dataset import Dataset
 from ..model.desired import ReleasedIdentity
-from ..model.errors import Collector
+from ..model.errors import Problems
 from ..model.vm import Disk
 from . import disk_properties, disk_values, identity, slots
 from .property_text import check_value, decode_text, encode_text
@@ -101,11 +101,11 @@ def decode(value: str) -> t.Optional[ReleasedIdentity]:
         raw = json.loads(decode_text(value))
         if not isinstance(raw, dict) or not _plain(raw):
             return None
-        found = Collector("")
-        released = parse_identity(raw, 0, found)
+        problems = Problems("")
+        released = parse_identity(raw, 0, problems)
     except (RecursionError, TypeError, ValueError):
         return None
-    return None if found.problems else released
+    return None if problems else released
 
 
 def _plain(raw: _Raw) -> bool:
@@ -116,7 +116,7 @@ def _plain(raw: _Raw) -> bool:
     )
 
 
-def parse_identity(raw: _Raw, number: int, problems: Collector) -> ReleasedIdentity:
+def parse_identity(raw: _Raw, number: int, problems: Problems) -> ReleasedIdentity:
     """The identity of one disk, as a task or a release has written it. number is its place in the list, from 0.
 
     What is wrong is added to problems.
@@ -143,7 +143,7 @@ def parse_identity(raw: _Raw, number: int, problems: Collector) -> ReleasedIdent
     )
 
 
-def _check_numbers(problems: Collector, label: str, raw: _Raw) -> None:
+def _check_numbers(problems: Problems, label: str, raw: _Raw) -> None:
     index, serial = raw.get("index"), raw.get("serial_no")
     if index is not None and not 0 <= index <= 99999:
         problems.add("InvalidArgument", f"index {index} is not valid: it must be from 0 to 99999", label)
@@ -151,7 +151,7 @@ def _check_numbers(problems: Collector, label: str, raw: _Raw) -> None:
         problems.add("InvalidArgument", f"serial_no {serial} is not valid: it must be from 1 to {MOST_SERIAL}", label)
 
 
-def _check_kept(problems: Collector, label: str, raw: _Raw) -> None:
+def _check_kept(problems: Problems, label: str, raw: _Raw) -> None:
     """What only a release writes; a task gives it as it was returned."""
     for key in ("ctime", "mtime"):
         if raw.get(key) and not identity.decode_time(raw[key]):

@@ -97,7 +97,7 @@ def default_block_size(geometry: PoolGeometry, *, platform: str = "illumos") -> 
     if platform in _OPENZFS:
         return 16384
     if platform != "illumos":
-        raise FlexdiskError("InvalidArgument", 'platform "%s" is not known' % platform)
+        raise FlexdiskError("InvalidArgument", f'platform "{platform}" is not known')
     wide = any(v.kind == "raidz" for v in geometry.vdevs) and all(v.ashift == 12 for v in geometry.vdevs)
     return 32768 if wide else 8192
 
@@ -126,7 +126,7 @@ def _scaled(blocks: int, volblocksize: int, vdev: Vdev, rounding: str) -> int:
     if rounding == "classic":
         # The product is taken in 64 bits there and overflows at about 128 TiB.
         return allocated * _TYPICAL_BLOCK % _UINT64 // typical
-    raise FlexdiskError("InvalidArgument", 'rounding "%s" is not known' % rounding)
+    raise FlexdiskError("InvalidArgument", f'rounding "{rounding}" is not known')
 
 
 def _asize(size: int, vdev: Vdev) -> int:
@@ -138,4 +138,4 @@ def _asize(size: int, vdev: Vdev) -> int:
     if vdev.kind == "raidz":
         sectors += vdev.parity * -(-sectors // (vdev.disks - vdev.parity))
         return (-(-sectors // (vdev.parity + 1)) * (vdev.parity + 1)) << vdev.ashift
-    raise FlexdiskError("InvalidArgument", 'vdev kind "%s" is not known' % vdev.kind)
+    raise FlexdiskError("InvalidArgument", f'vdev kind "{vdev.kind}" is not known')

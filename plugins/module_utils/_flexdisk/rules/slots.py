@@ -14,7 +14,7 @@ import re
 import typing as t
 
 from ..model.desired import VmDisksDeclaration
-from ..model.errors import Collector, FlexdiskError, Problem
+from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.vm import DiskConfig, Pci, VmConfig
 
 FUNCTIONS = 8
@@ -84,11 +84,11 @@ def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
     device = "%d" % slot.device if not slot.bus else "%d:%d" % slot[:2]
     who = pci.taken.get("%d:%d" % slot[:2])
     if who is not None:
-        return "PCI device %s is reserved for %s" % (device, who)
+        return f"PCI device {device} is reserved for {who}"
     if slot.function >= pci.functions:
         return "PCI devices of this hypervisor have only %d function" % pci.functions
     if pci.strict and slot.bus and render_slot(slot._replace(function=0)) not in pci.candidates:
-        return "the VM has no PCI device %s for disks" % device
+        return f"the VM has no PCI device {device} for disks"
     return None
 
 
@@ -125,8 +125,8 @@ def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: b
     for slot in map(parse_slot, candidates):
         if slot not in taken and (not whole or alone(slot, taken)):
             return slot
-    what = "all %d from %s to %s are taken" % (len(candidates), candidates[0], candidates[-1]) if candidates else "none"
-    raise FlexdiskError("InvalidArgument", "no PCI slot is left for disks: %s; give pci_slot" % what)
+    what = f"all {len(candidates)} from {candidates[0]} to {candidates[-1]} are taken" if candidates else "none"
+    raise FlexdiskError("InvalidArgument", f"no PCI slot is left for disks: {what}; give pci_slot")
 
 
 def positions(disks: t.Sequence[DiskConfig], pci: Pci) -> t.Dict[str, str]:
@@ -161,11 +161,11 @@ def conflicts(assignments: t.Sequence[t.Tuple[str, Slot]]) -> t.List[t.Tuple[Slo
 
 def slot_problems(spec: VmDisksDeclaration, config: VmConfig) -> t.List[Problem]:
     """Slots that no disk of this VM can have. Where a disk is already, libvirt has put it."""
-    problems = Collector(spec.vm)
+    problems = Problems(spec.vm)
     there = {disk.pci_slot for disk in config.disks} if config.pci.strict else set()
     for disk in spec.disks or ():
         if disk.pci_slot and disk.pci_slot not in there:
             reason = obstacle(parse_slot(disk.pci_slot), config.pci)
             if reason:
                 problems.add("InvalidArgument", f'pci_slot "{disk.pci_slot}": {reason}', disk.label)
-    return problems.problems
+    return problems

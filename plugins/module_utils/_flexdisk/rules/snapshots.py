@@ -57,7 +57,7 @@ def check_name(name: str) -> str:
     if not is_name(name):
         raise FlexdiskError(
             "InvalidArgument",
-            "snapshot name %r is not valid: use 1 to 64 letters, digits and -_.:%%, no dash first" % name,
+            f"snapshot name {name!r} is not valid: use 1 to 64 letters, digits and -_.:%, no dash first",
         )
     return name
 

@@ -89,7 +89,7 @@ def marks(about: About) -> Findings:
     elif vm is not None:
         message = f"was moved here from {mark}, where the VM is configured to have it"
         yield about("from_mark", message, repair=vm_disks(vm, adopt=True))
-    elif mark == identity.ASIDE:
+    elif mark == identity.CONVERTING:
         yield about("from_mark", "its conversion was interrupted; run the same task again to finish it")
     else:
         yield about(

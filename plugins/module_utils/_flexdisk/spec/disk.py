@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.desired import PlacedDiskDeclaration
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from ..rules import disk_properties
 from ..rules.released_identity import MOST_SERIAL
 from .disk_entry import parse_disk_entry
@@ -41,7 +41,7 @@ _OF_STATE = {
 def parse_disk(raw: Raw, number: int) -> t.Tuple[PlacedDiskDeclaration, t.List[Problem]]:
     """One entry of O(disks), and all its problems. number is its place in the list, counted from 0."""
     state = str(raw.get("state") or "present")
-    problems = Collector(str(raw.get("vm") or ""))
+    problems = Problems(str(raw.get("vm") or ""))
     label = str(raw.get("name") or raw.get("uuid") or f"disks[{number}]")
     arrives = state == "attached"
     slot = optional_slot(raw.get("pci_slot"), label, problems)
@@ -50,7 +50,7 @@ def parse_disk(raw: Raw, number: int) -> t.Tuple[PlacedDiskDeclaration, t.List[P
     spec = parse_disk_entry(entry, label, problems)
     # -1 is the first one that is free, as without an index.
     index = None if raw.get("index") == -1 else raw.get("index")
-    wish = PlacedDiskDeclaration(
+    declared = PlacedDiskDeclaration(
         state=state,
         spec=replace(spec, index=index) if arrives else spec,
         vm=str(raw.get("vm") or ""),
@@ -65,54 +65,54 @@ def parse_disk(raw: Raw, number: int) -> t.Tuple[PlacedDiskDeclaration, t.List[P
         release_holds=bool(raw.get("release_holds")),
         destroy_clones=frozenset(map(str, raw.get("destroy_clones") or ())),
     )
-    _check_state(problems, label, wish, raw)
-    _check_address(problems, label, wish)
-    _check_numbers(problems, label, wish)
-    _check_source(problems, label, wish)
-    return wish, problems.problems
+    _check_state(problems, label, declared, raw)
+    _check_address(problems, label, declared)
+    _check_numbers(problems, label, declared)
+    _check_source(problems, label, declared)
+    return declared, problems
 
 
-def _check_size(problems: Collector, label: str, raw: Raw) -> None:
+def _check_size(problems: Problems, label: str, raw: Raw) -> None:
     if raw.get("size") == "remaining":
         problems.add(
             "InvalidArgument", "size=remaining works only in vm_disks, which has the list of all disks of a VM", label
         )
 
 
-def _check_state(problems: Collector, label: str, wish: PlacedDiskDeclaration, raw: Raw) -> None:
+def _check_state(problems: Problems, label: str, declared: PlacedDiskDeclaration, raw: Raw) -> None:
     """What an entry says must suit its state."""
     for option, states in _OF_STATE.items():
-        if option == "destroy_snapshots" and wish.spec.type is not None:
+        if option == "destroy_snapshots" and declared.spec.type is not None:
             # A conversion may give them up, too.
             continue
-        if raw.get(option) not in (None, False, []) and wish.state not in states:
+        if raw.get(option) not in (None, False, []) and declared.state not in states:
             problems.add("InvalidArgument", f"{option} works only with state={' and '.join(states)}", label)
 
 
-def _check_address(problems: Collector, label: str, wish: PlacedDiskDeclaration) -> None:
+def _check_address(problems: Problems, label: str, declared: PlacedDiskDeclaration) -> None:
     """An entry must name a disk that a second run finds again."""
-    by_place = wish.index is not None or bool(wish.slot)
-    if not (wish.spec.name or wish.spec.uuid or by_place):
+    by_place = declared.index is not None or bool(declared.slot)
+    if not (declared.spec.name or declared.spec.uuid or by_place):
         problems.add("InvalidArgument", "a disk needs a name, a uuid, or a VM and its index or pci_slot there", label)
-    elif by_place and (wish.spec.name or wish.spec.uuid):
+    elif by_place and (declared.spec.name or declared.spec.uuid):
         problems.add(
             "InvalidArgument",
             "index and pci_slot work only for a disk without name and uuid, or with state=attached",
             label,
         )
-    elif by_place and not wish.vm:
+    elif by_place and not declared.vm:
         problems.add("InvalidArgument", "index and pci_slot need vm", label)
-    elif by_place and wish.state == "absent":
+    elif by_place and declared.state == "absent":
         words = "state=absent needs a name or a uuid: a detached disk has no index or slot"
         problems.add("InvalidArgument", words, label)
-    elif wish.index == -1 and wish.state == "detached":
+    elif declared.index == -1 and declared.state == "detached":
         problems.add("InvalidArgument", "index -1 would mean another disk the next time; give its name or uuid", label)
-    if wish.state == "attached" and not wish.vm:
+    if declared.state == "attached" and not declared.vm:
         problems.add("InvalidArgument", "state=attached needs vm", label)
 
 
-def _check_numbers(problems: Collector, label: str, wish: PlacedDiskDeclaration) -> None:
-    index, new_index, serial = wish.index, wish.spec.index, wish.serial
+def _check_numbers(problems: Problems, label: str, declared: PlacedDiskDeclaration) -> None:
+    index, new_index, serial = declared.index, declared.spec.index, declared.serial
     if index is not None and not -1 <= index <= _MOST_INDEX:
         words = f"index {index} is not valid: it must be from 0 to {_MOST_INDEX}, or -1 for the last disk"
         problems.add("InvalidArgument", words, label)
@@ -123,12 +123,12 @@ def _check_numbers(problems: Collector, label: str, wish: PlacedDiskDeclaration)
         problems.add("InvalidArgument", f"serial_no {serial} is not valid: it must be from 0 to {MOST_SERIAL}", label)
 
 
-def _check_source(problems: Collector, label: str, wish: PlacedDiskDeclaration) -> None:
-    if wish.source and wish.spec.image:
+def _check_source(problems: Problems, label: str, declared: PlacedDiskDeclaration) -> None:
+    if declared.source and declared.spec.image:
         problems.add("InvalidArgument", "source and image exclude each other", label)
-    if wish.source and wish.spec.block_size:
+    if declared.source and declared.spec.block_size:
         problems.add("InvalidArgument", "block_size and source exclude each other: the source has its own", label)
-    if wish.source_snapshot and not wish.source:
+    if declared.source_snapshot and not declared.source:
         problems.add("InvalidArgument", "source_snapshot needs source, the disk that has it", label)
-    if wish.clone and wish.source and not wish.source_snapshot:
+    if declared.clone and declared.source and not declared.source_snapshot:
         problems.add("InvalidArgument", "a clone needs source_snapshot, the snapshot that it will depend on", label)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.desired import AdoptionDeclaration
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from ..rules.property_text import check_value
 from ..rules.released_identity import parse_identity
 from .values import Raw, check_vm
@@ -18,7 +18,7 @@ from .values import Raw, check_vm
 def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptionDeclaration, t.List[Problem]]:
     """One entry of O(vms), and all its problems. state is that of the whole task."""
     vm = str(raw.get("vm") or "")
-    problems = Collector(vm)
+    problems = Problems(vm)
     check_vm(raw.get("vm"), problems)
     package = raw.get("package") or ""
     if package:
@@ -27,10 +27,10 @@ def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptionDeclarat
             problems.add("InvalidArgument", f"package {package!r} is not printable")
     disks = tuple(parse_identity(disk, number, problems) for number, disk in enumerate(raw.get("disks") or ()))
     for what in ("name", "uuid"):
-        values = [getattr(papers, what) for papers in disks if getattr(papers, what)]
+        values = [getattr(disk, what) for disk in disks if getattr(disk, what)]
         for value in sorted({v for v in values if values.count(v) > 1}):
             problems.add("InvalidArgument", f"two disks have the {what} {value}", value)
     for key in ("disks", "package"):
         if state == "released" and raw.get(key):
             problems.add("InvalidArgument", f"{key} cannot be used with state=released, which takes whole VMs")
-    return AdoptionDeclaration(vm, package, disks), problems.problems
+    return AdoptionDeclaration(vm, package, disks), problems

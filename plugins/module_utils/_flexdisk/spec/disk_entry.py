@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.desired import DiskDeclaration
-from ..model.errors import Collector
+from ..model.errors import Problems
 from ..model.sizes import REMAINING, parse_size_or_remaining
 from ..model.vm import FILE, SPARSE, THICK
 from ..rules import disk_properties, disk_values
@@ -24,7 +24,7 @@ _OF_VOLUMES = {
 _UNCHANGED = ("boot", "image", "model", "block_size", "type", "compression")
 
 
-def parse_disk_entry(raw: Raw, label: str, problems: Collector) -> DiskDeclaration:
+def parse_disk_entry(raw: Raw, label: str, problems: Problems) -> DiskDeclaration:
     """What an entry says about a disk. label is its name in messages; what is wrong is added to problems."""
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
     disk_values.check_name(problems, label, name)
@@ -51,7 +51,7 @@ def parse_disk_entry(raw: Raw, label: str, problems: Collector) -> DiskDeclarati
     )
 
 
-def _size(problems: Collector, label: str, raw: Raw) -> t.Tuple[t.Optional[int], bool]:
+def _size(problems: Problems, label: str, raw: Raw) -> t.Tuple[t.Optional[int], bool]:
     """The size in MiB, and whether it is what the other disks leave."""
     if raw.get("size") is None:
         return None, False
@@ -59,7 +59,7 @@ def _size(problems: Collector, label: str, raw: Raw) -> t.Tuple[t.Optional[int],
     return (None, True) if size == REMAINING else (size, False)
 
 
-def _check_block_size(problems: Collector, label: str, raw: Raw) -> None:
+def _check_block_size(problems: Problems, label: str, raw: Raw) -> None:
     block = raw.get("block_size")
     if block is None:
         return
@@ -71,14 +71,14 @@ def _check_block_size(problems: Collector, label: str, raw: Raw) -> None:
         problems.add("InvalidArgument", "block_size and image exclude each other: the image has its own", label)
 
 
-def _check_type(problems: Collector, label: str, raw: Raw) -> None:
+def _check_type(problems: Problems, label: str, raw: Raw) -> None:
     _check_choice(problems, label, raw, "type", TYPES)
     for what, why in _OF_VOLUMES.items():
         if raw.get("type") == FILE and raw.get(what) is not None:
             problems.add("InvalidArgument", f"{what} and type=file exclude each other: {why}", label)
 
 
-def _check_choice(problems: Collector, label: str, raw: Raw, what: str, choices: t.Sequence[str]) -> None:
+def _check_choice(problems: Problems, label: str, raw: Raw, what: str, choices: t.Sequence[str]) -> None:
     value = raw.get(what)
     if value is not None and value not in choices:
         problems.add("InvalidArgument", f"{what} {value!r} is not valid: it must be one of {', '.join(choices)}", label)

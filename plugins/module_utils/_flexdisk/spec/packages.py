@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.desired import Package
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from ..model.sizes import parse_size
 from ..rules import identity
 from ..rules.packages import NAME_RULE
@@ -18,7 +18,7 @@ from .values import Raw, optional_size
 
 def parse_packages(raw: t.Sequence[Raw]) -> t.Tuple[t.Dict[str, Package], t.List[Problem]]:
     """The packages by their names, and all problems of the list."""
-    problems = Collector("")
+    problems = Problems("")
     packages: t.Dict[str, Package] = {}
     for entry in raw:
         name = str(entry.get("name") or "")
@@ -28,10 +28,10 @@ def parse_packages(raw: t.Sequence[Raw]) -> t.Tuple[t.Dict[str, Package], t.List
             problems.add("InvalidArgument", f"two packages are called {name}")
         else:
             packages[name] = _package(name, entry, problems)
-    return packages, problems.problems
+    return packages, problems
 
 
-def _package(name: str, raw: Raw, problems: Collector) -> Package:
+def _package(name: str, raw: Raw, problems: Problems) -> Package:
     disks = raw.get("disks")
     if disks is not None and not raw.get("flexible_disk"):
         problems.add("InvalidArgument", f"package {name} has disks, so it needs flexible_disk=true")
@@ -45,7 +45,7 @@ def _package(name: str, raw: Raw, problems: Collector) -> Package:
     )
 
 
-def parse_vcpus(raw: Raw, problems: Collector, of: str = "") -> t.Optional[int]:
+def parse_vcpus(raw: Raw, problems: Problems, of: str = "") -> t.Optional[int]:
     """The number of virtual CPUs. of says in a message whose they are."""
     count = raw.get("vcpus")
     if count is not None and not 1 <= count <= 255:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.desired import Package, VmDeclaration
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from ..rules import identity
 from .packages import parse_vcpus
 from .values import Raw, check_image, check_vm, optional_quota, optional_size
@@ -18,14 +18,14 @@ from .values import Raw, check_image, check_vm, optional_quota, optional_size
 def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclaration, t.List[Problem]]:
     """One entry of O(vms), and all its problems. packages are the known ones by their names."""
     vm, uuid = str(raw["vm"]), str(raw.get("uuid") or "").lower()
-    problems = Collector(vm)
+    problems = Problems(vm)
     check_vm(vm, problems)
     if uuid and not identity.is_uuid(uuid):
         problems.add("InvalidArgument", f"uuid {uuid!r} is not a uuid")
     _check_image(raw, problems)
     package = _package(raw, packages, problems)
     metadata = _metadata(raw, problems)
-    wish = VmDeclaration(
+    declared = VmDeclaration(
         vm=vm,
         uuid=uuid,
         state=raw["state"],
@@ -46,10 +46,10 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclarati
         options=raw.get("options") or {},
         metadata=metadata,
     )
-    return wish, problems.problems
+    return declared, problems
 
 
-def _check_image(raw: Raw, problems: Collector) -> None:
+def _check_image(raw: Raw, problems: Problems) -> None:
     image = raw.get("image")
     if image:
         check_image(image, problems)
@@ -63,7 +63,7 @@ def _check_image(raw: Raw, problems: Collector) -> None:
         )
 
 
-def _package(raw: Raw, packages: t.Mapping[str, Package], problems: Collector) -> t.Optional[Package]:
+def _package(raw: Raw, packages: t.Mapping[str, Package], problems: Problems) -> t.Optional[Package]:
     wanted = raw.get("package")
     package = packages.get(wanted) if wanted else None
     if wanted and package is None:
@@ -74,7 +74,7 @@ def _package(raw: Raw, packages: t.Mapping[str, Package], problems: Collector) -
     return package
 
 
-def _metadata(raw: Raw, problems: Collector) -> t.Dict[t.Any, t.Any]:
+def _metadata(raw: Raw, problems: Problems) -> t.Dict[t.Any, t.Any]:
     """Open and secret metadata as one."""
     metadata, secret = raw.get("customer_metadata") or {}, raw.get("secret_metadata") or {}
     both = sorted(map(str, {*metadata} & {*secret}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.desired import DiskDeclaration, VmDisksDeclaration
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from .disk_entry import parse_disk_entry
 from .values import Raw, check_vm, optional_quota, optional_size
 
@@ -17,7 +17,7 @@ from .values import Raw, check_vm, optional_quota, optional_size
 def parse_vm_disks(raw: Raw) -> t.Tuple[VmDisksDeclaration, t.List[Problem]]:
     """One entry of O(vms), and all its problems."""
     vm = str(raw.get("vm") or "")
-    problems = Collector(vm)
+    problems = Problems(vm)
     check_vm(vm, problems)
     flexible = optional_size(raw.get("flexible_disk_size"), "flexible_disk_size", problems)
     quota = optional_quota(raw.get("quota"), problems)
@@ -26,17 +26,17 @@ def parse_vm_disks(raw: Raw) -> t.Tuple[VmDisksDeclaration, t.List[Problem]]:
     if disks is not None:
         _check_list(problems, disks)
     unlisted = raw.get("unlisted") or "refuse"
-    return VmDisksDeclaration(vm, flexible, quota, unlisted, disks, bool(raw.get("adopt"))), problems.problems
+    return VmDisksDeclaration(vm, flexible, quota, unlisted, disks, bool(raw.get("adopt"))), problems
 
 
-def _disk(problems: Collector, number: int, raw: Raw) -> DiskDeclaration:
+def _disk(problems: Problems, number: int, raw: Raw) -> DiskDeclaration:
     label = str(raw.get("name") or raw.get("uuid") or f"disks[{number}]")
     if not (raw.get("name") or raw.get("uuid")):
         problems.add("InvalidArgument", "a disk needs a name or a uuid", label)
     return parse_disk_entry(raw, label, problems)
 
 
-def _check_list(problems: Collector, disks: t.Sequence[DiskDeclaration]) -> None:
+def _check_list(problems: Problems, disks: t.Sequence[DiskDeclaration]) -> None:
     """What can only be said of the whole list."""
     _check_twice((disk.name for disk in disks), "name", problems)
     _check_twice((disk.uuid for disk in disks), "uuid", problems)
@@ -52,7 +52,7 @@ def _check_list(problems: Collector, disks: t.Sequence[DiskDeclaration]) -> None
             problems.add("InvalidArgument", f'pci_slot "{slot}" is asked for by {" and ".join(labels)}')
 
 
-def _check_twice(values: t.Iterable[str], what: str, problems: Collector) -> None:
+def _check_twice(values: t.Iterable[str], what: str, problems: Problems) -> None:
     """No two disks can have the same name or the same uuid; what says which of these it is."""
     seen: t.Set[str] = set()
     for value in filter(None, values):
@@ -61,6 +61,6 @@ def _check_twice(values: t.Iterable[str], what: str, problems: Collector) -> Non
         seen.add(value)
 
 
-def _check_one(problems: Collector, what: str, labels: t.Sequence[str]) -> None:
+def _check_one(problems: Problems, what: str, labels: t.Sequence[str]) -> None:
     if len(labels) > 1:
         problems.add("InvalidArgument", f"only one disk of a VM can have {what}, not {', '.join(labels)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.desired import Keep, SnapshotDeclaration
-from ..model.errors import Collector, Problem
+from ..model.errors import Problem, Problems
 from ..rules import snapshots
 from .packages import parse_packages
 from .values import Raw, optional_size
@@ -19,7 +19,7 @@ MOST_KEPT = 100000  # far more than a host has snapshots
 
 def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotDeclaration, t.List[Problem]]:
     """The arguments of the module, and all their problems."""
-    problems = Collector("")
+    problems = Problems("")
     state, name = raw["state"], raw["name"] or ""
     _check_name(raw, problems)
     if state == "rolled_back" and not raw["vms"]:
@@ -31,12 +31,12 @@ def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotDeclaration, t.List[Problem]]:
     newer = None if raw["destroy_newer"] else tuple(raw["newer"] or ())
     packages, wrong = parse_packages(raw["packages"] or ())
     return SnapshotDeclaration(state, name, keep, newer, flexible, tuple(packages.values())), [
-        *problems.problems,
+        *problems,
         *wrong,
     ]
 
 
-def _check_name(raw: Raw, problems: Collector) -> None:
+def _check_name(raw: Raw, problems: Problems) -> None:
     """Only the removal of what a rule does not keep needs no name."""
     if raw["name"]:
         problems.attempt("", snapshots.check_name, raw["name"])
@@ -44,7 +44,7 @@ def _check_name(raw: Raw, problems: Collector) -> None:
         problems.add("InvalidArgument", f"state={raw['state']} needs the name of a snapshot")
 
 
-def _keep(raw: Raw, problems: Collector) -> t.Optional[Keep]:
+def _keep(raw: Raw, problems: Problems) -> t.Optional[Keep]:
     """The retention rule, None if there is none."""
     given = raw["keep"]
     if given is None:

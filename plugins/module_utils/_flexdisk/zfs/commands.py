@@ -107,7 +107,7 @@ class Zfs:
             fields = line.split("\t")
             if fields[:2] == ["property", "refreservation"] and re.fullmatch("[0-9]{1,20}", fields[-1]):
                 return int(fields[-1])
-        raise errors.ZfsError("UnexpectedOutput", "zfs create -nPV printed no refreservation: %r" % out)
+        raise errors.ZfsError("UnexpectedOutput", f"zfs create -nPV printed no refreservation: {out!r}")
 
     def set(self, name: str, **properties: t.Union[int, str]) -> None:
         """Native properties. Only two pairs may share a call: volsize with refreservation, quota with reservation."""
@@ -128,7 +128,7 @@ class Zfs:
 
     def set_facts(self, name: str, facts: t.Mapping[str, str]) -> None:
         """Our own properties in one call; an empty value takes the property away."""
-        present = ["%s%s=%s" % (PREFIX, key, value) for key, value in facts.items() if value]
+        present = [f"{PREFIX}{key}={value}" for key, value in facts.items() if value]
         if present:
             self._run("zfs", "set", *present, name)
         for key, value in facts.items():
@@ -207,7 +207,7 @@ class Zfs:
 
     def copy(self, snapshot: str, name: str, facts: t.Mapping[str, str]) -> None:
         """A sparse volume with a snapshot's data, there when it is whole. name is C(VOLUME@SNAPSHOT)."""
-        options = [word for key, value in facts.items() if value for word in ("-o", "%s%s=%s" % (PREFIX, key, value))]
+        options = [word for key, value in facts.items() if value for word in ("-o", f"{PREFIX}{key}={value}")]
         send, receive = ("zfs", "send", snapshot), ("zfs", "receive", *options, name)
         answers = t.cast(Pipe, self._pipe)(send, receive)
         # The sender fails of the receiver, too.
@@ -229,5 +229,5 @@ class Zfs:
 
 def _options(options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> t.List[str]:
     pairs = ["%s=%s" % item for item in options.items()]
-    pairs += ["%s%s=%s" % (PREFIX, key, value) for key, value in facts.items() if value]
+    pairs += [f"{PREFIX}{key}={value}" for key, value in facts.items() if value]
     return [word for pair in pairs for word in ("-o", pair)]

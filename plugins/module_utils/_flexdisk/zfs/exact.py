@@ -67,7 +67,7 @@ def destroy(zfs: Zfs, library: t.Any, volume: Dataset, snapshots: t.Sequence[str
     """
     said = _run(library, volume, snapshots) if library is not None else ""
     if said in _DIFFERS:
-        raise FlexdiskError("Changed", "%s changed since it was read: another %s" % (volume.name, said))
+        raise FlexdiskError("Changed", f"{volume.name} changed since it was read: another {said}")
     if said == "destroyed":
         return "libzfs_core"
     zfs.destroy(volume.name, bool(snapshots))

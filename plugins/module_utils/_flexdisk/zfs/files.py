@@ -81,7 +81,7 @@ def _mounted(lines: t.Iterable[t.Sequence[str]], folder: str, name: str) -> bool
         return False
     device, place = [p for p in places if (folder + "/").startswith(p[1].rstrip("/") + "/")][-1]
     if [device, place] != [name, folder]:
-        raise ZfsError("Changed", "%s is mounted at %s, where %s belongs" % (device, place, name))
+        raise ZfsError("Changed", f"{device} is mounted at {place}, where {name} belongs")
     return True
 
 
@@ -98,7 +98,7 @@ def _opened(path: str, flags: int) -> t.Iterator[int]:
     try:
         handle = os.open(path, flags | os.O_CLOEXEC | (0 if device else os.O_NOFOLLOW), 0o600)
         if device and not stat.S_ISBLK(os.fstat(handle).st_mode):
-            raise ZfsError("FileFailed", "%s is no block device" % path)
+            raise ZfsError("FileFailed", f"{path} is no block device")
         yield handle
     except OSError as exc:
         raise _failed(path, exc) from exc
@@ -108,4 +108,4 @@ def _opened(path: str, flags: int) -> t.Iterator[int]:
 
 
 def _failed(path: str, exc: OSError) -> ZfsError:
-    return ZfsError("FileFailed", "%s: %s" % (path, exc.strerror or exc))
+    return ZfsError("FileFailed", f"{path}: {exc.strerror or exc}")

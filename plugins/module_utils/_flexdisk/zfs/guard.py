@@ -30,13 +30,13 @@ def load_libzfs_core() -> t.Tuple[t.Any, str]:
     try:
         import libzfs_core  # type: ignore[import-not-found,unused-ignore]
     except Exception as exc:  # pylint: disable=broad-except  # it may be there for another Python
-        return None, "libzfs_core cannot be imported: %s" % exc
+        return None, f"libzfs_core cannot be imported: {exc}"
     if not hasattr(libzfs_core, "lzc_channel_program"):
         return None, "libzfs_core is the release 0.2.3 of PyPI, which crashes on every OpenZFS since 0.8"
     try:
         libzfs_core.lzc_exists(b"flexdisk-probe")
     except Exception as exc:  # pylint: disable=broad-except
-        return None, "libzfs_core does not work here: %s" % exc
+        return None, f"libzfs_core does not work here: {exc}"
     return libzfs_core, ""
 
 
@@ -62,7 +62,7 @@ class Guard:
         """
         self._volumes, self._snapshot = [volume], SNAPSHOT
         try:
-            self._zfs.snapshot("%s@%s" % (volume, SNAPSHOT))
+            self._zfs.snapshot(f"{volume}@{SNAPSHOT}")
         except ZfsError as exc:
             if exc.code == "InsufficientSpace":
                 self._snapshot = newest
@@ -76,7 +76,7 @@ class Guard:
             return False
         try:
             self._fd = os.open("/dev/zfs", os.O_EXCL | os.O_RDWR)
-            name = "%s@%s" % (self._volumes[0], self._snapshot)
+            name = f"{self._volumes[0]}@{self._snapshot}"
             self._library.lzc_hold({name.encode(): TAG.encode()}, fd=self._fd)
         except Exception:  # pylint: disable=broad-except  # its errors share no base class with ours
             self._drop()
@@ -86,7 +86,7 @@ class Guard:
 
     def _hold_by_command(self) -> None:
         try:
-            self._zfs.hold(TAG, "%s@%s" % (self._volumes[0], self._snapshot))
+            self._zfs.hold(TAG, f"{self._volumes[0]}@{self._snapshot}")
         except ZfsError as exc:
             if exc.code != "AlreadyExists":
                 raise
@@ -115,7 +115,7 @@ class Guard:
 
 def lift(zfs: Zfs, volume: str, snapshot: str = SNAPSHOT, held: bool = True) -> None:
     """Take a guard away, as far as there is one."""
-    name = "%s@%s" % (volume, snapshot)
+    name = f"{volume}@{snapshot}"
     steps: t.List[t.Callable[[], None]] = []
     if held:
         steps.append(lambda: zfs.release(TAG, name))

@@ -55,11 +55,11 @@ def parse_get(stdout: str) -> t.List[Dataset]:
     for line in lines if lines[-1] else lines[:-1]:
         fields = line.split("\t")
         if len(fields) != 4:
-            raise FlexdiskError("UnexpectedOutput", "zfs get printed %r: not 4 fields" % line)
+            raise FlexdiskError("UnexpectedOutput", f"zfs get printed {line!r}: not 4 fields")
         name, prop, value, source = fields
         row = rows.setdefault(name, {})
         if prop in row:
-            raise FlexdiskError("UnexpectedOutput", "zfs get printed %s of %s twice" % (prop, name))
+            raise FlexdiskError("UnexpectedOutput", f"zfs get printed {prop} of {name} twice")
         row[prop] = "-" if prop.startswith(PREFIX) and source not in _OWN_SOURCES else value
         if prop.startswith(PREFIX) and source not in ("local", "-") and "@" not in name:
             sources.setdefault(name, {})[prop[len(PREFIX) :]] = source
@@ -73,7 +73,7 @@ def _number(name: str, prop: str, value: str) -> int:
         return int(value)
     except ValueError:
         raise FlexdiskError(
-            "UnexpectedOutput", "zfs get reports %s of %s as %r, which is not a number" % (prop, name, value)
+            "UnexpectedOutput", f"zfs get reports {prop} of {name} as {value!r}, which is not a number"
         ) from None
 
 
