@@ -47,7 +47,7 @@ class Restart(t.NamedTuple):
         """For a message; "" where the first attempt was enough, or none was made."""
         if not self.attempts or (self.running and self.attempts == 1):
             return ""
-        count = "%d attempt%s in %d s" % (self.attempts, "" if self.attempts == 1 else "s", self.seconds)
+        count = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'} in {int(self.seconds)} s"
         return f"{count} to start it, the last error: {self.error}"
 
 

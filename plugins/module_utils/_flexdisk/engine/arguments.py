@@ -52,7 +52,7 @@ LIMITS = {"lock_timeout": (0, 86400), "stop_timeout": (1, 86400), "unused_days":
 def check_figures(params: t.Mapping[str, t.Any]) -> None:
     """Raises FlexdiskError InvalidArgument with all figures that are out of range."""
     wrong = [
-        "%s %d: from %d to %d" % (key, params[key], least, most)
+        f"{key} {params[key]}: from {least} to {most}"
         for key, (least, most) in LIMITS.items()
         if params.get(key) is not None and not least <= params[key] <= most
     ]
@@ -81,7 +81,7 @@ def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]], key: str, validato
         disks = entry["disks"]
         results = [validator.validate(disk) for disk in disks or ()]
         wrong += [
-            "%s: disks[%d]: %s" % (entry[key], n, message)
+            f"{entry[key]}: disks[{n}]: {message}"
             for n, result in enumerate(results)
             for message in result.error_messages
         ]

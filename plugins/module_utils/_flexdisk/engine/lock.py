@@ -38,7 +38,7 @@ def place() -> str:
     if folder not in ("", *SYSTEM_PATH.split(":")) and os.path.lexists(beside):
         return beside
     uid, base = os.geteuid(), os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    return os.path.join(base, "flexdisk-%d" % uid) if uid else "/var/run/flexdisk"
+    return os.path.join(base, f"flexdisk-{uid}") if uid else "/var/run/flexdisk"
 
 
 def _unusable(path: str, why: object) -> FlexdiskError:
@@ -60,7 +60,7 @@ def _directory(create: bool) -> int:
     found = os.fstat(fd)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         os.close(fd)
-        raise _unusable(path, "it must be a directory of uid %d with mode 0700" % os.geteuid())
+        raise _unusable(path, f"it must be a directory of uid {os.geteuid()} with mode 0700")
     return fd
 
 
@@ -81,7 +81,7 @@ def _take(fd: int, how: int) -> bool:
 def _holder(fd: int) -> str:
     try:
         said = json.loads(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
-        text = "%s (pid %d on %s since %s)" % (said["task"], said["pid"], said["host"], said["since"])
+        text = f"{said['task']} (pid {said['pid']} on {said['host']} since {said['since']})"
     except (KeyError, OSError, TypeError, ValueError):
         return "a task that has not identified itself yet"
     try:
@@ -160,7 +160,7 @@ def exclusive(
 
 def _locked(holders: t.Sequence[str], timeout: float) -> FlexdiskError:
     who = "; ".join(holders) or "a task that has just ended"
-    return FlexdiskError("Locked", "the host is being changed by %s; waited %d s (lock_timeout)" % (who, timeout))
+    return FlexdiskError("Locked", f"the host is being changed by {who}; waited {int(timeout)} s (lock_timeout)")
 
 
 def _say(fd: int, task: str) -> None:

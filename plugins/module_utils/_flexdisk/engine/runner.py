@@ -39,7 +39,7 @@ class SubprocessRunner:
         except subprocess.TimeoutExpired:
             _end(process)
             raise FlexdiskError(
-                "CommandTimeout", "%s did not end within %d s and was killed: %s" % (argv[0], timeout, " ".join(argv))
+                "CommandTimeout", f"{argv[0]} did not end within {int(timeout)} s and was killed: {' '.join(argv)}"
             ) from None
         except BaseException:
             _end(process)

@@ -189,7 +189,7 @@ class Libvirt:
                 return
             self.pause(1)
         if not done():
-            raise FlexdiskError(code, "%s after %d s" % (message, PATIENCE))
+            raise FlexdiskError(code, f"{message} after {int(PATIENCE)} s")
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
         """Asks again and again: a guest that still boots does not hear it."""
@@ -275,5 +275,5 @@ class Libvirt:
         if any(getattr(seen, key) != value for key, value in changes.items()):
             raise FlexdiskError(
                 "NotApplied",
-                "memory is still %d MiB and vcpus %d, although libvirt reported no error" % (seen.memory, seen.vcpus),
+                f"memory is still {seen.memory} MiB and vcpus {seen.vcpus}, although libvirt reported no error",
             )

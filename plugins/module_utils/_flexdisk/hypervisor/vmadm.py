@@ -92,9 +92,7 @@ class Vmadm:
         if answer.rc != 0 and not vmadm_read.VMINFOD_TIMEOUT.search(answer.stderr):
             raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
         if not proof(self.vm(vm)):
-            raise FlexdiskError(
-                "NotApplied", "%s has not taken effect (rc %d of: vmadm update %s)" % (what, answer.rc, vm)
-            )
+            raise FlexdiskError("NotApplied", f"{what} has not taken effect (rc {answer.rc} of: vmadm update {vm})")
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         entry: t.Dict[str, t.Any] = {"path": path, "size": size}
@@ -108,7 +106,7 @@ class Vmadm:
             vm,
             {"flexible_disk_size": size},
             lambda seen: seen.flexible_disk_size == size,
-            "flexible_disk_size %d" % size,
+            f"flexible_disk_size {size}",
         )
 
     def set_quota(self, vm: str, quota: int) -> None:

@@ -40,12 +40,7 @@ def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
     if rc < 0 or rc >= 128:
         code = "VmadmCrashed"
     hint = "; it needs root in the global zone (become: true)" if code == "NotPermitted" else ""
-    message = "%s%s (rc %d of: %s)" % (
-        stderr.strip() or "the command failed without a message",
-        hint,
-        rc,
-        " ".join(argv),
-    )
+    message = f"{stderr.strip() or 'the command failed without a message'}{hint} (rc {rc} of: {' '.join(argv)})"
     return FlexdiskError(code, message)
 
 

@@ -94,7 +94,7 @@ class PlacedDiskDeclaration:
 
     @property
     def label(self) -> str:
-        where = "index %d" % self.index if self.index is not None else f"pci_slot {self.slot}"
+        where = f"index {self.index}" if self.index is not None else f"pci_slot {self.slot}"
         return self.spec.label or where
 
 

@@ -76,13 +76,13 @@ def render_bytes(size: int) -> str:
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(size) >= unit and (unit != TIB or size % TIB == 0):
             return _in_unit(size, unit, name)
-    return "%d B" % size
+    return f"{size} B"
 
 
 def _in_unit(size: int, unit: int, name: str) -> str:
     whole, tenth = divmod(abs(size * 10 // unit), 10)
     sign = "-" if size < 0 else ""
-    return "%s%d %s" % (sign, whole, name) if size % unit == 0 else "%s%d.%d %s" % (sign, whole, tenth, name)
+    return f"{sign}{whole} {name}" if size % unit == 0 else f"{sign}{whole}.{tenth} {name}"
 
 
 def render_apart(*sizes: int) -> t.Tuple[str, ...]:
@@ -90,7 +90,7 @@ def render_apart(*sizes: int) -> t.Tuple[str, ...]:
     for texts in (tuple(map(render_bytes, sizes)), tuple(_in_unit(size, MIB, "MiB") for size in sizes)):
         if len(set(texts)) == len(set(sizes)):
             return texts
-    return tuple("%d B" % size for size in sizes)
+    return tuple(f"{size} B" for size in sizes)
 
 
 def render_change(before: int, after: int) -> str:

@@ -150,7 +150,7 @@ class Disk:
     @property
     def label(self) -> str:
         """The disk in messages: its name, else where it lies."""
-        return self.name or ("disk%d" % self.index if not self.parked else self.uuid or self.volume.name)
+        return self.name or (f"disk{self.index}" if not self.parked else self.uuid or self.volume.name)
 
     @property
     def adopted(self) -> bool:

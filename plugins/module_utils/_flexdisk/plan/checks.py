@@ -327,7 +327,7 @@ def _space(resolved: Resolved, host: Host, problems: Problems) -> None:
     wanted = f" (wanted: {', '.join(growing)})" if growing else ""
     problems.add(
         "InsufficientSpace",
-        "flexible_disk_size %s%s; the smallest that fits is %d MiB" % (figures, wanted, -(-need // MIB) - hidden),
+        f"flexible_disk_size {figures}{wanted}; the smallest that fits is {-(-need // MIB) - hidden} MiB",
         growing[0].split(" ")[0] if len(growing) == 1 else "",
     )
 

@@ -41,8 +41,10 @@ class _Visit:
 
 
 class Registry:
-    """Plans for the declarations of one task. jobs has for each declaration what it means, entries what it touches and whether it is
-    refused, problems why.
+    """Plans for the declarations of one task.
+
+    For each declaration jobs has what it means, and entries what it touches and whether it is refused. problems say
+    why.
     """
 
     def __init__(self, host: Host, policy: Policy, capabilities: Capabilities, pool: str) -> None:
@@ -58,8 +60,9 @@ class Registry:
         self.problems: t.List[Problem] = []
 
     def plan(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
-        """Plans in the order in which they can be done; none with problems. wrong are the numbers of declarations that are
-        refused already: only what depends on them is of interest.
+        """Plans in the order in which they can be done; none with problems.
+
+        wrong are the numbers of declarations that are refused already: only what depends on them is of interest.
         """
         for number, declared in enumerate(declarations):
             self.entries.append(Entry(declared, number in wrong))
@@ -155,7 +158,7 @@ class Registry:
         if declared.slot:
             return f"the VM has no disk in pci_slot {declared.slot}; it has: {_listed(d.pci_slot for d in here)}"
         have = _listed(str(d.index) for d in here)
-        return "the VM has no disk with index %d; it has: %s" % (t.cast(int, declared.index), have)
+        return f"the VM has no disk with index {t.cast(int, declared.index)}; it has: {have}"
 
     def _new(self, job: Job) -> None:
         pool = job.owner.config.pool if job.owner is not None else self._pool
@@ -238,7 +241,7 @@ class Registry:
         declared, vm = job.declared, t.cast(Vm, job.owner)
         if place.vm is vm and place.disk.path:
             if declared.spec.index not in (None, place.disk.index):
-                words = "has index %d, which cannot change while it is attached" % place.disk.index
+                words = f"has index {place.disk.index}, which cannot change while it is attached"
                 self._add(declared, "InvalidArgument", words)
             self._visit(vm).stays.append(job)
         elif place.vm is None or place.vm is vm:
@@ -346,7 +349,7 @@ class Registry:
             if index is None or disk.path:
                 continue
             if index in used:
-                problems.add("InvalidArgument", "index %d belongs to %s" % (index, used[index]), disk.label)
+                problems.add("InvalidArgument", f"index {index} belongs to {used[index]}", disk.label)
             used[index] = f"the entry {declared.label}"
 
     # -- the optimistic lock

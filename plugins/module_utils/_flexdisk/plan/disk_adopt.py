@@ -182,7 +182,7 @@ def _said(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, 
     """What the task says of each disk, by volumes."""
     result: t.Dict[str, ReleasedIdentity] = {}
     for number, said in enumerate(spec.disks):
-        label = said.name or said.uuid or "disks[%d]" % number
+        label = said.name or said.uuid or f"disks[{number}]"
         fitting = [disk for disk in vm.disks if _is(said, disk, _configured(vm, disk))]
         if len(fitting) > 1:
             problems.add("Ambiguous", f"{_address(said)} fits several disks: {_listed(fitting)}", label)
@@ -221,7 +221,7 @@ def _address(said: ReleasedIdentity) -> str:
 
 
 def _listed(disks: t.Iterable[Disk]) -> str:
-    shown = ["index %d at %s, uuid %s" % (d.index, d.pci_slot or "none", d.uuid or "none") for d in disks]
+    shown = [f"index {d.index} at {d.pci_slot or 'none'}, uuid {d.uuid or 'none'}" for d in disks]
     return "; ".join(shown) or "none"
 
 
@@ -238,7 +238,7 @@ def _check_names(
     for candidate in new:
         name, volume = candidate.name, candidate.disk.volume.name
         if name in taken:
-            free = next(n for n in ("%s-%d" % (name[:58], k) for k in range(2, len(taken) + 3)) if n not in taken)
+            free = next(n for n in (f"{name[:58]}-{k}" for k in range(2, len(taken) + 3)) if n not in taken)
             problems.add(
                 "NameConflict",
                 "%s and %s would have the same name; choose another: disks: [{index: %d, name: %s}]"
@@ -273,7 +273,7 @@ def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
 
 
 def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
-    """An adopted disk keeps everything; our copies of the hypervisor's word follow it, a saved identity that is in use goes."""
+    """An adopted disk keeps everything. Our copies of the hypervisor's word follow it, and its saved identity goes."""
     step = changes.refresh_copies(disk)
     if released_identity.KEY not in disk.volume.user:
         return step

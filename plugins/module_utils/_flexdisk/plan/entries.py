@@ -60,8 +60,9 @@ def plan_entries(
     wrong: t.Collection[int],
     carry_on: bool,
 ) -> Planned:
-    """Plans for the declarations; wrong are the numbers of those that are refused already. carry_on: for those that are left
-    without the refused ones, and without what depends on these.
+    """Plans for the declarations; wrong are the numbers of those that are refused already.
+
+    carry_on: plans for those that are left without the refused ones, and without what depends on these.
     """
     left, bad = list(declarations), {id(declarations[number]) for number in wrong}
     problems: t.List[Problem] = []

@@ -369,7 +369,7 @@ def _remaining(resolved: Resolved, problems: Problems) -> None:
         if resolved.flexible is None:
             continue
         others = _others(resolved, target)
-        basis = "%d:%d" % (resolved.flexible, others)
+        basis = f"{resolved.flexible}:{others}"
         disk = target.disk
         settled = disk is not None and (target.basis == basis or (not target.basis and not disk.adopted))
         target.managed = not settled

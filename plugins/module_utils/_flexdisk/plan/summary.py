@@ -57,7 +57,7 @@ def _changes(
 
 
 def _count(number: int, noun: str) -> str:
-    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _verb(number: int, verb: str) -> str:

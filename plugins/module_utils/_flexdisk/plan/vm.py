@@ -296,7 +296,7 @@ def delete(vm: Vm) -> DeleteVm:
     """The last step of a VM. What it destroys is named."""
     gone = [_described(disk) for disk in vm.disks]
     count = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
-    gone += ["%d snapshot%s" % (count, "" if count == 1 else "s")] if count else []
+    gone += [f"{count} snapshot{'' if count == 1 else 's'}"] if count else []
     text = f"- VM {vm.config.alias or vm.config.uuid} DESTROYED{' with ' + ', '.join(gone) if gone else ''}"
     parts = tuple((disk.volume.name, disk.volume.guid) for disk in vm.disks)
     return DeleteVm(Told(text, destroys=True), parts=parts)

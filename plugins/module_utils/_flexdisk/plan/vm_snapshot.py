@@ -102,9 +102,9 @@ def _short_text(vm: Vm, after: Vm, spec: SnapshotDeclaration, charge: int, short
     words = "snapshot %s needs %s at once, and %s is left" % (spec.name, *render_apart(charge, max(0, charge - short)))
     if vm.flexible:
         smallest = space.smallest_flexible_mib(after) - vm.hidden_mib
-        words += "; flexible_disk_size must be at least %d MiB" % smallest
+        words += f"; flexible_disk_size must be at least {smallest} MiB"
         would = [p for p in sorted(spec.packages, key=lambda p: p.disk) if p.flexible_disk and p.disk >= smallest]
-        words += ", with package %s (%d MiB)" % (would[0].name, would[0].disk) if would else ""
+        words += f", with package {would[0].name} ({would[0].disk} MiB)" if would else ""
     else:
         words += "; a VM without flexible disk space has no room for snapshots of data that its disks have written"
     relief = [f"snapshot {s.name} {render_bytes(snapshots.freed(vm, s))}" for s in snapshots.snapshots_of(vm)]
@@ -147,7 +147,7 @@ def _used(parts: t.Iterable[Dataset], problems: Problems) -> None:
         if part.clones:
             problems.add("InUse", f"{part.name} has clones: {', '.join(part.clones)}")
         if part.userrefs:
-            problems.add("InUse", "%s has %d holds (zfs holds %s)" % (part.name, part.userrefs, part.name))
+            problems.add("InUse", f"{part.name} has {part.userrefs} holds (zfs holds {part.name})")
 
 
 def _prune(seq: Sequence, keep: Keep, problems: Problems) -> None:
@@ -238,10 +238,10 @@ def _raised(
         return None
     now, wanted = vm.declared_flexible, spec.flexible_disk_size
     if now is None or wanted < now:
-        has = "none" if now is None else "%d MiB" % now
+        has = "none" if now is None else f"{now} MiB"
         problems.add(
             "InvalidArgument",
-            "flexible_disk_size %d MiB is not valid: a rollback can only raise it, and it is %s" % (wanted, has),
+            f"flexible_disk_size {wanted} MiB is not valid: a rollback can only raise it, and it is {has}",
         )
         return None
     if wanted == now:

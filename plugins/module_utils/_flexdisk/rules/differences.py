@@ -75,5 +75,5 @@ def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.Lis
         for what in ("guid", "createtxg", "volsize"):
             was, now = getattr(before[name], what), getattr(after[name], what)
             if was != now:
-                words.append("%s of %s %d -> %d" % (what, name, was, now))
+                words.append(f"{what} of {name} {was} -> {now}")
     return words

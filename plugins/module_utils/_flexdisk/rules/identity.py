@@ -116,7 +116,7 @@ def check_pool(name: str) -> str:
 
 def uuid_of(guid: int) -> str:
     """The uuid of a disk that has none, from its volume's guid."""
-    return str(uuid5(_NAMESPACE, "guid:%d" % guid))
+    return str(uuid5(_NAMESPACE, f"guid:{guid}"))
 
 
 def uuid_for(*words: object) -> str:

@@ -251,7 +251,7 @@ def _check_names(label: str, entries: t.List[Entry]) -> bool:
 def _entries(label: str, value: object) -> t.List[Entry]:
     if not isinstance(value, (list, tuple)):
         raise FlexdiskError("InvalidArgument", f"{label} is not valid: it must be a list of dictionaries")
-    entries = [_entry("%s[%d]" % (label, n), item) for n, item in enumerate(value)]
+    entries = [_entry(f"{label}[{n}]", item) for n, item in enumerate(value)]
     uuids = [entry["uuid"] for entry in entries if entry["uuid"] is not None]
     repeated = sorted({uuid for uuid in uuids if uuids.count(uuid) > 1})
     if repeated:

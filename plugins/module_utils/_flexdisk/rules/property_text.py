@@ -58,6 +58,6 @@ def check_value(name: str, value: str) -> str:
     if len(value.encode("utf-8")) > LIMIT:
         raise FlexdiskError(
             "InvalidArgument",
-            "%s takes %d bytes as a ZFS user property; the limit is %d" % (name, len(value.encode("utf-8")), LIMIT),
+            f"{name} takes {len(value.encode('utf-8'))} bytes as a ZFS user property; the limit is {LIMIT}",
         )
     return value

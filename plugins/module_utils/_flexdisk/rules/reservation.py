@@ -58,7 +58,7 @@ def automatic_reservation(volsize: int, volblocksize: int, geometry: PoolGeometr
     Raises FlexdiskError C(InvalidArgument) for figures that no volume has.
     """
     if volsize < 0 or volblocksize < 512:
-        raise FlexdiskError("InvalidArgument", "no volume has volsize %d and volblocksize %d" % (volsize, volblocksize))
+        raise FlexdiskError("InvalidArgument", f"no volume has volsize {volsize} and volblocksize {volblocksize}")
     blocks = volsize // volblocksize
     return _data(blocks, volblocksize, geometry) + _metadata(blocks)
 

@@ -26,7 +26,7 @@ _LEGACY_DATA_DEVICE = 5
 
 
 def _functions(device: int) -> t.Tuple[str, ...]:
-    return tuple("0:%d:%d" % (device, function) for function in range(FUNCTIONS))
+    return tuple(f"0:{device}:{function}" for function in range(FUNCTIONS))
 
 
 SMARTOS = Pci(
@@ -81,12 +81,12 @@ def valid(text: str) -> str:
 
 def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
     """Why no disk may have the slot, or None."""
-    device = "%d" % slot.device if not slot.bus else "%d:%d" % slot[:2]
+    device = f"{slot.device}" if not slot.bus else "%d:%d" % slot[:2]
     who = pci.taken.get("%d:%d" % slot[:2])
     if who is not None:
         return f"PCI device {device} is reserved for {who}"
     if slot.function >= pci.functions:
-        return "PCI devices of this hypervisor have only %d function" % pci.functions
+        return f"PCI devices of this hypervisor have only {pci.functions} function"
     if pci.strict and slot.bus and render_slot(slot._replace(function=0)) not in pci.candidates:
         return f"the VM has no PCI device {device} for disks"
     return None

@@ -101,7 +101,7 @@ class Zfs:
     def forecast_reservation(self, parent: str, volsize: int, volblocksize: int) -> int:
         """What ZFS itself would reserve for a new volume: C(zfs create -nPV), which changes nothing."""
         out = self._run(
-            "zfs", "create", "-nP", "-o", "volblocksize=%d" % volblocksize, "-V", str(volsize), parent + "/forecast"
+            "zfs", "create", "-nP", "-o", f"volblocksize={volblocksize}", "-V", str(volsize), parent + "/forecast"
         )
         for line in out.splitlines():
             fields = line.split("\t")
@@ -169,7 +169,7 @@ class Zfs:
             self._pause(seconds)
         raise errors.ZfsError(
             "DeviceLags",
-            "%s was renamed to %s, but its device still has the old name after %d s" % (old, new, sum(DEVICES_LAG)),
+            f"{old} was renamed to {new}, but its device still has the old name after {int(sum(DEVICES_LAG))} s",
         )
 
     def park(self, volume: str, target: str) -> None:
@@ -188,7 +188,7 @@ class Zfs:
             if self._called(volume) == volume:
                 return
             self._pause(seconds)
-        raise errors.ZfsError("DeviceLags", "%s still has no device after %d s" % (volume, sum(DEVICES_LAG)))
+        raise errors.ZfsError("DeviceLags", f"{volume} still has no device after {int(sum(DEVICES_LAG))} s")
 
     def mount(self, name: str) -> None:
         self._run("zfs", "mount", name)

@@ -46,6 +46,4 @@ def classify(argv: t.Sequence[str], rc: int, stderr: str) -> ZfsError:
     code = next((code for text, code in _PATTERNS if text in stderr), "ZfsFailed")
     if rc < 0 or 128 <= rc < 255:
         code = "ZfsCrashed"
-    return ZfsError(
-        code, "%s (rc %d of: %s)" % (stderr.strip() or "the command failed without a message", rc, " ".join(argv))
-    )
+    return ZfsError(code, f"{stderr.strip() or 'the command failed without a message'} (rc {rc} of: {' '.join(argv)})")

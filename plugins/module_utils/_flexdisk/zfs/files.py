@@ -61,7 +61,7 @@ class Files:
             while done < size:
                 piece = os.pread(reading, min(PIECE, size - done), done)
                 if not piece:
-                    raise ZfsError("FileFailed", "%s ends after %d of %d bytes" % (source, done, size))
+                    raise ZfsError("FileFailed", f"{source} ends after {done} of {size} bytes")
                 if piece != zeros[: len(piece)]:
                     _write(writing, piece, done)
                 done += len(piece)

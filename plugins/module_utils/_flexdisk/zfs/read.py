@@ -155,7 +155,7 @@ def _vdev(name: str, disks: int) -> Vdev:
 def _whole(name: str, vdev: Vdev, disks: int) -> Vdev:
     """The vdev if it has room for data beside its parity."""
     if not 0 < vdev.parity < disks:
-        raise FlexdiskError("UnexpectedOutput", "zpool status shows a %s of %d disks" % (name, vdev.disks))
+        raise FlexdiskError("UnexpectedOutput", f"zpool status shows a {name} of {vdev.disks} disks")
     return vdev
 
 
@@ -175,9 +175,7 @@ def with_ashift(vdevs: t.Tuple[Vdev, ...], zdb: str) -> t.Tuple[Vdev, ...]:
     found = [next((ashift for kind, ashift in tops if kind == v.kind), 0) for v in vdevs]
     if 0 in found:
         at = found.index(0)
-        raise FlexdiskError(
-            "UnexpectedOutput", "zdb -C does not tell the ashift of vdev %d (%s)" % (at, vdevs[at].kind)
-        )
+        raise FlexdiskError("UnexpectedOutput", f"zdb -C does not tell the ashift of vdev {at} ({vdevs[at].kind})")
     return tuple(replace(v, ashift=ashift) for v, ashift in zip(vdevs, found))
 
 
