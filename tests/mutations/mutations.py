@@ -40,8 +40,8 @@ MUTATIONS = (
     Mutation(
         "unlisted: detach destroys",
         "plan/resolve.py",
-        "intent.leavers.append(Leaver(disk, False))",
-        "intent.leavers.append(Leaver(disk, True))",
+        "resolved.leavers.append(Leaver(disk, False))",
+        "resolved.leavers.append(Leaver(disk, True))",
     ),
     Mutation(
         "preserve ignored under unlisted: destroy",
@@ -60,8 +60,8 @@ MUTATIONS = (
     Mutation(
         "an overdrawn VM may grow",
         "plan/checks.py",
-        "return not (asked or resized or intent.leavers",
-        "return not (asked or intent.leavers",
+        "return not (asked or resized or resolved.leavers",
+        "return not (asked or resolved.leavers",
         "tests/unit/engine/test_overdrawn.py",
     ),
     Mutation(
@@ -174,7 +174,7 @@ MUTATIONS = (
     Mutation(
         "interrupted detach not finished",
         "plan/ordering.py",
-        "= [*departures.forget(intent.vm)]",
+        "= [*departures.forget(resolved.vm)]",
         "= []",
     ),
     Mutation(
@@ -256,8 +256,8 @@ MUTATIONS = (
     Mutation(
         "vm: preserved disks deleted with it",
         "plan/vm.py",
-        "Leaver(d, not d.preserve, wish.destroy_snapshots)",
-        "Leaver(d, True, wish.destroy_snapshots)",
+        "Leaver(d, not d.preserve, declared.destroy_snapshots)",
+        "Leaver(d, True, declared.destroy_snapshots)",
         VMS,
     ),
     Mutation(
@@ -270,14 +270,14 @@ MUTATIONS = (
     Mutation(
         "vm: data disks destroyed unasked",
         "plan/vm.py",
-        "if data and not wish.destroy_disks:",
+        "if data and not declared.destroy_disks:",
         "if False:",
         VMS,
     ),
     Mutation(
         "vm: snapshots destroyed unasked",
         "plan/vm.py",
-        "if own and not wish.destroy_snapshots:",
+        "if own and not declared.destroy_snapshots:",
         "if False:",
         VMS,
     ),
@@ -332,14 +332,14 @@ MUTATIONS = (
     Mutation(
         "disk: taken without a word",
         "plan/disk.py",
-        "elif not wish.take:",
+        "elif not declared.take:",
         "elif False:",
         DISKS,
     ),
     Mutation(
         "disk: serial_no is no lock",
         "plan/disk.py",
-        "if now != job.wish.serial and",
+        "if now != job.declared.serial and",
         "if False and",
         DISKS,
     ),
