@@ -53,7 +53,7 @@ def _disks(disks: t.Sequence[_Dict]) -> t.List[str]:
     rows: t.List[_Row] = [DISK_COLUMNS]
     for disk in disks:
         frees = disk.get("frees_bytes") or {}
-        name, slot, size, _preserve, _parked = _disk_cells(disk)
+        name, slot, size, _preserve, _detached = _disk_cells(disk)
         rows.append((
             disk["alias"] or disk["vm"] or "-",
             name,
@@ -79,8 +79,8 @@ def _vm_rows(label: str, disks: t.Sequence[_Dict], space: t.Tuple[str, str]) -> 
 
 def _disk_cells(disk: _Dict) -> _Row:
     name = disk["name"] or f"({disk['volume'].rsplit('/', 1)[-1]})"
-    parked = _word(disk["state"] == "parked")
-    return name, disk["pci_slot"] or "-", render_mib(disk["size"]), _word(disk["preserve"]), parked
+    detached = _word(disk["state"] == "parked")
+    return name, disk["pci_slot"] or "-", render_mib(disk["size"]), _word(disk["preserve"]), detached
 
 
 def _word(value: bool) -> str:

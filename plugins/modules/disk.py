@@ -133,7 +133,7 @@ options:
     type: str
   preserve: &preserve
     description:
-      - Whether the disk is parked instead of destroyed when its VM is deleted.
+      - Whether the disk is detached instead of destroyed when its VM is deleted.
     type: bool
   description: &description
     description:

@@ -43,8 +43,8 @@ options:
         quotas and configurations stay as they are. So do values that the hypervisor itself does not store, which with
         libvirt are the VM's flexible disk size and its protection. A disk that is a file keeps its UUID, because it
         is part of the file's path.
-      - V(released) is refused while these VMs have parked disks, because nothing would identify them any more.
-        Without O(vms), any parked disk is a reason to refuse. It is also refused while an interrupted task is
+      - V(released) is refused while these VMs have detached disks, because nothing would identify them any more.
+        Without O(vms), any detached disk is a reason to refuse. It is also refused while an interrupted task is
         unfinished.
     type: str
     choices: [adopted, released]

@@ -16,7 +16,7 @@ author:
 description:
   - A new VM is created with all its disks, or not at all. An existing VM is changed to match its package. Its disks
     are changed in the same way as by M(flexdisk.hypervisor.vm_disks).
-  - Before a VM is deleted, its disks with C(preserve) are parked together with their snapshots. Data disks are
+  - Before a VM is deleted, its disks with C(preserve) are detached together with their snapshots. Data disks are
     destroyed only with O(vms[].destroy_disks).
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
@@ -62,7 +62,7 @@ options:
       uuid:
         description:
           - UUID of a new VM. By default it is derived from the pool and the name. So a VM that is created again gets
-            its old UUID and finds its parked disks. An existing VM must have this UUID.
+            its old UUID and finds its detached disks. An existing VM must have this UUID.
         type: str
       state:
         description:
@@ -241,7 +241,7 @@ EXAMPLES = r"""
     vms:
       - {vm: web01, package: flexible-200}
 
-- name: Delete it and park its disk data
+- name: Delete it and detach its disk data
   flexdisk.hypervisor.vm:
     vms:
       - {vm: web01, state: absent, destroy_disks: true}
@@ -291,7 +291,7 @@ vms:
       elements: dict
       returned: always
     parked:
-      description: Disks that belonged to this VM and are now parked outside any VM. A deleted VM can have some too.
+      description: Disks that belonged to this VM and are now detached outside any VM. A deleted VM can have some too.
       type: list
       elements: dict
       returned: always

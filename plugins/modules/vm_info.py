@@ -14,7 +14,7 @@ version_added: 0.1.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - Reports the VMs of a ZFS hypervisor with their disks, and the disks that are parked outside any VM.
+  - Reports the VMs of a ZFS hypervisor with their disks, and the disks that are detached outside any VM.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -141,7 +141,7 @@ vms:
           type: str
           returned: if known
         state:
-          description: State of the VM that has the disk. V(parked) for a parked disk.
+          description: State of the VM that has the disk. V(parked) for a detached disk.
           type: str
           returned: always
         type:
@@ -437,7 +437,7 @@ def main() -> None:
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of vm_info."""
     found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"])
-    keys = {"vms": found.vms, "parked": found.parked, "skipped_vms": found.skipped, "intents": found.intents}
+    keys = {"vms": found.vms, "parked": found.detached, "skipped_vms": found.skipped, "intents": found.intents}
     return Answer({"changed": False, **keys}, refusal(found.problems) if found.problems else None)
 
 

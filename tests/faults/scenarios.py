@@ -105,24 +105,24 @@ def snapshots(backend: Backend) -> None:
     backend.run("guest", "write", f"{POOL}/{WEB}/disk1", "2", "2", "78")
 
 
-def parked(backend: Backend) -> None:
+def detached(backend: Backend) -> None:
     stopped(backend)
     must(backend, declare(B, unlisted="detach"))
 
 
-def parked_from_running(backend: Backend) -> None:
+def detached_from_running(backend: Backend) -> None:
     running(backend)
     must(backend, declare(B, unlisted="detach", allow_restart=True))
 
 
-def parked_with_snapshots(backend: Backend) -> None:
+def detached_with_snapshots(backend: Backend) -> None:
     snapshots(backend)
     must(backend, declare(B, unlisted="detach"))
 
 
 def unattached(backend: Backend) -> None:
     """What an attach leaves that was killed after it had renamed the volume into the VM."""
-    parked_with_snapshots(backend)
+    detached_with_snapshots(backend)
     backend.run("zfs", "set", "quota=8G", f"{POOL}/{WEB}")
     backend.run("zfs", "rename", f"{POOL}/flexdisk/{disk_uuid(WEB, 1)}", f"{POOL}/{WEB}/disk1")
 
@@ -138,8 +138,8 @@ def three_running(backend: Backend) -> None:
 
 
 def two(backend: Backend) -> None:
-    """Two VMs, and a disk parked from the first one."""
-    parked(backend)
+    """Two VMs, and a disk detached from the first one."""
+    detached(backend)
     vm(backend, DB, "db01", ["a"])
 
 
@@ -160,8 +160,8 @@ def unnamed(backend: Backend) -> None:
 
 
 def full(backend: Backend) -> None:
-    """Not a byte of flexible disk space is left, and a disk is parked."""
-    parked(backend)
+    """Not a byte of flexible disk space is left, and a disk is detached."""
+    detached(backend)
     must(backend, declare({**B, "size": SIZES["b"]}, flexible_disk_size=IMAGE_MIB + SIZES["b"]))
 
 
@@ -203,13 +203,13 @@ SCENARIOS = {
         Scenario("clone", stopped, declare(A, B, {"name": "n", "image": IMAGE, "size": 96})),
         Scenario("remove", stopped, declare({**A, "state": "absent"}, B)),
         Scenario("remove-snapshots", snapshots, declare({**A, "state": "absent", "destroy_snapshots": True}, B)),
-        Scenario("remove-parked", parked, declare({**A, "state": "absent"}, B)),
+        Scenario("remove-detached", detached, declare({**A, "state": "absent"}, B)),
         Scenario("detach", stopped, declare(B, unlisted="detach")),
         Scenario("detach-snapshots", snapshots, declare(B, unlisted="detach")),
         Scenario("park", unattached, declare(B, unlisted="detach")),
-        Scenario("attach", parked, declare(A, B)),
-        Scenario("attach-grown", parked_with_snapshots, declare({**A, "size": 128}, B)),
-        Scenario("attach-shrunk", parked, declare(SHRUNK, B)),
+        Scenario("attach", detached, declare(A, B)),
+        Scenario("attach-grown", detached_with_snapshots, declare({**A, "size": 128}, B)),
+        Scenario("attach-shrunk", detached, declare(SHRUNK, B)),
         Scenario("full-exchange", full, declare({**A, "size": 32, "dangerous_allow_shrink": True},
                                                 {"name": "n", "size": SIZES["b"] - 32}, unlisted="detach")),
         Scenario("flexible-up", stopped, declare(A, B, flexible_disk_size=2048)),
@@ -218,7 +218,7 @@ SCENARIOS = {
         Scenario("mixed", three, MIXED),
         Scenario("restart", three_running, {**MIXED, "allow_restart": True}),
         Scenario("detach-running", running, declare(B, unlisted="detach", allow_restart=True)),
-        Scenario("attach-running", parked_from_running, declare(A, B, allow_restart=True)),
+        Scenario("attach-running", detached_from_running, declare(A, B, allow_restart=True)),
         Scenario("grow-running", running, declare({**A, "size": 128}, B, allow_restart=True)),
         Scenario("slots", stopped, declare(*SWAPPED)),
         Scenario("adopt", unnamed, declare({**A, "pci_slot": "0:4:1"}, {**B, "pci_slot": "0:4:2"})),
@@ -232,8 +232,8 @@ SCENARIOS = {
         Scenario("disk-copy-snapshot", snapshots, {"disks": [{"name": "n", "source": "a", "source_snapshot": "own"}]}),
         Scenario("disk-clone", snapshots, {"disks": [{"name": "n", "source": "a", "source_snapshot": "own",
                                                       "source_method": "clone"}]}),
-        Scenario("disk-grow", parked_with_snapshots, {"disks": [{"name": "a", "size": 128, "description": "more"}]}),
-        Scenario("disk-attach", parked, {"disks": [{**TO_WEB, "pci_slot": "0:4:6", "size": 80}]}),
+        Scenario("disk-grow", detached_with_snapshots, {"disks": [{"name": "a", "size": 128, "description": "more"}]}),
+        Scenario("disk-attach", detached, {"disks": [{**TO_WEB, "pci_slot": "0:4:6", "size": 80}]}),
         Scenario("disk-detach", snapshots, {"disks": [{**A, "vm": "web01", "state": "detached"}]}),
         Scenario("disk-detach-running", running, {"disks": [{**A, "vm": "web01", "state": "detached"}],
                                                   "allow_restart": True}),
@@ -242,7 +242,7 @@ SCENARIOS = {
         Scenario("disk-together", two, {"disks": [{**TO_WEB, "from_vm": "web01"},
                                                   {**B, "state": "detached", "vm": "web01"},
                                                   {"name": "n", "size": 32}]}),
-        Scenario("disk-destroy", parked_with_snapshots, {"disks": [{**A, "state": "absent",
+        Scenario("disk-destroy", detached_with_snapshots, {"disks": [{**A, "state": "absent",
                                                                     "destroy_snapshots": True}]}),
     )
 }  # fmt: skip

@@ -22,8 +22,8 @@ VM_KEYS = ("alias", "state", "autoboot", "flexible_disk_size", "ram", "vcpus", "
 DISK_KEYS = ("path", "boot", "model", "media", "pci_slot", "uuid", "image_uuid", "image_size")
 STAMPS = ("flexdisk:ctime", "flexdisk:mtime", "flexdisk:serial_no")
 OWN = ("local", "received")
-# A snapshot that was renamed when its disk was parked has the disk's transaction group in its name.
-_PARKED_SNAPSHOT = re.compile(r"(flexdisk-parked-[0-9a-f]{8}-)\d+-")
+# A snapshot that was renamed when its disk was detached has the disk's transaction group in its name.
+_DETACHED_SNAPSHOT = re.compile(r"(flexdisk-parked-[0-9a-f]{8}-)\d+-")
 
 Properties = dict[str, str]
 
@@ -81,5 +81,5 @@ def comparable(world: World, known: set[str]) -> dict[str, Any]:
     text = json.dumps({"datasets": datasets, "vms": world.vms, "contents": world.contents}, sort_keys=True)
     for uuid, name in names.items():
         text = text.replace(uuid, name)
-    found: dict[str, Any] = json.loads(_PARKED_SNAPSHOT.sub(r"\1", text))
+    found: dict[str, Any] = json.loads(_DETACHED_SNAPSHOT.sub(r"\1", text))
     return found

@@ -291,7 +291,7 @@ MUTATIONS = (
     Mutation(
         "vm: disks of a protected VM unprotected",
         "plan/checks.py",
-        "if vm.config.indestructible and not disk.parked:",
+        "if vm.config.indestructible and not disk.detached:",
         "if False:",
         VMS,
     ),
@@ -303,7 +303,7 @@ MUTATIONS = (
         VMS,
     ),
     Mutation(
-        "vm: a new disk has a parked one's uuid",
+        "vm: a new disk has a detached one's uuid",
         "plan/creation.py",
         "uuid = uuid_of_new(new.uuid, number, taken)",
         "uuid = uuid_of_new(new.uuid, number, ())",

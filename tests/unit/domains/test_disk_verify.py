@@ -35,8 +35,8 @@ def told(result):
     return [finding.as_dict() for finding in result.findings]
 
 
-def parked(linux):
-    [disk] = linux.host().parked
+def detached(linux):
+    [disk] = linux.host().detached
     return disk.volume.name
 
 
@@ -119,7 +119,7 @@ def set_above(linux):
 
 
 def received(linux):
-    name = parked(linux)
+    name = detached(linux)
     linux.run("zfs", "snapshot", name + "@backup")
     stream = linux.run("zfs", "send", "-p", name + "@backup")
     linux.run("zfs", "destroy", "-r", name)
@@ -137,7 +137,7 @@ def orphaned(linux):
 
 
 def misplaced(linux):
-    linux.run("zfs", "rename", parked(linux), f"{BOX}/data")
+    linux.run("zfs", "rename", detached(linux), f"{BOX}/data")
 
 
 def drifted(linux):
@@ -149,7 +149,7 @@ def thin(linux):
 
 
 def guarded(linux):
-    for name in (f"{ROOT}/disk1", parked(linux)):
+    for name in (f"{ROOT}/disk1", detached(linux)):
         linux.run("zfs", "snapshot", name + "@flexdisk-guard")
         linux.run("zfs", "hold", "flexdisk-guard", name + "@flexdisk-guard")
 

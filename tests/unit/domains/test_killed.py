@@ -27,7 +27,7 @@ def live() -> LinuxHost:
     return linux
 
 
-def parked() -> LinuxHost:
+def detached() -> LinuxHost:
     linux = live()
     assert linux.converge({"vm": VM, "unlisted": "detach", "disks": [ROOT, {"name": "b"}]}).failure is None
     return linux
@@ -55,7 +55,7 @@ SCENARIOS = {
         {},
     ),
     "destroy the unlisted": (live, {"unlisted": "destroy", "disks": [ROOT, {"name": "b"}]}, {}),
-    "attach while it runs": (parked, {"disks": [ROOT, {"name": "b"}, {"name": "a", "size": 40}]}, {}),
+    "attach while it runs": (detached, {"disks": [ROOT, {"name": "b"}, {"name": "a", "size": 40}]}, {}),
     "shrink and change slots": (
         live,
         {
@@ -105,7 +105,7 @@ def picture(linux: LinuxHost) -> dict[str, Any]:
     vm = linux.vm()
     return {
         "disks": {d.name: (d.size, d.pci_slot, d.boot, d.volume.name) for d in vm.disks},
-        "parked": {d.name: d.size for d in vm.parked},
+        "parked": {d.name: d.size for d in vm.detached},
         "orphans": [d.volume.name for d in vm.orphans],
         "power": (vm.config.state, vm.config.autoboot),
         "space": (vm.config.flexible_disk_size, vm.root.quota, vm.root.reservation, vm.root.refquota),
@@ -134,7 +134,7 @@ def test_killed_at_every_point(name):
         assert again.diff == predicted.diff, point
         found = picture(linux)
         if "unlisted" in name:
-            # Parked already, and destroyed only when it is named.
+            # Detached already, and destroyed only when it is named.
             assert set(found.pop("parked")) <= {"a"}
         assert found == {key: wanted[key] for key in found}, point
         linux.assert_whole()

@@ -307,7 +307,7 @@ def test_a_medium_that_was_put_in_while_it_runs(linux, media):
 def test_a_disk_of_another_bus_goes_only_cold(linux, bus):
     linux.adopted(32)
     linux.four_steps(spec(unlisted="detach"))
-    uuid = linux.vm().parked[0].uuid
+    uuid = linux.vm().detached[0].uuid
     linux.run("zfs", "create", "-V", "16M", f"tank/{VM}/disk1")
     disk = DISK.replace("vd%s", "sd%s").replace("virtio", bus) % (f"tank/{VM}/disk1", "a")
     linux.domains.add(linux.domains.xml(VM, False).replace("</devices>", disk + "</devices>"))
@@ -408,10 +408,10 @@ def test_what_is_recognised_is_not_looked_up(linux):
     linux.four_steps(spec({"name": "a", "size": 48}))
 
 
-def test_a_parked_disk_that_another_domain_has_open(linux):
+def test_a_detached_disk_that_another_domain_has_open(linux):
     linux.adopted(32)
     linux.four_steps(spec(unlisted="detach"))
-    volume = linux.vm().parked[0].volume.name
+    volume = linux.vm().detached[0].volume.name
     linux.domains.add(domain([volume], uuid=OTHER, name="web02"))
     assert codes(linux.converge(spec({"name": "a"}))) == ["InUse"]
 

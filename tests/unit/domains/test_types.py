@@ -95,8 +95,8 @@ def test_detach_and_attach(linux, kind, up):
     write(linux, disk, 7)
     was = digest(linux, disk)
     linux.four_steps(spec(unlisted="detach"))
-    parked = linux.vm().parked[0]
-    assert (parked.type, parked.volume.user.get("type", "thick")) == (kind, kind)
+    detached = linux.vm().detached[0]
+    assert (detached.type, detached.volume.user.get("type", "thick")) == (kind, kind)
     linux.four_steps(spec({"name": "d", "size": 48}))
     back = linux.disks()["d"]
     assert (back.type, back.size_mib, back.uuid, digest(linux, back)) == (kind, 48, disk.uuid, was)
@@ -341,13 +341,13 @@ def run(linux, wish, stop_at=-1, **policy):
     return count
 
 
-def host_with(kind, parked=False, image=False):
+def host_with(kind, detached=False, image=False):
     linux = with_image() if image else LinuxHost()
     disk = made(linux, kind)
     write(linux, disk, 7)
-    if parked:
+    if detached:
         assert linux.converge(spec(unlisted="detach")).failure is None
-    return linux, digest(linux, linux.vm().parked[0] if parked else disk)
+    return linux, digest(linux, linux.vm().detached[0] if detached else disk)
 
 
 INTERRUPTED = {
@@ -377,10 +377,10 @@ RUNNING = ("thick to sparse", "grow a file", "attach a file and grow it", "thick
     ("name", "up"), [*((name, False) for name in INTERRUPTED), *((name, True) for name in RUNNING)]
 )
 def test_killed_at_every_point(name, up):
-    kind, parked, *entries = INTERRUPTED[name]
+    kind, detached, *entries = INTERRUPTED[name]
 
     def begin():
-        linux, was = host_with(kind, parked)
+        linux, was = host_with(kind, detached)
         if up:
             linux.domains.boot(VM)
         return linux, was
@@ -443,9 +443,9 @@ def test_half_a_copy_goes_with_the_next_run_that_wants_none(change):
     linux, was = host_with("thick")
     with pytest.raises(Killed):
         run(linux, spec({"name": "d", "type": "file"}), points_until(linux_copying, "thick", {"type": "file"}))
-    parked = linux.vm().parked[0]
-    assert (parked.type, parked.half) == ("thick", parked.volume.name + ".copy")
-    assert [d.volume.name for d in linux.host().parked] == [parked.volume.name], "half a copy is no disk"
+    detached = linux.vm().detached[0]
+    assert (detached.type, detached.half) == ("thick", detached.volume.name + ".copy")
+    assert [d.volume.name for d in linux.host().detached] == [detached.volume.name], "half a copy is no disk"
     done = linux.converge(spec({"name": "d", **change}), allow_restart=True)
     assert (done.problems, done.failure) == ([], None)
     assert "half a copy of d, left by an interrupted conversion" in done.diff
@@ -462,16 +462,16 @@ def test_a_property_alone_destroys_nothing(linux, uuid):
     was = digest(linux, precious)
     linux.four_steps(spec(unlisted="detach"))
     linux.four_steps(spec({"name": "e", "size": 16}))
-    parked = linux.vm().parked[0]
+    detached = linux.vm().detached[0]
     if not uuid:
-        linux.run("zfs", "inherit", "flexdisk:uuid", parked.volume.name)
-        parked = linux.vm().parked[0]
-    linux.run("zfs", "set", "flexdisk:from=%d" % linux.disks()["e"].volume.guid, parked.volume.name)
-    assert [d.volume.name for d in linux.host().parked] == [parked.volume.name]
+        linux.run("zfs", "inherit", "flexdisk:uuid", detached.volume.name)
+        detached = linux.vm().detached[0]
+    linux.run("zfs", "set", "flexdisk:from=%d" % linux.disks()["e"].volume.guid, detached.volume.name)
+    assert [d.volume.name for d in linux.host().detached] == [detached.volume.name]
     done = linux.converge(spec({"name": "e", "size": 32}))
     assert (done.problems, done.failure) == ([], None)
     assert "half a copy" not in done.diff
-    assert digest(linux, parked) == was
+    assert digest(linux, detached) == was
 
 
 def test_what_has_become_a_disk_is_not_discarded(linux):
@@ -479,26 +479,26 @@ def test_what_has_become_a_disk_is_not_discarded(linux):
     made(linux, "thick")
     with pytest.raises(Killed):
         run(linux, spec({"name": "d", "type": "file"}), points_until(linux_copying, "thick", {"type": "file"}))
-    parked = linux.vm().parked[0]
+    detached = linux.vm().detached[0]
 
     vm, host = linux.vm(), linux.host()
-    step = next(departures.discard(vm.parked))
+    step = next(departures.discard(vm.detached))
     assert step.destroys
     assert "DESTROYED" in step.text
-    linux.run("zfs", "set", "flexdisk:uuid=" + OTHER, parked.half)
+    linux.run("zfs", "set", "flexdisk:uuid=" + OTHER, detached.half)
     tools = Tools(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
     with pytest.raises(FlexdiskError, match="it is not a copy of"):
         perform(step, tools, Change(vm, vm, host.geometry["tank"]))
-    assert parked.half in linux.host().datasets
+    assert detached.half in linux.host().datasets
 
 
 @pytest.mark.parametrize("by", ["name", "uuid"])
 def test_what_is_not_made_yet_is_not_attached(by):
     """A copy or a clone of a disk that was cut off: its size and its reservation are not what was asked for."""
-    linux = host_with("thick", parked=True)[0]
-    parked = linux.vm().parked[0]
-    linux.run("zfs", "set", "flexdisk:from=import", parked.volume.name)
-    wish = spec({"name": "d"} if by == "name" else {"uuid": parked.uuid, "name": "d"})
+    linux = host_with("thick", detached=True)[0]
+    detached = linux.vm().detached[0]
+    linux.run("zfs", "set", "flexdisk:from=import", detached.volume.name)
+    wish = spec({"name": "d"} if by == "name" else {"uuid": detached.uuid, "name": "d"})
     for check in (True, False):
         refused = linux.converge(wish, check=check)
         assert [(p.code, p.disk) for p in refused.problems] == [("InUse", "d")]
@@ -599,7 +599,7 @@ def test_half_a_copy_goes_with_its_snapshots(change):
     linux = cut_off("thick", "file", linux_copying)
     linux.run("zfs", "snapshot", "-r", "tank@auto")
     wish = spec({"name": "d", **change})
-    linux.run("zfs", "destroy", linux.vm().parked[0].volume.name + "@auto")
+    linux.run("zfs", "destroy", linux.vm().detached[0].volume.name + "@auto")
     for check in (True, False):
         done = linux.converge(wish, check=check, allow_restart=True)
         assert (done.problems, done.failure) == ([], None)
@@ -609,7 +609,7 @@ def test_half_a_copy_goes_with_its_snapshots(change):
 
 def test_what_others_have_made_below_half_a_copy_stays():
     linux = cut_off("thick", "file", linux_copying)
-    below = linux.vm().parked[0].half + "/theirs"
+    below = linux.vm().detached[0].half + "/theirs"
     linux.run("zfs", "create", "-o", "mountpoint=none", below)
     done = linux.converge(spec({"name": "d"}), allow_restart=True)
     assert done.failure["error_code"] == "InUse"
@@ -629,7 +629,7 @@ def test_a_snapshot_that_came_while_it_copied_is_not_destroyed(was, mine):
     def hook(*point):
         if linux_copying(*point):
             linux.hook = linux.domains.hook = linux.files.hook = None
-            linux.run("zfs", "snapshot", linux.vm().parked[0].volume.name + "@theirs")
+            linux.run("zfs", "snapshot", linux.vm().detached[0].volume.name + "@theirs")
 
     linux.files.hook = hook
     wish = spec({"name": "d", "type": kind, "destroy_snapshots": bool(mine)})
@@ -646,7 +646,7 @@ def test_a_snapshot_that_came_while_it_copied_is_not_destroyed(was, mine):
 def test_a_detached_disk_does_not_boot_by_its_property(linux):
     made(linux, "thick")
     linux.four_steps(spec(unlisted="detach"))
-    linux.run("zfs", "set", "flexdisk:boot=true", linux.vm().parked[0].volume.name)
+    linux.run("zfs", "set", "flexdisk:boot=true", linux.vm().detached[0].volume.name)
     linux.four_steps(spec({"name": "d"}))
     assert [(d.name, d.boot) for d in linux.vm().disks] == [("root", True), ("d", False)]
 
@@ -772,7 +772,7 @@ def test_a_copy_that_fails_leaves_the_vm_down_and_the_disk_whole(linux):
     done = linux.converge(spec({"name": "d", "type": "file"}), allow_restart=True)
     assert (done.failure["error_code"], done.failure["restarted"]) == ("FileFailed", False)
     assert linux.vm().config.state == "stopped", "it would run without its disk"
-    assert [(d.name, d.type) for d in linux.vm().parked] == [("d", "thick")]
+    assert [(d.name, d.type) for d in linux.vm().detached] == [("d", "thick")]
     linux.files.broken = ""
     again = linux.converge(spec({"name": "d"}))
     assert (again.problems, again.failure) == ([], None)
@@ -881,7 +881,7 @@ def test_a_deleted_vm_leaves_a_file_that_is_preserved():
     linux.run("guest", "write", write_to, "0", "8", "7")
     was = linux.run("guest", "hash", write_to, "0", "8")
     four_steps(linux, {**GONE})
-    assert [d.name for d in linux.host().parked] == ["d"]
+    assert [d.name for d in linux.host().detached] == ["d"]
     again = four_steps(linux, {"disks": entries})
     back = next(d for d in again.vms[0]["disks"] if d["name"] == "d")
     assert back["path"] == kept["path"]
@@ -930,35 +930,35 @@ def test_nothing_else_is_where_a_copy_goes(linux):
 
 
 @PAIRS
-def test_a_parked_disk_is_converted_where_it_lies(linux, was, kind):
+def test_a_detached_disk_is_converted_where_it_lies(linux, was, kind):
     """Of no VM at all, as a task plans it that is about disks alone."""
     disk = made(linux, was)
     write(linux, disk, 7)
     content = digest(linux, disk)
     linux.four_steps(spec(unlisted="detach"))
-    host, parked = linux.host(), linux.vm().parked[0]
+    host, detached = linux.host(), linux.vm().detached[0]
     nobody = VmConfig("", "", "", ABSENT, False, "tank", "tank/flexdisk", None)
-    vm = Vm(nobody, host.datasets["tank/flexdisk"], parked=(parked,))
-    step = changes.convert(parked, kind, host.geometry["tank"])
+    vm = Vm(nobody, host.datasets["tank/flexdisk"], detached=(detached,))
+    step = changes.convert(detached, kind, host.geometry["tank"])
     after = predict.apply(vm, step, host.geometry["tank"])
     tools = Tools(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
     perform(step, tools, Change(vm, after, host.geometry["tank"]))
-    now = linux.vm().parked[0]
+    now = linux.vm().detached[0]
     for field in ("type", "size", "uuid", "name", "vm", "index", "half", "snapshots", "image"):
-        assert getattr(now, field) == getattr(after.parked[0], field), field
-    assert now.volume.name == after.parked[0].volume.name == parked.volume.name
-    assert now.volume.volblocksize == after.parked[0].volume.volblocksize
-    assert now.volume.refreservation == after.parked[0].volume.refreservation
+        assert getattr(now, field) == getattr(after.detached[0], field), field
+    assert now.volume.name == after.detached[0].volume.name == detached.volume.name
+    assert now.volume.volblocksize == after.detached[0].volume.volblocksize
+    assert now.volume.refreservation == after.detached[0].volume.refreservation
     assert (now.type, digest(linux, now)) == (kind, content)
-    assert linux.host().parked == (now,)
+    assert linux.host().detached == (now,)
     assert changes.convert(now, kind, host.geometry["tank"]) is None
 
 
-def test_a_sparse_disk_that_is_parked_takes_what_was_written(linux):
+def test_a_sparse_disk_that_is_detached_takes_what_was_written(linux):
     disk = made(linux, "sparse", size=512)
     write(linux, disk, 1, 16)
     linux.four_steps(spec(unlisted="detach"))
-    assert linux.vm().parked[0].volume.used < 18 * MIB
+    assert linux.vm().detached[0].volume.used < 18 * MIB
 
 
 def test_what_others_have_written_into_the_domain_is_lost_in_a_copy(linux):
@@ -1009,12 +1009,12 @@ def findings(linux):
 # -- what somebody else has done to a file
 
 
-def grown_by_hand(linux, parked=False):
+def grown_by_hand(linux, detached=False):
     """A file of 32 MiB that has 64, with data there."""
     disk = made(linux, "file")
-    if parked:
+    if detached:
         linux.four_steps(spec(unlisted="detach"))
-        disk = linux.vm().parked[0]
+        disk = linux.vm().detached[0]
     linux.files.resize(identity.file_of(disk.uuid), 64 * MIB)
     linux.run("guest", "write", disk.volume.name, "40", "8", "tail")
     return disk, linux.run("guest", "hash", disk.volume.name, "40", "8")
@@ -1026,9 +1026,9 @@ def grown_by_hand(linux, parked=False):
     ids=str,
 )
 @pytest.mark.parametrize("parked", [False, True])
-def test_what_a_file_has_beyond_its_size_is_not_cut_off(linux, parked, entry):
-    disk, tail = grown_by_hand(linux, parked)
-    if not entry and not parked:
+def test_what_a_file_has_beyond_its_size_is_not_cut_off(linux, detached, entry):
+    disk, tail = grown_by_hand(linux, detached)
+    if not entry and not detached:
         assert not linux.converge(spec({"name": "d"})).changed
         linux.four_steps(spec(unlisted="detach"))
     done = linux.converge(spec({"name": "d", **entry}))
@@ -1049,11 +1049,11 @@ def test_what_a_file_has_beyond_its_size_is_not_cut_off(linux, parked, entry):
     ids=str,
 )
 @pytest.mark.parametrize("parked", [False, True])
-def test_a_uuid_that_is_none_is_no_path(linux, uuid, entry, parked):
+def test_a_uuid_that_is_none_is_no_path(linux, uuid, entry, detached):
     disk = made(linux, "file")
-    if parked:
+    if detached:
         linux.four_steps(spec(unlisted="detach"))
-        disk = linux.vm().parked[0]
+        disk = linux.vm().detached[0]
     if uuid is None:
         linux.run("zfs", "inherit", "flexdisk:uuid", disk.volume.name)
     else:
@@ -1094,4 +1094,4 @@ def test_a_copy_goes_to_its_own_file_system_only(linux):
     done = linux.converge(spec({"name": "d", "type": "file"}))
     assert (done.problems, done.failure["error_code"]) == ([], "Changed")
     assert linux.files.calls == []
-    assert linux.vm().parked[0].type == "thick"
+    assert linux.vm().detached[0].type == "thick"

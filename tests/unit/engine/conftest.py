@@ -119,8 +119,8 @@ class Simulated:
         """The VM's attached disks by name."""
         return {disk.name: disk for disk in self.vm(uuid).disks}
 
-    def parked(self, uuid: str = VM) -> dict[str, Disk]:
-        return {disk.name: disk for disk in self.vm(uuid).parked}
+    def detached(self, uuid: str = VM) -> dict[str, Disk]:
+        return {disk.name: disk for disk in self.vm(uuid).detached}
 
     def adopted(self, *sizes: int, **more: Any) -> None:
         """web01 with root (10 GiB) and data disks a, b, c... of these sizes, all adopted, stopped."""

@@ -26,8 +26,8 @@ def names_below(sim, dataset, kind="volume,snapshot"):
     return sim.run("zfs", "list", "-Hr", "-t", kind, "-o", "name", dataset).split()
 
 
-def parked_data(sim, size=2048, **more):
-    """Disk a of web01, with a digest of its data, parked."""
+def detached_data(sim, size=2048, **more):
+    """Disk a of web01, with a digest of its data, detached."""
     sim.adopted(size, **more)
     disk = sim.disks()["a"]
     sim.write(disk.volume.name, 5, 0, 100)
@@ -37,16 +37,16 @@ def parked_data(sim, size=2048, **more):
     return disk, digest
 
 
-# -- parking
+# -- detaching
 
 
-def test_a_parked_disk_keeps_everything(sim):
+def test_a_detached_disk_keeps_everything(sim):
     sim.adopted(2048)
     sim.four_steps(one({"name": "a", "description": "d", "tags": {"k": "v"}, "preserve": True, "model": "nvme"}))
     before = sim.disks()["a"]
     done = sim.four_steps(one(unlisted="detach"))
-    assert done.diff.splitlines()[2] == "  - a 2 GiB parked"
-    disk = sim.parked()["a"]
+    assert done.diff.splitlines()[2] == "  - a 2 GiB detached"
+    disk = sim.detached()["a"]
     assert disk.volume.name == "zones/flexdisk/" + before.uuid
     assert (disk.uuid, disk.pci_slot, disk.model, disk.index) == (before.uuid, "0:4:1", "nvme", 1)
     assert (disk.own["description"], disk.own["tags"], disk.preserve) == ("d", {"k": "v"}, True)
@@ -63,20 +63,20 @@ def test_unlisted_decides(sim):
     assert {p.disk for p in sim.converge(one()).problems} == {"a", "b", "c"}
     done = sim.four_steps(one({"name": "c"}, unlisted="destroy"))
     assert sorted(kinds(done)) == ["destroy", "detach"]
-    assert set(sim.parked()) == {"a"}
+    assert set(sim.detached()) == {"a"}
     assert set(sim.disks()) == {"root", "c"}
 
 
-def test_an_unadopted_disk_is_parked_under_its_uuid(sim):
+def test_an_unadopted_disk_is_detached_under_its_uuid(sim):
     sim.create(sizes=(64,))
     uuid = sim.vm().disks[1].uuid
     sim.four_steps({"vm": "web01", "disks": [{"name": "root", "boot": True}], "unlisted": "detach"})
-    assert sim.vm().parked[0].uuid == uuid
+    assert sim.vm().detached[0].uuid == uuid
     sim.four_steps(one({"uuid": uuid, "name": "found"}))
     assert sim.disks()["found"].uuid == uuid
 
 
-def test_space_of_a_parked_disk_can_be_used(sim):
+def test_space_of_a_detached_disk_can_be_used(sim):
     sim.adopted(2048, flexible=10240 + 2048)
     done = sim.four_steps(one({"name": "n", "size": 2048}, unlisted="detach"))
     assert kinds(done) == ["detach", "create"]
@@ -86,7 +86,7 @@ def test_space_of_a_parked_disk_can_be_used(sim):
 # -- snapshots
 
 
-def test_the_old_vms_snapshots_do_not_touch_a_parked_disk(sim):
+def test_the_old_vms_snapshots_do_not_touch_a_detached_disk(sim):
     """Rollback of the VM that had the disk must not revert it where it lies, nor where it comes back to."""
     sim.adopted(2048)
     volume = sim.disks()["a"].volume.name
@@ -96,7 +96,7 @@ def test_the_old_vms_snapshots_do_not_touch_a_parked_disk(sim):
     sim.write(volume, 2, 0, 50)
     digest = sim.digest(volume)
     sim.four_steps(one(unlisted="detach"))
-    disk = sim.parked()["a"]
+    disk = sim.detached()["a"]
     shorts = [s.name.split("@")[1] for s in disk.snapshots]
     assert shorts[0].startswith(f"flexdisk-parked-{VM[:8]}-")
     assert shorts[0].endswith("-vmsnap-s1")
@@ -120,7 +120,7 @@ def test_snapshots_of_one_name_from_several_times(sim):
     sim.run("vmadm", "create-snapshot", VM, "s1")
 
 
-def test_a_full_vm_with_snapshots_parks_its_disk(sim):
+def test_a_full_vm_with_snapshots_detaches_its_disk(sim):
     sim.adopted(2048, flexible=10240 + 2048 + 300)
     volume = sim.disks()["a"].volume.name
     sim.write(volume, 1, 0, 200)
@@ -130,12 +130,12 @@ def test_a_full_vm_with_snapshots_parks_its_disk(sim):
     sim.four_steps(one({"name": "a"}))
 
 
-def test_a_full_disk_of_a_full_vm_parks_without_a_guard(sim):
+def test_a_full_disk_of_a_full_vm_detaches_without_a_guard(sim):
     sim.adopted(1024, flexible=10240 + 1024)
     sim.write(sim.disks()["a"].volume.name, 1, 0, 1024)
     done = sim.four_steps(one(unlisted="detach"))
     assert done.guard.startswith("none")
-    assert names_below(sim, "zones/flexdisk") == [sim.parked()["a"].volume.name]
+    assert names_below(sim, "zones/flexdisk") == [sim.detached()["a"].volume.name]
 
 
 def test_the_guard_is_named(sim):
@@ -147,18 +147,18 @@ def test_the_guard_is_named(sim):
 
 
 def test_back_with_data_uuid_and_slot(sim):
-    disk, digest = parked_data(sim)
+    disk, digest = detached_data(sim)
     done = sim.four_steps(one({"name": "a"}))
     text = done.vms[0]["steps"][0]["text"]
-    assert text.startswith("+ a 2 GiB re-attached at 0:4:1, parked since 20")
+    assert text.startswith("+ a 2 GiB re-attached at 0:4:1, detached since 20")
     assert (sim.disks()["a"].uuid, sim.disks()["a"].volume.guid) == (disk.uuid, disk.volume.guid)
     assert sim.digest(disk.volume.name, "0", "512") == digest
-    assert not sim.parked()
+    assert not sim.detached()
     sim.run("vmadm", "start", VM)
 
 
 def test_back_grown_and_shrunk(sim):
-    disk, digest = parked_data(sim)
+    disk, digest = detached_data(sim)
     sim.four_steps(one({"name": "a", "size": 4096}))
     assert sim.disks()["a"].size_mib == 4096
     assert sim.digest(disk.volume.name, "0", "512") == digest
@@ -182,7 +182,7 @@ def test_back_shrunk_with_snapshots(sim):
 
 def test_back_into_a_full_vm_of_a_full_pool(sim):
     """Growth of the disk takes the VM's own reservation, not the pool's last space."""
-    disk, digest = parked_data(sim)
+    disk, digest = detached_data(sim)
     left = int(sim.run("zfs", "get", "-Hpo", "value", "available", "zones"))
     sim.run("zfs", "create", "-o", f"reservation={left - (64 << 20)}", "zones/ballast")
     done = sim.four_steps(one({"name": "a", "size": 20480}))
@@ -191,7 +191,7 @@ def test_back_into_a_full_vm_of_a_full_pool(sim):
 
 
 def test_remembered_slot_taken(sim):
-    parked_data(sim)
+    detached_data(sim)
     sim.four_steps(one({"name": "n", "size": 64}))
     assert sim.disks()["n"].pci_slot == "0:4:1"
     done = sim.four_steps(one({"name": "n"}, {"name": "a"}))
@@ -200,13 +200,13 @@ def test_remembered_slot_taken(sim):
 
 
 def test_remembered_slot_asked_for_by_another_entry_of_the_run(sim):
-    parked_data(sim)
+    detached_data(sim)
     sim.four_steps(one({"name": "a"}, {"name": "n", "size": 64, "pci_slot": "0:4:1"}))
     assert (sim.disks()["n"].pci_slot, sim.disks()["a"].pci_slot) == ("0:4:1", "0:4:2")
 
 
 def test_back_with_other_wishes(sim):
-    parked_data(sim)
+    detached_data(sim)
     wanted = {"name": "a", "pci_slot": "0:4:5", "model": "nvme", "description": "x", "preserve": True}
     done = sim.four_steps(one({**wanted, "compression": "lz4"}))
     assert kinds(done)[0] == "attach"
@@ -222,7 +222,7 @@ def test_a_boot_disk_goes_and_comes_back(sim):
     second = {"name": "second", "image": IMAGE, "boot": True}
     sim.four_steps({"vm": "web01", "disks": [{"name": "root", "boot": False}, second]})
     sim.four_steps({"vm": "web01", "disks": [{"name": "second"}], "unlisted": "detach"})
-    assert sim.parked()["root"].uuid == root
+    assert sim.detached()["root"].uuid == root
     sim.four_steps({"vm": "web01", "disks": [{"name": "second"}, {"name": "root"}]})
     config = {d["uuid"]: d for d in sim.get()["disks"]}[root]
     assert (config["image_uuid"], config["image_size"]) == (IMAGE, 10240)
@@ -232,7 +232,7 @@ def test_a_boot_disk_goes_and_comes_back(sim):
     assert ["image" in p.message for p in refused.problems] == [True]
 
 
-def test_a_sparse_parked_volume_becomes_thick(sim):
+def test_a_sparse_detached_volume_becomes_thick(sim):
     sim.adopted()
     uuid = "eeeeeeee-0000-4000-8000-00000000000e"
     facts = ("-o", f"flexdisk:uuid={uuid}", "-o", "flexdisk:name=thin", "-o", f"flexdisk:vm={VM}")
@@ -245,7 +245,7 @@ def test_an_oversized_reservation_stays_outside_a_full_vm(sim):
     """As after a rollback over a resize: the VM has room for the disk, not for what is reserved for it besides."""
     sim.adopted(64, flexible=10240 + 64)
     sim.four_steps(one(unlisted="detach"))
-    sim.run("zfs", "set", "refreservation=200M", sim.parked()["a"].volume.name)
+    sim.run("zfs", "set", "refreservation=200M", sim.detached()["a"].volume.name)
     done = sim.four_steps(one({"name": "a"}))
     assert done.vms[0]["allocatable"] == 0
 
@@ -255,7 +255,7 @@ def test_a_reservation_moves_nothing_to_the_snapshots(sim):
     sim.adopted(64)
     sim.run("zfs", "snapshot", sim.disks()["a"].volume.name + "@x")
     sim.four_steps(one(unlisted="detach"))
-    sim.run("zfs", "set", "refreservation=none", sim.parked()["a"].volume.name)
+    sim.run("zfs", "set", "refreservation=none", sim.detached()["a"].volume.name)
     done = sim.four_steps(one({"name": "a"}))
     assert done.vms[0]["free_space"] == 30720 - 10240 - 64
 
@@ -265,7 +265,7 @@ def test_a_sparse_disk_shrinks_on_the_way_into_a_full_vm_of_a_full_pool(sim, bey
     """Shrunk outside, where the VM need not hold what is cut off; reserved inside, where the pool need not give it."""
     sim.adopted(2048, flexible=10240 + 2048)
     sim.four_steps(one(unlisted="detach"))
-    volume = sim.parked()["a"].volume.name
+    volume = sim.detached()["a"].volume.name
     sim.run("zfs", "set", "refreservation=none", volume)
     sim.write(volume, 5, 0, 100)
     if beyond:
@@ -315,13 +315,13 @@ def test_to_another_vm_by_uuid(sim):
     sim.four_steps(one(unlisted="detach"))
     assert [p.code for p in sim.converge({"vm": "web02", "disks": [ROOT, {"name": "x"}, {"name": "a"}]}).problems] == [
         "MissingParameter"
-    ], "another VM's parked disk is not taken by name"
+    ], "another VM's detached disk is not taken by name"
     done = sim.four_steps({"vm": "web02", "disks": [ROOT, {"name": "x"}, {"uuid": disk.uuid}]})
     assert kinds(done) == ["attach"]
     moved = sim.disks(OTHER)["a"]
     assert (moved.uuid, moved.volume.user["vm"], moved.pci_slot) == (disk.uuid, OTHER, "0:4:2")
     assert sim.digest(moved.volume.name) == digest
-    assert not sim.parked()
+    assert not sim.detached()
 
 
 @pytest.mark.parametrize("vm", ["web01", "web02"])
@@ -376,21 +376,21 @@ def test_its_name_is_taken_there(sim):
 
 @pytest.mark.parametrize("parked", [False, True], ids=["attached", "parked"])
 @pytest.mark.parametrize("snapshots", [0, 2])
-def test_destroy_by_name(parked, snapshots):
+def test_destroy_by_name(detached, snapshots):
     sim = Simulated()
     sim.adopted(64, 64)
     volume = sim.disks()["a"].volume.name
     for number in range(snapshots):
         sim.run("zfs", "snapshot", "%s@s%d" % (volume, number))
-    if parked:
+    if detached:
         sim.four_steps(one({"name": "b"}, unlisted="detach"))
     done = sim.four_steps(one({"name": "b"}, {"name": "a", "state": "absent", "destroy_snapshots": bool(snapshots)}))
-    assert kinds(done) == ["destroy_parked" if parked else "destroy"]
+    assert kinds(done) == ["destroy_parked" if detached else "destroy"]
     assert done.vms[0]["steps"][0]["destroys"]
     assert "DESTROYED" in done.diff
     assert ("with %d snapshots" % snapshots in done.diff) == bool(snapshots)
     assert set(sim.disks()) == {"root", "b"}
-    assert not sim.parked()
+    assert not sim.detached()
     assert names_below(sim, f"zones/{VM}", "volume") == [d.volume.name for d in sim.vm().disks]
 
 
@@ -400,8 +400,8 @@ def test_destroy_by_uuid(sim):
     assert set(sim.disks()) == {"root"}
 
 
-def test_destroying_a_parked_disk_needs_no_stop(sim):
-    parked_data(sim)
+def test_destroying_a_detached_disk_needs_no_stop(sim):
+    detached_data(sim)
     sim.run("vmadm", "start", VM)
     assert kinds(sim.four_steps(one({"name": "a", "state": "absent"}))) == ["destroy_parked"]
     assert sim.get()["state"] == "running"
@@ -435,10 +435,10 @@ def test_recreate_destroys_what_is_not_preserved(sim):
     new = sim.disks()["a"]
     assert (new.volume.volblocksize, new.pci_slot, new.index) == (4096, old.pci_slot, old.index)
     assert new.uuid != old.uuid
-    assert not sim.vm().parked
+    assert not sim.vm().detached
 
 
-def test_recreate_parks_what_is_preserved(sim):
+def test_recreate_detaches_what_is_preserved(sim):
     sim.adopted(2048)
     sim.four_steps(one({"name": "a", "preserve": True}))
     old = sim.disks()["a"]
@@ -446,14 +446,14 @@ def test_recreate_parks_what_is_preserved(sim):
     digest = sim.digest(old.volume.name)
     done = sim.four_steps(one({"name": "a", "image": IMAGE, "recreate": True}))
     assert kinds(done) == ["detach", "create"]
-    assert f"- a 2 GiB parked without its name (uuid {old.uuid})" in done.diff
-    assert sim.vm().parked[0].name == ""
+    assert f"- a 2 GiB detached without its name (uuid {old.uuid})" in done.diff
+    assert sim.vm().detached[0].name == ""
     assert sim.digest("zones/flexdisk/" + old.uuid) == digest
     assert sim.disks()["a"].image == IMAGE
 
 
-def test_recreate_of_a_parked_disk_that_is_preserved(sim):
-    """It stays parked, under its uuid alone, and the new disk has its name."""
+def test_recreate_of_a_detached_disk_that_is_preserved(sim):
+    """It stays detached, under its uuid alone, and the new disk has its name."""
     sim.adopted(64)
     sim.four_steps(one({"name": "a", "preserve": True}))
     old = sim.disks()["a"]
@@ -463,15 +463,15 @@ def test_recreate_of_a_parked_disk_that_is_preserved(sim):
     done = sim.four_steps(one({"name": "a", "size": 64, "block_size": 4096, "recreate": True}))
     assert kinds(done) == ["identity", "create"]
     assert sim.disks()["a"].uuid != old.uuid
-    assert [(d.name, d.uuid) for d in sim.vm().parked] == [("", old.uuid)]
+    assert [(d.name, d.uuid) for d in sim.vm().detached] == [("", old.uuid)]
     assert sim.digest("zones/flexdisk/" + old.uuid) == digest
 
 
-def test_recreate_of_a_parked_disk_that_is_not(sim):
-    parked_data(sim)
+def test_recreate_of_a_detached_disk_that_is_not(sim):
+    detached_data(sim)
     done = sim.four_steps(one({"name": "a", "size": 64, "block_size": 4096, "recreate": True}))
     assert kinds(done) == ["destroy_parked", "create"]
-    assert sim.vm().parked == ()
+    assert sim.vm().detached == ()
 
 
 def test_recreate_of_the_same_is_nothing(sim):

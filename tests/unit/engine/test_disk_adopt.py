@@ -211,7 +211,7 @@ def test_all_problems_together_and_no_vm_changed(sim):
     refusal(sim, "InvalidArgument", vms=[{"vm": "web01"}], forget=True)
 
 
-def test_a_default_name_that_a_parked_disk_has(sim):
+def test_a_default_name_that_a_detached_disk_has(sim):
     sim.adopted(2048, 1024)
     entries = [{"name": "root"}, {"name": "disk2", "uuid": sim.disks()["a"].uuid}, {"name": "b"}]
     assert sim.converge({"vm": "web01", "disks": entries}).failure is None
@@ -398,16 +398,16 @@ def test_a_released_identity_of_another_disk_or_unreadable_is_not_used(sim):
     assert len(again.outcome.warnings) == 2
 
 
-def test_a_release_is_refused_while_a_disk_is_parked(sim):
+def test_a_release_is_refused_while_a_disk_is_detached(sim):
     sim.adopted(2048, 1024)
     sim.create(uuid=OTHER, alias="web02")
     four_steps(sim, {"vm": "web02"})
     sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}]})
     for more in ({}, {"vms": [{"vm": VM}]}):
         said = refusal(sim, "InUse", "InUse", state="released", **more)
-        for disk in sim.vm().parked:
+        for disk in sim.vm().detached:
             assert (
-                f"{disk.name}: zones/flexdisk/{disk.uuid} ({disk.size_mib >> 10} GiB, uuid {disk.uuid}) is parked"
+                f"{disk.name}: zones/flexdisk/{disk.uuid} ({disk.size_mib >> 10} GiB, uuid {disk.uuid}) is detached"
                 in said
             )
     four_steps(sim, {"vm": "web02"}, state="released")

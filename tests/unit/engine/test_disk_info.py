@@ -180,7 +180,7 @@ def test_what_destroying_an_attached_disk_frees_is_true(sim, name, snapshots):
 @pytest.mark.parametrize("snapshots", [0, 2])
 def test_what_destroying_a_detached_disk_frees_is_true(sim, snapshots):
     settled(sim)
-    volume = sim.parked()["c"].volume.name
+    volume = sim.detached()["c"].volume.name
     for number in range(snapshots):
         sim.write(volume, number, 0, 90)
         sim.run("zfs", "snapshot", f"{volume}@n{number}")

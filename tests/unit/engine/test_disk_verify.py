@@ -22,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import KINDS, REPAIRABLE
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import parked_place as place
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import detached_place as place
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import VM, Simulated
@@ -61,8 +61,8 @@ def told(result):
     return [finding.as_dict() for finding in result.findings]
 
 
-def parked(sim):
-    return sim.parked()["c"].volume.name
+def detached(sim):
+    return sim.detached()["c"].volume.name
 
 
 def four_steps(sim, *repair):
@@ -130,7 +130,7 @@ def strayed(sim):
 
 
 def one_uuid(sim):
-    sim.run("zfs", "set", f"flexdisk:uuid={sim.disks()['a'].uuid}", parked(sim))
+    sim.run("zfs", "set", f"flexdisk:uuid={sim.disks()['a'].uuid}", detached(sim))
 
 
 def nameless_twin(sim):
@@ -176,8 +176,8 @@ def same_name(sim):
     sim.run("zfs", "set", "flexdisk:name=a", f"{ROOT}/disk2")
 
 
-def same_name_as_parked(sim):
-    sim.run("zfs", "set", "flexdisk:name=a", parked(sim))
+def same_name_as_detached(sim):
+    sim.run("zfs", "set", "flexdisk:name=a", detached(sim))
 
 
 def number_as_name(sim):
@@ -193,8 +193,8 @@ def garbage(sim):
     sim.run("zfs", "set", *["flexdisk:" + word for word in wrong], f"{ROOT}/disk1")
 
 
-def garbage_of_a_parked_disk(sim):
-    sim.run("zfs", "set", "flexdisk:slot=400:1", "flexdisk:index=x", "flexdisk:vm=web01", parked(sim))
+def garbage_of_a_detached_disk(sim):
+    sim.run("zfs", "set", "flexdisk:slot=400:1", "flexdisk:index=x", "flexdisk:vm=web01", detached(sim))
 
 
 def set_above(sim):
@@ -207,7 +207,7 @@ def set_on_the_pool(sim):
 
 def received(sim):
     """A disk that came back from a backup, with zfs send -p."""
-    name = parked(sim)
+    name = detached(sim)
     sim.run("zfs", "snapshot", name + "@backup")
     stream = sim.run("zfs", "send", "-p", name + "@backup")
     sim.run("zfs", "destroy", "-r", name)
@@ -219,13 +219,13 @@ def orphaned(sim):
 
 
 def orphaned_with_identity(sim):
-    name = parked(sim)
+    name = detached(sim)
     sim.run("zfs", "set", "quota=100G", ROOT)
     sim.run("zfs", "rename", name, f"{ROOT}/disk3")
 
 
 def misplaced(sim):
-    sim.run("zfs", "rename", parked(sim), f"{BOX}/data")
+    sim.run("zfs", "rename", detached(sim), f"{BOX}/data")
 
 
 def made_by_hand(sim):
@@ -233,11 +233,11 @@ def made_by_hand(sim):
 
 
 def no_uuid_of_its_own(sim):
-    sim.run("zfs", "inherit", "flexdisk:uuid", parked(sim))
+    sim.run("zfs", "inherit", "flexdisk:uuid", detached(sim))
 
 
 def vm_gone(sim):
-    sim.run("zfs", "set", f"flexdisk:vm={NOBODY}", parked(sim))
+    sim.run("zfs", "set", f"flexdisk:vm={NOBODY}", detached(sim))
 
 
 def copied(sim):
@@ -265,16 +265,16 @@ def guarded(sim, name=f"{ROOT}/disk1"):
     sim.run("zfs", "hold", "flexdisk-guard", name + "@flexdisk-guard")
 
 
-def guarded_parked(sim):
-    guarded(sim, parked(sim))
+def guarded_detached(sim):
+    guarded(sim, detached(sim))
 
 
 def marked(sim):
     sim.run("zfs", "set", "flexdisk:from=zones/old", f"{ROOT}/disk1")
 
 
-def marked_parked(sim):
-    sim.run("zfs", "set", "flexdisk:from=import", parked(sim))
+def marked_detached(sim):
+    sim.run("zfs", "set", "flexdisk:from=import", detached(sim))
 
 
 def half_imported(sim):
@@ -349,11 +349,11 @@ DEFECTS = [
     (stale, {"stale_copy"}, set()),
     (lost_property, {"stale_copy"}, set()),
     (same_name, {"duplicate_name"}, {"duplicate_name"}),
-    (same_name_as_parked, {"duplicate_name"}, {"duplicate_name"}),
+    (same_name_as_detached, {"duplicate_name"}, {"duplicate_name"}),
     (number_as_name, {"invalid_name"}, {"invalid_name"}),
     (no_name_at_all, {"invalid_name"}, {"invalid_name"}),
     (garbage, {"invalid_property"}, {"invalid_property"}),
-    (garbage_of_a_parked_disk, {"invalid_property"}, {"invalid_property"}),
+    (garbage_of_a_detached_disk, {"invalid_property"}, {"invalid_property"}),
     (set_above, {"inherited_property"}, set()),
     (set_on_the_pool, {"inherited_property"}, set()),
     (received, {"received_property"}, set()),
@@ -369,9 +369,9 @@ DEFECTS = [
     (other_base, {"quota_drift"}, set()),
     (thin, {"reservation_off_auto"}, set()),
     (guarded, {"guard"}, set()),
-    (guarded_parked, {"guard"}, set()),
+    (guarded_detached, {"guard"}, set()),
     (marked, {"from_mark"}, set()),
-    (marked_parked, {"from_mark"}, {"from_mark"}),
+    (marked_detached, {"from_mark"}, {"from_mark"}),
     (half_imported, {"from_mark"}, {"from_mark"}),
     (ours_left, {"intent"}, {"intent"}),
     (half_rolled_back, {"intent"}, {"intent"}),
@@ -456,7 +456,7 @@ def volumes(sim, uuid):
         vm = sim.vm(uuid)
     except StopIteration:
         return []
-    return [*vm.disks, *vm.orphans, *vm.parked]
+    return [*vm.disks, *vm.orphans, *vm.detached]
 
 
 @pytest.mark.parametrize(("make", "kind"), REPAIRS, ids=named)
@@ -488,17 +488,17 @@ def test_a_detached_disk_that_was_never_used():
     assert kinds(go(sim, later=29 * DAY)) == []
     [finding] = go(sim, later=31 * DAY).findings
     assert (finding.kind, finding.disk, finding.alias) == ("never_used", "c", "web01")
-    assert finding.repair == {"flexdisk.hypervisor.disk": {"uuid": sim.parked()["c"].uuid, "state": "absent"}}
+    assert finding.repair == {"flexdisk.hypervisor.disk": {"uuid": sim.detached()["c"].uuid, "state": "absent"}}
     assert not finding.repairable
     assert kinds(go(sim, later=31 * DAY, unused_days=40)) == []
     for length, seed in (("512B", "7"), ("512B", "text"), ("700K", "7")):
         used = world()
-        used.run("guest", "write", parked(used), "0", length, seed)
+        used.run("guest", "write", detached(used), "0", length, seed)
         assert kinds(go(used, later=31 * DAY)) == []
     [task] = finding.repair.values()
     done = disk.run(Zfs(sim.runner), Vmadm(sim.runner), [task], Policy(), None, False)
     assert (done.problems, done.failure, done.changed) == ([], None, True)
-    assert (sim.parked(), kinds(go(sim, later=31 * DAY))) == ({}, [])
+    assert (sim.detached(), kinds(go(sim, later=31 * DAY))) == ({}, [])
 
 
 def test_room_that_an_inflexible_vm_keeps():
@@ -614,7 +614,7 @@ def twin(sim):
     ],
     ids=["taken", "used"],
 )
-def test_an_orphan_that_cannot_be_parked(prepare, says):
+def test_an_orphan_that_cannot_be_detached(prepare, says):
     sim = world()
     orphaned(sim)
     prepare(sim)
@@ -638,7 +638,7 @@ def test_an_orphan_keeps_data_snapshots_and_identity_and_gives_up_a_name_that_is
     digest = sim.digest(orphan.volume.name)
     done = four_steps(sim, "orphan_volume")
     assert f"parked without its name (uuid {orphan.uuid})" in done.outcome.diff
-    [disk] = sim.vm().parked
+    [disk] = sim.vm().detached
     assert (disk.uuid, disk.name, disk.volume.guid) == (orphan.uuid, "", orphan.volume.guid)
     assert sim.digest(disk.volume.name) == digest
     assert [s.name.split("@")[1] for s in disk.snapshots] == ["mine"]
@@ -654,7 +654,7 @@ def test_one_defect_beside_the_other_all_at_once():
     assert sorted(kinds(go(sim))) == ["invalid_name", "stranger_volume"]
 
 
-def test_a_pool_without_room_for_what_is_parked():
+def test_a_pool_without_room_for_what_is_detached():
     sim = world()
     orphaned_with_identity(sim)
     left = int(sim.run("zfs", "get", "-Hpo", "value", "available", "zones"))
@@ -731,7 +731,7 @@ def test_killed_at_every_change_the_same_task_ends_it(make, kind, after):
     assert number > 1
 
 
-@pytest.mark.parametrize("make", [stale, orphaned, misplaced, theirs_left, guarded_parked, thin])
+@pytest.mark.parametrize("make", [stale, orphaned, misplaced, theirs_left, guarded_detached, thin])
 def test_a_failure_tells_what_was_not_done(make):
     sim = world()
     make(sim)

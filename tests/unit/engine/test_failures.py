@@ -42,13 +42,13 @@ def snapshots(sim):
     sim.run("vmadm", "create-snapshot", VM, "s1")
 
 
-def parked(sim):
+def detached(sim):
     attached(sim)
     assert sim.converge(one(unlisted="detach")).failure is None
 
 
-def parked_and_running(sim):
-    parked(sim)
+def detached_and_running(sim):
+    detached(sim)
     sim.run("vmadm", "start", VM)
 
 
@@ -89,13 +89,13 @@ SCENARIOS = {
     "grow running without autoboot": (running_by_hand, one({"name": "a", "size": 4096})),
     "drift running": (running_by_hand, one({"name": "a", "size": 4096}, quota="2GiB", flexible_disk_size=32768)),
     "detach running": (running, one(unlisted="detach")),
-    "attach": (parked, one({"name": "a"})),
-    "attach grown": (parked, one({"name": "a", "size": 4096})),
-    "attach shrunk": (parked, one(SHRUNK)),
-    "attach running": (parked_and_running, one({"name": "a"})),
+    "attach": (detached, one({"name": "a"})),
+    "attach grown": (detached, one({"name": "a", "size": 4096})),
+    "attach shrunk": (detached, one(SHRUNK)),
+    "attach running": (detached_and_running, one({"name": "a"})),
     "destroy": (attached, one({"name": "a", "state": "absent"})),
     "destroy with snapshots": (snapshots, one({"name": "a", "state": "absent", "destroy_snapshots": True})),
-    "destroy parked": (parked, one({"name": "a", "state": "absent"})),
+    "destroy detached": (detached, one({"name": "a", "state": "absent"})),
     "recreate": (attached, one({"name": "a", "size": 64, "block_size": 4096, "recreate": True})),
     "recreate preserved": (
         attached,
@@ -112,7 +112,7 @@ SCENARIOS = {
     "facts": (attached, one({"name": "a", "description": "d", "tags": {"k": "v"}, "compression": "lz4"})),
     "drift": (drifted, one({"name": "a"})),
     "one goes, one comes": (
-        parked,
+        detached,
         one({"name": "n", "size": 256}, {"name": "rest", "size": "remaining"}, unlisted="detach"),
     ),
 }
@@ -181,7 +181,7 @@ def final(sim: Simulated) -> Any:
         )
         for d in vm.disks
     ]
-    gone = sorted((d.name, d.size, len(d.snapshots)) for d in vm.parked)
+    gone = sorted((d.name, d.size, len(d.snapshots)) for d in vm.detached)
     root = vm.root
     return disks, gone, vm.config.state, vm.config.autoboot, vm.missing, len(vm.orphans), root.quota, root.reservation
 
@@ -259,7 +259,7 @@ def test_every_command_in_turn(name: str, how: str) -> None:
         sim = Simulated()
         prepare(sim)
         vm = sim.vm()
-        guid = next(d for d in vm.disks + vm.parked if d.name == "a").volume.guid
+        guid = next(d for d in vm.disks + vm.detached if d.name == "a").volume.guid
         before, fault, was = data(sim, guid), Failing(sim, nth, how), settings(sim)
         broken = run(sim, fault, spec)
         if not fault.hit:

@@ -66,7 +66,7 @@ def test_a_later_absent_destroys_only_what_was_made_under_the_name(sim):
     assert [d.volume.guid for d in sim.vm().disks if not d.boot] == [old]
 
 
-def test_detach_parks_an_unnamed_disk_and_destroy_refuses_it(sim):
+def test_detach_detaches_an_unnamed_disk_and_destroy_refuses_it(sim):
     sim.create(sizes=(2048,))
     spec = {"vm": "web01", "disks": [BOOT, {"name": "data", "size": 2048}]}
     refused = sim.converge({**spec, "unlisted": "destroy"})
@@ -75,7 +75,7 @@ def test_detach_parks_an_unnamed_disk_and_destroy_refuses_it(sim):
     old = sim.vm().disks[1].volume.guid
     done = sim.four_steps({**spec, "unlisted": "detach"})
     assert "same size and no name" in done.warnings[0]
-    assert [d.volume.guid for d in sim.vm().parked] == [old]
+    assert [d.volume.guid for d in sim.vm().detached] == [old]
 
 
 README = [
@@ -268,7 +268,7 @@ def test_a_slot_of_a_vm_without_slots(sim):
     assert {d.name: d.pci_slot for d in sim.vm().disks} == {"root": "0:4:0", "a": "0:4:1", "b": "0:5:1"}
 
 
-def test_a_vm_without_uuids_is_adopted_and_its_disks_parked(sim):
+def test_a_vm_without_uuids_is_adopted_and_its_disks_detached(sim):
     sim.create(sizes=(64,))
     sim.admin("vm-make-legacy", VM)
     spec = {"vm": "web01", "disks": [BOOT, {"name": "data", "size": 64}]}

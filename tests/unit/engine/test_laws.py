@@ -183,21 +183,21 @@ def test_a_plan_applied_leaves_nothing_to_plan_and_was_predicted(specs, running)
         sim.run("vmadm", "start", VM)
     for spec, actions in specs:
         act(sim, actions)
-        before = {d.volume.guid: d for d in (*sim.vm().disks, *sim.vm().parked)}
+        before = {d.volume.guid: d for d in (*sim.vm().disks, *sim.vm().detached)}
         print_before = sim.fingerprint()
         if sim.converge(spec, allow_restart=True, check=True).problems:
             assert sim.converge(spec, allow_restart=True).problems
             assert sim.fingerprint() == print_before
             continue
         done = sim.four_steps(spec, allow_restart=True)
-        after = {d.volume.guid for d in (*sim.vm().disks, *sim.vm().parked)}
+        after = {d.volume.guid for d in (*sim.vm().disks, *sim.vm().detached)}
         given_up = {d["name"] for d in spec["disks"] if d.get("state") == "absent"}
         listed = {d["name"] for d in spec["disks"]}
         for guid, disk in before.items():
             if guid not in after:
                 unlisted = spec["unlisted"] == "destroy" and disk.name not in listed and not disk.preserve
                 recreated = any(d["name"] == disk.name and d.get("recreate") for d in spec["disks"])
-                assert disk.name in given_up or (recreated and not disk.preserve) or (unlisted and not disk.parked), (
+                assert disk.name in given_up or (recreated and not disk.preserve) or (unlisted and not disk.detached), (
                     done.diff
                 )
         slots = [d.pci_slot for d in sim.vm().disks]

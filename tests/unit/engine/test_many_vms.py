@@ -50,20 +50,20 @@ def test_not_even_together(pair):
     assert pair.fingerprint() == before
 
 
-def test_a_destroyed_parked_disk_makes_room_for_another_vm(pair):
+def test_a_destroyed_detached_disk_makes_room_for_another_vm(pair):
     pair.four_steps({"vm": "web02", "disks": [ROOT], "unlisted": "detach"})
     fill(pair, 64)
     gone = {"vm": "web02", "disks": [ROOT, {"name": "a", "state": "absent"}]}
     pair.four_steps({"vm": "web01", "flexible_disk_size": 30720 + 4096}, gone)
 
 
-def test_parking_and_lowering_in_one_task(pair):
-    """The parked disk leaves the VM's reservation only when F falls: on the way both must not be needed at once."""
+def test_detaching_and_lowering_in_one_task(pair):
+    """The detached disk leaves the VM's reservation only when F falls: on the way both must not be needed at once."""
     fill(pair, 200)
     pair.four_steps({"vm": "web01", "disks": [ROOT], "unlisted": "detach", "flexible_disk_size": 30720 - 4096})
 
 
-def test_parking_and_lowering_the_quota_in_one_task(pair):
+def test_detaching_and_lowering_the_quota_in_one_task(pair):
     pair.four_steps({"vm": "web01", "quota": "5GiB"})
     fill(pair, 200)
     pair.four_steps({"vm": "web01", "disks": [ROOT], "unlisted": "detach", "quota": "1GiB"})
@@ -74,18 +74,18 @@ def test_one_disk_goes_as_another_comes(pair):
     pair.four_steps({"vm": "web01", "disks": [ROOT, {"name": "b", "size": 4096}], "unlisted": "detach"})
     fill(pair, 200)
     pair.four_steps({"vm": "web01", "disks": [ROOT, {"name": "a"}], "unlisted": "detach"})
-    assert set(pair.parked()) == {"b"}
+    assert set(pair.detached()) == {"b"}
 
 
-def test_one_parked_disk_goes_for_another(pair):
+def test_one_detached_disk_goes_for_another(pair):
     pair.four_steps({"vm": "web01", "disks": [ROOT, {"name": "b", "size": 4096}], "unlisted": "detach"})
     fill(pair, 200)
     pair.four_steps({"vm": "web01", "disks": [ROOT, {"name": "a", "state": "absent"}], "unlisted": "detach"})
-    assert set(pair.parked()) == {"b"}
+    assert set(pair.detached()) == {"b"}
 
 
 def test_what_is_needed_on_the_way_is_refused_before(pair):
-    """In the end the pool gives nothing, but between parking and lowering stands a resize, which needs it all."""
+    """In the end the pool gives nothing, but between detaching and lowering stands a resize, which needs it all."""
     pair.four_steps({"vm": "web01", "disks": [ROOT, {"name": "a"}, {"name": "b", "size": 2048}]})
     fill(pair, 200)
     before = pair.fingerprint()

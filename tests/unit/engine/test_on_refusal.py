@@ -187,14 +187,14 @@ def test_a_vm_that_is_listed_twice_is_left_alone(three, first):
 
 
 def test_a_disk_whose_taker_is_left_out_stays_with_its_giver(three):
-    """Parked from one VM, claimed by another that the pool has no room for."""
+    """Detached from one VM, claimed by another that the pool has no room for."""
     three.adopted(64, uuid=FOURTH, alias="web04")
     root = {"name": "root", "boot": True}
     assert three.converge({"vm": FOURTH, "unlisted": "detach", "disks": [root]}).failure is None
-    (parked,) = three.vm(FOURTH).parked
+    (detached,) = three.vm(FOURTH).detached
     left = int(three.run("zfs", "get", "-Hpo", "value", "available", "zones"))
     three.run("zfs", "create", "-o", f"reservation={left - GIB}", "zones/ballast")
-    taker = {"vm": "web02", "flexible_disk_size": "80GiB", "unlisted": "keep", "disks": [{"uuid": parked.uuid}]}
+    taker = {"vm": "web02", "flexible_disk_size": "80GiB", "unlisted": "keep", "disks": [{"uuid": detached.uuid}]}
     entries = ({"vm": "web04", "disks": [{**root, "description": "new"}]}, taker)
     predicted, done = (three.converge(*entries, check=check, continue_on_refusal=True) for check in (True, False))
     assert [p.vm for p in done.problems] == ["web02"]

@@ -98,7 +98,7 @@ def test_an_inflexible_vm_shrinks_and_loses_disks(sim):
     sim.four_steps(one({"name": "a", "size": 1024, "dangerous_allow_shrink": True}, {"name": "b", "state": "absent"}))
     sim.four_steps(one({"name": "a", "description": "kept", "pci_slot": "0:4:5"}))
     sim.four_steps(one(unlisted="detach"))
-    assert sim.parked()["a"].size_mib == 1024
+    assert sim.detached()["a"].size_mib == 1024
 
 
 def test_conversion_to_flexible(sim):

@@ -192,7 +192,7 @@ def test_volumes_below_a_file_system_of_the_vm_count(sim):
     assert room.disks[-1].name == "a"
 
 
-def test_a_place_for_the_parked_disk_is_taken(sim):
+def test_a_place_for_the_detached_disk_is_taken(sim):
     sim.adopted(64)
     uuid = sim.disks()["a"].uuid
     sim.run("zfs", "create", "-V", "64M", "zones/flexdisk/" + uuid)
@@ -231,7 +231,7 @@ def test_another_pool(sim):
         {"vm": "web01", "disks": [{"name": "root", "boot": True}, {"name": "n", "size": 64}]},
     )
     sim.four_steps(one(unlisted="detach"))
-    assert sim.parked()["n"].volume.name.startswith("tank/flexdisk/")
+    assert sim.detached()["n"].volume.name.startswith("tank/flexdisk/")
     sim.four_steps(one({"name": "n"}))
 
 
@@ -241,9 +241,9 @@ def test_a_node_without_vms():
     assert not sim.converge().changed
 
 
-def test_parked_disks_of_a_node_without_vms(sim):
+def test_detached_disks_of_a_node_without_vms(sim):
     sim.adopted(64)
     sim.four_steps({"vm": "web01", "disks": [{"name": "root"}], "unlisted": "detach"})
     sim.run("vmadm", "delete", VM)
     found = info(Zfs(sim.runner), Vmadm(sim.runner), None, None, True)
-    assert (found.vms, [disk["name"] for disk in found.parked]) == ([], ["a"])
+    assert (found.vms, [disk["name"] for disk in found.detached]) == ([], ["a"])

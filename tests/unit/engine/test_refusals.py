@@ -111,7 +111,7 @@ def small_pool(sim: Simulated) -> None:
 
 
 def encrypted_container(sim: Simulated) -> None:
-    """A parked disk of the VM inside an encryption root of its own."""
+    """A detached disk of the VM inside an encryption root of its own."""
     adopted(sim)
     secret = ("-o", "encryption=on", "-o", "keyformat=passphrase", "-o", "keylocation=file:///k")
     sim.run("zfs", "destroy", "zones/flexdisk")
@@ -138,8 +138,8 @@ def twins(sim: Simulated) -> None:
     sim.run("zfs", "create", "-o", f"flexdisk:uuid={uuid}", "-V", "64M", f"zones/flexdisk/{uuid}")
 
 
-def parked_twice(sim: Simulated) -> None:
-    """Two parked disks of the VM named old."""
+def detached_twice(sim: Simulated) -> None:
+    """Two detached disks of the VM named old."""
     adopted(sim)
     for digit in "12":
         uuid = NOBODY[:-1] + digit
@@ -220,11 +220,11 @@ CASES = [
         disk="data",
     ),
     Case(
-        "two parked candidates",
+        "two detached candidates",
         "Ambiguous",
         (NOBODY[:-1] + "1", NOBODY[:-1] + "2"),
         [ROOT, DATA, {"name": "old"}],
-        node=parked_twice,
+        node=detached_twice,
         disk="old",
     ),
     Case(
@@ -545,9 +545,9 @@ def test_on_refusal_continue_leaves_out_all_that_claim_one_disk(sim: Simulated) 
     sim.create(uuid=third, alias="web03")
     disks = [{"name": "root", "boot": True}, {"name": "data", "size": 2048}]
     sim.converge({"vm": "web03", "disks": disks})
-    parked = next(d.uuid for d in sim.vm(third).disks if d.name == "data")
+    detached = next(d.uuid for d in sim.vm(third).disks if d.name == "data")
     sim.converge({"vm": "web03", "unlisted": "detach", "disks": disks[:1]})
-    claims = [{"vm": name, "unlisted": "keep", "disks": [{"uuid": parked}]} for name in ("web02", "web03")]
+    claims = [{"vm": name, "unlisted": "keep", "disks": [{"uuid": detached}]} for name in ("web02", "web03")]
     done = sim.converge(*claims, {"vm": "web01", "flexible_disk_size": "40GiB"}, continue_on_refusal=True)
     assert [(p.vm, p.code) for p in done.problems] == [("web02", "Ambiguous"), ("web03", "Ambiguous")]
     assert [v["alias"] for v in done.vms] == ["web01"]

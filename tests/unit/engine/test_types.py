@@ -89,7 +89,7 @@ def test_what_makes_it_thick(sim, wish):
     assert "type" not in sim.disks()["a"].volume.user
 
 
-def test_parked_it_is_sparse_and_attached_thick(sim):
+def test_detached_it_is_sparse_and_attached_thick(sim):
     thin(sim)
     done = sim.four_steps(one(unlisted="detach"))
     assert [d["type"] for d in done.vms[0]["parked"]] == ["sparse"]

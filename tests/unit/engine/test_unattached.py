@@ -32,16 +32,16 @@ def left(sim):
 
 @pytest.mark.parametrize("unlisted", ["detach", "destroy"])
 @pytest.mark.parametrize("state", ["stopped", "running"])
-def test_it_is_parked_whole(sim, left, unlisted, state):
+def test_it_is_detached_whole(sim, left, unlisted, state):
     if state == "running":
         sim.run("vmadm", "start", VM)
     disk, digest = left
     done = sim.four_steps(one({"name": "b"}, unlisted=unlisted))
-    assert "  - a 512 MiB (not attached) parked\n" in done.diff
+    assert "  - a 512 MiB (not attached) detached\n" in done.diff
     assert [step["step"] for step in done.vms[0]["steps"] if step["step"] != "law"] == ["park"]
-    parked = sim.parked()["a"]
-    assert (parked.volume.name, parked.volume.guid) == ("zones/flexdisk/" + disk.uuid, disk.volume.guid)
-    assert sim.digest(parked.volume.name, "0", "512") == digest
+    detached = sim.detached()["a"]
+    assert (detached.volume.name, detached.volume.guid) == ("zones/flexdisk/" + disk.uuid, disk.volume.guid)
+    assert sim.digest(detached.volume.name, "0", "512") == digest
     assert (done.vms[0]["unmanaged"], done.warnings) == ([], [])
     assert sim.get()["state"] == state
 
@@ -72,18 +72,18 @@ def test_a_name_that_is_taken_it_gives_up(sim, left, listed):
     disk, _digest = left
     sim.run("zfs", "set", "flexdisk:name=b", HERE)
     done = sim.four_steps(one(*[{"name": "b"}] * listed, unlisted="detach"))
-    assert f"  - b 512 MiB (not attached) parked without its name (uuid {disk.uuid})\n" in done.diff
-    assert sorted(d.name for d in sim.vm().parked) == ["", *["b"] * (not listed)]
+    assert f"  - b 512 MiB (not attached) detached without its name (uuid {disk.uuid})\n" in done.diff
+    assert sorted(d.name for d in sim.vm().detached) == ["", *["b"] * (not listed)]
 
 
 def test_the_vms_snapshots_do_not_touch_it_any_more(sim, left):
     _disk, digest = left
     sim.run("vmadm", "create-snapshot", VM, "s")
     sim.four_steps(one({"name": "b"}, unlisted="detach"))
-    parked = sim.parked()["a"]
-    assert [s.name.split("@")[1].split("-")[:2] for s in parked.snapshots] == [["flexdisk", "parked"]]
+    detached = sim.detached()["a"]
+    assert [s.name.split("@")[1].split("-")[:2] for s in detached.snapshots] == [["flexdisk", "parked"]]
     sim.run("vmadm", "rollback-snapshot", VM, "s")
-    assert sim.digest(parked.volume.name, "0", "512") == digest
+    assert sim.digest(detached.volume.name, "0", "512") == digest
 
 
 def test_its_place_is_taken(sim, left):
@@ -99,4 +99,4 @@ def test_a_preserved_one_that_is_recreated(sim, left):
     entry = {"name": "a", "size": 64, "block_size": 4096, "recreate": True}
     sim.four_steps(one(entry, {"name": "b"}))
     assert sim.disks()["a"].volume.volblocksize == 4096
-    assert [d.volume.name for d in sim.vm().parked] == ["zones/flexdisk/" + disk.uuid]
+    assert [d.volume.name for d in sim.vm().detached] == ["zones/flexdisk/" + disk.uuid]

@@ -495,8 +495,8 @@ def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(sim):
     assert [(d["name"], d["snapshots"]) for d in done.vms[0]["parked"]] == [("data", 1)]
     assert (done.vms[0]["state"], done.vms[0]["disks"]) == ("absent", [])
     assert [step["step"] for step in done.vms[0]["steps"]] == ["stop", "detach", "delete_vm"]
-    parked = done.vms[0]["parked"][0]["volume"]
-    assert sim.digest(parked, "0", "100") == data
+    detached = done.vms[0]["parked"][0]["volume"]
+    assert sim.digest(detached, "0", "100") == data
     assert "VM web01 DESTROYED with root 10 GiB and its snapshots" in done.diff
     again = four_steps(sim, kept())
     assert again.vms[0]["uuid"] == uuid
@@ -516,8 +516,8 @@ def test_a_boot_disk_with_preserve_is_kept_too(sim):
     assert sim.digest(done.vms[0]["parked"][0]["volume"], "0", "50") == data
     said = refusal(sim, "InvalidArgument", vm)
     assert "a new VM cannot boot from an existing disk" in said
-    parked = done.vms[0]["parked"][0]["uuid"]
-    four_steps(sim, {**NEW, "disks": [{"name": "fresh"}, {"uuid": parked, "name": "old"}]})
+    detached = done.vms[0]["parked"][0]["uuid"]
+    four_steps(sim, {**NEW, "disks": [{"name": "fresh"}, {"uuid": detached, "name": "old"}]})
 
 
 def test_what_nobody_has_named_is_not_destroyed_with_a_vm(sim):
@@ -652,10 +652,10 @@ def test_killed_at_any_change_a_second_run_ends_it(when, vm):
         vms = json.loads(sim.run("vmadm", "lookup", "-j"))
         if vm["state"] == "absent":
             assert vms == []
-            parked = [
+            detached = [
                 n for n in sim.run("zfs", "list", "-Ho", "name", "-r", "zones/flexdisk").split() if n.count("/") == 2
             ]
-            assert [sim.digest(volume, "0", "20") for volume in parked] == [data]
+            assert [sim.digest(volume, "0", "20") for volume in detached] == [data]
         else:
             assert [(v["alias"], v["state"]) for v in vms] == [("web01", vm["state"].replace("present", "stopped"))]
             names = [disk.name for disk in sim.vm(vms[0]["uuid"]).disks]

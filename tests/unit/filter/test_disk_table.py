@@ -27,13 +27,13 @@ def test_lays_out_every_disk_under_its_vm():
     web = vm(
         "web01",
         [disk("root", 20480), disk("", 2048, volume="zones/uuid-of-web01/disk1", pci_slot="")],
-        parked=[old],
+        detached=[old],
         free_space=30106,
         allocatable=0,
     )
     legacy = vm("legacy01", [], free_space=None, allocatable=None)
-    parked = [{**old, "vm": "uuid-of-web01"}, {**old, "vm": GONE}]
-    assert disk_table({"vms": [web, legacy], "parked": parked}) == [
+    detached = [{**old, "vm": "uuid-of-web01"}, {**old, "vm": GONE}]
+    assert disk_table({"vms": [web, legacy], "parked": detached}) == [
         "VM                                    DISK     SLOT     SIZE  PRESERVE  PARKED      FREE  ALLOCATABLE",
         "web01                                 root     0:4:0  20 GiB  no        no      29.4 GiB        0 MiB",
         "                                      (disk1)  -       2 GiB  no        no",

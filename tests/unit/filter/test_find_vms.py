@@ -25,8 +25,8 @@ def vm(uuid, alias, *disks):
     return {"uuid": uuid, "alias": alias, "disks": list(disks)}
 
 
-def host(*vms, parked=(), skipped=()):
-    return {"vms": list(vms), "parked": list(parked), "skipped_vms": list(skipped)}
+def host(*vms, detached=(), skipped=()):
+    return {"vms": list(vms), "parked": list(detached), "skipped_vms": list(skipped)}
 
 
 HOSTS = {
@@ -103,14 +103,14 @@ def test_a_vm_that_is_about_to_be_made():
 
 
 def test_a_vm_that_is_gone():
-    hosts = {"hv01": host(parked=[dict(disk(A, "data"), vm=B), dict(disk(C, "log"), vm="")])}
+    hosts = {"hv01": host(detached=[dict(disk(A, "data"), vm=B), dict(disk(C, "log"), vm="")])}
     assert find([B], hosts)[1] != []
     assert find([B], hosts, gone=True) == ({B: ("hv01", B)}, [])
 
 
 def test_disks():
     hosts = {
-        "hv01": host(vm(C, "web01", disk(A, "data"), {"name": ""}), parked=[dict(disk(D, "ledger"), vm=C)]),
+        "hv01": host(vm(C, "web01", disk(A, "data"), {"name": ""}), detached=[dict(disk(D, "ledger"), vm=C)]),
         "hv02": host(vm(B, "db01", disk(B, "data"))),
     }
     assert find(["ledger", A], hosts, "disks") == ({"ledger": ("hv01", D), A: ("hv01", A)}, [])

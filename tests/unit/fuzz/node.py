@@ -40,7 +40,7 @@ ANY = st.recursive(
 
 
 class Watched(Simulated):
-    """web01 with root, a (128 MiB) and b (64 MiB), adopted, data on all of them; b has a snapshot, p is parked."""
+    """web01 with root, a (128 MiB) and b (64 MiB), adopted, data on all of them; b has a snapshot, p is detached."""
 
     def __init__(self, node: bytes) -> None:
         super().__init__()

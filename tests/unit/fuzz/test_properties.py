@@ -42,9 +42,9 @@ TASKS = st.sampled_from(
 
 def places(sim):
     """The datasets whose properties somebody writes."""
-    parked = [d.volume.name for d in sim.vm().parked]
+    detached = [d.volume.name for d in sim.vm().detached]
     sim.run("zfs", "create", "-V", "32M", f"zones/{VM}/disk7")
-    known = {"root": f"zones/{VM}", "image": f"zones/{IMAGE}", "parked": [*parked, f"zones/{VM}/disk3"][0]}
+    known = {"root": f"zones/{VM}", "image": f"zones/{IMAGE}", "parked": [*detached, f"zones/{VM}/disk3"][0]}
     return {**known, "new": f"zones/{VM}/disk7", **{disk: f"zones/{VM}/{disk}" for disk in ("disk0", "disk1", "disk2")}}
 
 

@@ -69,9 +69,9 @@ def volume(name: str, size: int, user: dict[str, str]) -> Dataset:
     )
 
 
-def host(*vms: dict[str, t.Any], available: int = 100 * GIB, parked: t.Sequence[Dataset] = ()) -> t.Any:
+def host(*vms: dict[str, t.Any], available: int = 100 * GIB, detached: t.Sequence[Dataset] = ()) -> t.Any:
     """VMs of keys number, sizes (of root, a, b, c), and fields of VmConfig."""
-    configs, datasets = [], [Dataset("zones", "filesystem", available=available), *parked]
+    configs, datasets = [], [Dataset("zones", "filesystem", available=available), *detached]
     for made in vms:
         number = made.pop("number", 1)
         root, entries = "zones/" + uuid(number), []
@@ -255,9 +255,9 @@ def test_plans_of_plans_are_empty():
 def test_demand_is_what_the_pool_must_give():
     machine = host({"sizes": (1024, 512)})
     used = machine.vms[0].disks[1].volume.used
-    parking = plan(machine, {"disks": [ROOT], "unlisted": "detach"})
+    detaching = plan(machine, {"disks": [ROOT], "unlisted": "detach"})
     overhead = used - 512 * MIB
-    assert planner.demand(parking, GEOMETRY) == (512 * MIB, 512 * MIB)
+    assert planner.demand(detaching, GEOMETRY) == (512 * MIB, 512 * MIB)
     assert planner.demand(plan(machine, {"flexible_disk_size": 2048}), GEOMETRY) == (-2048 * MIB, 0)
     assert planner.demand(plan(machine, {"quota": "3GiB"}), GEOMETRY) == (2 * GIB, 2 * GIB)
     assert planner.demand(plan(machine, {}), GEOMETRY) == (0, 0)
@@ -267,14 +267,14 @@ def test_demand_is_what_the_pool_must_give():
 
 def test_a_disk_of_another_vm_comes_with_its_space():
     lost = "dddddddd-0000-4000-8000-00000000000f"
-    parked = volume("zones/flexdisk/" + lost, 512, {"uuid": lost, "name": "x", "vm": uuid(2)})
-    machine = host({}, {"number": 2}, parked=[Dataset("zones/flexdisk", "filesystem"), parked])
+    detached = volume("zones/flexdisk/" + lost, 512, {"uuid": lost, "name": "x", "vm": uuid(2)})
+    machine = host({}, {"number": 2}, detached=[Dataset("zones/flexdisk", "filesystem"), detached])
     planned = plan(machine, {"disks": [ROOT, {"name": "a"}, {"uuid": lost}]})
     assert planner.demand(planned, GEOMETRY) == (-512 * MIB, 0)
     idle = plan(machine, {"flexible_disk_size": 5120}, which=1)
     told, problems = planner.share([planned, idle])
     assert problems == []
-    assert ([d.name for d in idle.after.parked], told[1].after.parked) == (["x"], ())
+    assert ([d.name for d in idle.after.detached], told[1].after.detached) == (["x"], ())
     rival = plan(machine, {"disks": [ROOT, {"name": "a"}, {"name": "x"}]}, which=1)
     assert [(p.code, p.vm) for p in planner.share([planned, rival])[1]] == [("Ambiguous", "vm1"), ("Ambiguous", "vm2")]
 

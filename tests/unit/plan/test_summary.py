@@ -76,7 +76,7 @@ def test_several_vms(sim):
 def test_a_disk_that_another_vm_gets_takes_nothing(sim):
     sim.create(uuid=OTHER, alias="web02", sizes=())
     sim.converge(entries(A, unlisted="detach"))
-    disk = sim.parked()["b"]
+    disk = sim.detached()["b"]
     two = {"vm": "web02", "disks": [{"name": "root", "boot": True}, {"name": "b", "uuid": disk.uuid}]}
     assert sim.converge(two).msg == "1 VM: 1 changes, none restarts, +0 B, 0 B destroyed"
 

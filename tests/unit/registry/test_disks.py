@@ -69,7 +69,7 @@ def test_all_of_a_task_are_planned_together(bench):
         {"name": "new", "size": 16, "vm": "web02"},
     )
     assert sorted(bench.names(TWO)) == ["a", "data", "root"]
-    assert sorted(d.name for d in bench.vm(TWO).parked) == ["c", "new"]
+    assert sorted(d.name for d in bench.vm(TWO).detached) == ["c", "new"]
     assert [d["name"] for d in done.disks] == ["data", "a", "c", "new"]
     assert done.diff.count("(cccccccc") == 2
 
@@ -94,7 +94,7 @@ def test_absent_destroys_only_what_nobody_has(bench):
     bench.four_steps({"name": "a", "state": "detached"})
     bench.four_steps({"name": "a", "state": "absent"})
     assert bench.names() == {"root": 0, "b": 2}
-    assert bench.vm().parked == ()
+    assert bench.vm().detached == ()
 
 
 def test_what_goes_with_a_disk_must_be_given_up(bench):
@@ -114,7 +114,7 @@ def test_what_goes_with_a_disk_must_be_given_up(bench):
     bench.refused("Held", {**gone, "destroy_snapshots": True, "destroy_clones": [child]})
     bench.refused("HasSnapshots", {**gone, "release_holds": True, "destroy_clones": [child]})
     bench.four_steps({**gone, **words, "destroy_clones": [child]})
-    assert bench.read().parked == ()
+    assert bench.read().detached == ()
 
 
 def test_a_clone_that_a_vm_has_is_never_given_up(bench):
@@ -299,7 +299,7 @@ def test_what_two_vms_take_from_each_other_takes_two_tasks(bench):
 
 def test_names_are_unique_in_a_vm(bench):
     bench.four_steps({"name": "c", "size": 8, "vm": "web01"})
-    uuid = bench.vm().parked[0].uuid
+    uuid = bench.vm().detached[0].uuid
     taken = {"uuid": bench.disk("a").uuid, "name": "c"}
     bench.refused("NameConflict", taken)
     bench.refused("NameConflict", {"uuid": uuid, "name": "a"})

@@ -129,4 +129,4 @@ def test_burn_in(bench):
     bench.four_steps({"name": "data", "vm": "web02", "state": "attached"})
     bench.four_steps({"name": "data", "vm": "web02", "state": "detached"})
     bench.four_steps({"name": "data", "state": "absent"})
-    assert bench.read().parked == ()
+    assert bench.read().detached == ()

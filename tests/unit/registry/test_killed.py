@@ -63,7 +63,7 @@ def state(bench):
     for vm in (bench.vm(), bench.vm(TWO)):
         own = [(d.name, d.index, d.size_mib, d.pci_slot, d.own["description"], d.own["tags"]) for d in vm.disks]
         found.append((vm.config.state, vm.root.quota, vm.root.reservation, own))
-    loose = [(d.name, d.vm, d.size_mib, d.volume.refreservation, len(d.snapshots)) for d in bench.read().parked]
+    loose = [(d.name, d.vm, d.size_mib, d.volume.refreservation, len(d.snapshots)) for d in bench.read().detached]
     return found, sorted(loose)
 
 
@@ -71,7 +71,7 @@ def prepared(kind, name):
     bench = Bench(kind)
     digests = {}
     entry = SCENARIOS[name](bench)
-    for disk in ("a", "b", "c", *(["data"] if any(d.name == "data" for d in bench.read().parked) else [])):
+    for disk in ("a", "b", "c", *(["data"] if any(d.name == "data" for d in bench.read().detached) else [])):
         digests[disk] = bench.write(disk, seed=len(disk) + ord(disk[0]))
     return bench, entry, digests
 
@@ -94,7 +94,7 @@ def test_a_second_run_ends_it(kind, name):
             bench.count = 0
             assert not bench.go(entry, allow_restart=True).changed, (when, number)
             assert bench.count == 0, (when, number)
-            names = {d.name for d in (*bench.vm().disks, *bench.vm(TWO).disks, *bench.read().parked)}
+            names = {d.name for d in (*bench.vm().disks, *bench.vm(TWO).disks, *bench.read().detached)}
             assert {n: bench.digest(n) for n in digests if n in names} == {n: digests[n] for n in digests if n in names}
             assert (set(digests) - names) == ({"data"} if name == "destroy" else set())
             bench.assert_lawful()
@@ -105,7 +105,7 @@ def test_a_second_run_ends_it(kind, name):
 
 def test_an_unfinished_disk_is_used_for_nothing(bench):
     number = 1
-    while not any(d.name == "twin" for d in bench.read().parked):
+    while not any(d.name == "twin" for d in bench.read().detached):
         assert bench.killed("before", number, {"name": "twin", "source": "a"})
         number += 1
     assert bench.disk("twin").volume.user["from"] == "import"
@@ -115,4 +115,4 @@ def test_an_unfinished_disk_is_used_for_nothing(bench):
         )
     bench.refused("InUse", {"name": "other", "source": "twin"})
     bench.four_steps({"name": "twin", "state": "absent"})
-    assert ONE not in [d.vm for d in bench.read().parked]
+    assert ONE not in [d.vm for d in bench.read().detached]

@@ -133,34 +133,34 @@ def test_snapshots_in_order_and_the_guard_apart():
     assert disk.guarded
 
 
-def test_parked_disks_know_whose_they_were():
+def test_detached_disks_know_whose_they_were():
     facts = {"uuid": D1, "vm": U1, "name": "a", "slot": "4:3", "index": "3", "boot": "false", "model": "nvme"}
     host = run(
         [config(), config(U2)], fs("zones/" + U1), fs("zones/" + U2), fs("zones/flexdisk"),
         vol("zones/flexdisk/" + D1, facts), vol("zones/flexdisk/x", {"vm": "junk"}), fs("zones/flexdisk/fs"),
     )  # fmt: skip
-    assert [[d.name for d in vm.parked] for vm in host.vms] == [["a"], []]
-    disk = host.vms[0].parked[0]
-    assert (disk.pci_slot, disk.index, disk.model, disk.parked, disk.path) == ("0:4:3", 3, "nvme", True, "")
-    assert sorted(d.vm for d in host.parked) == ["", U1]
+    assert [[d.name for d in vm.detached] for vm in host.vms] == [["a"], []]
+    disk = host.vms[0].detached[0]
+    assert (disk.pci_slot, disk.index, disk.model, disk.detached, disk.path) == ("0:4:3", 3, "nvme", True, "")
+    assert sorted(d.vm for d in host.detached) == ["", U1]
 
 
 def test_images_set_a_limit():
     origin = f"zones/{IMAGE}@final"
     snapshot = Dataset(origin, "snapshot", volsize=10 * MIB)
     name = f"zones/{U1}/disk0"
-    parked = vol("zones/flexdisk/" + D1, {"vm": U1, "uuid": D1}, origin=origin)
-    vm = run([config(disks=[entry(name)])], fs("zones/" + U1), vol(name, origin=origin), parked, snapshot).vms[0]
-    assert [(d.image, d.image_size) for d in vm.disks + vm.parked] == [(IMAGE, 10)] * 2
+    detached = vol("zones/flexdisk/" + D1, {"vm": U1, "uuid": D1}, origin=origin)
+    vm = run([config(disks=[entry(name)])], fs("zones/" + U1), vol(name, origin=origin), detached, snapshot).vms[0]
+    assert [(d.image, d.image_size) for d in vm.disks + vm.detached] == [(IMAGE, 10)] * 2
 
 
 def test_ghosts():
-    """A path whose volume was parked, and the configuration was not told."""
+    """A path whose volume was detached, and the configuration was not told."""
     path = f"zones/{U1}/disk1"
-    parked = vol("zones/flexdisk/" + D1, {"vm": U1, "uuid": D1})
-    vm = run([config(disks=[entry(path, uuid=D1)])], fs("zones/" + U1), parked).vms[0]
+    detached = vol("zones/flexdisk/" + D1, {"vm": U1, "uuid": D1})
+    vm = run([config(disks=[entry(path, uuid=D1)])], fs("zones/" + U1), detached).vms[0]
     assert vm.ghosts == vm.missing == (ZVOL + path,)
-    vm = run([config(disks=[entry(path, uuid=D2)])], fs("zones/" + U1), parked).vms[0]
+    vm = run([config(disks=[entry(path, uuid=D2)])], fs("zones/" + U1), detached).vms[0]
     assert (vm.ghosts, vm.missing) == ((), (ZVOL + path,))
 
 
@@ -171,6 +171,6 @@ def test_other_brands_and_lost_datasets():
 
 def test_one_uuid_on_two_volumes():
     name = f"zones/{U1}/disk1"
-    parked = vol("zones/flexdisk/" + D1, {"uuid": D1})
-    host = run([config(disks=[entry(name, uuid=D1)])], fs("zones/" + U1), vol(name), parked)
+    detached = vol("zones/flexdisk/" + D1, {"uuid": D1})
+    host = run([config(disks=[entry(name, uuid=D1)])], fs("zones/" + U1), vol(name), detached)
     assert {u: sorted(n) for u, n in host.duplicates.items()} == {D1: [name, "zones/flexdisk/" + D1]}

@@ -49,8 +49,8 @@ def test_a_vm_is_found_directly_below_a_pool():
 
 def test_a_disk_is_detached_to_the_place_of_its_uuid():
     volume = Dataset(f"zones/{VM}/disk0", "volume", guid=42)
-    assert layout.parked_place(Disk(volume=volume, vm=VM, index=0, uuid=DISK)) == "zones/flexdisk/" + DISK
-    assert layout.parked_place(Disk(volume=volume, vm=VM, index=0)) == "zones/flexdisk/" + identity.uuid_of(42)
+    assert layout.detached_place(Disk(volume=volume, vm=VM, index=0, uuid=DISK)) == "zones/flexdisk/" + DISK
+    assert layout.detached_place(Disk(volume=volume, vm=VM, index=0)) == "zones/flexdisk/" + identity.uuid_of(42)
 
 
 def test_below_is_not_beside():

@@ -34,8 +34,8 @@ def disk(number, name="", size=1024, **more):
 
 def vm(*disks, orphans=()):
     config = VmConfig("v", "web", "bhyve", "stopped", False, "zones", "zones/v", None)
-    attached = tuple(d for d in disks if not d.parked)
-    return Vm(config, Dataset("zones/v", "filesystem"), attached, orphans, tuple(d for d in disks if d.parked))
+    attached = tuple(d for d in disks if not d.detached)
+    return Vm(config, Dataset("zones/v", "filesystem"), attached, orphans, tuple(d for d in disks if d.detached))
 
 
 def run(machine, *specs, matching="name", of_other_vms=(), unlisted="refuse"):
@@ -58,21 +58,21 @@ def test_uuid_before_name():
     assert (pairs, creates, unlisted, problems) == ({"a": 2, "b": 1, "root": 0}, [], [], [])
 
 
-def test_attached_before_parked():
-    machine = vm(ROOT, disk(1, "a"), disk(7, "a", parked=True))
+def test_attached_before_detached():
+    machine = vm(ROOT, disk(1, "a"), disk(7, "a", detached=True))
     assert run(machine, spec("root"), spec("a"))[0]["a"] == 1
 
 
-def test_parked_by_name_and_those_of_other_vms_by_uuid_alone():
-    machine = vm(ROOT, disk(7, "mine", parked=True))
-    other = disk(8, "theirs", parked=True)
+def test_detached_by_name_and_those_of_other_vms_by_uuid_alone():
+    machine = vm(ROOT, disk(7, "mine", detached=True))
+    other = disk(8, "theirs", detached=True)
     pairs, creates, _unlisted, problems = run(machine, spec("mine"), spec("theirs"), of_other_vms=[other])
     assert (pairs, creates, problems) == ({"mine": 7}, ["theirs"], [])
     assert run(machine, spec("new", uuid=uuid(8)), of_other_vms=[other])[0] == {"new": 8}
 
 
 def test_two_of_one_uuid_or_name_are_not_chosen_between():
-    machine = vm(ROOT, disk(7, "a", parked=True), disk(8, "a", parked=True))
+    machine = vm(ROOT, disk(7, "a", detached=True), disk(8, "a", detached=True))
     pairs, creates, _unlisted, problems = run(machine, spec("a"))
     assert (pairs, creates, [p.code for p in problems]) == ({}, [], ["Ambiguous"])
     assert uuid(7) in problems[0].message

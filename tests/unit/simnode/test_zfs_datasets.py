@@ -11,7 +11,7 @@ import pytest
 from tests.unit.simnode.zfs_support import GIB, MIB, VM, Zfs, mib
 
 DISK = f"{VM}/disk0"
-PARKED = "zones/flexdisk/disk0"
+DETACHED = "zones/flexdisk/disk0"
 
 
 @pytest.fixture
@@ -135,17 +135,17 @@ def test_rename_takes_everything_along(zfs):
     kept = ("guid", "used", "refreservation", "volsize", "usedbysnapshots", "x:y", "createtxg")
     before = [zfs.get(DISK, prop) for prop in kept]
     digest = zfs.hash(DISK)
-    zfs.ok(f"rename {DISK} {PARKED}")
-    assert [zfs.get(PARKED, prop) for prop in kept] == before
-    assert zfs.hash(PARKED) == digest
-    assert zfs.get(PARKED, "x:vm") == "-"
-    assert zfs.ok(f"holds -H {PARKED}@s").startswith(f"{PARKED}@s\tkeep\t")
+    zfs.ok(f"rename {DISK} {DETACHED}")
+    assert [zfs.get(DETACHED, prop) for prop in kept] == before
+    assert zfs.hash(DETACHED) == digest
+    assert zfs.get(DETACHED, "x:vm") == "-"
+    assert zfs.ok(f"holds -H {DETACHED}@s").startswith(f"{DETACHED}@s\tkeep\t")
     assert DISK not in zfs.names()
 
 
 def test_rename_moves_the_charge(zfs):
     used, size = zfs.num(VM, "used"), zfs.num(DISK, "used")
-    zfs.ok(f"rename {DISK} {PARKED}")
+    zfs.ok(f"rename {DISK} {DETACHED}")
     assert zfs.num(VM, "used") == used - size
     assert zfs.num("zones/flexdisk", "usedbychildren") == size
 
@@ -175,11 +175,11 @@ def full_pool(zfs: Zfs) -> None:
 
 def test_rename_out_of_a_full_vm_in_a_full_pool(zfs):
     full_pool(zfs)
-    assert zfs.bad(f"rename {DISK} {PARKED}") == f"cannot rename '{DISK}': out of space\n"
+    assert zfs.bad(f"rename {DISK} {DETACHED}") == f"cannot rename '{DISK}': out of space\n"
     before = zfs.num("zones", "used")
     lowered = zfs.num(VM, "reservation") - zfs.num(DISK, "used")
     zfs.ok(f"set reservation={lowered} {VM}")
-    zfs.ok(f"rename {DISK} {PARKED}")
+    zfs.ok(f"rename {DISK} {DETACHED}")
     assert zfs.num("zones", "used") == before
 
 
@@ -321,7 +321,7 @@ def test_snapshot_lists_and_ranges(zfs):
 def test_busy_fault(zfs):
     zfs.node.pools.faults[f"busy:{DISK}"] = 2
     assert zfs.bad(f"destroy {DISK}") == f"cannot destroy '{DISK}': dataset is busy\n"
-    assert zfs.bad(f"rename {DISK} {PARKED}") == f"cannot rename '{DISK}': dataset is busy\n"
+    assert zfs.bad(f"rename {DISK} {DETACHED}") == f"cannot rename '{DISK}': dataset is busy\n"
     zfs.ok(f"destroy {DISK}")
 
 
@@ -333,7 +333,7 @@ def test_pool_faults(zfs, fault, why):
     state = zfs.ok("get -Hpr all zones")
     zfs.node.pools.faults[fault] = True
     for line in (
-        "create zones/a", f"destroy {DISK}@s", f"destroy -r {DISK}", f"rename {DISK} {PARKED}", f"set x:y=1 {DISK}",
+        "create zones/a", f"destroy {DISK}@s", f"destroy -r {DISK}", f"rename {DISK} {DETACHED}", f"set x:y=1 {DISK}",
         f"snapshot {DISK}@t", f"rollback {DISK}@s", f"clone {DISK}@s zones/c", f"set volsize=1G {DISK}",
         f"hold k {DISK}@s", f"inherit x:y {DISK}", f"rename {DISK}@s {DISK}@t",
     ):  # fmt: skip

@@ -53,7 +53,7 @@ class Core(RuleBasedStateMachine):
             inv.no_loss(self.before, after, allowed)
             inv.slots_stick(self.before, after, specs)
         for held in self.taken.values():
-            for guid in [guid for guid in held if guid not in after.volumes or after.volumes[guid].parked]:
+            for guid in [guid for guid in held if guid not in after.volumes or after.volumes[guid].detached]:
                 del held[guid]
         inv.slots_differ(after)
         inv.identity_stays(self.known, after)

@@ -41,7 +41,7 @@ EDITS = st.one_of(
     _edit("new image", NAMES, st.sampled_from([None, 300])),
     _edit("remaining", PICKS, BOOLEANS),
     _edit("absent", PICKS, BOOLEANS),
-    _edit("absent parked", PICKS, BOOLEANS),
+    _edit("absent detached", PICKS, BOOLEANS),
     _edit("recall", PICKS),
     _edit("recall", PICKS),
     _edit("foreign", PICKS),
@@ -54,7 +54,7 @@ EDITS = st.one_of(
     _edit("set", PICKS, st.just("model"), st.sampled_from(["virtio", "nvme"])),
     _edit("set", PICKS, st.just("name"), NAMES),
 )
-"""What an operator changes in the list; the numbers count the VM's disks (or the parked ones) from the first."""
+"""What an operator changes in the list; the numbers count the VM's disks (or the detached ones) from the first."""
 
 
 @st.composite
@@ -71,11 +71,11 @@ def changes(draw: st.DrawFn) -> Spec:
 def declare(picture: Picture, vm: str, change: Spec) -> Spec:
     """The declaration that an operator writes who sees this picture."""
     attached = [_entry(volume, device) for volume, device in picture.attached(vm)]
-    parked = [{"name": v.disk_name} for v in picture.parked(vm) if v.disk_name]
-    foreign = [{"uuid": v.user["uuid"]} for v in picture.parked() if v.user.get("vm") != vm and v.user.get("uuid")]
+    detached = [{"name": v.disk_name} for v in picture.detached(vm) if v.disk_name]
+    foreign = [{"uuid": v.user["uuid"]} for v in picture.detached() if v.user.get("vm") != vm and v.user.get("uuid")]
     disks = list(attached)
     for kind, *values in change["edits"]:
-        _apply(kind, values, disks, attached, {"recall": parked, "absent parked": parked, "foreign": foreign})
+        _apply(kind, values, disks, attached, {"recall": detached, "absent detached": detached, "foreign": foreign})
     spec: Spec = {"vm": picture.vms[vm].alias, "disks": disks, "unlisted": change["unlisted"]}
     return {**spec, **{key: change[key] for key in ("flexible_disk_size", "quota") if change[key] is not None}}
 
@@ -110,7 +110,7 @@ def _apply(
     if kind in others:
         pile = others[kind]
         if pile:
-            gone = {"state": "absent", "destroy_snapshots": values[1]} if kind == "absent parked" else {}
+            gone = {"state": "absent", "destroy_snapshots": values[1]} if kind == "absent detached" else {}
             disks.append({**pile[values[0] % len(pile)], **gone})
         return
     if kind.startswith("new"):

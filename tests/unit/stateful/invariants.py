@@ -25,7 +25,7 @@ INVARIANTS = {
     "LOSS": "nothing is lost that nobody gave up by name: volumes, their contents, their snapshots",
     "LAW": "quota and reservation follow the formula after every successful run",
     "SLOT": "no two disks of a VM have one slot",
-    "STICKY": "a disk keeps its slot, and finds it again after it was parked",
+    "STICKY": "a disk keeps its slot, and finds it again after it was detached",
     "IDENTITY": "the uuid of a disk never changes",
     "FIGURES": "free_space and allocatable are what the node has",
     "IDLE": "the same declaration again changes nothing, whatever guests and snapshots did meanwhile",
@@ -96,7 +96,7 @@ def slots_stick(before: Picture, after: Picture, specs: Sequence[Spec]) -> None:
             old = before.volumes.get(volume.guid)
             if old is None or volume.guid in asked:
                 continue
-            if old.parked:
+            if old.detached:
                 slot = old.user.get("slot", "")
                 free = not slot or taken.get(slot, volume.guid) == volume.guid
                 demand(not free or slot in ("", device["pci_slot"]), "STICKY", f"{volume.name} did not come back")
@@ -165,7 +165,7 @@ def _entry(before: Picture, after: Picture, vm: str, entry: Spec) -> int:
     demand(len(found) == 1, "WANTED", f"{entry} is {[v.name for v, _d in found]}")
     volume, device = found[0]
     size, old = entry.get("size"), before.volumes.get(volume.guid)
-    if size == "remaining" and (old is None or old.parked):
+    if size == "remaining" and (old is None or old.detached):
         demand(0 <= (after.allocatable(vm) or 0) < MIB, "WANTED", f"{entry} leaves {after.allocatable(vm)}")
     demand(not isinstance(size, int) or volume.size == size * MIB, "WANTED", f"{entry} has {volume.size}")
     told = {

@@ -143,7 +143,7 @@ class Node(Core):
     def guest_writes(self, which: int, start: int, length: int) -> None:
         volume = self._volume(which)
         self.writes += 1
-        if not volume.parked and start * MIB < volume.size:
+        if not volume.detached and start * MIB < volume.size:
             length = min(length, volume.size // MIB - start)
             self.world.others("guest", "write", volume.name, str(start), str(length), str(self.writes))
         self.before = self._after(Allowance(written={volume.guid}))

@@ -19,7 +19,7 @@ from simnode.zfs.model import Dataset, Pool, Snapshot
 
 MIB = 1 << 20
 POOL = "zones"
-PARKED = POOL + "/flexdisk/"
+DETACHED = POOL + "/flexdisk/"
 ZVOL = "/dev/zvol/rdsk/"
 GUARD = "flexdisk-guard"
 
@@ -42,7 +42,7 @@ class Volume:
     guid: int
     name: str
     vm: str
-    parked: bool
+    detached: bool
     size: int
     block: int
     extents: ext.Extents
@@ -104,14 +104,14 @@ class Picture:
     def below(self, vm: str) -> list[Volume]:
         return [v for v in self.volumes.values() if v.vm == vm]
 
-    def parked(self, vm: str | None = None) -> list[Volume]:
+    def detached(self, vm: str | None = None) -> list[Volume]:
         """Volumes outside any VM, or those of them that a VM had last."""
-        found = [v for v in self.volumes.values() if v.parked and vm in (None, v.user.get("vm"))]
+        found = [v for v in self.volumes.values() if v.detached and vm in (None, v.user.get("vm"))]
         return sorted(found, key=lambda v: v.name)
 
     def of(self, vm: str) -> list[Volume]:
-        """The name space of a VM: everything below its dataset, and what is parked from it."""
-        return self.below(vm) + self.parked(vm)
+        """The name space of a VM: everything below its dataset, and what is detached from it."""
+        return self.below(vm) + self.detached(vm)
 
     def uuid(self, volume: Volume) -> str:
         """The hypervisor's word for an attached disk, the volume's own for any other."""
@@ -152,7 +152,7 @@ def take(node: Node) -> Picture:
     records = node.vmadm_state["vms"]
     volumes = [_volume(pool, d, records) for d in pool.datasets.values() if d.kind == "volume"]
     return Picture(
-        {v.guid: v for v in volumes if v.vm or v.parked},
+        {v.guid: v for v in volumes if v.vm or v.detached},
         {uuid: _machine(pool.datasets[f"{POOL}/{uuid}"], record) for uuid, record in records.items()},
     )
 
@@ -164,7 +164,7 @@ def _volume(pool: Pool, dataset: Dataset, vms: dict[str, Any]) -> Volume:
         guid=dataset.guid,
         name=dataset.name,
         vm=above if above in vms else "",
-        parked=dataset.name.startswith(PARKED),
+        detached=dataset.name.startswith(DETACHED),
         size=dataset.volsize,
         block=dataset.volblocksize,
         extents=dataset.extents,

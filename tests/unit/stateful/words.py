@@ -49,7 +49,7 @@ def vm_of(picture: Picture, spec: Spec) -> str:
 def named(picture: Picture, vm: str, entry: Spec) -> Iterator[Volume]:
     """The disks that an entry can mean: by uuid, by name, and one without a name by its slot or as the boot disk."""
     if entry.get("uuid"):
-        yield from (v for v in picture.of(vm) + picture.parked() if picture.uuid(v) == entry["uuid"])
+        yield from (v for v in picture.of(vm) + picture.detached() if picture.uuid(v) == entry["uuid"])
         return
     yield from (v for v in picture.of(vm) if v.disk_name == entry["name"])
     for volume, device in picture.attached(vm):

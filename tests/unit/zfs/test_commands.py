@@ -136,29 +136,29 @@ def test_busy_for_ever_is_an_error():
     assert recorded.waits == list(BACK_OFF)
 
 
-def parked(monkeypatch, *partitions: int) -> Recorded:
-    """The calls of parking a volume on whose device so many partitions are found in turn, the last number for ever."""
+def detached(monkeypatch, *partitions: int) -> Recorded:
+    """The calls of moving out a volume on whose device so many partitions are found, the last number for ever."""
     found = list(partitions)
     monkeypatch.setattr(devices, "partitions", lambda _device: found.pop(0) if len(found) > 1 else found[0])
     recorded = Recorded()
-    recorded.zfs().park("zones/u/disk1", "zones/flexdisk/d")
+    recorded.zfs().move_out("zones/u/disk1", "zones/flexdisk/d")
     assert recorded.calls.pop(0) == ["zfs", "rename", "zones/u/disk1", "zones/flexdisk/d"]
     return recorded
 
 
-def test_partitions_of_a_parked_volume_go_as_soon_as_nobody_has_it_open(monkeypatch):
-    recorded = parked(monkeypatch, 2, 2, 0)
+def test_partitions_of_a_detached_volume_go_as_soon_as_nobody_has_it_open(monkeypatch):
+    recorded = detached(monkeypatch, 2, 2, 0)
     assert recorded.calls == [["zfs", "set", "volmode=dev", "zones/flexdisk"]] * 2
     assert recorded.waits == list(BACK_OFF[:2])
 
 
 def test_a_volume_without_partitions_is_only_renamed(monkeypatch):
-    recorded = parked(monkeypatch, 0)
+    recorded = detached(monkeypatch, 0)
     assert (recorded.calls, recorded.waits) == ([], [])
 
 
 def test_partitions_that_stay_are_no_failure(monkeypatch):
-    assert len(parked(monkeypatch, 1).calls) == len(BACK_OFF)
+    assert len(detached(monkeypatch, 1).calls) == len(BACK_OFF)
 
 
 def test_partitions_are_counted(tmp_path, monkeypatch):

@@ -96,7 +96,7 @@ class Applier:
                 begun = True
                 perform(step, self._tools, Change(vm, after, geometry))
             except FlexdiskError as exc:
-                if step.keeps_vm_down or any(in_conversion(vm, d) for d in vm.parked):
+                if step.keeps_vm_down or any(in_conversion(vm, d) for d in vm.detached):
                     # Disks of different times, or one of them in conversion: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, Restart(False), begun) from exc
                 restart = self._restart(plan) if down else None
@@ -224,7 +224,7 @@ class Applier:
 
 def _kinds(vm: Vm) -> t.Set[t.Tuple[int, int]]:
     """Size and block size of every volume that the plan knows."""
-    every = (*vm.volumes, *(disk.volume for disk in vm.parked))
+    every = (*vm.volumes, *(disk.volume for disk in vm.detached))
     return {(v.volsize, v.volblocksize) for v in every if v.kind == "volume"}
 
 

@@ -115,7 +115,7 @@ def _set_compression(step: SetCompression, tools: Tools, change: Change) -> None
 @perform.register
 def _write_identity(step: WriteIdentity, tools: Tools, change: Change) -> None:
     vm = change.vm
-    known = next((d.volume for d in vm.disks + vm.orphans + vm.parked if d.volume.name == step.volume), None)
+    known = next((d.volume for d in vm.disks + vm.orphans + vm.detached if d.volume.name == step.volume), None)
     volume = known or tools.read(step.volume)
     tools.zfs.set_facts(step.volume, {**stamp(volume.user), **step.facts})
 

@@ -41,7 +41,7 @@ def _take_out(step: Departure, tools: Tools, change: Change) -> None:
             tools.hypervisor.forget_disk(vm.config.uuid, step.path)
         used = tools.read(step.volume, step.guid).used
         zfs.set(root.name, reservation=max(0, root.reservation - used))
-        zfs.park(step.volume, step.target)
+        zfs.move_out(step.volume, step.target)
         return
     with Guard(zfs, tools.library) as guard:
         guard.protect(step.volume, step.newest)

@@ -90,7 +90,7 @@ class _Disks(Task):
         """Detached disks are compared one by one, for several plans may see the same one."""
         if vm is None or not plan.vm:
             return []
-        return report.differences(replace(plan.after, parked=()), replace(vm, parked=()))
+        return report.differences(replace(plan.after, detached=()), replace(vm, detached=()))
 
     def conclude(self, plans: t.Sequence[VmPlan], now: t.Optional[Host]) -> None:
         """One result for each VM, and one for each entry."""
@@ -106,18 +106,18 @@ def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
     """The host as it is after the plans."""
     after = {plan.vm: plan.after for plan in plans if plan.vm}
     vms = tuple(after.get(vm.config.uuid, vm) for vm in host.vms)
-    parked: t.Dict[str, Disk] = {disk.volume.name: disk for disk in host.parked}
+    detached: t.Dict[str, Disk] = {disk.volume.name: disk for disk in host.detached}
     for plan in plans:
-        before, now = ({d.volume.name: d for d in vm.parked} for vm in (plan.before, plan.after))
+        before, now = ({d.volume.name: d for d in vm.detached} for vm in (plan.before, plan.after))
         for name in {*before} - {*now}:
-            parked.pop(name, None)
-        parked.update({name: disk for name, disk in now.items() if disk != before.get(name)})
+            detached.pop(name, None)
+        detached.update({name: disk for name, disk in now.items() if disk != before.get(name)})
         for step in plan.steps:
             if isinstance(step, AttachDisk):
-                parked.pop(step.source, None)
-    detached = tuple(parked.values())
-    vms = tuple(replace(vm, parked=tuple(d for d in detached if d.vm == vm.config.uuid)) for vm in vms)
-    return replace(host, vms=vms, parked=detached)
+                detached.pop(step.source, None)
+    disks = tuple(detached.values())
+    vms = tuple(replace(vm, detached=tuple(d for d in disks if d.vm == vm.config.uuid)) for vm in vms)
+    return replace(host, vms=vms, detached=disks)
 
 
 def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_mode: bool, outcome: Disks) -> None:

@@ -149,7 +149,7 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
     """What no VM has and would become unknown when all are released, and what an interrupted run has left."""
     known = {vm.config.uuid: vm for vm in host.vms}
     found = []
-    for disk in host.parked if asked is None else ():
+    for disk in host.detached if asked is None else ():
         if disk.vm not in known:  # that of a VM is the VM's problem
             found.append(Problem("InUse", unknown(disk), disk.vm, disk.label))
     for (pool, uuid), record in sorted(host.intents.items()):

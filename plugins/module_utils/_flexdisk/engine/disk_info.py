@@ -61,7 +61,7 @@ def disks_info(
     owner = filters.vm
     if owner is not None:
         found = find_vm(host, owner)
-        remembered = {disk.vm for disk in host.parked if disk.vm}
+        remembered = {disk.vm for disk in host.detached if disk.vm}
         if isinstance(found, Problem) and owner.lower() not in remembered:
             return Disks(problems=[found])
         owner = owner.lower() if isinstance(found, Problem) else found.config.uuid
@@ -81,7 +81,7 @@ def _every(host: Host) -> t.Iterator[t.Tuple[Disk, str, t.Optional[Vm]]]:
             yield disk, "attached", vm
         for disk in vm.orphans:
             yield disk, "orphaned", vm
-    for disk in sorted(host.parked, key=lambda d: (d.vm, d.name, d.volume.name)):
+    for disk in sorted(host.detached, key=lambda d: (d.vm, d.name, d.volume.name)):
         yield disk, "detached", by_uuid.get(disk.vm)
 
 
@@ -120,7 +120,7 @@ def _alias(host: Host, uuid: str) -> str:
 
 
 def _add_releases(host: Host, disks: t.Sequence[_Dict]) -> None:
-    found = {disk.volume.name: releases.of_detached(disk) for disk in host.parked}
+    found = {disk.volume.name: releases.of_detached(disk) for disk in host.detached}
     asked = {disk["vm"] for disk in disks if disk["state"] != "detached"}
     for vm in host.vms:
         if vm.config.uuid in asked:

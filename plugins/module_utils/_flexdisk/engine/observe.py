@@ -27,7 +27,7 @@ def observe(
     complete: bool = False,
 ) -> Host:
     """What is now. pool restricts the VMs to those of one pool; without it every pool that has VMs is read, and on a
-    host without VMs every pool with parked disks. more is a pool that is read besides.
+    host without VMs every pool with detached disks. more is a pool that is read besides.
 
     snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures. complete:
     intents that are not listed, too.

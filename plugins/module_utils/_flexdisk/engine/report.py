@@ -48,7 +48,7 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
         result["pinned"] = disk.volume.pinned // MIB
     if disk.uuid:
         result["uuid"] = disk.uuid
-    if not volatile and disk.parked and not disk.volume.guid:
+    if not volatile and disk.detached and not disk.volume.guid:
         # One that is to be made: it will lie under its uuid.
         del result["volume"]
     if volatile:
@@ -60,7 +60,7 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
 
 
 def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
-    """One VM with its disks and those parked from it."""
+    """One VM with its disks and those detached from it."""
     result: _Dict = {
         "uuid": vm.config.uuid,
         "alias": vm.config.alias,
@@ -71,7 +71,7 @@ def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
         "hidden_disk_size": vm.hidden_mib,
         "vm_quota_bytes": vm.root.refquota,
         "disks": [disk_result(d, vm.config.state, volatile, figures) for d in vm.disks],
-        "parked": [disk_result(d, "parked", volatile, figures) for d in _by_name(vm.parked)],
+        "parked": [disk_result(d, "parked", volatile, figures) for d in _by_name(vm.detached)],
         "unmanaged": [d.volume.name for d in vm.orphans],
         "missing": list(vm.missing),
     }

@@ -24,12 +24,12 @@ from .observe import observe
 
 @dataclass
 class Info:
-    """vms and parked disks as results; skipped names VMs of other brands and VMs without a dataset; intents has those
+    """vms and detached disks as results; skipped names VMs of other brands and VMs without a dataset; intents has those
     of VMs that are not there.
     """
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
-    parked: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    detached: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
     problems: t.List[Problem] = field(default_factory=list)
     intents: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
@@ -79,8 +79,8 @@ def info(
     there = {(vm.config.pool, vm.config.uuid) for vm in host.vms}
     if names is None:
         result.intents = [dict(found[key], pool=key[0], vm=key[1]) for key in sorted(found) if key not in there]
-    everywhere = [disk for disk in host.parked if names is None or disk.vm in {vm.config.uuid for vm in vms}]
-    result.parked = [
+    everywhere = [disk for disk in host.detached if names is None or disk.vm in {vm.config.uuid for vm in vms}]
+    result.detached = [
         dict(report.disk_result(disk, "parked", True, figures), vm=disk.vm)
         for disk in sorted(everywhere, key=lambda d: (d.vm, d.name, d.volume.name))
     ]

@@ -98,10 +98,10 @@ class VmConfig:
 
 @dataclass(frozen=True)
 class Disk:
-    """A volume that backs a disk, attached to a VM or parked.
+    """A volume that backs a disk, attached to a VM or detached.
 
     vm is the uuid of the VM that has it or had it last; uuid, slot, model and boot are the hypervisor's word for an
-    attached disk and the volume's own properties for a parked one. guarded says that an interrupted run has left its
+    attached disk and the volume's own properties for a detached one. guarded says that an interrupted run has left its
     guard, a snapshot that is not among snapshots; half is what an interrupted conversion has copied so far, with a name
     of its own. own has the values of the properties in rules/disk_properties.py; one that it lacks has its default.
     """
@@ -120,7 +120,7 @@ class Disk:
     own: t.Mapping[str, t.Any] = field(default_factory=dict)
     remaining: str = ""
     hidden: bool = False
-    parked: bool = False
+    detached: bool = False
     snapshots: t.Tuple[Dataset, ...] = ()
     guarded: bool = False
     half: str = ""
@@ -150,7 +150,7 @@ class Disk:
     @property
     def label(self) -> str:
         """The disk in messages: its name, else where it lies."""
-        return self.name or (f"disk{self.index}" if not self.parked else self.uuid or self.volume.name)
+        return self.name or (f"disk{self.index}" if not self.detached else self.uuid or self.volume.name)
 
     @property
     def adopted(self) -> bool:
@@ -205,7 +205,7 @@ class Vm:
     root: Dataset
     disks: t.Tuple[Disk, ...] = ()
     orphans: t.Tuple[Disk, ...] = ()
-    parked: t.Tuple[Disk, ...] = ()
+    detached: t.Tuple[Disk, ...] = ()
     snapshots: t.Tuple[Dataset, ...] = ()
     other_used: int = 0
     unbacked: int = 0
@@ -246,9 +246,9 @@ class Vm:
 
     @property
     def ghosts(self) -> t.Tuple[str, ...]:
-        """Paths whose disk lies parked: an interrupted run has moved it out and not come to the configuration."""
-        parked = {disk.uuid for disk in self.parked if disk.uuid}
-        return tuple(e.path for e in self.config.disks if e.path in self.missing and e.uuid in parked)
+        """Paths whose disk lies detached: an interrupted run has moved it out and not come to the configuration."""
+        detached = {disk.uuid for disk in self.detached if disk.uuid}
+        return tuple(e.path for e in self.config.disks if e.path in self.missing and e.uuid in detached)
 
     @property
     def hidden_mib(self) -> int:

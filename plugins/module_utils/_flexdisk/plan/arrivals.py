@@ -46,7 +46,7 @@ def path_of(capabilities: Capabilities, volume: str, kind: str, uuid: str) -> st
 def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
     """The index that the disk gets, and its volume. One that lies in the VM without being attached stays there."""
     disk = target.disk
-    if disk is not None and not disk.parked:
+    if disk is not None and not disk.detached:
         return disk.index, disk.volume.name
     remembered = disk.index if disk else 0
     index = _free_index(vm, remembered if target.spec.index is None else target.spec.index)
@@ -104,7 +104,7 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
         f" re-attached{_at(target)}",
         f", {target.kept} -> {target.type}" if target.type != target.kept else "",
         f", compression {now} -> {wanted}" if wanted not in (None, now) else "",
-        f", parked since {since}" if since and disk.parked else "",
+        f", detached since {since}" if since and disk.detached else "",
     ]
     return AttachDisk(
         Told("".join(words), target.label, size < disk.size, why_cold(vm, target.model, target.slot, capabilities)),

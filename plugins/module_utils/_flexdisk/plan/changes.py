@@ -13,7 +13,7 @@ from ..model.sizes import render_change, render_mib
 from ..model.vm import FILE, SPARSE, Disk, Vm
 from ..rules import disk_properties, identity
 from ..rules.differences import crosses, fact_changes
-from ..rules.layout import copy_place, parked_place
+from ..rules.layout import copy_place, detached_place
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from .disk_steps import (
     Convert,
@@ -213,7 +213,7 @@ def _resize_told(target: Target, disk: Disk) -> Told:
 def convert(
     disk: Disk, wanted: str, geometry: PoolGeometry, label: str = "", block_size: int = DEFAULT_BLOCK, cold: str = ""
 ) -> t.Optional[Convert]:
-    """The disk becomes one of another type. What becomes a file, or was one, must be parked: its data is copied.
+    """The disk becomes one of another type. What becomes a file, or was one, must be detached: its data is copied.
 
     block_size (bytes) is that of a volume that was a file.
     """
@@ -231,7 +231,7 @@ def convert(
 
 def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -> Copying:
     block = RECORD if wanted == FILE else block_size
-    spare = parked_place(disk)
+    spare = detached_place(disk)
     return Copying(
         uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
         half=copy_place(spare) if disk.volume.name != copy_place(spare) else spare,

@@ -17,7 +17,7 @@ from ..rules import slots, space
 from ..rules.differences import crosses, in_conversion
 from ..rules.disk_values import check_new_name
 from ..rules.inventory import Host
-from ..rules.layout import container, copy_place, parked_place
+from ..rules.layout import container, copy_place, detached_place
 from ..rules.reservation import PoolGeometry
 from . import predict
 from .resolve import Leaver, Resolved, Target, slots_after, staying_bytes
@@ -43,7 +43,7 @@ def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: 
 
 
 def check_departures(resolved: Resolved, host: Host, problems: Problems) -> None:
-    """What forbids that a VM is deleted, its disks destroyed or parked, the boot disk too."""
+    """What forbids that a VM is deleted, its disks destroyed or detached, the boot disk too."""
     for leaver in resolved.leavers:
         _gone(leaver, problems)
     _moves(resolved, host, problems)
@@ -105,7 +105,7 @@ def _ownership(disk: Disk, what: str, problems: Problems) -> None:
 
 def _protected(vm: Vm, disk: Disk, what: str, problems: Problems) -> None:
     """RFD 154 left open whether a VM's deletion protection is also that of its disks. Here it is."""
-    if vm.config.indestructible and not disk.parked:
+    if vm.config.indestructible and not disk.detached:
         problems.add("Indestructible", f"the VM is indestructible, so none of its disks can be {what}", disk.label)
 
 
@@ -156,11 +156,11 @@ def _moves(resolved: Resolved, host: Host, problems: Problems) -> None:
     for leaver in resolved.leavers:
         if leaver.moves:
             _encryption(leaver.disk, above, "detached", problems)
-            place = parked_place(leaver.disk)
+            place = detached_place(leaver.disk)
             if place in host.datasets:
                 problems.add("AlreadyExists", f"cannot be moved out: {place} already exists", leaver.disk.label)
     for target in resolved.targets:
-        if target.disk is not None and target.disk.parked:
+        if target.disk is not None and target.disk.detached:
             if target.disk.volume.pool != pool:
                 problems.add(
                     "InvalidArgument",
@@ -183,11 +183,11 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
     if disk is None or not crosses(target.type, disk):
         return
     _gone(Leaver(disk, True, target.spec.destroy_snapshots), problems)
-    spare = parked_place(disk)
+    spare = detached_place(disk)
     taken = {spare, copy_place(spare)} & {*host.datasets} - {disk.volume.name, disk.half}
     for name in sorted(taken):
         problems.add("AlreadyExists", f"cannot be converted: {name} already exists", target.label)
-    if not disk.parked:
+    if not disk.detached:
         _encryption(disk, host.datasets.get(container(pool)) or host.datasets[pool], "converted", problems)
 
 
@@ -203,11 +203,11 @@ def _encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems)
 
 
 def _names(resolved: Resolved, problems: Problems) -> None:
-    """One name space for a VM's attached disks and those parked from it."""
+    """One name space for a VM's attached disks and those detached from it."""
     claimed = {id(g.disk) for g in resolved.targets if g.disk is not None}
     leaving = {id(leaver.disk): leaver for leaver in resolved.leavers}
     others: t.Dict[str, str] = {}
-    for disk in resolved.vm.disks + resolved.vm.parked:
+    for disk in resolved.vm.disks + resolved.vm.detached:
         leaver = leaving.get(id(disk))
         gone = leaver is not None and (leaver.destroy or leaver.nameless)
         if disk.name and id(disk) not in claimed and not gone:
@@ -268,7 +268,7 @@ def _stays_unmanaged(resolved: Resolved, disk: Disk) -> bool:
 
 
 def _boots_now(resolved: Resolved, target: Target) -> bool:
-    """Whether the target's disk is the boot disk, or was it before it was parked to be copied."""
+    """Whether the target's disk is the boot disk, or was it before it was detached to be copied."""
     disk = target.disk
     if disk is None or not disk.boot:
         return False
@@ -323,7 +323,7 @@ def _space(resolved: Resolved, host: Host, problems: Problems) -> None:
     hidden = resolved.vm.hidden_mib
     declared = (resolved.flexible - hidden) * MIB
     figures = "%s is %s too small: disks and snapshots need %s" % render_apart(declared, missing, declared + missing)
-    growing = [_demand(g) for g in resolved.targets if g.disk is None or g.disk.parked or g.bytes > g.disk.size]
+    growing = [_demand(g) for g in resolved.targets if g.disk is None or g.disk.detached or g.bytes > g.disk.size]
     wanted = f" (wanted: {', '.join(growing)})" if growing else ""
     problems.add(
         "InsufficientSpace",

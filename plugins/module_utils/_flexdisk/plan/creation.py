@@ -188,7 +188,7 @@ def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> V
         compression=above.compression,
         encryptionroot=above.encryptionroot,
     )
-    return Vm(draft, root, parked=tuple(d for d in host.parked if d.vm == new.uuid))
+    return Vm(draft, root, detached=tuple(d for d in host.detached if d.vm == new.uuid))
 
 
 def _before(blank: Vm) -> Vm:
@@ -217,7 +217,7 @@ def _resolved(
     problems: Problems,
 ) -> Resolved:
     """Targets of the declared disks, with what the platform adds to the new ones."""
-    unrelated = [disk for disk in host.parked if disk.vm != blank.config.uuid]
+    unrelated = [disk for disk in host.detached if disk.vm != blank.config.uuid]
     matched = match(blank, t.cast(t.Any, spec.disks), unrelated, "name", Problems(spec.vm) if hidden else problems)
     if hidden:
         count = len(matched.creates)
@@ -239,7 +239,7 @@ def _with_hidden(
 
 
 def _taken(host: Host, new: NewVm) -> t.Set[str]:
-    disks = (*host.parked, *(d for vm in host.vms for d in vm.disks + vm.orphans))
+    disks = (*host.detached, *(d for vm in host.vms for d in vm.disks + vm.orphans))
     return {disk.uuid for disk in disks if disk.uuid}
 
 

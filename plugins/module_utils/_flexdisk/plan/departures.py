@@ -11,22 +11,22 @@ import typing as t
 from ..model.sizes import render_bytes, render_mib
 from ..model.vm import Disk, Vm
 from ..rules import identity, snapshots
-from ..rules.layout import parked_place
+from ..rules.layout import detached_place
 from .changes import facts_of, stale, unmarked
-from .disk_steps import Destroy, DestroyDetached, Detach, DiscardCopy, ForgetDisk, LiftGuard, Park
+from .disk_steps import Destroy, DestroyDetached, Detach, DetachUnattached, DiscardCopy, ForgetDisk, LiftGuard
 from .resolve import Leaver
 from .steps import Told
 
-PARKED_PREFIX = "flexdisk-parked-"
+DETACHED_PREFIX = "flexdisk-parked-"
 
 
 def forget(vm: Vm) -> t.Iterator[ForgetDisk]:
-    """Take out of the configuration what lies parked; vmadm finds nothing there to destroy."""
+    """Take out of the configuration what lies detached; vmadm finds nothing there to destroy."""
     configured = {entry.path: entry for entry in vm.config.disks}
-    parked = {disk.uuid: disk for disk in vm.parked}
+    detached = {disk.uuid: disk for disk in vm.detached}
     for entry in (configured[path] for path in vm.ghosts):
-        label = parked[entry.uuid].label
-        told = Told(f"- {label}, parked already, out of the configuration", label)
+        label = detached[entry.uuid].label
+        told = Told(f"- {label}, detached already, out of the configuration", label)
         yield ForgetDisk(told, volume=entry.volume, path=entry.path)
 
 
@@ -45,24 +45,24 @@ def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
 
 
 def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
-    """Park a disk with its data, whether the VM has it attached (Detach) or not (Park).
+    """Detach a disk with its data, whether the VM has it attached (Detach) or not (Detach).
 
     lean: a later step sets the VM's reservation anyway, so that the pool need not give the disk's space twice.
     """
     disk = leaver.disk
     attached = "" if disk.path else " (not attached)"
     named = f" without its name (uuid {disk.uuid})" if leaver.nameless else ""
-    told = Told(f"- {disk.label} {render_mib(disk.size_mib)}{attached} parked{named}", disk.label)
+    told = Told(f"- {disk.label} {render_mib(disk.size_mib)}{attached} detached{named}", disk.label)
     changes = {"boot": False, "remaining": "", **({"name": ""} if leaver.nameless else {})}
     return _leaving(vm, disk, told, {**facts_of(disk, **changes), **unmarked(disk)}, lean)
 
 
 def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
-    """Park a disk for the time that its data is copied: what the VM makes of the disk stays with it."""
+    """Detach a disk for the time that its data is copied: what the VM makes of the disk stays with it."""
     facts = {**facts_of(disk), **unmarked(disk)}
     if disk.volume.user.get("from") != identity.MAKING:
         facts["from"] = identity.CONVERTING
-    told = Told(f"- {label} {render_mib(disk.size_mib)} parked to be copied", label)
+    told = Told(f"- {label} {render_mib(disk.size_mib)} detached to be copied", label)
     return _leaving(vm, disk, told, facts, lean=True, vm_waits=True)
 
 
@@ -72,13 +72,13 @@ def _leaving(vm: Vm, disk: Disk, told: Told, facts: t.Mapping[str, str], lean: b
     for snapshot in disk.snapshots:
         short = snapshot.name.split("@", 1)[1]
         if short.startswith(snapshots.PREFIX):
-            renames.append((short, f"{PARKED_PREFIX}{vm.config.uuid[:8]}-{snapshot.createtxg}-{short}"))
-    kind = Detach if disk.path else Park
+            renames.append((short, f"{DETACHED_PREFIX}{vm.config.uuid[:8]}-{snapshot.createtxg}-{short}"))
+    kind = Detach if disk.path else DetachUnattached
     return kind(
         told,
         volume=disk.volume.name,
         path=disk.path,
-        target=parked_place(disk),
+        target=detached_place(disk),
         facts=stale(disk, facts),
         guid=disk.volume.guid,
         newest=_newest(disk, dict(renames)),
@@ -105,7 +105,7 @@ def destroy(leaver: Leaver) -> t.Union[Destroy, DestroyDetached]:
         _destroyed(disk, ""),
         volume=disk.volume.name,
         path=disk.path,
-        target=parked_place(disk),
+        target=detached_place(disk),
         facts=stale(disk, facts_of(disk, uuid=disk.uuid or identity.uuid_of(disk.volume.guid))),
         guid=disk.volume.guid,
         newest=_newest(disk, {}),
@@ -116,7 +116,7 @@ def destroy(leaver: Leaver) -> t.Union[Destroy, DestroyDetached]:
 def destroy_detached(leaver: Leaver) -> DestroyDetached:
     """Destroy a volume that no VM has attached."""
     disk = leaver.disk
-    told = _destroyed(disk, " (parked)" if disk.parked else " (not attached)")
+    told = _destroyed(disk, " (detached)" if disk.detached else " (not attached)")
     return DestroyDetached(told, volume=disk.volume.name, guid=disk.volume.guid, snapshots=_short_names(disk))
 
 

@@ -18,7 +18,7 @@ from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
 from ..rules import identity
 from ..rules.disk import Place, find_source
 from ..rules.inventory import Host
-from ..rules.layout import container, copy_place, final, image_dataset, parked_place
+from ..rules.layout import container, copy_place, detached_place, final, image_dataset
 from ..rules.reservation import default_block_size
 from ..rules.snapshots import charge
 from . import changes, checks, departures, predict
@@ -43,7 +43,7 @@ def no_vm(host: Host, pool: str, brand: str) -> Vm:
     root = host.datasets.get(place) or replace(host.datasets[pool], name=place, kind="", user={})
     config = VmConfig("", f"detached disks of pool {pool}", brand, "stopped", False, pool, place, None)
     free = replace(root, quota=0, reservation=0, refquota=0, refreservation=0)
-    return Vm(config, free, parked=tuple(d for d in host.parked if d.volume.pool == pool))
+    return Vm(config, free, detached=tuple(d for d in host.detached if d.volume.pool == pool))
 
 
 def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Capabilities) -> VmPlan:
@@ -104,12 +104,12 @@ def _changes(
     ended = _ended(host, disk)
     if ended is not None:
         yield ended
-        disk = predict.apply(replace(before, parked=(disk,)), ended, host.geometry[pool]).parked[0]
+        disk = predict.apply(replace(before, detached=(disk,)), ended, host.geometry[pool]).detached[0]
         target = replace(target, disk=disk)
     first = _begun(host, pool, target, capabilities)
     if first is not None:
         yield first
-        disk = predict.apply(replace(before, parked=(disk,)), first, host.geometry[pool]).parked[0]
+        disk = predict.apply(replace(before, detached=(disk,)), first, host.geometry[pool]).detached[0]
         target = replace(target, disk=disk, kept=target.type)
     last = (changes.resize_detached(target), changes.set_compression(target), changes.write_identity(disk, target))
     yield from (step for step in last if step is not None)
@@ -131,7 +131,7 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
     """The end of a conversion whose original has gone: the copy gets its name, and is marked no more, unless a VM
     waits for it.
     """
-    mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, parked_place(disk)
+    mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, detached_place(disk)
     if not mark.isdigit() or any(str(dataset.guid) == mark for dataset in host.datasets.values()):
         return None
     if now != copy_place(wanted) or wanted in host.datasets:
@@ -160,9 +160,9 @@ def _finish(disk: Disk, size: int, kind: str) -> Step:
 def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, problems: Problems) -> t.Iterator[Step]:
     """Clones that were given up first, for the disk cannot go before them."""
     given_up = declared.destroy_clones
-    parked = {other.volume.name: other for other in host.parked}
+    detached = {other.volume.name: other for other in host.detached}
     for clone in (c for snapshot in disk.snapshots for c in snapshot.clones if c in given_up):
-        other = parked.get(clone)
+        other = detached.get(clone)
         if other is None:
             problems.add("InUse", f"{clone} is not a detached disk, so it cannot be destroyed as a clone", disk.label)
         else:

@@ -232,7 +232,7 @@ class Registry:
         """A detached disk is renamed in the name space of the VM that had it."""
         name, disk = job.declared.spec.name, place.disk
         owner = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
-        others = (*owner.disks, *owner.parked) if owner is not None and name != disk.name else ()
+        others = (*owner.disks, *owner.detached) if owner is not None and name != disk.name else ()
         taken = next((other for other in others if name and other.name == name), None)
         if taken is not None:
             self._add(job.declared, "NameConflict", f"the name {name} is already used by {taken.volume.name}")
@@ -374,7 +374,7 @@ def _of_disk(declared: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:
 
 def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:
     """The disk as the VM that gives it up leaves it; None where that is refused."""
-    return next((d for d in giver.parked if d.volume.guid == disk.volume.guid), None)
+    return next((d for d in giver.detached if d.volume.guid == disk.volume.guid), None)
 
 
 def _listed(values: t.Iterable[str]) -> str:

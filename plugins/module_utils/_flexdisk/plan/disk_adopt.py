@@ -55,13 +55,13 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     """Steps that take the identity of the VM's disks away, or every problem. forget: also what is kept of it."""
     problems = Problems(vm.config.alias or vm.config.uuid)
     _contradictions(host, vm, problems)
-    for disk in vm.parked:
+    for disk in vm.detached:
         problems.add("InUse", unknown(disk), disk.label)
     for disk in vm.orphans:
         if released_identity.taken(disk.volume):
             problems.add(
                 "InUse",
-                f"{disk.volume.name} is not attached and would become unknown; vm_disks attaches or parks it",
+                f"{disk.volume.name} is not attached and would become unknown; vm_disks attaches or detaches it",
                 disk.label,
             )
     seq = Sequence(vm, host.geometry[vm.config.pool])
@@ -83,8 +83,8 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
 
 
 def unknown(disk: Disk) -> str:
-    """Why a parked disk forbids a release."""
-    return "%s (%s, uuid %s) is parked and would become unknown; attach or destroy it first" % (
+    """Why a detached disk forbids a release."""
+    return "%s (%s, uuid %s) is detached and would become unknown; attach or destroy it first" % (
         disk.volume.name,
         render_mib(disk.size_mib),
         disk.uuid or "none",
@@ -123,7 +123,7 @@ def _contradictions(host: Host, vm: Vm, problems: Problems) -> None:
                 % (disk.volume.name, disk.volume.user["uuid"], disk.uuid or "another"),
                 disk.label,
             )
-    for disk in vm.disks + vm.orphans + vm.parked:
+    for disk in vm.disks + vm.orphans + vm.detached:
         places = host.duplicates.get(disk.uuid)
         if places:
             problems.add("Ambiguous", f"the uuid {disk.uuid} is on several volumes: {', '.join(places)}", disk.label)
@@ -228,8 +228,8 @@ def _listed(disks: t.Iterable[Disk]) -> str:
 def _check_names(
     vm: Vm, old: t.Sequence[Disk], new: t.Sequence[_New], said: t.Mapping[str, ReleasedIdentity], problems: Problems
 ) -> None:
-    """One name space for what is attached and what is parked from the VM."""
-    taken = {disk.name: disk.volume.name for disk in (*old, *vm.parked) if disk.name}
+    """One name space for what is attached and what is detached from the VM."""
+    taken = {disk.name: disk.volume.name for disk in (*old, *vm.detached) if disk.name}
     for disk in old:
         wanted = said.get(disk.volume.name, ReleasedIdentity()).name
         if wanted not in ("", disk.name):
@@ -250,7 +250,7 @@ def _check_names(
 
 def _check_uuids(host: Host, new: t.Sequence[_New], problems: Problems) -> None:
     """Problems of UUIDs that only a released identity or the task says, so the inventory does not have them."""
-    everything = [disk for vm in host.vms for disk in vm.disks + vm.orphans] + list(host.parked)
+    everything = [disk for vm in host.vms for disk in vm.disks + vm.orphans] + list(host.detached)
     places: t.Dict[str, t.Set[str]] = {}
     for disk in everything:
         places.setdefault(disk.uuid, set()).add(disk.volume.name)

@@ -279,7 +279,7 @@ class Detach(Departure):
 
 
 @dataclass(frozen=True)
-class Park(Detach):
+class DetachUnattached(Detach):
     """The same for a volume that the VM does not have attached."""
 
     kind = "park"

@@ -72,13 +72,13 @@ def _plan(host: Host, vm: Vm, found: t.Sequence[Finding]) -> VmPlan:
     lost = {finding.volume for finding in _of(found, "orphan_volume")}
     for name in [disk.volume.name for disk in vm.orphans if disk.volume.name in lost]:
         disk = next(d for d in seq.vm.orphans if d.volume.name == name)
-        names = {d.name for d in (*seq.vm.disks, *seq.vm.parked) if d.name}
-        seq.add(_parked(departures.detach(seq.vm, Leaver(disk, False, nameless=disk.name in names), False), disk))
+        names = {d.name for d in (*seq.vm.disks, *seq.vm.detached) if d.name}
+        seq.add(_detached(departures.detach(seq.vm, Leaver(disk, False, nameless=disk.name in names), False), disk))
     seq.extend(ordering.repairs(seq.vm, geometry, False) if _of(found, *_LAW) else ())
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps))
 
 
-def _parked(step: Detach, disk: Disk) -> Detach:
+def _detached(step: Detach, disk: Disk) -> Detach:
     """A volume that has no identity gets that of its place."""
     facts = {"uuid": disk.uuid or identity.uuid_of(disk.volume.guid), **step.facts}
     return step if disk.uuid else replace(step, facts=facts)
@@ -108,10 +108,10 @@ def _outside(host: Host, found: t.Sequence[Finding]) -> t.Iterator[Step]:
         yield CorrectFacts(Told(text), volume=finding.volume, facts=dict.fromkeys(names, ""))
     yield from _corrections(found)
     guarded = {finding.volume for finding in _of(found, "guard")}
-    parked = {disk.volume.name: disk for disk in host.parked}
-    yield from departures.unguard(parked[name] for name in sorted(guarded))
+    detached = {disk.volume.name: disk for disk in host.detached}
+    yield from departures.unguard(detached[name] for name in sorted(guarded))
     for finding in _of(found, "parked_place"):
-        yield _moved(finding, parked[finding.volume])
+        yield _moved(finding, detached[finding.volume])
     forgotten = _of(found, *INTENTS)
     for finding in [f for f in forgotten if f.kind != "intent_index"]:
         told = Told(f"- intent of VM {finding.alias or finding.vm}")
@@ -136,29 +136,29 @@ def _moved(finding: Finding, disk: Disk) -> MoveDetached:
 def after(host: Host, mending: Mending) -> Host:
     """The host when all has been done, as a later read shows it."""
     vms = {plan.vm: plan.after for plan in mending.plans}
-    known = {disk.volume.name for disk in host.parked}
+    known = {disk.volume.name for disk in host.detached}
     datasets = dict(host.datasets)
     for plan in mending.plans:
         for volume in plan.before.volumes:
             del datasets[volume.name]
         datasets.update({d.name: d for d in (plan.after.root, *plan.after.volumes)})
-    parked = list(host.parked)
+    detached = list(host.detached)
     for plan in mending.plans:
-        parked += [_fresh(disk, plan.before) for disk in plan.after.parked if disk.volume.name not in known]
-    found = replace(host, vms=tuple(vms.get(vm.config.uuid, vm) for vm in host.vms), parked=tuple(parked))
-    datasets.update({disk.volume.name: disk.volume for disk in parked})
+        detached += [_fresh(disk, plan.before) for disk in plan.after.detached if disk.volume.name not in known]
+    found = replace(host, vms=tuple(vms.get(vm.config.uuid, vm) for vm in host.vms), detached=tuple(detached))
+    datasets.update({disk.volume.name: disk.volume for disk in detached})
     found = replace(found, datasets=datasets)
     for step in mending.outside:
         found = _after_outside(step, found)
     owners: t.Dict[str, t.List[Disk]] = {}
-    for disk in found.parked:
+    for disk in found.detached:
         owners.setdefault(disk.vm, []).append(disk)
-    vms_now = tuple(replace(vm, parked=tuple(owners.get(vm.config.uuid, ()))) for vm in found.vms)
-    return replace(found, vms=vms_now, duplicates=duplicates(vms_now, found.parked))
+    vms_now = tuple(replace(vm, detached=tuple(owners.get(vm.config.uuid, ()))) for vm in found.vms)
+    return replace(found, vms=vms_now, duplicates=duplicates(vms_now, found.detached))
 
 
 def _fresh(disk: Disk, vm: Vm) -> Disk:
-    """A disk that has just been parked: stamped, and out of what shows through from the VM's dataset."""
+    """A disk that has just been detached: stamped, and out of what shows through from the VM's dataset."""
     volume = disk.volume
     user = {name: value for name, value in volume.user.items() if name not in _STAMPS}
     inherited = {n: s for n, s in volume.inherited.items() if not (s + "/").startswith(vm.root.name + "/")}
@@ -175,7 +175,7 @@ def _each(host: Host, change: t.Callable[[Dataset], Dataset]) -> Host:
 
     vms = tuple(replace(vm, root=change(vm.root), disks=disks(vm.disks), orphans=disks(vm.orphans)) for vm in host.vms)
     datasets = [change(dataset) for dataset in host.datasets.values()]
-    return replace(host, vms=vms, parked=disks(host.parked), datasets={d.name: d for d in datasets})
+    return replace(host, vms=vms, detached=disks(host.detached), datasets={d.name: d for d in datasets})
 
 
 @functools.singledispatch
@@ -212,13 +212,13 @@ def _move_detached(step: MoveDetached, host: Host) -> Host:
         disk = predict.believed(disk, {"uuid": step.uuid})
         return replace(disk, uuid=step.uuid, volume=replace(disk.volume, name=step.target))
 
-    parked = tuple(map(moved, host.parked))
+    detached = tuple(map(moved, host.detached))
     datasets = {name: dataset for name, dataset in host.datasets.items() if name != step.volume}
-    datasets.update({disk.volume.name: disk.volume for disk in parked})
-    return replace(host, parked=parked, datasets=datasets)
+    datasets.update({disk.volume.name: disk.volume for disk in detached})
+    return replace(host, detached=detached, datasets=datasets)
 
 
 @_after_outside.register
 def _lift_guard(step: LiftGuard, host: Host) -> Host:
-    parked = tuple(predict.unguarded(disk) if disk.volume.name == step.volume else disk for disk in host.parked)
-    return replace(host, parked=parked)
+    detached = tuple(predict.unguarded(disk) if disk.volume.name == step.volume else disk for disk in host.detached)
+    return replace(host, detached=detached)

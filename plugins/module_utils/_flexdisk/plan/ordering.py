@@ -78,7 +78,7 @@ def order(
 def _check_converting(resolved: Resolved, problems: Problems) -> None:
     """A VM that a conversion has stopped does not go on without the disk, nor with another one in its place."""
     vm, claimed = resolved.vm, [g.disk for g in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
-    for disk in (d for d in vm.parked if in_conversion(vm, d) and not any(d is other for other in claimed)):
+    for disk in (d for d in vm.detached if in_conversion(vm, d) and not any(d is other for other in claimed)):
         if vm.interrupted is not None or disk.volume.user["from"] == identity.CONVERTING:
             words = "its conversion was interrupted; list it (%s, uuid %s), or the VM would run without it"
             problems.add("InUse", words % (disk.volume.name, disk.uuid), disk.label)
@@ -191,32 +191,32 @@ def _in_place(seq: Sequence, target: Target) -> None:
 
 
 def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
-    """A file becomes a volume or a volume a file outside the VM, so that whatever interrupts that is a parked disk."""
+    """A file becomes a volume or a volume a file outside the VM, so that an interruption leaves a detached disk."""
     was = t.cast(Disk, target.disk)
-    uuid, attached = was.uuid or identity.uuid_of(was.volume.guid), not was.parked
+    uuid, attached = was.uuid or identity.uuid_of(was.volume.guid), not was.detached
     if attached:
         seq.add(departures.detach_to_copy(seq.vm, seq.volume_of(was), target.label))
-    parked = next((d for d in seq.vm.parked if d.uuid == uuid), predict.unguarded(was))
+    detached = next((d for d in seq.vm.detached if d.uuid == uuid), predict.unguarded(was))
     block = target.spec.block_size or default_block_size(seq.geometry, platform=capabilities.platform)
     why = "its data is copied" if was.path else ""
-    step = changes.convert(parked, target.type, seq.geometry, target.label, block, why)
+    step = changes.convert(detached, target.type, seq.geometry, target.label, block, why)
     if step is None:
         return
     step = replace(step, vm_waits=attached)
     seq.add(step)
-    if parked not in seq.vm.parked:
+    if detached not in seq.vm.detached:
         # Another VM's: it is predicted by itself.
-        other = predict.apply(replace(seq.vm, parked=(parked,)), step, seq.geometry)
-        parked = other.parked[0]
+        other = predict.apply(replace(seq.vm, detached=(detached,)), step, seq.geometry)
+        detached = other.detached[0]
     else:
-        parked = next(d for d in seq.vm.parked if d.uuid == uuid)
-    arrival = arrivals.attach(seq.vm, replace(target, kept=target.type), parked, capabilities)
+        detached = next(d for d in seq.vm.detached if d.uuid == uuid)
+    arrival = arrivals.attach(seq.vm, replace(target, kept=target.type), detached, capabilities)
     seq.add(replace(arrival, vm_waits=attached))
 
 
 def _concerned(resolved: Resolved) -> t.List[Disk]:
     """Every disk of the VM, and those of others that it takes or destroys."""
-    own = resolved.vm.disks + resolved.vm.orphans + resolved.vm.parked
+    own = resolved.vm.disks + resolved.vm.orphans + resolved.vm.detached
     claimed = [g.disk for g in resolved.targets if g.disk is not None] + [leaver.disk for leaver in resolved.leavers]
     return [*own, *(disk for disk in claimed if not any(disk is other for other in own))]
 
@@ -230,7 +230,7 @@ def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -
 
     for leaver in (v for v in resolved.leavers if v.destroy and not v.disk.path):
         seq.add(departures.destroy(leaver).for_disk(leaver.anew))
-    for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.parked):
+    for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.detached):
         seq.add(changes.unname(leaver.disk).for_disk(leaver.anew))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
@@ -244,7 +244,7 @@ def _settles_later(resolved: Resolved) -> bool:
     """Whether a step after the detaches gives space back and sets the reservation."""
     flexible = resolved.vm.config.flexible_disk_size
     falls = resolved.flexible is not None and flexible is not None and resolved.flexible < flexible
-    comes = any(g.disk is not None and g.disk.parked for g in resolved.targets)
+    comes = any(g.disk is not None and g.disk.detached for g in resolved.targets)
     return falls or resolved.quota < resolved.vm.root.refquota or comes
 
 

@@ -68,7 +68,7 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     if first is not None:
         vm = predict.apply(vm, first, host.geometry[vm.config.pool])
-    of_other_vms = [d for d in host.parked if d.vm != vm.config.uuid]
+    of_other_vms = [d for d in host.detached if d.vm != vm.config.uuid]
     if spec.disks is None:
         spec = replace(spec, disks=(), unlisted="keep")
     matched = match(vm, t.cast(t.Any, spec.disks), of_other_vms, policy.matching, problems, spec.unlisted)
@@ -117,7 +117,7 @@ def plan_matched(
 
 def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problems) -> None:
     """One uuid on two volumes is a refusal for every VM that has one of them, or is about to."""
-    for disk in {id(d): d for d in (*vm.disks, *vm.orphans, *vm.parked, *claimed)}.values():
+    for disk in {id(d): d for d in (*vm.disks, *vm.orphans, *vm.detached, *claimed)}.values():
         places = host.duplicates.get(disk.uuid)
         if places:
             problems.add("Ambiguous", f"the uuid {disk.uuid} is on several volumes: {', '.join(places)}", disk.label)
@@ -131,13 +131,13 @@ class Demand(t.NamedTuple):
 
 
 def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
-    """The VM's change of reservation and what parked disks keep, after each step."""
+    """The VM's change of reservation and what detached disks keep, after each step."""
     vm = plan.before
     guests: t.Dict[str, int] = {}
     for step in plan.steps:
         if isinstance(step, Relocate):
             guests.update({entry.volume: moved.volume.used for entry, moved in step.moves})
-        if isinstance(step, AttachDisk) and step.attached.parked and step.attached.vm != vm.config.uuid:
+        if isinstance(step, AttachDisk) and step.attached.detached and step.attached.vm != vm.config.uuid:
             guests[step.source] = step.attached.volume.used
     start = _held(vm) + sum(guests.values())
     course = [0]
@@ -154,7 +154,7 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
 
 
 def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
-    """Plans that know which of their VM's parked disks another VM takes. A disk that two want is a problem of both."""
+    """Plans that know which of their VM's detached disks others take. A disk that two VMs take is a problem of both."""
     takers: t.Dict[str, t.List[VmPlan]] = {}
     for plan in plans:
         for step in plan.steps:
@@ -167,12 +167,12 @@ def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]
         for plan in claims
         if len(claims) > 1
     ]
-    left = [tuple(d for d in plan.after.parked if d.volume.name not in takers) for plan in plans]
-    return [replace(p, after=replace(p.after, parked=parked)) for p, parked in zip(plans, left)], problems
+    left = [tuple(d for d in plan.after.detached if d.volume.name not in takers) for plan in plans]
+    return [replace(p, after=replace(p.after, detached=detached)) for p, detached in zip(plans, left)], problems
 
 
 def _held(vm: Vm) -> int:
-    return vm.root.reservation + sum(d.volume.used for d in vm.parked)
+    return vm.root.reservation + sum(d.volume.used for d in vm.detached)
 
 
 def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:

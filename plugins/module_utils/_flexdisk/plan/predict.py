@@ -70,7 +70,7 @@ def _map(vm: Vm, volume: str, change: t.Callable[[Disk], Disk]) -> Vm:
     def each(disks: t.Tuple[Disk, ...]) -> t.Tuple[Disk, ...]:
         return tuple(change(d) if d.volume.name == volume else d for d in disks)
 
-    return replace(vm, disks=each(vm.disks), orphans=each(vm.orphans), parked=each(vm.parked))
+    return replace(vm, disks=each(vm.disks), orphans=each(vm.orphans), detached=each(vm.detached))
 
 
 def _sorted(disks: t.Iterable[Disk]) -> t.Tuple[Disk, ...]:
@@ -262,13 +262,13 @@ def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm, disk = _out(vm, step.volume)
     disk = believed(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
-    parked = replace(disk, volume=replace(disk.volume, name=step.target), parked=True, boot=boot, path="")
+    detached = replace(disk, volume=replace(disk.volume, name=step.target), detached=True, boot=boot, path="")
     names = dict(step.renames)
     pairs = [(s, s.name.split("@", 1)[1]) for s in disk.snapshots]
     moved = tuple(replace(s, name=f"{step.target}@{names.get(short, short)}") for s, short in pairs)
-    parked = replace(parked, snapshots=moved)
+    detached = replace(detached, snapshots=moved)
     low = max(0, vm.root.reservation - disk.volume.used)
-    vm = _settled(replace(vm, parked=(*vm.parked, parked)), geometry)
+    vm = _settled(replace(vm, detached=(*vm.detached, detached)), geometry)
     return _root(vm, reservation=min(low, vm.root.quota)) if step.lean else vm
 
 
@@ -297,8 +297,8 @@ def _destroy(step: disk_steps.Destroy, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 @_after.register
-def _destroy_parked(step: disk_steps.DestroyDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
-    vm = replace(vm, parked=tuple(d for d in vm.parked if d.volume.name != step.volume))
+def _destroy_detached(step: disk_steps.DestroyDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
+    vm = replace(vm, detached=tuple(d for d in vm.detached if d.volume.name != step.volume))
     orphans = tuple(d for d in vm.orphans if d.volume.name != step.volume)
     return vm if orphans == vm.orphans else _settled(replace(vm, orphans=orphans), geometry)
 
@@ -314,7 +314,7 @@ def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) ->
         model=attachment.model,
         pci_slot=attachment.pci_slot,
         image=image_of(disk.volume.origin),
-        parked=False,
+        detached=False,
     )
     entry = DiskConfig(
         path=disk.path,
@@ -339,7 +339,7 @@ def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     disk = step.attached
     vm = replace(
         vm,
-        parked=tuple(d for d in vm.parked if d.volume.name != disk.volume.name),
+        detached=tuple(d for d in vm.detached if d.volume.name != disk.volume.name),
         orphans=tuple(d for d in vm.orphans if d.volume.name != disk.volume.name),
     )
     volume = _sized(disk.volume, step.size_mib, step.type, geometry)
@@ -375,9 +375,9 @@ def _create_detached(step: disk_steps.CreateDetached, vm: Vm, geometry: PoolGeom
         index=0,
         model=step.facts["model"],
         image=image_of(step.origin),
-        parked=True,
+        detached=True,
     )
-    return replace(vm, parked=(*vm.parked, believed(disk, step.facts)))
+    return replace(vm, detached=(*vm.detached, believed(disk, step.facts)))
 
 
 @_after.register
@@ -443,7 +443,7 @@ def _create_vm(step: vm_steps.CreateVm, vm: Vm, geometry: PoolGeometry) -> Vm:
 @_after.register
 def _delete_vm(step: vm_steps.DeleteVm, vm: Vm, geometry: PoolGeometry) -> Vm:
     config = replace(vm.config, state=ABSENT, disks=(), flexible_disk_size=None, autoboot=False, indestructible=False)
-    return Vm(config, Dataset(vm.root.name, ""), parked=vm.parked)
+    return Vm(config, Dataset(vm.root.name, ""), detached=vm.detached)
 
 
 @_after.register

@@ -45,9 +45,9 @@ def _found(vm: Vm) -> t.List[str]:
     words = ["the VM is stopped"] if vm.halted else []
     if vm.config.autoboot != vm.autoboot_before:
         words.append(f"autoboot is {'on' if vm.config.autoboot else 'off'}")
-    words += [f"{path} is parked but still configured" for path in vm.ghosts]
+    words += [f"{path} is detached but still configured" for path in vm.ghosts]
     words += [f"{disk.volume.name} is not configured" for disk in vm.orphans]
-    return words + [f"{d.volume.name} has a guard" for d in vm.disks + vm.orphans + vm.parked if d.guarded]
+    return words + [f"{d.volume.name} has a guard" for d in vm.disks + vm.orphans + vm.detached if d.guarded]
 
 
 def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:

@@ -58,12 +58,12 @@ class Target:
     @property
     def stays(self) -> bool:
         """A disk that the VM has and keeps."""
-        return self.disk is not None and not self.disk.parked and bool(self.disk.path)
+        return self.disk is not None and not self.disk.detached and bool(self.disk.path)
 
 
 @dataclass(frozen=True)
 class Leaver:
-    """A disk that goes: parked with its data, or destroyed. snapshots, held and clones say what it may take with it:
+    """A disk that goes: detached with its data, or destroyed. snapshots, held and clones say what it may take with it:
     its snapshots, held ones too, and volumes that are clones of them. anew: another one is made in its place.
     """
 
@@ -78,7 +78,7 @@ class Leaver:
     @property
     def moves(self) -> bool:
         """Whether its volume is renamed out of the VM."""
-        return bool(self.disk.path) or not (self.destroy or self.disk.parked)
+        return bool(self.disk.path) or not (self.destroy or self.disk.detached)
 
 
 @dataclass
@@ -110,7 +110,7 @@ def resolve(
     turn = {id(entry): number for number, entry in enumerate(spec.disks or ())}
     resolved.targets.sort(key=lambda target: turn[id(target.spec)])
     _unlisted(resolved, spec, match, problems)
-    _park_orphans(resolved, spec, match)
+    _detach_orphans(resolved, spec, match)
     _slots(resolved, capabilities, problems)
     _remaining(resolved, problems)
     return resolved
@@ -132,7 +132,7 @@ def _pair(
     if not entry.present:
         resolved.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
         return
-    if disk.parked and unfinished(disk):
+    if disk.detached and unfinished(disk):
         problems.add("InUse", unfinished_words(disk.volume.name), entry.label)
     fixed = birth_differences(entry, disk)
     if fixed and not entry.recreate:
@@ -140,7 +140,7 @@ def _pair(
             problems.add(
                 "FixedAtBirth",
                 "%s is %s and cannot become %s; recreate=true makes a new disk and %s this one"
-                % (what, now, wanted, "parks" if disk.preserve else "destroys"),
+                % (what, now, wanted, "detaches" if disk.preserve else "destroys"),
                 entry.label,
             )
     elif fixed and entry.uuid:
@@ -163,7 +163,7 @@ def _pair(
 
 def new_uuid(host: Host, *words: object) -> str:
     """The uuid of what is to be made, the same as long as no disk has it."""
-    everywhere = (*host.parked, *(d for vm in host.vms for d in vm.disks + vm.orphans))
+    everywhere = (*host.detached, *(d for vm in host.vms for d in vm.disks + vm.orphans))
     taken = {disk.uuid for disk in everywhere}
     return next(u for u in (identity.uuid_for(*words, turn) for turn in range(len(taken) + 1)) if u not in taken)
 
@@ -172,7 +172,7 @@ def kept_type(disk: Disk, capabilities: Capabilities) -> str:
     """The type of a disk that nothing is said of. What an interrupted run has left without a reservation is sparse only
     if it says so: a clone gets its reservation after it has been made.
     """
-    left = not (disk.path or disk.parked)
+    left = not (disk.path or disk.detached)
     found = disk.volume.user.get("type", THICK) if left and disk.type == SPARSE else disk.type
     return found if found in (*capabilities.types, FILE) else THICK
 
@@ -232,14 +232,14 @@ def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, proble
             )
 
 
-def _park_orphans(resolved: Resolved, spec: VmDisksDeclaration, match: Match) -> None:
-    """What an interrupted run has left in the VM unattached, and nobody declares, is parked, never destroyed.
+def _detach_orphans(resolved: Resolved, spec: VmDisksDeclaration, match: Match) -> None:
+    """What an interrupted run has left in the VM unattached, and nobody declares, is detached, never destroyed.
 
     Its own properties alone say that it is ours. A name that another disk has meanwhile it gives up.
     """
     if spec.unlisted not in ("detach", "destroy"):
         return
-    names = {target.label for target in resolved.targets} | {d.name for d in resolved.vm.disks + resolved.vm.parked}
+    names = {target.label for target in resolved.targets} | {d.name for d in resolved.vm.disks + resolved.vm.detached}
     for disk in match.orphans:
         resolved.leavers.append(Leaver(disk, False, nameless=disk.name in names))
         names.add(disk.name)
@@ -305,7 +305,7 @@ def _arrival_slot(
     pci: Pci,
     capabilities: Capabilities,
 ) -> slots.Slot:
-    """The slot a parked disk had, if it is free and not lost, else the first free one, where there is hot-plug one for
+    """The slot a disk had, if it is free and not lost, else the first free one, where there is hot-plug one for
     it.
     """
     if remembered:
@@ -357,7 +357,7 @@ def staying_bytes(resolved: Resolved) -> int:
     for target in resolved.targets:
         if target.disk is None:
             total += target.size * MIB
-        elif target.disk.parked:
+        elif target.disk.detached:
             total += target.size * MIB + unguarded(target.disk).volume.pinned
     return total
 

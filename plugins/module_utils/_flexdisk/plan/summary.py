@@ -83,13 +83,13 @@ def _sum(plan: VmPlan, geometry: PoolGeometry) -> Sum:
 
 
 def _size(vm: Vm) -> int:
-    return sum(disk.size for disk in vm.disks + vm.orphans + vm.parked)
+    return sum(disk.size for disk in vm.disks + vm.orphans + vm.detached)
 
 
 def _guests(vm: Vm, step: Step) -> int:
     """The size of disks that come to the VM from elsewhere in the pool."""
     if isinstance(step, AttachDisk):
-        known = {disk.volume.name for disk in vm.disks + vm.orphans + vm.parked}
+        known = {disk.volume.name for disk in vm.disks + vm.orphans + vm.detached}
         return 0 if step.source in known else step.attached.size
     if isinstance(step, Relocate):
         there = {disk.volume.guid for disk in vm.disks + vm.orphans}
@@ -100,6 +100,6 @@ def _guests(vm: Vm, step: Step) -> int:
 def _snapshots(vm: Vm) -> t.Set[t.Tuple[int, int]]:
     """Which dataset has a snapshot of which moment."""
     found = {(vm.root.guid, snapshot.createtxg) for snapshot in vm.snapshots}
-    for disk in vm.disks + vm.orphans + vm.parked:
+    for disk in vm.disks + vm.orphans + vm.detached:
         found |= {(disk.volume.guid, snapshot.createtxg) for snapshot in disk.snapshots}
     return found

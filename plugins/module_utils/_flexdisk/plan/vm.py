@@ -219,7 +219,7 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
 
 
 def plan_deletion(host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> VmPlan:
-    """Steps that delete the VM; its disks with preserve=true are parked first, with their snapshots."""
+    """Steps that delete the VM; its disks with preserve=true are detached first, with their snapshots."""
     problems = Problems(declared.vm)
     geometry = host.geometry[vm.config.pool]
     if vm.interrupted is not None and vm.interrupted.rollback:
@@ -237,8 +237,8 @@ def plan_deletion(host: Host, vm: Vm, declared: VmDeclaration, capabilities: Cap
 
 
 def _orphans(vm: Vm) -> t.List[Leaver]:
-    """What an interrupted run has taken out of the configuration and not out of the VM is parked, as there."""
-    names = {d.name for d in vm.disks + vm.parked}
+    """What an interrupted run has taken out of the configuration and not out of the VM is detached, as there."""
+    names = {d.name for d in vm.disks + vm.detached}
     return [Leaver(d, False, nameless=d.name in names) for d in vm.orphans if d.adopted and d.uuid]
 
 
@@ -279,14 +279,14 @@ def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:
     return name + (" (left of a protection whose hold somebody has released)" if left else "")
 
 
-def _deletion(vm: Vm, parking: t.Sequence[Leaver], geometry: PoolGeometry, capabilities: Capabilities) -> VmPlan:
+def _deletion(vm: Vm, detaching: t.Sequence[Leaver], geometry: PoolGeometry, capabilities: Capabilities) -> VmPlan:
     seq = Sequence(vm, geometry)
     seq.extend(departures.unguard(vm.disks + vm.orphans))
     if vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
     seq.extend(departures.forget(vm))
     seq.add(_properties(seq.vm, VmDeclaration(vm.label, indestructible=False)))
-    for leaver in parking:
+    for leaver in detaching:
         seq.add(departures.detach(seq.vm, replace(leaver, disk=seq.volume_of(leaver.disk)), True))
     seq.add(delete(seq.vm))
     return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps))

@@ -43,7 +43,7 @@ def places(host: Host) -> t.Iterator[Place]:
         for disk in (*vm.disks, *vm.orphans):
             if not disk.hidden:
                 yield Place(disk, vm)
-    for disk in host.parked:
+    for disk in host.detached:
         yield Place(disk)
 
 

@@ -33,7 +33,7 @@ class Host:
     vms: t.Tuple[Vm, ...]
     datasets: t.Mapping[str, Dataset]
     geometry: t.Mapping[str, PoolGeometry]
-    parked: t.Tuple[Disk, ...] = ()
+    detached: t.Tuple[Disk, ...] = ()
     other_brands: t.Tuple[VmConfig, ...] = ()
     unlinked: t.Tuple[VmConfig, ...] = ()
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
@@ -206,19 +206,19 @@ def attached_disk(
     )
 
 
-def parked_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
+def detached_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
     vm = volume.user.get("vm", "")
     return Disk(
         volume=volume,
         vm=vm if identity.is_uuid(vm) else "",
         index=identity.decode_index(volume.user.get("index", "")),
         image_size=image_size,
-        parked=True,
+        detached=True,
         **_own(volume, **known),
     )
 
 
-def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, parked: t.Tuple[Disk, ...]) -> Vm:
+def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, detached: t.Tuple[Disk, ...]) -> Vm:
     root = datasets[config.dataset]
     disks, missing, strays, unbacked = [], [], [], 0
     places = slots.positions(config.disks, config.pci)
@@ -249,7 +249,7 @@ def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, p
         root=root,
         disks=tuple(sorted(disks, key=lambda d: (d.index, d.volume.name))),
         orphans=tuple(orphans),
-        parked=parked,
+        detached=detached,
         snapshots=tree.of(root.name)["snapshots"],
         other_used=other_used,
         unbacked=unbacked,
@@ -271,12 +271,12 @@ def link(
     """
     by_name = {d.name: d for d in datasets}
     tree = _Tree(datasets)
-    parked: t.Dict[str, t.List[Disk]] = {}
+    detached: t.Dict[str, t.List[Disk]] = {}
     for pool in geometry:
         for volume in tree.children.get(container(pool), ()):
             if volume.backs and volume.name not in tree.halves.values():
-                disk = parked_disk(volume, _image_size(volume, by_name), **tree.of(volume.name))
-                parked.setdefault(disk.vm, []).append(disk)
+                disk = detached_disk(volume, _image_size(volume, by_name), **tree.of(volume.name))
+                detached.setdefault(disk.vm, []).append(disk)
     vms, others, unlinked = [], [], []
     users: t.Dict[str, t.List[VmConfig]] = {}
     places = files(datasets)
@@ -288,10 +288,10 @@ def link(
         elif config.dataset not in by_name:
             unlinked.append(config)
         else:
-            vms.append(_link_vm(config, by_name, tree, tuple(parked.get(config.uuid, ()))))
+            vms.append(_link_vm(config, by_name, tree, tuple(detached.get(config.uuid, ()))))
     for config in elsewhere:
         _note_uses(config, places, users)
-    everywhere = tuple(disk for disks in parked.values() for disk in disks)
+    everywhere = tuple(disk for disks in detached.values() for disk in disks)
     shared = duplicates(vms, everywhere)
     return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), shared, users)
 
@@ -301,10 +301,10 @@ def _note_uses(config: VmConfig, places: t.Mapping[str, str], users: t.Dict[str,
         users.setdefault(places.get(identity.disk_in(name), name), []).append(config)
 
 
-def duplicates(vms: t.Iterable[Vm], parked: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
+def duplicates(vms: t.Iterable[Vm], detached: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
     """Uuids that are on more than one volume, with the names of these."""
     places: t.Dict[str, t.List[str]] = {}
-    for disks in [parked, *(vm.disks + vm.orphans for vm in vms)]:
+    for disks in [detached, *(vm.disks + vm.orphans for vm in vms)]:
         for disk in disks:
             if disk.uuid:
                 places.setdefault(disk.uuid, []).append(disk.volume.name)

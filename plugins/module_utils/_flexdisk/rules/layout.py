@@ -68,7 +68,7 @@ def detached_dataset(pool: str, uuid: str) -> str:
     return f"{container(pool)}/{uuid}"
 
 
-def parked_place(disk: Disk) -> str:
+def detached_place(disk: Disk) -> str:
     """The dataset of a disk once it is detached. One without a UUID gets the UUID that its guid stands for."""
     return detached_dataset(disk.volume.pool, disk.uuid or identity.uuid_of(disk.volume.guid))
 

@@ -48,14 +48,14 @@ class _Matcher:
         self.match = Match()
         self.open_specs = list(specs)
         self.attached = [d for d in vm.disks if not d.hidden]
-        self.parked = list(vm.parked)
+        self.detached = list(vm.detached)
         self.orphans = [d for d in vm.orphans if d.adopted and d.uuid]
         self.of_other_vms = list(of_other_vms)
 
     def _claim(self, spec: DiskDeclaration, disk: Disk) -> None:
         self.match.pairs.append((spec, disk))
         self.open_specs = [s for s in self.open_specs if s is not spec]
-        for pile in (self.attached, self.parked, self.orphans, self.of_other_vms):
+        for pile in (self.attached, self.detached, self.orphans, self.of_other_vms):
             pile[:] = [d for d in pile if d is not disk]
 
     def _one_of(self, spec: DiskDeclaration, candidates: t.Sequence[Disk], what: str) -> None:
@@ -77,21 +77,21 @@ class _Matcher:
 
     def by_uuid(self) -> None:
         for spec in [s for s in self.open_specs if s.uuid]:
-            everywhere = self.attached + self.parked + self.orphans + self.of_other_vms
+            everywhere = self.attached + self.detached + self.orphans + self.of_other_vms
             self._one_of(spec, [d for d in everywhere if d.uuid == spec.uuid], "uuid")
             if spec in self.open_specs:
                 self.open_specs = [s for s in self.open_specs if s is not spec]
                 if spec.present:
                     self.problems.add(
                         "ResourceNotFound",
-                        f"no disk of this VM and no parked disk has the uuid {spec.uuid}",
+                        f"no disk of this VM and no detached disk has the uuid {spec.uuid}",
                         spec.label,
                     )
 
     def by_name(self, absent: bool = False) -> None:
         """absent: only what is to go."""
         for spec in [s for s in self.open_specs if s.name and not (absent and s.present)]:
-            for pile in (self.attached, self.parked, self.orphans):
+            for pile in (self.attached, self.detached, self.orphans):
                 candidates = [d for d in pile if d.name == spec.name]
                 if candidates:
                     self._one_of(spec, candidates, "name")
@@ -227,7 +227,7 @@ def match(
     problems: Problems,
     unlisted: str = "refuse",
 ) -> Match:
-    """Links entries to disks. of_other_vms are parked disks that another VM had; only their uuid claims them.
+    """Links entries to disks. of_other_vms are detached disks that another VM had; only their uuid claims them.
 
     What is wrong is added to problems; a problem's entries and disks are in no part of the result.
     """

@@ -50,7 +50,7 @@ def findings(host: Host, now: int, unused_days: int) -> t.List[Finding]:
     for vm in host.vms:
         for check in _OF_A_VM:
             found += check(facts, vm)
-    for disk in sorted(host.parked, key=lambda d: d.volume.name):
+    for disk in sorted(host.detached, key=lambda d: d.volume.name):
         found += detached(facts, disk, now - unused_days * _DAY)
     for of_host in _OF_THE_HOST:
         found += of_host(facts)

@@ -12,7 +12,7 @@ from ..model.sizes import render_mib
 from ..model.vm import Disk
 from . import identity
 from .findings import OURS, Finding
-from .layout import last_part, parked_place
+from .layout import detached_place, last_part
 from .unwritten import never_used
 from .verify_facts import About, Facts, Findings
 from .verify_properties import marks, properties
@@ -34,7 +34,7 @@ def detached(facts: Facts, disk: Disk, before: int) -> Findings:
 def _misplaced(about: About) -> Findings:
     """A disk that does not lie at the place named by its UUID, or has no UUID of its own."""
     facts, disk, volume = about.facts, about.disk, about.disk.volume
-    place = parked_place(disk) if disk.uuid or not identity.is_uuid(last_part(volume.name)) else volume.name
+    place = detached_place(disk) if disk.uuid or not identity.is_uuid(last_part(volume.name)) else volume.name
     if place == volume.name and disk.uuid:
         return
     uuid = last_part(place)

@@ -38,7 +38,7 @@ class Facts:
         for dataset in host.datasets.values():
             if dataset.backs and "uuid" in dataset.user and dataset.user.get("from") not in guids:
                 self.by_uuid.setdefault(dataset.user["uuid"], []).append(dataset.name)
-        self.taken = {disk.uuid for vm in host.vms for disk in vm.disks} | {disk.uuid for disk in host.parked}
+        self.taken = {disk.uuid for vm in host.vms for disk in vm.disks} | {disk.uuid for disk in host.detached}
 
     def others(self, volume: str, vm: str) -> t.List[str]:
         """Labels of the other VMs that have a volume."""

@@ -35,7 +35,7 @@ def unknown_volumes(facts: Facts) -> Findings:
     """Volumes with the identity of a disk, outside of every VM and container."""
     host = facts.host
     known = {disk.volume.name for vm in host.vms for disk in (*vm.disks, *vm.orphans)}
-    known |= {disk.volume.name for disk in host.parked}
+    known |= {disk.volume.name for disk in host.detached}
     roots = tuple(config.dataset + "/" for config in facts.configs.values() if config.dataset)
     for uuid in sorted(filter(identity.is_uuid, facts.by_uuid)):
         for name in facts.by_uuid[uuid]:

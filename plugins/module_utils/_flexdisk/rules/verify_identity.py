@@ -69,9 +69,9 @@ def _unconfigured(about: About, entry: DiskConfig) -> Findings:
 
 
 def duplicate_names(facts: Facts, vm: Vm) -> Findings:
-    """Names that more than one disk has. Attached disks, orphans, and those parked from the VM are one name space."""
+    """Names that more than one disk has. Attached disks, orphans, and those detached from the VM are one name space."""
     found: t.Dict[str, t.List[Disk]] = {}
-    for disk in (*vm.disks, *vm.orphans, *vm.parked):
+    for disk in (*vm.disks, *vm.orphans, *vm.detached):
         if disk.name and not any(disk.volume.name == other.volume.name for other in found.get(disk.name, ())):
             found.setdefault(disk.name, []).append(disk)
     for name, disks in found.items():

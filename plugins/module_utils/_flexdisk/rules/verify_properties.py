@@ -103,7 +103,7 @@ def inherited_properties(facts: Facts) -> Findings:
     host = facts.host
     above: t.Dict[str, t.Tuple[t.Set[str], t.List[str]]] = {}
     looked = [(disk.volume, _OF_DISKS) for vm in host.vms for disk in (*vm.disks, *vm.orphans)]
-    looked += [(disk.volume, _OF_DISKS) for disk in host.parked] + [(vm.root, _OF_VMS) for vm in host.vms]
+    looked += [(disk.volume, _OF_DISKS) for disk in host.detached] + [(vm.root, _OF_VMS) for vm in host.vms]
     for dataset, names in looked:
         for name, source in dataset.inherited.items():
             if name in names:

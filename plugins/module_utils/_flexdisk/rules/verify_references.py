@@ -12,18 +12,18 @@ from ..model.sizes import render_mib
 from ..model.vm import Disk, DiskConfig, Vm
 from . import identity, slots
 from .findings import Finding
-from .layout import container, parked_place
+from .layout import container, detached_place
 from .verify_facts import About, Facts, Findings, listed, of_vm, vm_disks, within
 
 
 def references(facts: Facts, vm: Vm) -> Findings:
-    """Entries whose volume is not there, lies elsewhere, or is parked."""
+    """Entries whose volume is not there, lies elsewhere, or is detached."""
     ghosts = set(vm.ghosts)
     entries = {entry.path: entry for entry in vm.config.disks}
-    parked = {disk.uuid: disk for disk in vm.parked if disk.uuid}
+    detached = {disk.uuid: disk for disk in vm.detached if disk.uuid}
     for path in vm.missing:
         if path in ghosts:
-            about = About(facts, parked[entries[path].uuid], vm)
+            about = About(facts, detached[entries[path].uuid], vm)
             stopped = vm.config.state == "stopped"
             yield about.repairable(
                 "parked_still_configured",
@@ -105,7 +105,7 @@ def orphans(facts: Facts, vm: Vm) -> Findings:
 
 def _stays(facts: Facts, vm: Vm, disk: Disk) -> str:
     """Why a volume cannot be moved out of its VM's dataset."""
-    host, place = facts.host, parked_place(disk)
+    host, place = facts.host, detached_place(disk)
     above = host.datasets.get(container(vm.root.pool)) or host.datasets[vm.root.pool]
     if disk.volume.name in facts.users:
         users = ", ".join(sorted(config.label for config in facts.users[disk.volume.name].values()))

@@ -172,7 +172,7 @@ class Zfs:
             f"{old} was renamed to {new}, but its device still has the old name after {int(sum(DEVICES_LAG))} s",
         )
 
-    def park(self, volume: str, target: str) -> None:
+    def move_out(self, volume: str, target: str) -> None:
         """Moved, it keeps its device with all partitions, until C(volmode) is set while not even udev has it open."""
         device = devices.path(volume)
         self.rename(volume, target)
