@@ -9,7 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ..hypervisor.protocol import Hypervisor
+from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
+from ..model.vm import VmConfig
 from ..rules.identity import check_pool
 from ..rules.inventory import Host, link
 from ..rules.layout import container
@@ -32,27 +34,37 @@ def observe(
     snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures. complete:
     intents that are not listed, too.
     """
-    if pool is not None:
-        check_pool(pool)
-    asked = {pool for pool in (pool, more and check_pool(more)) if pool}
-    configs, elsewhere = hypervisor.vms(), []
-    if pool is not None:
-        elsewhere = [c for c in configs if c.pool != pool and (c.pool or not c.bare)]
-        configs = [c for c in configs if c.pool == pool or (c.bare and not c.pool)]
-    pools = sorted({c.pool for c in configs if c.pool} | asked)
-    if pool is None and any(c.bare and not c.pool for c in configs):
-        # Where it lies only its dataset tells.
-        pools = []
+    asked = {check_pool(name) for name in (pool, more) if name}
+    configs, elsewhere = _of_pool(hypervisor.vms(), pool)
+    unplaced = pool is None and any(c.bare and not c.pool for c in configs)
+    known = {c.pool for c in configs if c.pool} | asked
+    named = [] if unplaced else sorted(known)
+    datasets = _datasets(zfs, named, snapshots)
+    pools = named or sorted(known | _pools_in_use(datasets, configs))
+    brand = hypervisor.capabilities.brand
+    host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand, elsewhere)
+    return with_journal(zfs, host, complete)
+
+
+def _of_pool(configs: t.List[VmConfig], pool: t.Optional[str]) -> t.Tuple[t.List[VmConfig], t.List[VmConfig]]:
+    """The VMs that a task on the pool reads, all without a pool, and the others. One that is bare may lie anywhere."""
+    if pool is None:
+        return configs, []
+    read = [c for c in configs if c.pool == pool or (c.bare and not c.pool)]
+    return read, [c for c in configs if c.pool != pool and (c.pool or not c.bare)]
+
+
+def _datasets(zfs: Zfs, pools: t.Sequence[str], snapshots: bool) -> t.List[Dataset]:
+    """The datasets of the pools; of all pools without any, for only its dataset tells where a bare VM lies."""
     try:
-        datasets = zfs.datasets(*pools, snapshots=snapshots)
+        return zfs.datasets(*pools, snapshots=snapshots)
     except ZfsError as exc:
         if exc.code == "ResourceNotFound":
             raise FlexdiskError("ResourceNotFound", f"no such pool: {', '.join(pools)} ({exc.message})") from exc
         raise
-    if not pools:
-        uuids = {c.uuid for c in configs}
-        ours = (d.pool for d in datasets if d.name == container(d.pool) or d.name[len(d.pool) + 1 :] in uuids)
-        pools = sorted({*ours, *asked, *(c.pool for c in configs if c.pool)})
-    brand = hypervisor.capabilities.brand
-    host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand, elsewhere)
-    return with_journal(zfs, host, complete)
+
+
+def _pools_in_use(datasets: t.Sequence[Dataset], configs: t.Sequence[VmConfig]) -> t.Set[str]:
+    """The pools that have VMs or detached disks."""
+    uuids = {c.uuid for c in configs}
+    return {d.pool for d in datasets if d.name == container(d.pool) or d.name[len(d.pool) + 1 :] in uuids}
