@@ -17,10 +17,10 @@ from ..plan.disk_steps import (
     DiscardCopy,
     EditDisks,
     LiftGuard,
-    RefreshCopies,
     Resize,
     SetCompression,
     Shrink,
+    SyncFacts,
     WriteIdentity,
 )
 from ..rules import identity, released_identity
@@ -121,7 +121,7 @@ def _write_identity(step: WriteIdentity, tools: Tools, change: Change) -> None:
 
 
 @perform.register
-def _refresh_copies(step: RefreshCopies, tools: Tools, change: Change) -> None:
+def _sync_facts(step: SyncFacts, tools: Tools, change: Change) -> None:
     tools.zfs.set_facts(step.volume, step.facts)
 
 

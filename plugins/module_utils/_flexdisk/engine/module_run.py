@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""One run of a module: open the host, take the turn, do the work, and end as Ansible wants it."""
+"""One run of a module: open the host, take the lock, do the work, and end as Ansible wants it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def run_module(
         if problems:
             module.fail_json(**refusal(problems))
         zfs, hypervisor = open_host(params, runner, core)
-        with turn(runner, None if every_pool else params["pool"], params, task, reads) as others:
+        with locked(runner, None if every_pool else params["pool"], params, task, reads) as others:
             answer = body(Call(zfs, hypervisor, params["pool"], reads), given)
     except FlexdiskError as exc:
         module.fail_json(**error(exc))
@@ -129,7 +129,7 @@ def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Z
 
 
 @contextlib.contextmanager
-def turn(
+def locked(
     runner: SubprocessRunner, pool: t.Optional[str], params: _Params, task: str, reads: bool
 ) -> t.Iterator[t.List[str]]:
     """Holds the lock of a pool, or of all (None), for the body of a with statement.

@@ -104,7 +104,7 @@ def _by_name(disks: t.Iterable[Disk]) -> t.List[Disk]:
 
 
 def steps_result(plan: VmPlan) -> t.List[_Dict]:
-    """The steps as the user sees them; silent corrections of our own copies are none. With status if the run failed."""
+    """The steps as the user sees them; silent corrections of facts are none. With status if the run failed."""
     return [
         dict(
             {"step": step.kind, "disk": step.disk, "text": step.text, "destroys": step.destroys},

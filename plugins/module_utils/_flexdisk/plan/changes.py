@@ -21,10 +21,10 @@ from .disk_steps import (
     DiskEdit,
     EditDisks,
     Grow,
-    RefreshCopies,
     ResizeDetached,
     SetCompression,
     Shrink,
+    SyncFacts,
     WriteFacts,
     WriteIdentity,
 )
@@ -76,7 +76,7 @@ def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
     if not missing:
         return None
     if disk.adopted and not changes:
-        return RefreshCopies(Told("", target.label), volume=disk.volume.name, facts=missing)
+        return SyncFacts(Told("", target.label), volume=disk.volume.name, facts=missing)
     told = Told(_identity_text(disk, target, changes), target.label)
     return WriteIdentity(told, volume=disk.volume.name, facts=missing)
 
@@ -99,10 +99,10 @@ def _word(value: object) -> str:
     return repr(value) if value else "none"
 
 
-def refresh_copies(disk: Disk) -> t.Optional[RefreshCopies]:
+def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
     """Bring an adopted disk's properties in line with the hypervisor."""
     missing = stale(disk, {**facts_of(disk), **unmarked(disk)}) if disk.adopted else {}
-    return RefreshCopies(Told("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
+    return SyncFacts(Told("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
 
 
 # Any: as for facts_of().

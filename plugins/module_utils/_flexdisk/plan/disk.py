@@ -24,7 +24,7 @@ from ..rules.space import drift_cause
 from . import arrivals
 from .detached import Job, plan_detached
 from .entries import Entry
-from .planner import check_begun, demand, find_vm, lacking, plan_matched, turn
+from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
 from .resolve import unfinished, unfinished_words
 from .steps import VmPlan
 
@@ -279,7 +279,7 @@ class Registry:
                 if plan.problems:
                     self._refuse_vm(uuid)
             done.update(new)
-            plans += sorted(new.values(), key=lambda plan: turn(self._host, plan))
+            plans += sorted(new.values(), key=lambda plan: rank(self._host, plan))
             waiting = [v for v in waiting if v.vm.config.uuid not in new]
         return plans
 

@@ -17,7 +17,7 @@ from ..rules import disk_properties, identity, released_identity
 from ..rules.inventory import Host, agrees, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of
 from . import changes, ordering, recovery
-from .disk_steps import RefreshCopies, ReleaseDisk
+from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
 from .steps import Step, Told, VmPlan
 from .vm_steps import WritePackage
@@ -273,8 +273,8 @@ def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
 
 
 def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
-    """An adopted disk keeps everything. Our copies of the hypervisor's word follow it, and its saved identity goes."""
-    step = changes.refresh_copies(disk)
+    """An adopted disk keeps everything. The facts follow the hypervisor, and a saved identity goes."""
+    step = changes.sync_facts(disk)
     if released_identity.KEY not in disk.volume.user:
         return step
     kept = released_identity.decode(disk.volume.user[released_identity.KEY])
@@ -285,7 +285,7 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
         )
         return step
     facts = {**(step.facts if step is not None else {}), released_identity.KEY: ""}
-    return RefreshCopies(Told("", disk.label), volume=disk.volume.name, facts=facts)
+    return SyncFacts(Told("", disk.label), volume=disk.volume.name, facts=facts)
 
 
 def _ignored(vm: Vm, disk: Disk, said: ReleasedIdentity) -> t.Iterator[str]:

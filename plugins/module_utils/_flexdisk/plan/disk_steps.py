@@ -43,8 +43,8 @@ class WriteIdentity(WriteFacts):
 
 
 @dataclass(frozen=True)
-class RefreshCopies(WriteFacts):
-    """The copies of what the hypervisor says of a disk."""
+class SyncFacts(WriteFacts):
+    """The facts that repeat what the hypervisor says of a disk."""
 
     kind = "copy"
     silent = True

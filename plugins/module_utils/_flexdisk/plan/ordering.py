@@ -179,7 +179,7 @@ def _facts(seq: Sequence, standing: t.Sequence[Target], kept: t.Sequence[Disk]) 
     for target in standing:
         seq.add(changes.write_identity(seq.volume_of(t.cast(Disk, target.disk)), target))
     for disk in [*kept, *(d for d in seq.vm.disks if d.hidden)]:
-        seq.add(changes.refresh_copies(seq.volume_of(disk)))
+        seq.add(changes.sync_facts(seq.volume_of(disk)))
 
 
 def _in_place(seq: Sequence, target: Target) -> None:

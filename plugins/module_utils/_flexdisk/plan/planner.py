@@ -177,7 +177,7 @@ def _held(vm: Vm) -> int:
 
 def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
     """Plans in the order that keeps the pool from running out: who releases goes first. Or what the pool lacks."""
-    ordered = sorted(plans, key=lambda plan: turn(host, plan))
+    ordered = sorted(plans, key=lambda plan: rank(host, plan))
     return ordered, lacking(host, ordered)
 
 
@@ -226,7 +226,7 @@ def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
     return problems
 
 
-def turn(host: Host, plan: VmPlan) -> t.Tuple[bool, int]:
+def rank(host: Host, plan: VmPlan) -> t.Tuple[bool, int]:
     """Who releases goes first, least peak first; of the rest who gives back most after its peak."""
     need = demand(plan, host.geometry[plan.before.config.pool])
     return need.net >= 0, need.peak if need.net < 0 else need.net - need.peak

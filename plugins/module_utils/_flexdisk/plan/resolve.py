@@ -107,8 +107,8 @@ def resolve(
         _pair(resolved, entry, disk, host, capabilities, problems)
     for entry in match.creates:
         resolved.targets.append(_new(vm, entry, host, capabilities, problems))
-    turn = {id(entry): number for number, entry in enumerate(spec.disks or ())}
-    resolved.targets.sort(key=lambda target: turn[id(target.spec)])
+    position = {id(entry): number for number, entry in enumerate(spec.disks or ())}
+    resolved.targets.sort(key=lambda target: position[id(target.spec)])
     _unlisted(resolved, spec, match, problems)
     _detach_orphans(resolved, spec, match)
     _slots(resolved, capabilities, problems)
@@ -165,7 +165,7 @@ def new_uuid(host: Host, *words: object) -> str:
     """The uuid of what is to be made, the same as long as no disk has it."""
     everywhere = (*host.detached, *(d for vm in host.vms for d in vm.disks + vm.orphans))
     taken = {disk.uuid for disk in everywhere}
-    return next(u for u in (identity.uuid_for(*words, turn) for turn in range(len(taken) + 1)) if u not in taken)
+    return next(u for u in (identity.uuid_for(*words, attempt) for attempt in range(len(taken) + 1)) if u not in taken)
 
 
 def kept_type(disk: Disk, capabilities: Capabilities) -> str:

@@ -42,7 +42,7 @@ class Step:
 
     # The name of the step in results, and in the list of what a driver can do while a VM runs (Capabilities.live).
     kind: t.ClassVar[str]
-    # It keeps our own copies in line with the hypervisor; nobody is told, and it does not count as a change.
+    # It keeps the facts in line with the hypervisor; nobody is told, and it does not count as a change.
     silent: t.ClassVar[bool] = False
     # It takes a volume out of a VM, and so needs a guard against a hypervisor that destroys what it forgets.
     leaves_vm: t.ClassVar[bool] = False
@@ -132,7 +132,7 @@ class VmPlan:
 
     @property
     def changed(self) -> bool:
-        """Silent corrections of our own copies do not count."""
+        """Silent corrections of facts do not count."""
         if self.ended is not None:
             return self.ended.changed
         return any(not step.silent for step in self.steps)

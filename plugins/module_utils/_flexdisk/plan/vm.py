@@ -111,7 +111,9 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
 
 def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
     """The uuid of a new VM's disk by its place in the list: the first that no disk has."""
-    return next(u for u in (identity.uuid_for(vm, number, turn) for turn in range(len(taken) + 1)) if u not in taken)
+    return next(
+        u for u in (identity.uuid_for(vm, number, attempt) for attempt in range(len(taken) + 1)) if u not in taken
+    )
 
 
 def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
