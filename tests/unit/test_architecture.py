@@ -70,3 +70,30 @@ def test_only_the_standard_library_and_pure_rooms_pure(path):
     assert outside - OPTIONAL_ON_TARGETS <= set(sys.stdlib_module_names)
     if path.relative_to(HOUSE).parts[0] in PURE:
         assert not outside & WORLDLY
+
+
+def documented(path):
+    """(what has no docstring, the methods that have one) of the public names of a file."""
+    without, methods = [], set()
+    for parent in ast.walk(ast.parse(path.read_text())):
+        inside = isinstance(parent, ast.ClassDef)
+        if not inside and not isinstance(parent, ast.Module):
+            continue
+        if inside and parent.name.startswith("_"):
+            continue
+        for node in parent.body:
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
+                continue
+            if ast.get_docstring(node) is None:
+                without.append((path.relative_to(HOUSE).as_posix(), inside, node.name))
+            elif inside:
+                methods.add(node.name)
+    return without, methods
+
+
+def test_every_public_name_is_documented():
+    """A method is documented where it is declared first: in the protocol or the class above."""
+    read = [documented(path) for path in HOUSE.rglob("*.py")]
+    declared = set().union(*(methods for _without, methods in read))
+    bare = [found for without, _methods in read for found in without if not (found[1] and found[2] in declared)]
+    assert bare == []

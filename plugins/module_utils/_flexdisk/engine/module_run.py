@@ -38,11 +38,14 @@ class Module(t.Protocol):
     params: t.Dict[str, t.Any]
     check_mode: bool
 
-    def warn(self, warning: str) -> None: ...
+    def warn(self, warning: str) -> None:
+        """Show a warning to the user."""
 
-    def fail_json(self, *, msg: str, **kwargs: t.Any) -> t.Any: ...
+    def fail_json(self, *, msg: str, **kwargs: t.Any) -> t.Any:
+        """End the module with an error."""
 
-    def exit_json(self, **kwargs: t.Any) -> t.Any: ...
+    def exit_json(self, **kwargs: t.Any) -> t.Any:
+        """End the module with a result."""
 
 
 class Call(t.NamedTuple):

@@ -191,4 +191,5 @@ def look_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.L
 
 
 def by_uuid(host: t.Optional[Host]) -> t.Dict[str, Vm]:
+    """The VMs of the host by their UUIDs; none without a host."""
     return {vm.config.uuid: vm for vm in host.vms} if host is not None else {}

@@ -40,6 +40,7 @@ def volume_of(path: str) -> str:
 
 
 def path_of(disk: Element) -> str:
+    """The path of the device or file that backs a disk, "" if nothing does."""
     return disk.get("source", "dev") or disk.get("source", "file")
 
 
@@ -52,14 +53,17 @@ def managed(domain: Element, disk: Element) -> bool:
 
 
 def is_bhyve(domain: Element) -> bool:
+    """Whether the domain runs in bhyve."""
     return domain.attributes.get("type") == "bhyve"
 
 
 def devices(domain: Element) -> t.List[Element]:
+    """The elements below <devices>."""
     return [device for part in domain.all("devices") for device in part.children]
 
 
 def disks(domain: Element) -> t.List[Element]:
+    """The <disk> elements."""
     return [device for device in devices(domain) if device.name == "disk"]
 
 
@@ -90,6 +94,7 @@ def ports(domain: Element) -> t.Dict[int, Element]:
 
 
 def controllers(domain: Element, kind: str = "pci") -> t.List[Element]:
+    """The controllers of this kind."""
     return [d for d in devices(domain) if d.name == "controller" and d.attributes.get("type") == kind]
 
 
@@ -100,6 +105,7 @@ def scsi_controllers(domain: Element) -> t.List[int]:
 
 
 def digest(xml: str) -> str:
+    """A SHA-256 of the text, which changes with any change."""
     return hashlib.sha256(xml.encode()).hexdigest()
 
 
@@ -160,6 +166,7 @@ def _memory(domain: Element) -> int:
 
 
 def order_of(device: Element) -> int:
+    """The boot order of a device, 0 for none."""
     return int(device.get("boot", "order") or 0)
 
 

@@ -39,6 +39,7 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
 
 
 def added(xml: str, disk: _Entry) -> str:
+    """The XML with one more disk."""
     text = Text(xml)
     there = facts.disks(text.root)
     text.append(_devices(text), device(xml, disk), there[-1] if there else None)
@@ -46,6 +47,7 @@ def added(xml: str, disk: _Entry) -> str:
 
 
 def removed(xml: str, path: str) -> str:
+    """The XML without the disk that has this path."""
     text = Text(xml)
     text.remove(_found(text, path))
     return whole(str(text))

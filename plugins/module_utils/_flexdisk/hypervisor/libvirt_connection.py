@@ -31,7 +31,8 @@ class Status(t.NamedTuple):
 class Domains(t.Protocol):
     """Domains by uuid. Whatever is not a question changes something; all raise FlexdiskError."""
 
-    def all(self) -> t.List[Status]: ...
+    def all(self) -> t.List[Status]:
+        """Every domain."""
 
     def status(self, uuid: str) -> Status: ...
 
@@ -47,7 +48,8 @@ class Domains(t.Protocol):
     def path(self, pool: str, volume: str) -> str:
         """Where a volume of one of libvirt's storage pools is, "" if nothing tells."""
 
-    def define(self, xml: str) -> None: ...
+    def define(self, xml: str) -> None:
+        """Store a configuration."""
 
     def attach(self, uuid: str, xml: str) -> None:
         """To the running domain and its configuration."""
@@ -58,13 +60,16 @@ class Domains(t.Protocol):
     def block_resize(self, uuid: str, target: str, size: int) -> None:
         """size is bytes."""
 
-    def shutdown(self, uuid: str) -> None: ...
+    def shutdown(self, uuid: str) -> None:
+        """Ask the guest to shut down. This does not wait."""
 
-    def create(self, uuid: str) -> None: ...
+    def create(self, uuid: str) -> None:
+        """Start a domain."""
 
     def destroy(self, uuid: str) -> None: ...
 
-    def set_autostart(self, uuid: str, autostart: bool) -> None: ...
+    def set_autostart(self, uuid: str, autostart: bool) -> None:
+        """Store whether the domain starts with the host."""
 
     def undefine(self, uuid: str) -> None:
         """Forget a domain that does not run, with all that libvirt keeps of it."""

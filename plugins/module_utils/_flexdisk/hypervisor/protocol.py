@@ -42,7 +42,8 @@ class Hypervisor(t.Protocol):
     capabilities: Capabilities
 
     @property
-    def storage(self) -> t.Optional[Storage]: ...
+    def storage(self) -> t.Optional[Storage]:
+        """Its own commands for storage, None if it leaves all to ZFS."""
 
     @property
     def pause(self) -> t.Callable[[float], None]:
@@ -74,7 +75,8 @@ class Hypervisor(t.Protocol):
 
     def start(self, vm: str) -> None: ...
 
-    def set_autoboot(self, vm: str, autoboot: bool) -> None: ...
+    def set_autoboot(self, vm: str, autoboot: bool) -> None:
+        """Store whether the VM starts with the host."""
 
     def draft(self, new: NewVm) -> VmConfig:
         """The configuration that a new VM will have, without its disks. Nothing is changed."""

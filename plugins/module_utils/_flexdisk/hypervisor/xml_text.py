@@ -30,6 +30,7 @@ class Element:
         self.start, self.inner_end, self.end = start, -1, -1
 
     def all(self, name: str) -> t.List[Element]:
+        """The children of this name."""
         return [child for child in self.children if child.name == name]
 
     def get(self, path: str, attribute: str = "") -> str:
@@ -42,6 +43,7 @@ class Element:
         return here.attributes.get(attribute, "") if attribute else here.text.strip()
 
     def walk(self) -> t.Iterator[Element]:
+        """The element and all elements below it, in document order."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -62,6 +64,7 @@ class Text:
         return self._data[element.start : element.end].decode()
 
     def replace(self, element: Element, text: str) -> None:
+        """Put text in the place of an element."""
         self._edits.append((element.start, element.end, text.encode()))
 
     def set(self, element: Element, attribute: str, value: str) -> None:

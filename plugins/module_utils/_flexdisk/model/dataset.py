@@ -65,6 +65,7 @@ class Dataset:
 
     @property
     def pool(self) -> str:
+        """The pool, from the name."""
         return self.name.split("@", 1)[0].split("/", 1)[0]
 
     @property

@@ -29,6 +29,7 @@ class Problem:
     disk: str = ""
 
     def as_dict(self) -> t.Dict[str, str]:
+        """The problem as a task returns it."""
         kind = {"VmNotStopped": "restart", "FixedAtBirth": "recreate"}.get(self.code, "refused")
         return {"code": self.code, "message": self.message, "vm": self.vm, "disk": self.disk, "class": kind}
 

@@ -257,6 +257,7 @@ class Vm:
 
     @property
     def flexible(self) -> bool:
+        """Whether the VM has flexible disk space."""
         return self.config.flexible_disk_size is not None
 
     @property

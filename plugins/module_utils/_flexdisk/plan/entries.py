@@ -49,6 +49,8 @@ class Attempt(t.Protocol):
 
 
 class Planned(t.NamedTuple):
+    """What became of the declarations of a task."""
+
     jobs: t.List[Job]
     plans: t.List[VmPlan]
     problems: t.List[Problem]

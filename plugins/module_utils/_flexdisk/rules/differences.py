@@ -33,6 +33,7 @@ def crosses(wanted: t.Optional[str], disk: Disk) -> bool:
 
 
 def becomes_volume(spec: DiskDeclaration, disk: Disk) -> bool:
+    """Whether a disk that is a file is declared as a volume."""
     return disk.type == FILE and crosses(spec.type, disk)
 
 

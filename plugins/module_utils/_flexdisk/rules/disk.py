@@ -25,6 +25,7 @@ class Place:
 
     @property
     def state(self) -> str:
+        """attached, detached or orphaned, as results call it."""
         if self.vm is None:
             return "detached"
         return "attached" if self.disk.path else "orphaned"
@@ -100,6 +101,7 @@ def _one(found: t.Sequence[Place], what: str) -> t.Optional[Place]:
 
 
 def label_of(place: Place) -> str:
+    """What messages call the disk: its name, its UUID or its volume."""
     return place.disk.name or place.disk.uuid or place.disk.volume.name
 
 

@@ -76,6 +76,7 @@ _TIME = re.compile(r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
 def is_uuid(text: str) -> bool:
+    """Whether it is a UUID in lower case."""
     return bool(UUID.match(text))
 
 
@@ -104,6 +105,7 @@ def is_converting(mark: str) -> bool:
 
 
 def is_pool(name: str) -> bool:
+    """Whether a pool can have this name."""
     return bool(_POOL.match(name))
 
 
@@ -171,6 +173,7 @@ def is_valid(name: str, value: str) -> bool:
 
 
 def decode_index(value: str) -> int:
+    """The index of a disk, 0 for anything else."""
     return int(value) if _INDEX.match(value) else 0
 
 

@@ -41,6 +41,7 @@ class Birth(t.NamedTuple):
 
 
 def compatible(current: Birth, desired: Birth) -> bool:
+    """Whether the current disk can become the desired one: same birth, and not larger."""
     return current[:3] == desired[:3] and desired.size >= current.size
 
 

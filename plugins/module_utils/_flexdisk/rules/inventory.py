@@ -207,6 +207,7 @@ def attached_disk(
 
 
 def detached_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
+    """A disk that no VM has, from the properties of its volume."""
     vm = volume.user.get("vm", "")
     return Disk(
         volume=volume,

@@ -30,10 +30,12 @@ def encode_text(text: str) -> str:
 
 
 def decode_text(value: str) -> str:
+    """The text that encode_text() has written."""
     return unquote(value, errors="replace")
 
 
 def encode_tags(tags: t.Mapping[str, str]) -> str:
+    """A map of strings as JSON with sorted keys, encoded as text."""
     return encode_text(json.dumps(dict(tags), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
 
 

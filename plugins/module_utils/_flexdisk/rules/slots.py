@@ -63,6 +63,7 @@ def parse_slot(text: object) -> Slot:
 
 
 def render_slot(slot: Slot) -> str:
+    """BUS:DEVICE:FUNCTION in decimal figures."""
     return "%d:%d:%d" % slot
 
 

@@ -31,6 +31,7 @@ class VmSnapshot:
 
     @property
     def createtxg(self) -> int:
+        """The transaction group in which the snapshot was taken; older snapshots have lower ones."""
         return self.parts[0].createtxg
 
     @property
@@ -91,6 +92,7 @@ def disks_in(vm: Vm, snapshot: VmSnapshot) -> t.List[str]:
 
 
 def find(vm: Vm, name: str) -> t.Optional[VmSnapshot]:
+    """The snapshot of this name, None if the VM has none."""
     return next((s for s in snapshots_of(vm) if s.name == name), None)
 
 

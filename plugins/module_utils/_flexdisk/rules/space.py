@@ -34,6 +34,7 @@ def expected_quota(vm: Vm, geometry: PoolGeometry) -> int:
 
 
 def flexible_bytes(vm: Vm) -> t.Optional[int]:
+    """F in bytes, None without F."""
     stored = vm.config.flexible_disk_size
     return None if stored is None else stored * MIB
 

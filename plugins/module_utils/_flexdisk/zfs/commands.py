@@ -79,6 +79,7 @@ class Zfs:
         return found[0].user if found else {}
 
     def exists(self, name: str) -> bool:
+        """Whether there is a dataset of this name."""
         try:
             self._run("zfs", "get", "-Ho", "value", "guid", name)
         except errors.ZfsError as exc:
@@ -191,6 +192,7 @@ class Zfs:
         raise errors.ZfsError("DeviceLags", f"{volume} still has no device after {int(sum(DEVICES_LAG))} s")
 
     def mount(self, name: str) -> None:
+        """Mount a file system."""
         self._run("zfs", "mount", name)
 
     def snapshot(self, name: str, recursive: bool = False) -> None:
@@ -221,9 +223,11 @@ class Zfs:
         return [line.split("\t")[1] for line in lines if line.count("\t") >= 2]
 
     def hold(self, tag: str, snapshot: str) -> None:
+        """Hold a snapshot, so that nobody can destroy it."""
         self._run("zfs", "hold", tag, snapshot)
 
     def release(self, tag: str, snapshot: str) -> None:
+        """Release a hold."""
         self._run("zfs", "release", tag, snapshot)
 
 

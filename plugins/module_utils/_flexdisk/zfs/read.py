@@ -163,6 +163,7 @@ _TOP = re.compile(r"^( *)children\[0\]:$", re.MULTILINE)
 
 
 def needs_ashift(vdevs: t.Iterable[Vdev]) -> bool:
+    """Whether zdb must be asked for the ashift of a vdev."""
     return any(v.kind != "plain" for v in vdevs)
 
 
