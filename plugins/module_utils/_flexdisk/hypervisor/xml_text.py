@@ -61,6 +61,7 @@ class Text:
         self.root = _parse(self._data)
 
     def of(self, element: Element) -> str:
+        """The text of an element, as it was."""
         return self._data[element.start : element.end].decode()
 
     def replace(self, element: Element, text: str) -> None:

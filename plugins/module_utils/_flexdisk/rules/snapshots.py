@@ -45,6 +45,7 @@ class VmSnapshot:
         return datetime.fromtimestamp(self.creation, timezone.utc)
 
     def of(self, dataset: str) -> t.Optional[Dataset]:
+        """The snapshot of one dataset, None if it is not in this one."""
         return next((part for part in self.parts if part.parent == dataset), None)
 
 
