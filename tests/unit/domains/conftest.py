@@ -13,7 +13,6 @@ import pytest
 from simnode import Node
 from simnode.node import PoolSpec
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.outcome import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
@@ -24,6 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import Host
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.four_steps import four_steps
 
 from .fake import FakeDomains
 from .files import FakeFiles
@@ -166,19 +166,10 @@ class LinuxHost:
         return [(False, list(self.domains.configs)), (True, list(self.domains.lives))]
 
     def four_steps(self, *vms: dict[str, Any], **policy: Any) -> Outcome:
-        """Check, real, check, real: check predicts, the second pair is idle, and both configurations agree."""
-        before = self.fingerprint()
-        predicted = self.converge(*vms, check=True, **policy)
-        assert predicted.problems == []
-        assert self.fingerprint() == before, "check mode changed something"
-        done = self.converge(*vms, **policy)
-        assert (done.failure, done.problems) == (None, [])
-        assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
-        assert without_volatile(done.vms, predicted.vms) == predicted.vms
-        self.assert_whole()
-        for check in (True, False):
-            again = self.converge(*vms, check=check, **policy)
-            assert (again.problems, again.changed) == ([], False), again.diff
+        """As tests.unit.four_steps; afterwards both configurations of every domain agree."""
+        done: Outcome = four_steps(
+            self, lambda check: self.converge(*vms, check=check, **policy), holds=self.assert_whole
+        )
         return done
 
     def assert_whole(self) -> None:
@@ -193,17 +184,6 @@ class LinuxHost:
                 for path in self.domains.paths(uuid, True):
                     assert self.domains.guest_sizes[uuid, path] == self._volsize(path)
                 assert "passwd=" in self.domains.xml(uuid, False) or "<graphics" not in self.domains.xml(uuid, True)
-
-
-def without_volatile(results: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    cleaned = json.loads(json.dumps(results))
-    for result, other in zip(cleaned, like, strict=True):
-        for where in ("disks", "parked"):
-            for disk, twin in zip(result[where], other[where], strict=True):
-                for key in (*report.VOLATILE, "uuid"):
-                    if key not in twin:
-                        disk.pop(key, None)
-    return list(cleaned)
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import perform, report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import perform
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, released_identity
+from tests.unit.four_steps import four_steps
 
 from .conftest import OTHER, VM, LinuxHost, domain
 
@@ -31,28 +31,13 @@ def go(linux, *vms, check=False, state="adopted", forget=False):
     return run(linux.zfs(), linux.driver(), list(vms) or None, state, forget, None, check)
 
 
-def known(outcome):
-    found = json.loads(json.dumps(outcome.vms))
-    for disk in (d for vm in found for d in vm["disks"] + vm["parked"]):
-        for key in report.VOLATILE:
-            disk.pop(key, None)
-    return found
-
-
-def four_steps(linux, *vms, **more):
-    before = linux.fingerprint()
-    predicted = go(linux, *vms, check=True, **more)
-    assert (predicted.outcome.problems, linux.fingerprint()) == ([], before)
-    done = go(linux, *vms, **more)
-    assert (done.outcome.problems, done.outcome.failure) == ([], None)
-    assert (done.outcome.changed, done.outcome.diff) == (predicted.outcome.changed, predicted.outcome.diff)
-    assert (known(done.outcome), done.released) == (known(predicted.outcome), predicted.released)
-    settled = linux.fingerprint()
-    for check in (True, False):
-        again = go(linux, *vms, check=check, **more)
-        assert (again.outcome.problems, again.outcome.changed) == ([], False), again.outcome.diff
-    assert linux.fingerprint() == settled
-    return done
+def settle(linux, *vms, **more):
+    """A task in four steps."""
+    return four_steps(
+        linux,
+        lambda check: go(linux, *vms, check=check, **more),
+        lambda done: {"vms": done.outcome.vms, "released": done.released, "skipped": done.skipped},
+    )
 
 
 def refusal(linux, *codes, vms=(), **more):
@@ -96,7 +81,7 @@ def rich(*more):
 
 def test_a_stopped_domain_gets_serials(linux):
     linux.create((64, 32))
-    done = four_steps(linux)
+    done = settle(linux)
     assert "~ uuid and slot of disk0, disk1 written down" in done.outcome.diff
     for disk in linux.vm().disks:
         assert disk.volume.user["uuid"] == disk.uuid == identity.uuid_of(disk.volume.guid)
@@ -108,13 +93,13 @@ def test_a_running_domain_is_not_touched(linux):
     linux.create((64, 32))
     linux.domains.boot(VM)
     before = rest(linux)
-    done = four_steps(linux, {"vm": "web01", "disks": [{"index": 1, "name": "data"}]})
+    done = settle(linux, {"vm": "web01", "disks": [{"index": 1, "name": "data"}]})
     assert rest(linux) == before
     assert [w.rpartition(": ")[2] for w in done.outcome.warnings] == [
         f"disk {n} has no uuid yet" for n in ("disk0", "data")
     ]
     linux.domains.halt(VM)
-    four_steps(linux)
+    settle(linux)
     assert all(disk.uuid == disk.volume.user["uuid"] != "" for disk in linux.vm().disks)
 
 
@@ -125,11 +110,11 @@ def test_up_down_up_again_loses_nothing(running, forget, handed):
     if running:
         linux.domains.boot(VM)
     before, others = ours(linux), rest(linux)
-    down = four_steps(linux, state="released", forget=forget)
+    down = settle(linux, state="released", forget=forget)
     assert {key for _name, key in ours(linux)} == KEPT_BY_ZFS | (set() if forget else {released_identity.KEY})
     assert rest(linux) == others
     linux.assert_whole()
-    four_steps(linux, *(down.released if handed else ()))
+    settle(linux, *(down.released if handed else ()))
     assert (ours(linux), rest(linux)) == (before, others)
     b = down.released[0]["disks"][2]
     assert (b["name"], b["serial_no"], b["tags"], down.released[0]["package"]) == ("b", 12, {"n": "1"}, "flexible")
@@ -138,9 +123,9 @@ def test_up_down_up_again_loses_nothing(running, forget, handed):
 def test_a_serial_that_the_guest_knows_stays_also_without_a_released_identity():
     linux = rich()
     uuids = {disk.index: disk.uuid for disk in linux.vm().disks}
-    four_steps(linux, state="released", forget=True)
+    settle(linux, state="released", forget=True)
     texts = rest(linux)
-    four_steps(linux)
+    settle(linux)
     assert rest(linux) == texts
     assert {disk.index: disk.uuid[:24] for disk in linux.vm().disks} == {n: uuid[:24] for n, uuid in uuids.items()}
 
@@ -214,7 +199,7 @@ def test_a_file_keeps_its_path(running, forget, handed):
     if running:
         linux.domains.boot(VM)
     before, others, file = ours(linux), rest(linux), linux.disks()["c"]
-    down = four_steps(linux, state="released", forget=forget)
+    down = settle(linux, state="released", forget=forget)
     left = {key for name, key in ours(linux) if name == file.volume.name}
     assert left == {"uuid", "type", "size"} | (set() if forget else {released_identity.KEY})
     assert rest(linux) == others
@@ -222,14 +207,14 @@ def test_a_file_keeps_its_path(running, forget, handed):
     assert (vm.missing, vm.orphans, [d.adopted for d in vm.disks]) == ((), (), [False] * 4)
     assert not linux.converge({"vm": VM, "unlisted": "destroy"}, check=True).changed
     linux.assert_whole()
-    four_steps(linux, *(down.released if handed else ()))
+    settle(linux, *(down.released if handed else ()))
     assert (ours(linux), rest(linux)) == (before, others)
 
 
 def test_a_released_file_can_be_declared():
     linux = with_file()
     was = linux.disks()["c"]
-    four_steps(linux, state="released", forget=True)
+    settle(linux, state="released", forget=True)
     names = ["root", "a", "b", "c"]
     entries = [{"name": n, "pci_slot": d.pci_slot} for n, d in zip(names, linux.vm().disks, strict=True)]
     linux.four_steps({"vm": VM, "disks": entries})

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from tests.unit.four_steps import four_steps
 
 from .conftest import LinuxHost, domain
 
@@ -42,28 +40,9 @@ def go(linux, *vms, check=False, pool="tank", **policy):
     return run(zfs, linux.driver(), wanted, PACKAGES, Policy(**policy), pool, check)
 
 
-def cleaned(results):
-    found = json.loads(json.dumps(results))
-    for disk in (d for result in found for d in result["disks"] + result["parked"]):
-        for key in report.VOLATILE:
-            disk.pop(key, None)
-    return found
-
-
-def four_steps(linux, *vms, **policy):
-    before = linux.fingerprint()
-    predicted = go(linux, *vms, check=True, **policy)
-    assert (predicted.problems, linux.fingerprint()) == ([], before)
-    done = go(linux, *vms, **policy)
-    assert (done.problems, done.failure) == ([], None)
-    assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
-    for one, other in zip(cleaned(done.vms), cleaned(predicted.vms), strict=True):
-        assert {k: (one[k], other[k]) for k in one if one[k] != other[k]} == {}
-    linux.assert_whole()
-    for check in (True, False):
-        again = go(linux, *vms, check=check, **policy)
-        assert (again.problems, again.changed, again.diff) == ([], False, "")
-    return done
+def settle(linux, *vms, **policy):
+    """A task in four steps."""
+    return four_steps(linux, lambda check: go(linux, *vms, check=check, **policy), holds=linux.assert_whole)
 
 
 def refusal(linux, code, *vms, **more):
@@ -92,12 +71,12 @@ def linux():
 def test_a_new_vm_takes_a_disk_as_what_it_is(linux, was, kind):
     """Its disk is not copied on the way."""
     entry = {"name": "d", "size": 32, "type": was}
-    four_steps(linux, {"disks": [{"name": "root"}, entry, {"name": "e", "size": 16}]})
+    settle(linux, {"disks": [{"name": "root"}, entry, {"name": "e", "size": 16}]})
     uuid = linux.vm(next(iter(linux.domains.configs))).disks[1].uuid
     assert linux.converge({"vm": "web01", "unlisted": "detach", "disks": [{"name": "root"}, {"name": "e"}]}).changed
     new = {"vm": "web02", "disks": [{"name": "root"}, {"uuid": uuid, "type": kind}]}
     assert f"type {kind} is refused: tank/flexdisk/{uuid} is a {was} disk" in refusal(linux, "NotSupported", new)
-    done = four_steps(linux, {**new, "disks": [{"name": "root"}, {"uuid": uuid}]})
+    done = settle(linux, {**new, "disks": [{"name": "root"}, {"uuid": uuid}]})
     assert done.vms[0]["disks"][1]["type"] == was
 
 
@@ -106,7 +85,7 @@ def volumes(done):
 
 
 def test_a_vm_is_made_with_a_machine_of_its_own(linux):
-    done = four_steps(linux, {"disks": DISKS})
+    done = settle(linux, {"disks": DISKS})
     vm = done.vms[0]
     assert [(d["name"], d["size"], d["pci_slot"], d["boot"]) for d in vm["disks"]] == [
         ("root", 64, "1:0:0", True),
@@ -127,34 +106,34 @@ def test_a_vm_is_made_with_a_machine_of_its_own(linux):
 
 
 def test_a_new_vm_has_the_ports_that_its_disks_ask_for(linux):
-    done = four_steps(linux, {"disks": [{"name": "root"}, {"name": "data", "size": 16, "pci_slot": "14:0:0"}]})
+    done = settle(linux, {"disks": [{"name": "root"}, {"name": "data", "size": 16, "pci_slot": "14:0:0"}]})
     assert done.vms[0]["steps"][0]["text"].endswith(" at 14:0:0, PCIe root ports 13 to 14")
     assert linux.domains.xml(done.vms[0]["uuid"], False).count("pcie-root-port") == 14
 
 
 def test_an_inflexible_one_too(linux):
-    done = four_steps(linux, {"package": "inflexible"})
+    done = settle(linux, {"package": "inflexible"})
     assert [(d["size"], d["pci_slot"]) for d in done.vms[0]["disks"]] == [(64, "1:0:0"), (64, "2:0:0")]
-    done = four_steps(linux, {"package": "small"})
+    done = settle(linux, {"package": "small"})
     assert done.vms[0]["flexible_disk_size"] == 1024
 
 
 def test_packages_change_memory_cpus_and_space(linux):
-    four_steps(linux, {"disks": DISKS[:2], "state": "running"})
-    done = four_steps(linux, {"disks": DISKS[:2], "package": "large", "autoboot": True})
+    settle(linux, {"disks": DISKS[:2], "state": "running"})
+    done = settle(linux, {"disks": DISKS[:2], "package": "large", "autoboot": True})
     vm = done.vms[0]
     assert (vm["memory"], vm["vcpus"], vm["flexible_disk_size"], vm["autoboot"]) == (1024, 2, 2048, True)
     assert "next start" in done.warnings[0]
     config = linux.domains.xml(vm["uuid"], False)
     assert '<memory unit="MiB">1024</memory>' in config
     assert ">2</vcpu>" in config
-    four_steps(linux, {"disks": DISKS[:2], "state": "stopped"})
+    settle(linux, {"disks": DISKS[:2], "state": "stopped"})
 
 
 def test_another_template(linux):
     xml = TEMPLATE.replace("q35", "pc").replace("pcie-root'", "pci-root'")
     xml = "\n".join(line for line in xml.splitlines() if "root-port" not in line)
-    done = four_steps(linux, {"disks": DISKS, "template": xml})
+    done = settle(linux, {"disks": DISKS, "template": xml})
     assert [d["pci_slot"] for d in done.vms[0]["disks"]] == ["0:3:0", "0:4:0", "0:5:0"]
 
 
@@ -163,7 +142,7 @@ NO_DEVICES = TEMPLATE[: TEMPLATE.index("<devices>")] + "%s</domain>"
 
 @pytest.mark.parametrize("machine", ["q35", "pc"])
 def test_a_template_without_a_device(linux, machine):
-    done = four_steps(linux, {"disks": DISKS, "template": (NO_DEVICES % "<devices/>").replace("q35", machine)})
+    done = settle(linux, {"disks": DISKS, "template": (NO_DEVICES % "<devices/>").replace("q35", machine)})
     assert len(done.vms[0]["disks"]) == 3
 
 
@@ -192,12 +171,12 @@ def test_a_template_with_a_disk(linux):
 
 def test_the_pool_is_asked_for_where_nothing_tells_it(linux):
     assert "needs a pool" in refusal(linux, "MissingParameter", {}, pool=None)
-    four_steps(linux, {})
-    four_steps(linux, {}, {"vm": "web02"}, pool=None)
+    settle(linux, {})
+    settle(linux, {}, {"vm": "web02"}, pool=None)
 
 
 def test_protection_is_kept_with_the_dataset(linux):
-    uuid = four_steps(linux, {"disks": DISKS, "indestructible": True}).vms[0]["uuid"]
+    uuid = settle(linux, {"disks": DISKS, "indestructible": True}).vms[0]["uuid"]
     refusal(linux, "Indestructible", GONE)
     entries = [{"name": "root"}, {"name": "rest"}]
     found = linux.converge({"vm": uuid, "unlisted": "detach", "disks": entries}).problems
@@ -205,20 +184,20 @@ def test_protection_is_kept_with_the_dataset(linux):
     linux.run("zfs", "snapshot", f"tank/{uuid}@indestructible")
     own = {**GONE, "destroy_snapshots": False, "indestructible": False}
     assert "would be destroyed with it: indestructible;" in refusal(linux, "HasSnapshots", own)
-    four_steps(linux, {"disks": DISKS, "indestructible": False})
-    four_steps(linux, {**GONE})
+    settle(linux, {"disks": DISKS, "indestructible": False})
+    settle(linux, {**GONE})
 
 
 def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(linux):
-    made = four_steps(linux, {"disks": DISKS, "state": "running"})
+    made = settle(linux, {"disks": DISKS, "state": "running"})
     linux.run("guest", "write", volumes(made)["data"], "0", "8", "7")
     data = linux.run("guest", "hash", volumes(made)["data"])
     assert "rest (832 MiB" in refusal(linux, "DataDisks", {**GONE, "destroy_disks": False})
-    done = four_steps(linux, GONE)
+    done = settle(linux, GONE)
     assert [d["name"] for d in done.vms[0]["parked"]] == ["data"]
     assert linux.run("guest", "hash", done.vms[0]["parked"][0]["volume"]) == data
     assert linux.domains.configs == {}
-    again = four_steps(linux, {"disks": DISKS})
+    again = settle(linux, {"disks": DISKS})
     assert linux.run("guest", "hash", volumes(again)["data"]) == data
     assert again.vms[0]["uuid"] == made.vms[0]["uuid"]
 
@@ -226,7 +205,7 @@ def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(linux):
 def test_an_image_is_imported_once(linux):
     image = IMAGE.replace("1", "2")
     new = {"image": image, "image_file": "/images/debian.qcow2", "disks": DISKS}
-    done = four_steps(linux, new, {**new, "vm": "web02"})
+    done = settle(linux, new, {**new, "vm": "web02"})
     assert f"+ image tank/{image} of 64 MiB from /images/debian.qcow2" in done.diff
     assert [call[:2] for call in linux.calls].count(["qemu-img", "convert"]) == 1
     for vm in done.vms:
@@ -234,7 +213,7 @@ def test_an_image_is_imported_once(linux):
         root = linux.run("guest", "hash", vm["disks"][0]["volume"])
         assert root == linux.run("guest", "hash", f"tank/{image}")
     assert linux.run("zfs", "get", "-Hpo", "value", "refreservation", f"tank/{image}") == "0\n"
-    four_steps(linux, {**new, "vm": "web03"})
+    settle(linux, {**new, "vm": "web03"})
 
 
 def test_what_is_no_image_is_left_alone(linux):
@@ -247,7 +226,7 @@ def test_what_is_no_image_is_left_alone(linux):
 
 
 def test_a_guest_that_does_not_shut_down_is_not_deleted(linux):
-    uuid = four_steps(linux, {"state": "running", "disks": DISKS}).vms[0]["uuid"]
+    uuid = settle(linux, {"state": "running", "disks": DISKS}).vms[0]["uuid"]
     linux.domains.deaf.add(uuid)
     done = go(linux, GONE, stop_timeout=3)
     assert (done.failure["error_code"], done.failure["restarted"]) == ("VmNotStopped", True)

@@ -16,7 +16,7 @@ from simnode import Node
 from simnode.node import PoolSpec
 from simnode.vmadm.admin import COMMANDS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report, zfs_quota
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import zfs_quota
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.outcome import Outcome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
@@ -28,6 +28,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.reservation import PoolGeometry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.four_steps import four_steps
 
 IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
 VM = "cccccccc-0000-4000-8000-000000000001"
@@ -143,22 +144,16 @@ class Simulated:
         return outcome
 
     def four_steps(self, *vms: dict[str, Any], **policy: Any) -> Outcome:
-        """Check, real, check again, real again: check predicts, and the second pair finds nothing to do."""
-        before = self.fingerprint()
-        predicted = self.converge(*vms, check=True, **policy)
-        assert predicted.problems == []
-        assert self.fingerprint() == before, "check mode changed something"
-        done = self.converge(*vms, **policy)
-        assert done.failure is None
-        assert done.problems == []
-        assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
-        assert without_volatile(done.vms, predicted.vms) == predicted.vms
-        for result in done.vms:
-            self.assert_lawful(result["uuid"])
-        for check in (True, False):
-            again = self.converge(*vms, check=check, **policy)
-            assert again.problems == []
-            assert not again.changed, again.diff
+        """As tests.unit.four_steps; afterwards every VM is lawful."""
+
+        def go(check: bool) -> Outcome:
+            return self.converge(*vms, check=check, **policy)
+
+        def lawful() -> None:
+            for vm in observe(Zfs(self.runner), Vmadm(self.runner)).vms:
+                self.assert_lawful(vm.config.uuid)
+
+        done: Outcome = four_steps(self, go, holds=lawful)
         return done
 
     def assert_lawful(self, uuid: str = VM) -> None:
@@ -172,21 +167,6 @@ class Simulated:
 
     def digest(self, volume: str, *where: str) -> str:
         return self.run("guest", "hash", volume, *where).strip()
-
-
-def without_volatile(results: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The results without what check mode cannot know: stamps, and uuids of disks that did not exist."""
-    cleaned = json.loads(json.dumps(results))
-    for result, other in zip(cleaned, like, strict=True):
-        for key in set(result) - set(other):
-            assert key == "free_space"
-            del result[key]
-        for where in ("disks", "parked"):
-            for disk, twin in zip(result[where], other[where], strict=True):
-                for key in (*report.VOLATILE, "uuid"):
-                    if key not in twin:
-                        disk.pop(key, None)
-    return list(cleaned)
 
 
 def running(autoboot: bool = True, **more: Any) -> Simulated:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import perform, report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import perform
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
@@ -25,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     released_identity,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.four_steps import four_steps
 
 from .conftest import VM, Simulated
 
@@ -49,31 +50,13 @@ def release(sim, *names, **more):
     return go(sim, *({"vm": name} for name in names), state="released", **more)
 
 
-def known(outcome):
-    """The results without what check mode cannot know."""
-    found = json.loads(json.dumps(outcome.vms))
-    for disk in (d for vm in found for d in vm["disks"] + vm["parked"]):
-        for key in report.VOLATILE:
-            disk.pop(key, None)
-    return found
-
-
-def four_steps(sim, *vms, **more):
-    before = sim.fingerprint()
-    predicted = go(sim, *vms, check=True, **more)
-    assert (predicted.outcome.problems, sim.fingerprint()) == ([], before)
-    done = go(sim, *vms, **more)
-    assert (done.outcome.problems, done.outcome.failure) == ([], None)
-    assert (done.outcome.changed, done.outcome.diff) == (predicted.outcome.changed, predicted.outcome.diff)
-    assert (known(done.outcome), done.released) == (known(predicted.outcome), predicted.released)
-    assert (done.outcome.warnings, done.skipped) == (predicted.outcome.warnings, predicted.skipped)
-    settled = sim.fingerprint()
-    for check in (True, False):
-        again = go(sim, *vms, check=check, **more)
-        assert (again.outcome.problems, again.outcome.changed, again.outcome.diff) == ([], False, "")
-        assert again.released == done.released or more.get("forget")
-    assert sim.fingerprint() == settled
-    return done
+def settle(sim, *vms, **more):
+    """A task in four steps."""
+    return four_steps(
+        sim,
+        lambda check: go(sim, *vms, check=check, **more),
+        lambda done: {"vms": done.outcome.vms, "released": done.released, "skipped": done.skipped},
+    )
 
 
 def refusal(sim, *codes, vms=(), **more):
@@ -112,7 +95,7 @@ def test_every_disk_of_every_vm_has_an_identity(sim):
     sim.create(uuid=OTHER, alias="web02")
     sim.run("vmadm", "start", VM)
     before = rest(sim)
-    done = four_steps(sim)
+    done = settle(sim)
     assert rest(sim) == before
     assert f"= disk1 adopted (zones/{VM}/disk1 at 0:4:1)" in done.outcome.diff
     assert named(sim) == {"disk0": "disk0", "disk1": "disk1", "disk2": "disk2"}
@@ -133,7 +116,7 @@ def test_what_is_said_of_single_disks(sim):
         {"uuid": uuid.upper(), "pci_slot": "4:1", "name": "data", "preserve": True, "tags": {"b": "1"}},
         {"pci_slot": "0:4:2", "description": "träge\tLogs"},
     ]
-    four_steps(sim, {"vm": "web01", "disks": entries, "package": "small"})
+    settle(sim, {"vm": "web01", "disks": entries, "package": "small"})
     disks = sim.disks()
     assert list(disks) == ["root", "data", "disk2"]
     assert (disks["data"].preserve, disks["data"].own["tags"], disks["disk2"].own["description"]) == (
@@ -165,12 +148,12 @@ def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
     sim.create()
     sim.run("vmadm", "start", VM)
     sim.admin("vm-make-legacy", VM, "uuids")
-    running = four_steps(sim)
+    running = settle(sim)
     assert running.outcome.warnings == [f"web01 ({VM}): disk disk{n} has no uuid yet" for n in (0, 1)]
     assert [d.uuid for d in sim.vm().disks] == ["", ""]
     sim.run("vmadm", "stop", VM, "-F")
     sim.admin("vm-make-legacy", VM, "uuids")
-    stopped = four_steps(sim)
+    stopped = settle(sim)
     lines = [stopped.outcome.msg, f"web01 ({VM}):", "  ~ uuid and slot of disk0, disk1 written down"]
     assert stopped.outcome.diff.splitlines() == lines
     for disk, said in zip(sim.vm().disks, sim.get()["disks"], strict=True):
@@ -221,7 +204,7 @@ def test_a_default_name_that_a_detached_disk_has(sim):
         sim.run("zfs", "inherit", "flexdisk:" + key, ROOT + "/disk2")
     said = refusal(sim, "NameConflict")
     assert f"{ROOT}/disk2 and zones/flexdisk/" in said
-    four_steps(sim, {"vm": VM, "disks": [{"index": 2, "name": "b"}]})
+    settle(sim, {"vm": VM, "disks": [{"index": 2, "name": "b"}]})
 
 
 def test_what_contradicts_itself_is_refused(sim):
@@ -231,7 +214,7 @@ def test_what_contradicts_itself_is_refused(sim):
     sim.run("zfs", "set", f"flexdisk:uuid={OTHER}", disk.volume.name)
     assert f"has uuid {OTHER}, but the hypervisor says {disk.uuid}" in refusal(sim, "Ambiguous")
     refusal(sim, "Ambiguous", vms=[{"vm": "web01"}], state="released")
-    four_steps(sim, {"vm": "web02"})
+    settle(sim, {"vm": "web02"})
     twin = sim.get(OTHER)["disks"][1]["uuid"]
     sim.run("zfs", "set", f"flexdisk:uuid={disk.uuid}", disk.volume.name)
     sim.run("zfs", "create", "-o", f"flexdisk:uuid={twin}", "-V", "10M", ROOT + "/copy")
@@ -244,7 +227,7 @@ def test_a_vm_in_transition(sim):
     sim.admin("vm-state", VM, "stopping")
     refusal(sim, "VmInTransition")
     sim.admin("vm-state", VM, "-")
-    four_steps(sim)
+    settle(sim)
     sim.admin("vm-state", VM, "stopping")
     refusal(sim, "VmInTransition", state="released")
     assert not go(sim).outcome.changed
@@ -257,7 +240,7 @@ def test_hidden_disks_and_orphans():
     sim.create(disks=[{"image_uuid": image, "boot": True, "model": "virtio"}, {"size": 512, "model": "virtio"}])
     sim.run("zfs", "create", "-V", "10M", ROOT + "/mine")
     hidden = [d.volume.name for d in sim.vm().disks if d.hidden]
-    done = four_steps(sim)
+    done = settle(sim)
     assert done.outcome.warnings == [
         f"web01 ({VM}): volume {ROOT}/mine is not in the VM's configuration and is not adopted"
     ]
@@ -285,7 +268,7 @@ def test_junk_and_halves_become_whole(sim, junk):
     if junk.get("uuid"):
         refusal(sim, "Ambiguous")
         sim.run("zfs", "inherit", "flexdisk:uuid", ROOT + "/disk1")
-    four_steps(sim)
+    settle(sim)
     disk = sim.vm().disks[1]
     assert (disk.name, disk.volume.user["uuid"]) == ("disk1", disk.uuid)
     assert released_identity.registered(disk.volume)
@@ -311,11 +294,11 @@ def test_check_mode_changes_nothing(sim):
 def down_and_up(sim, *, forget=False, handed=True):
     """All released, and adopted again with what was returned, or with what lies there."""
     before, others = ours(sim), rest(sim)
-    down = four_steps(sim, state="released", forget=forget)
+    down = settle(sim, state="released", forget=forget)
     assert rest(sim) == others
     left = {key for name, key in ours(sim) if not name.startswith("zones/flexdisk")}
     assert left == (set() if forget else {released_identity.KEY})
-    four_steps(sim, *(down.released if handed else ()))
+    settle(sim, *(down.released if handed else ()))
     assert ours(sim) == before
     assert rest(sim) == others
     return down
@@ -357,11 +340,11 @@ def test_up_down_up_again_loses_nothing(sim, forget, running):
 
 def test_down_twice_is_idle(sim):
     rich(sim)
-    first = four_steps(sim, state="released")
+    first = settle(sim, state="released")
     before = sim.fingerprint()
     second = go(sim, state="released")
     assert (second.outcome.changed, second.released, sim.fingerprint()) == (False, first.released, before)
-    assert four_steps(sim, state="released", forget=True).released == first.released
+    assert settle(sim, state="released", forget=True).released == first.released
     assert go(sim, state="released").released == []
 
 
@@ -375,7 +358,7 @@ def test_a_released_identity_that_a_task_contradicts(sim):
     down = release(sim)
     other = {"vm": VM, "disks": [{**down.released[0]["disks"][1], "uuid": OTHER}]}
     refusal(sim, "ResourceNotFound", vms=[other])
-    four_steps(sim, {"vm": VM, "disks": [{"index": 1, "name": "new", "description": ""}]})
+    settle(sim, {"vm": VM, "disks": [{"index": 1, "name": "new", "description": ""}]})
     assert list(sim.disks()) == ["root", "new", "b"]
     assert sim.disks()["new"].own["tags"] == {"owner": "müller", "n": "1"}
 
@@ -401,7 +384,7 @@ def test_a_released_identity_of_another_disk_or_unreadable_is_not_used(sim):
 def test_a_release_is_refused_while_a_disk_is_detached(sim):
     sim.adopted(2048, 1024)
     sim.create(uuid=OTHER, alias="web02")
-    four_steps(sim, {"vm": "web02"})
+    settle(sim, {"vm": "web02"})
     sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}]})
     for more in ({}, {"vms": [{"vm": VM}]}):
         said = refusal(sim, "InUse", "InUse", state="released", **more)
@@ -410,7 +393,7 @@ def test_a_release_is_refused_while_a_disk_is_detached(sim):
                 f"{disk.name}: zones/flexdisk/{disk.uuid} ({disk.size_mib >> 10} GiB, uuid {disk.uuid}) is detached"
                 in said
             )
-    four_steps(sim, {"vm": "web02"}, state="released")
+    settle(sim, {"vm": "web02"}, state="released")
     sim.run("vmadm", "delete", VM)
     refusal(sim, "InUse", "InUse", state="released")
 
@@ -505,7 +488,7 @@ def test_killed_at_any_change_the_same_task_ends_it(name, when):
         assert not go(sim, **words).outcome.changed, number
         if name == "release":
             assert again.released == done.released
-            four_steps(sim)
+            settle(sim)
             assert list(sim.disks()) == ["root", "a", "b"]
     assert number > 3
 
@@ -527,7 +510,7 @@ def test_a_release_that_was_killed_is_taken_back(when):
         if half:
             waited += 1
             assert "disk_adopt finishes it" in problems[0].message
-        four_steps(sim)
+        settle(sim)
         assert ours(sim) == before, number
     assert waited > 20
 
@@ -541,7 +524,7 @@ def test_what_the_hypervisor_refuses_is_told(sim):
     assert done.outcome.failure["step"].startswith("= disk1 adopted")
     assert [step["status"] for step in done.outcome.failure["steps"]] == ["done", "failed"]
     sim.fault = None
-    four_steps(sim)
+    settle(sim)
 
 
 def test_a_listed_disk_whose_volume_is_gone(sim):
@@ -549,7 +532,7 @@ def test_a_listed_disk_whose_volume_is_gone(sim):
     sim.run("zfs", "destroy", ROOT + "/disk2")
     said = refusal(sim, "ResourceNotFound", vms=[{"vm": VM, "disks": [{"index": 2, "name": "b"}]}])
     assert f"no disk with index 2; the volume of /dev/zvol/rdsk/{ROOT}/disk2 does not exist" in said
-    done = four_steps(sim)
+    done = settle(sim)
     assert [w.rpartition(": ")[2] for w in done.outcome.warnings] == [
         f"the volume of /dev/zvol/rdsk/{ROOT}/disk2 does not exist"
     ]

@@ -24,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import KINDS, REPAIRABLE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import detached_place as place
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.four_steps import four_steps
 
 from .conftest import VM, Simulated
 
@@ -57,7 +58,7 @@ def kinds(result):
     return [finding.kind for finding in result.findings]
 
 
-def told(result):
+def findings(result):
     return [finding.as_dict() for finding in result.findings]
 
 
@@ -65,24 +66,14 @@ def detached(sim):
     return sim.detached()["c"].volume.name
 
 
-def four_steps(sim, *repair):
-    """Check, real, check, real; the findings that are left are those that check mode tells."""
-    before = sim.fingerprint()
-    predicted = go(sim, *repair, check=True)
-    assert (predicted.outcome.problems, sim.fingerprint()) == ([], before)
-    done = go(sim, *repair)
-    assert (done.outcome.problems, done.outcome.failure) == ([], None)
-    assert told(done) == told(predicted)
-    assert (done.repaired, done.steps, done.outcome.diff) == (
-        predicted.repaired,
-        predicted.steps,
-        predicted.outcome.diff,
-    )
-    assert (done.outcome.changed, bool(done.outcome.diff)) == (True, True)
-    for check in (True, False):
-        again = go(sim, *repair, check=check)
-        assert (again.outcome.changed, again.outcome.diff, again.steps, again.repaired) == (False, "", [], [])
-        assert told(again) == told(done)
+def settle(sim, *repair):
+    """Repairs in four steps; the findings that are left are those that check mode tells."""
+
+    def told(result):
+        return {"findings": findings(result), "steps": result.steps, "repaired": [f.as_dict() for f in result.repaired]}
+
+    done = four_steps(sim, lambda check: go(sim, *repair, check=check), told)
+    assert done.outcome.changed
     return done
 
 
@@ -395,10 +386,10 @@ def test_nothing_is_wrong_with_a_clean_host():
     sim = world()
     before = sim.fingerprint()
     for repair in ((), REPAIRABLE):
-        assert told(go(sim, *repair)) == []
-        assert told(go(sim, *repair, check=True)) == []
+        assert findings(go(sim, *repair)) == []
+        assert findings(go(sim, *repair, check=True)) == []
     assert sim.fingerprint() == before
-    assert told(go(Simulated())) == []
+    assert findings(go(Simulated())) == []
 
 
 def test_papers_of_a_package_are_no_defect_of_disks():
@@ -417,7 +408,7 @@ def test_each_defect_is_found_and_repaired(make, found, left):
     result = go(sim)
     assert set(kinds(result)) == found
     assert not result.outcome.changed
-    for finding in told(result):
+    for finding in findings(result):
         assert finding["meaning"] == KINDS[finding["kind"]].meaning
         assert finding["repair"] or "guess" in finding["message"] or ";" in finding["message"], finding
         assert finding["volume"], finding
@@ -425,7 +416,7 @@ def test_each_defect_is_found_and_repaired(make, found, left):
             assert set(task) <= options_of(module), finding
     if found != left:
         sim.calls.clear()
-        four_steps(sim, *REPAIRABLE)
+        settle(sim, *REPAIRABLE)
         lost = [call[-1] for call in sim.calls if call[:2] == ["zfs", "destroy"]]
         assert all(name.endswith("@flexdisk-guard") for name in lost), lost
         assert not [call for call in sim.calls if call[:2] in (["vmadm", "stop"], ["vmadm", "delete"])]
@@ -518,7 +509,7 @@ def test_an_inflexible_vm_that_lacks_quota():
     sim.adopted(1024, flexible=None)
     law = sim.vm().root.quota
     sim.run("zfs", "set", "reservation=none", ROOT)
-    four_steps(sim, "quota_drift")
+    settle(sim, "quota_drift")
     assert (sim.vm().root.quota, sim.vm().root.reservation) == (law, law)
 
 
@@ -538,13 +529,13 @@ def test_a_running_vm_is_repaired_without_a_stop_but_for_its_configuration():
     for make in (stale, orphaned, drifted, guarded):
         make(sim)
     sim.run("vmadm", "start", VM)
-    four_steps(sim, *REPAIRABLE)
+    settle(sim, *REPAIRABLE)
     assert (kinds(go(sim)), sim.get()["state"]) == ([], "running")
     half_detached(sim)
     [ghost] = [f for f in go(sim, *REPAIRABLE).findings if f.kind == "parked_still_configured"]
     assert (ghost.repairable, "stop it first" in ghost.message) == (False, True)
     sim.run("vmadm", "stop", VM, "-F")
-    four_steps(sim, *REPAIRABLE)
+    settle(sim, *REPAIRABLE)
     assert kinds(go(sim)) == []
 
 
@@ -583,7 +574,7 @@ def test_only_what_is_named_is_repaired():
     sim = world()
     for make in (stale, misplaced, drifted):
         make(sim)
-    done = four_steps(sim, "parked_place")
+    done = settle(sim, "parked_place")
     assert [f.kind for f in done.repaired] == ["parked_place"]
     assert sorted(kinds(done)) == ["quota_drift", "stale_copy"]
 
@@ -636,8 +627,8 @@ def test_an_orphan_keeps_data_snapshots_and_identity_and_gives_up_a_name_that_is
     sim.run("zfs", "snapshot", orphan.volume.name + "@mine")
     sim.run("zfs", "set", "flexdisk:name=a", orphan.volume.name)
     digest = sim.digest(orphan.volume.name)
-    done = four_steps(sim, "orphan_volume")
-    assert f"parked without its name (uuid {orphan.uuid})" in done.outcome.diff
+    done = settle(sim, "orphan_volume")
+    assert f"detached without its name (uuid {orphan.uuid})" in done.outcome.diff
     [disk] = sim.vm().detached
     assert (disk.uuid, disk.name, disk.volume.guid) == (orphan.uuid, "", orphan.volume.guid)
     assert sim.digest(disk.volume.name) == digest
@@ -650,7 +641,7 @@ def test_one_defect_beside_the_other_all_at_once():
     sim = world()
     for make in (stale, set_above, orphaned, misplaced, drifted, guarded, marked, theirs_left, number_as_name, copied):
         make(sim)
-    four_steps(sim, *REPAIRABLE)
+    settle(sim, *REPAIRABLE)
     assert sorted(kinds(go(sim))) == ["invalid_name", "stranger_volume"]
 
 
@@ -712,7 +703,7 @@ def test_killed_at_every_change_the_same_task_ends_it(make, kind, after):
     sim = world()
     make(sim)
     go(sim, kind)
-    wanted_end, number = (state_of(sim), told(go(sim))), 0
+    wanted_end, number = (state_of(sim), findings(go(sim))), 0
     while True:
         number += 1
         sim = world()
@@ -727,7 +718,7 @@ def test_killed_at_every_change_the_same_task_ends_it(make, kind, after):
             restore()
         done = go(sim, kind)
         assert (done.outcome.problems, done.outcome.failure) == ([], None), number
-        assert (state_of(sim), told(go(sim))) == wanted_end, number
+        assert (state_of(sim), findings(go(sim))) == wanted_end, number
     assert number > 1
 
 
@@ -742,7 +733,7 @@ def test_a_failure_tells_what_was_not_done(make):
     assert done.repaired == []
     assert done.findings
     sim.fault = None
-    four_steps(sim, *REPAIRABLE)
+    settle(sim, *REPAIRABLE)
 
 
 # -- processes

@@ -11,12 +11,12 @@ import json
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.four_steps import four_steps
 
 from .conftest import IMAGE, Simulated
 
@@ -47,33 +47,9 @@ def go(sim, *vms, check=False, **policy):
     return run(zfs, hypervisor, [{**DEFAULTS, **vm} for vm in vms], PACKAGES, Policy(**policy), None, check)
 
 
-def cleaned(results):
-    found = json.loads(json.dumps(results))
-    for result in found:
-        for disk in result["disks"] + result["parked"]:
-            for key in report.VOLATILE:
-                disk.pop(key, None)
-    return found
-
-
-def unlike(one, other):
-    """The keys that differ, with both values."""
-    pairs = [(a.get(k), b.get(k), k) for a, b in zip(one, other, strict=True) for k in sorted({*a, *b})]
-    return [(k, a, b) for a, b, k in pairs if a != b]
-
-
-def four_steps(sim, *vms, **policy):
-    before = sim.fingerprint()
-    predicted = go(sim, *vms, check=True, **policy)
-    assert (predicted.problems, sim.fingerprint()) == ([], before)
-    done = go(sim, *vms, **policy)
-    assert (done.problems, done.failure) == ([], None)
-    assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
-    assert unlike(cleaned(done.vms), cleaned(predicted.vms)) == []
-    for check in (True, False):
-        again = go(sim, *vms, check=check, **policy)
-        assert (again.problems, again.changed, again.diff) == ([], False, "")
-    return done
+def settle(sim, *vms, **policy):
+    """A task in four steps."""
+    return four_steps(sim, lambda check: go(sim, *vms, check=check, **policy))
 
 
 def refusal(sim, code, *vms, **policy):
@@ -111,7 +87,7 @@ def sim():
     ],
 )
 def test_disks_of_request_package_or_the_usual_ones(sim, package, disks, expected):
-    done = four_steps(sim, {"package": package, "image": IMAGE, "disks": disks})
+    done = settle(sim, {"package": package, "image": IMAGE, "disks": disks})
     assert sizes(done) == expected
     vm = sim.vm(done.vms[0]["uuid"])
     assert [disk.size_mib for disk in vm.disks] == expected
@@ -186,7 +162,7 @@ def test_a_package_is_checked_by_itself(sim):
 
 
 def test_names_and_uuids_of_others(sim):
-    four_steps(sim, NEW)
+    settle(sim, NEW)
     zone = {"uuid": IMAGE.replace("aaaa", "dddd"), "brand": "joyent-minimal", "alias": "zone", "image_uuid": IMAGE}
     sim.admin("image-import", IMAGE.replace("1", "3"), "0", "type=zone-dataset")
     zone["image_uuid"] = IMAGE.replace("1", "3")
@@ -210,17 +186,17 @@ def addresses(uuid):
 def test_a_vm_without_an_alias_is_changed_and_deleted(sim):
     uuid = sim.create(alias="", uuid=OTHER, flexible=102400)
     for number, address in enumerate(addresses(uuid)):
-        done = four_steps(sim, {"vm": address, "package": "larger" if number % 2 else "flexible", "vcpus": 3 + number})
+        done = settle(sim, {"vm": address, "package": "larger" if number % 2 else "flexible", "vcpus": 3 + number})
         assert (done.vms[0]["vm"], done.vms[0]["uuid"], done.vms[0]["alias"]) == (address, uuid, "")
         assert done.diff.splitlines()[1] == f"{uuid}:"
-    done = four_steps(sim, {"vm": uuid, "state": "absent", "destroy_disks": True})
+    done = settle(sim, {"vm": uuid, "state": "absent", "destroy_disks": True})
     assert f"- VM {uuid} DESTROYED" in done.diff
     assert (done.vms[0]["vm"], done.vms[0]["uuid"], done.vms[0]["state"]) == (uuid, uuid, "absent")
     assert sim.run("vmadm", "lookup") == ""
 
 
 def test_a_uuid_that_no_vm_has(sim):
-    assert not four_steps(sim, {"vm": OTHER, "state": "absent"}).changed
+    assert not settle(sim, {"vm": OTHER, "state": "absent"}).changed
     for state in ("present", "running", "stopped"):
         assert "no VM has this uuid" in refusal(sim, "ResourceNotFound", {**NEW, "vm": OTHER.upper(), "state": state})
 
@@ -228,12 +204,12 @@ def test_a_uuid_that_no_vm_has(sim):
 @pytest.mark.parametrize("name", ["deadbeef", "DeadBeef", "dddddddd-0000", "12345678-"])
 def test_no_new_vm_is_called_like_the_beginning_of_a_uuid(sim, name):
     assert "beginning of a VM's uuid" in refusal(sim, "InvalidArgument", {**NEW, "vm": name})
-    assert not four_steps(sim, {"vm": name, "state": "absent"}).changed
+    assert not settle(sim, {"vm": name, "state": "absent"}).changed
 
 
 @pytest.mark.parametrize("name", ["bee", "db01", "beef-1", "deadbeef1", "web01"])
 def test_any_other_name_will_do(sim, name):
-    assert four_steps(sim, {**NEW, "vm": name}).vms[0]["alias"] == name
+    assert settle(sim, {**NEW, "vm": name}).vms[0]["alias"] == name
 
 
 def test_a_name_that_another_vms_uuid_begins_with_makes_and_changes_nothing(sim):
@@ -244,7 +220,7 @@ def test_a_name_that_another_vms_uuid_begins_with_makes_and_changes_nothing(sim)
         f"only the beginning of the uuid of VM web09 ({uuid}); a task that could make a VM of this name takes" in said
     )
     refusal(sim, "InvalidArgument", {"vm": uuid[:7], "state": "running"})
-    assert four_steps(sim, {"vm": uuid[:8], "state": "running"}).changed
+    assert settle(sim, {"vm": uuid[:8], "state": "running"}).changed
 
 
 def test_a_deletion_takes_no_mere_prefix(sim):
@@ -260,9 +236,9 @@ def test_a_deletion_takes_no_mere_prefix(sim):
     other = sim.create(alias=uuid[:4], uuid=IMAGE.replace("aaaaaaaa", "eeeeeeee"))
     said = refusal(sim, "Ambiguous", {"vm": uuid[:4], **away})
     assert f"dddd ({other}), web09 ({uuid})" in said
-    four_steps(sim, {"vm": other, **away})
+    settle(sim, {"vm": other, **away})
     refusal(sim, "InvalidArgument", {"vm": uuid[:4], **away})
-    four_steps(sim, {"vm": uuid.upper(), **away})
+    settle(sim, {"vm": uuid.upper(), **away})
 
 
 def test_a_deletion_takes_no_alias_that_is_a_uuid(sim):
@@ -274,8 +250,8 @@ def test_a_deletion_takes_no_alias_that_is_a_uuid(sim):
     assert go(sim, {"vm": first, **away}).changed
     said = refusal(sim, "InvalidArgument", {"vm": first, **away})
     assert f"the alias of VM {first} ({second}); state=absent takes the VM's own uuid" in said
-    assert four_steps(sim, {"vm": first, "vcpus": 2}).vms[0]["uuid"] == second
-    four_steps(sim, {"vm": second, **away})
+    assert settle(sim, {"vm": first, "vcpus": 2}).vms[0]["uuid"] == second
+    settle(sim, {"vm": second, **away})
 
 
 def test_the_same_vm_by_two_addresses_is_listed_twice(sim):
@@ -287,7 +263,7 @@ def test_a_configuration_without_alias_and_dataset_is_deleted(sim):
     uuid = sim.create(alias="", uuid=OTHER)
     sim.run("zfs", "destroy", "-r", f"zones/{uuid}")
     refusal(sim, "InvalidArgument", {"vm": uuid[:8], "state": "absent"})
-    assert f"- VM {uuid} DESTROYED" in four_steps(sim, {"vm": uuid, "state": "absent"}).diff
+    assert f"- VM {uuid} DESTROYED" in settle(sim, {"vm": uuid, "state": "absent"}).diff
     assert sim.run("vmadm", "lookup") == ""
 
 
@@ -295,7 +271,7 @@ def test_the_platforms_own_disk_gets_room_of_its_own():
     sim = Simulated(512 << 30)
     sim.run("vmadm", "lookup")
     sim.admin("image-import", NOCLOUD, "10240", "nocloud=yes")
-    done = four_steps(sim, {**NEW, "image": NOCLOUD, "disks": [{}, {"size": 2048}, {"size": "remaining"}]})
+    done = settle(sim, {**NEW, "image": NOCLOUD, "disks": [{}, {"size": 2048}, {"size": "remaining"}]})
     assert [(d["size"], d["hidden"]) for d in done.vms[0]["disks"]] == [
         (10240, False),
         (2048, False),
@@ -308,18 +284,18 @@ def test_the_platforms_own_disk_gets_room_of_its_own():
 
 
 def test_power_is_as_wanted(sim):
-    done = four_steps(sim, {**NEW, "state": "running"})
+    done = settle(sim, {**NEW, "state": "running"})
     assert (done.vms[0]["state"], done.vms[0]["autoboot"]) == ("running", True)
     assert not go(sim, {**NEW, "state": "present"}).changed
-    done = four_steps(sim, {**NEW, "state": "stopped", "autoboot": True})
+    done = settle(sim, {**NEW, "state": "stopped", "autoboot": True})
     assert (done.vms[0]["state"], done.vms[0]["autoboot"]) == ("stopped", True)
-    done = four_steps(sim, {**NEW, "state": "running", "autoboot": False})
+    done = settle(sim, {**NEW, "state": "running", "autoboot": False})
     assert (done.vms[0]["state"], done.vms[0]["autoboot"]) == ("running", False)
 
 
 def test_a_package_changes_all_that_it_has(sim):
-    four_steps(sim, {**NEW, "state": "running"})
-    done = four_steps(sim, {**NEW, "package": "larger"})
+    settle(sim, {**NEW, "state": "running"})
+    done = settle(sim, {**NEW, "package": "larger"})
     vm = done.vms[0]
     assert (vm["memory"], vm["vcpus"], vm["flexible_disk_size"], vm["package"]) == (2048, 4, 204800, "larger")
     assert done.warnings == [f"web01 ({vm['uuid']}): memory and vcpus changes at its next start"]
@@ -332,10 +308,10 @@ def test_a_package_changes_all_that_it_has(sim):
 @pytest.mark.parametrize("package", ["larger", "smaller"])
 def test_package_and_disks_in_one_task_in_the_right_order(sim, package):
     """Growing: the package first; shrinking: the disk first."""
-    four_steps(sim, {**NEW, "disks": [{"name": "root"}, {"name": "data", "size": 51200}]})
+    settle(sim, {**NEW, "disks": [{"name": "root"}, {"name": "data", "size": 51200}]})
     size = 153600 if package == "larger" else 20480
     disks = [{"name": "root"}, {"name": "data", "size": size, "dangerous_allow_shrink": True}]
-    done = four_steps(sim, {**NEW, "package": package, "disks": disks})
+    done = settle(sim, {**NEW, "package": package, "disks": disks})
     assert sizes(done) == [10240, size]
     sim.assert_lawful(done.vms[0]["uuid"])
 
@@ -352,7 +328,7 @@ def test_space_moves_from_one_disk_to_another_in_one_task(sim):
     for a, b in ((20480, 71680), (81920, 10240)):
         wanted = [10240, a, b]
         disks = [{"name": n, "size": s, "dangerous_allow_shrink": True} for n, s in zip(names, wanted, strict=True)]
-        assert sizes(four_steps(sim, {**NEW, "disks": disks})) == wanted
+        assert sizes(settle(sim, {**NEW, "disks": disks})) == wanted
         assert [sim.digest(f"zones/{uuid}/disk{n}", "0", "100") for n in range(3)] == before
 
 
@@ -363,7 +339,7 @@ def test_another_image_for_a_vm_that_is_there_is_refused(sim):
     """Without a change, whatever else the entry says; the image that it has, and none, are right."""
     sim.admin("image-import", SECOND, "10240")
     sim.admin("image-import", NOCLOUD, "10240")
-    four_steps(sim, NEW)
+    settle(sim, NEW)
     for more in ({}, {"disks": [{"name": "disk0"}], "unlisted": "keep"}, {"package": "larger"}):
         said = refusal(sim, "FixedAtBirth", {**NEW, **more, "image": SECOND})
         assert f"boots from image {IMAGE}, and only a new VM gets image {SECOND}" in said
@@ -379,8 +355,8 @@ def test_an_image_that_is_not_known_is_not_compared(sim):
     payload = {"uuid": OTHER, "brand": "bhyve", "alias": "web01", "ram": 1024, "flexible_disk_size": 102400}
     disks = [{"size": 10240, "boot": True, "model": "virtio"}]
     sim.run("vmadm", "create", stdin=json.dumps({**payload, "vcpus": 2, "autoboot": False, "disks": disks}))
-    four_steps(sim, NEW)
-    four_steps(sim, {**NEW, "image": NOCLOUD})
+    settle(sim, NEW)
+    settle(sim, {**NEW, "image": NOCLOUD})
 
 
 def test_an_image_that_no_disk_would_have_is_refused(sim):
@@ -388,14 +364,14 @@ def test_an_image_that_no_disk_would_have_is_refused(sim):
     assert f"no disk would be made of image {IMAGE}" in refusal(sim, "InvalidArgument", {**NEW, "disks": []})
     other = {**NEW, "disks": [{"name": "root", "image": SECOND}]}
     assert f"disk root boots from image {SECOND}, so no disk" in refusal(sim, "InvalidArgument", other)
-    four_steps(sim, {**NEW, "image": None, "disks": []})
+    settle(sim, {**NEW, "image": None, "disks": []})
 
 
 def test_each_difference_says_what_it_takes(sim):
     """The same for a VM that runs and for one that is stopped, in check mode and for real."""
     sim.admin("image-import", SECOND, "1024")
     disks = [{"name": "root"}, {"name": "a", "size": 1024}, {"name": "b", "size": 1024}]
-    made = four_steps(sim, {**NEW, "state": "running", "disks": disks})
+    made = settle(sim, {**NEW, "state": "running", "disks": disks})
     assert {step["class"] for step in made.vms[0]["steps"]} == {""}
     late = [disks[0], {**disks[1], "size": 2048}, {**disks[2], "image": SECOND, "recreate": True}]
     wanted = {**NEW, "package": "larger", "disks": late, "quota": "11GiB"}
@@ -418,22 +394,22 @@ def test_each_difference_says_what_it_takes(sim):
         ("create", "b"): "recreate",
         ("start", ""): "restart",
     }
-    done = four_steps(sim, {**wanted, "state": "stopped", "indestructible": True})
+    done = settle(sim, {**wanted, "state": "stopped", "indestructible": True})
     assert [(s["step"], s["class"]) for s in done.vms[0]["steps"]] == [("stop", "restart"), ("properties", "live")]
-    done = four_steps(sim, {**wanted, "state": "running", "indestructible": False})
+    done = settle(sim, {**wanted, "state": "running", "indestructible": False})
     assert {step["class"] for step in done.vms[0]["steps"]} == {"live"}
 
 
 def test_inflexible_becomes_flexible_and_never_back(sim):
-    four_steps(sim, {**NEW, "package": "inflexible"})
-    done = four_steps(sim, {**NEW, "package": "flexible"})
+    settle(sim, {**NEW, "package": "inflexible"})
+    done = settle(sim, {**NEW, "package": "flexible"})
     assert done.vms[0]["flexible_disk_size"] == 102400
     assert "it cannot be taken away" in refusal(sim, "InvalidArgument", {**NEW, "package": "inflexible"})
 
 
 def test_protection_is_also_that_of_the_disks(sim):
     vm = {**NEW, "disks": [{"name": "root"}, {"name": "a", "size": 2048}], "indestructible": True}
-    done = four_steps(sim, vm)
+    done = settle(sim, vm)
     assert done.vms[0]["indestructible"] is True
     uuid = done.vms[0]["uuid"]
     smaller = {**vm, "disks": [{"name": "root"}, {"name": "a", "size": 1024, "dangerous_allow_shrink": True}]}
@@ -445,25 +421,25 @@ def test_protection_is_also_that_of_the_disks(sim):
         refusal(sim, "Indestructible", {**change, "destroy_disks": True})
     entries = [{"name": "root"}, {"name": "a", "state": "absent"}]
     assert [p.code for p in sim.converge({"vm": uuid, "disks": entries}).problems] == ["Indestructible"]
-    four_steps(sim, {**smaller, "indestructible": False})
-    four_steps(sim, vm | smaller | {"indestructible": True})
-    four_steps(sim, {"vm": "web01", "state": "absent", "destroy_disks": True, "indestructible": False})
+    settle(sim, {**smaller, "indestructible": False})
+    settle(sim, vm | smaller | {"indestructible": True})
+    settle(sim, {"vm": "web01", "state": "absent", "destroy_disks": True, "indestructible": False})
 
 
 def test_the_protections_own_snapshot_is_nobodys(sim):
     """It goes with the protection, so it is none that a deletion takes along or that somebody must give up."""
-    uuid = four_steps(sim, {**NEW, "disks": [{}], "indestructible": True}).vms[0]["uuid"]
+    uuid = settle(sim, {**NEW, "disks": [{}], "indestructible": True}).vms[0]["uuid"]
     own = f"zones/{uuid}@indestructible"
     assert own in sim.run("zfs", "list", "-t", "snapshot", "-Ho", "name")
     refusal(sim, "Indestructible", GONE)
     goes = "~ indestructible true -> false; the protection's own snapshot @indestructible goes with it"
     assert goes in go(sim, {**NEW, "indestructible": False}, check=True).diff
-    done = four_steps(sim, {**GONE, "indestructible": False})
+    done = settle(sim, {**GONE, "indestructible": False})
     assert done.diff.splitlines()[1:] == [f"web01 ({uuid}):", f"  {goes}", "  - VM web01 DESTROYED with disk0 10 GiB"]
 
 
 def test_another_snapshot_beside_the_protections_own_is_given_up_by_name(sim):
-    uuid = four_steps(sim, {**NEW, "disks": [{}], "indestructible": True}).vms[0]["uuid"]
+    uuid = settle(sim, {**NEW, "disks": [{}], "indestructible": True}).vms[0]["uuid"]
     sim.run("zfs", "snapshot", f"zones/{uuid}@mine")
     gone = {**GONE, "indestructible": False}
     said = refusal(sim, "HasSnapshots", gone)
@@ -472,7 +448,7 @@ def test_another_snapshot_beside_the_protections_own_is_given_up_by_name(sim):
     sim.run("zfs", "release", "do_not_destroy", f"zones/{uuid}@indestructible")
     said = refusal(sim, "HasSnapshots", gone)
     assert "indestructible (left of a protection whose hold somebody has released)" in said
-    assert "with disk0 10 GiB, 1 snapshot\n" in four_steps(sim, {**gone, "destroy_snapshots": True}).diff
+    assert "with disk0 10 GiB, 1 snapshot\n" in settle(sim, {**gone, "destroy_snapshots": True}).diff
 
 
 def kept():
@@ -484,21 +460,21 @@ GONE = {"vm": "web01", "state": "absent"}
 
 
 def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(sim):
-    uuid = four_steps(sim, kept()).vms[0]["uuid"]
+    uuid = settle(sim, kept()).vms[0]["uuid"]
     for number in range(3):
         sim.write(f"zones/{uuid}/disk{number}", 50 + number, 0, 100)
     data = sim.digest(f"zones/{uuid}/disk1", "0", "100")
     sim.run("vmadm", "create-snapshot", uuid, "one")
     assert "scratch (1 GiB" in refusal(sim, "DataDisks", {**GONE, "destroy_snapshots": True})
     assert "vmsnap-one" in refusal(sim, "HasSnapshots", {**GONE, "destroy_disks": True})
-    done = four_steps(sim, {**GONE, "destroy_disks": True, "destroy_snapshots": True})
+    done = settle(sim, {**GONE, "destroy_disks": True, "destroy_snapshots": True})
     assert [(d["name"], d["snapshots"]) for d in done.vms[0]["parked"]] == [("data", 1)]
     assert (done.vms[0]["state"], done.vms[0]["disks"]) == ("absent", [])
     assert [step["step"] for step in done.vms[0]["steps"]] == ["stop", "detach", "delete_vm"]
     detached = done.vms[0]["parked"][0]["volume"]
     assert sim.digest(detached, "0", "100") == data
     assert "VM web01 DESTROYED with root 10 GiB and its snapshots" in done.diff
-    again = four_steps(sim, kept())
+    again = settle(sim, kept())
     assert again.vms[0]["uuid"] == uuid
     shown = {d["name"]: (d["size"], d["pci_slot"]) for d in again.vms[0]["disks"]}
     assert shown == {"root": (10240, "0:4:0"), "data": (2048, "0:4:1"), "scratch": (1024, "0:4:2")}
@@ -509,19 +485,19 @@ def test_a_deleted_vm_leaves_what_is_preserved_and_finds_it_again(sim):
 
 def test_a_boot_disk_with_preserve_is_kept_too(sim):
     vm = {**NEW, "disks": [{"name": "root", "preserve": True}]}
-    uuid = four_steps(sim, vm).vms[0]["uuid"]
+    uuid = settle(sim, vm).vms[0]["uuid"]
     sim.write(f"zones/{uuid}/disk0", 5, 0, 50)
     data = sim.digest(f"zones/{uuid}/disk0", "0", "50")
-    done = four_steps(sim, GONE)
+    done = settle(sim, GONE)
     assert sim.digest(done.vms[0]["parked"][0]["volume"], "0", "50") == data
     said = refusal(sim, "InvalidArgument", vm)
     assert "a new VM cannot boot from an existing disk" in said
     detached = done.vms[0]["parked"][0]["uuid"]
-    four_steps(sim, {**NEW, "disks": [{"name": "fresh"}, {"uuid": detached, "name": "old"}]})
+    settle(sim, {**NEW, "disks": [{"name": "fresh"}, {"uuid": detached, "name": "old"}]})
 
 
 def test_what_nobody_has_named_is_not_destroyed_with_a_vm(sim):
-    uuid = four_steps(sim, {**NEW, "disks": [{}]}).vms[0]["uuid"]
+    uuid = settle(sim, {**NEW, "disks": [{}]}).vms[0]["uuid"]
     sim.run("zfs", "create", "-V", "10M", f"zones/{uuid}/mine")
     sim.run("zfs", "create", f"zones/{uuid}/files")
     said = refusal(sim, "InUse", GONE)
@@ -537,7 +513,7 @@ def test_what_nobody_has_named_is_not_destroyed_with_a_vm(sim):
 
 
 def test_a_volume_that_comes_meanwhile_stops_the_deletion(sim):
-    uuid = four_steps(sim, {**NEW, "disks": [{}]}).vms[0]["uuid"]
+    uuid = settle(sim, {**NEW, "disks": [{}]}).vms[0]["uuid"]
 
     def comes(argv):
         if argv[:2] == ["vmadm", "get"] and sim.node.run(["zfs", "list", f"zones/{uuid}/late"], "")[0] != 0:
@@ -551,14 +527,14 @@ def test_a_volume_that_comes_meanwhile_stops_the_deletion(sim):
 
 
 def test_absent_where_nothing_is(sim):
-    done = four_steps(sim, GONE)
+    done = settle(sim, GONE)
     assert (done.changed, done.vms) == (False, [])
 
 
 def test_a_configuration_without_its_dataset_is_deleted(sim):
-    uuid = four_steps(sim, NEW).vms[0]["uuid"]
+    uuid = settle(sim, NEW).vms[0]["uuid"]
     sim.run("zfs", "destroy", "-r", f"zones/{uuid}")
-    four_steps(sim, GONE)
+    settle(sim, GONE)
     assert sim.run("vmadm", "lookup") == ""
 
 
@@ -571,7 +547,7 @@ def test_a_creation_that_fails_leaves_nothing(sim):
         "canmount",
     ]
     sim.fault = None
-    four_steps(sim, NEW)
+    settle(sim, NEW)
 
 
 def test_what_an_interrupted_creation_alone_cannot_have_left_stays():

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -19,6 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.four_steps import four_steps
 
 from .conftest import VM, Simulated, running
 
@@ -50,28 +50,9 @@ def go(sim, check=False, restart=False, vms=(VM,), **words):
     return vm_snapshot.run(zfs, hypervisor, vms, wanted(**words), Policy(allow_restart=restart), None, check, NOW)
 
 
-def known(results):
-    """Without what check mode cannot know."""
-    text = json.dumps([{k: v for k, v in vm.items() if k not in UNKNOWN} for vm in results])
-    cleaned = json.loads(text)
-    for vm in cleaned:
-        vm["snapshots"] = [{k: v for k, v in s.items() if k not in UNKNOWN} for s in vm["snapshots"]]
-    return cleaned
-
-
-def four_steps(sim, **words):
-    before = sim.fingerprint()
-    predicted = go(sim, check=True, **words)
-    assert (predicted.problems, sim.fingerprint()) == ([], before)
-    done = go(sim, **words)
-    assert (done.problems, done.failure) == ([], None)
-    assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
-    assert known(done.vms) == known(predicted.vms)
-    sim.assert_lawful()
-    for check in (True, False):
-        again = go(sim, check=check, **words)
-        assert (again.problems, again.changed, again.diff) == ([], False, "")
-    return done
+def snapshot(sim, **words):
+    """A task in four steps."""
+    return four_steps(sim, lambda check: go(sim, check=check, **words), holds=sim.assert_lawful)
 
 
 def refusal(sim, code, **words):
@@ -99,7 +80,7 @@ def sim():
 
 def test_a_snapshot_of_all_disks_takes_what_they_have_written(sim):
     before = space.allocatable(sim.vm())
-    done = four_steps(sim, name="one")
+    done = snapshot(sim, name="one")
     assert done.vms[0]["snapshots"][0]["disks"] == ["root", "a", "b"]
     assert names(sim) == ["one"]
     assert re.fullmatch(
@@ -120,7 +101,7 @@ def test_what_deleting_one_frees_is_true(sim):
     for name in ("two", "three", "one"):
         frees = {s["name"]: s["frees_bytes"] for s in go(sim, name="one", check=True).vms[0]["snapshots"]}
         room = space.allocatable(sim.vm())
-        done = four_steps(sim, name=name, state="absent")
+        done = snapshot(sim, name=name, state="absent")
         assert "DESTROYED" in done.diff
         assert space.allocatable(sim.vm()) - room == frees[name]
     assert names(sim) == []
@@ -141,7 +122,7 @@ def test_a_snapshot_that_does_not_fit_names_the_flexible_disk_size_that_does():
     sim.converge({"vm": VM, "flexible_disk_size": fits - 1})
     refusal(sim, "InsufficientSpace", name="one")
     sim.converge({"vm": VM, "flexible_disk_size": fits})
-    four_steps(sim, name="one")
+    snapshot(sim, name="one")
     assert 0 <= space.allocatable(sim.vm()) < MIB
 
 
@@ -154,12 +135,12 @@ def test_what_is_said_to_be_freed_makes_room_for_the_next():
     said = refusal(sim, "InsufficientSpace", name="two")
     assert re.search(r"these would free: snapshot one 3\d\d\S* MiB, disk a", said), said
     go(sim, name="one", state="absent")
-    four_steps(sim, name="two")
+    snapshot(sim, name="two")
 
 
 def test_a_drifted_quota_is_put_right_first(sim):
     sim.run("zfs", "set", "quota=60G", "reservation=60G", ROOT)
-    done = four_steps(sim, name="one")
+    done = snapshot(sim, name="one")
     assert [s["step"] for s in done.vms[0]["steps"]] == ["law", "snapshot"]
 
 
@@ -190,7 +171,7 @@ def test_keep_destroys_what_the_rule_does_not_keep(sim):
     done = go(sim, name="n5", keep={"last": 2, "daily": None, "weekly": None})
     assert names(sim) == ["n4", "n5"]
     assert done.diff.count("DESTROYED") == 4
-    four_steps(sim, state="absent", keep={"last": 1, "daily": None, "weekly": None})
+    snapshot(sim, state="absent", keep={"last": 1, "daily": None, "weekly": None})
     assert names(sim) == ["n5"]
     assert "by-hand" in sim.run("zfs", "list", "-t", "snapshot", "-H", "-o", "name", "-r", ROOT)
 
@@ -201,7 +182,7 @@ def test_a_rollback_brings_contents_and_sizes_back(sim):
     was = sim.digest(volume)
     sim.write(volume, 99, 0, 60)
     sim.converge({"vm": VM, "disks": [{"name": "root"}, {"name": "a", "size": 4096}, {"name": "b"}]})
-    done = four_steps(sim, name="one", state="rolled_back")
+    done = snapshot(sim, name="one", state="rolled_back")
     assert "a 4 GiB -> 2 GiB" in done.diff
     assert sim.digest(volume) == was
     assert {d.name: d.size_mib for d in sim.vm().disks} == {"root": 10240, "a": 2048, "b": 1024}
@@ -219,7 +200,7 @@ def test_a_rollback_over_a_shrink_wants_the_space_first():
     said = refusal(sim, "InsufficientSpace", name="one", state="rolled_back")
     fits = int(re.search(r"set it in this task to at least (\d+) MiB", said)[1])
     refusal(sim, "InsufficientSpace", name="one", state="rolled_back", flexible_disk_size=fits - 1)
-    four_steps(sim, name="one", state="rolled_back", flexible_disk_size=fits)
+    snapshot(sim, name="one", state="rolled_back", flexible_disk_size=fits)
     assert sim.digest(f"{ROOT}/disk1") == was
     assert sim.vm().disks[1].size_mib == 4096
 
@@ -241,7 +222,7 @@ def test_newer_snapshots_are_given_up_by_name(sim):
     sim.run("zfs", "snapshot", f"{ROOT}/disk2@by-hand")
     said = refusal(sim, "InvalidArgument", name="one", state="rolled_back", newer=["two"])
     assert "newer snapshots: by-hand, three;" in said
-    four_steps(sim, name="one", state="rolled_back", newer=["two", "three", "by-hand"])
+    snapshot(sim, name="one", state="rolled_back", newer=["two", "three", "by-hand"])
     assert names(sim) == ["one"]
 
 
@@ -255,7 +236,7 @@ def test_a_protection_that_came_later_stands_against_a_rollback(sim):
         assert f"the protection's own snapshot {ROOT}@indestructible prevents a rollback" in said
         assert "indestructible=false of the module vm removes both" in said
     sim.run("vmadm", "update", VM, stdin='{"indestructible_zoneroot": false}')
-    four_steps(sim, name="one", state="rolled_back")
+    snapshot(sim, name="one", state="rolled_back")
 
 
 def test_destroy_newer_gives_all_up_but_clones(sim):
@@ -264,7 +245,7 @@ def test_destroy_newer_gives_all_up_but_clones(sim):
     sim.run("zfs", "clone", f"{ROOT}/disk1@vmsnap-two", "zones/copy")
     assert "zones/copy" in refusal(sim, "InUse", name="one", state="rolled_back", destroy_newer=True)
     sim.run("zfs", "destroy", "zones/copy")
-    four_steps(sim, name="one", state="rolled_back", destroy_newer=True)
+    snapshot(sim, name="one", state="rolled_back", destroy_newer=True)
 
 
 def test_a_disk_that_came_after_the_snapshot_stays(sim):

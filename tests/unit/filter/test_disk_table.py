@@ -27,7 +27,7 @@ def test_lays_out_every_disk_under_its_vm():
     web = vm(
         "web01",
         [disk("root", 20480), disk("", 2048, volume="zones/uuid-of-web01/disk1", pci_slot="")],
-        detached=[old],
+        parked=[old],
         free_space=30106,
         allocatable=0,
     )

@@ -23,9 +23,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.disk import Place, places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import Host
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from tests.integration.targets.four_steps.filter_plugins.steps import unlike
 from tests.unit.domains.conftest import LinuxHost, domain
 from tests.unit.engine.conftest import Simulated
+from tests.unit.four_steps import four_steps, refused
 
 ONE = "cccccccc-0000-4000-8000-000000000001"
 TWO = "cccccccc-0000-4000-8000-000000000002"
@@ -98,28 +98,19 @@ class Bench:
         return run(*self.sides(), disks, Policy(**policy), self.pool if pool is None else pool or None, check)
 
     def four_steps(self, *disks: dict[str, Any], **policy: Any) -> Disks:
-        before = self.fingerprint()
-        predicted = self.go(*disks, check=True, **policy)
-        assert predicted.problems == []
-        assert self.fingerprint() == before, "check mode changed something"
-        done = self.go(*disks, **policy)
-        assert (done.problems, done.failure) == ([], None)
-        assert (done.changed, done.diff) == (predicted.changed, predicted.diff)
-        said, foretold = (json.loads(json.dumps(dict(module_run.result(o), disks=o.disks))) for o in (done, predicted))
-        assert unlike(said, foretold) == []
-        self.assert_lawful()
-        for check in (True, False):
-            again = self.go(*disks, check=check, **policy)
-            assert (again.problems, again.changed, again.diff) == ([], False, "")
+        def go(check: bool) -> Disks:
+            return self.go(*disks, check=check, **policy)
+
+        def told(done: Disks) -> dict[str, Any]:
+            return dict(module_run.result(done), disks=done.disks)
+
+        done: Disks = four_steps(self, go, told, self.assert_lawful)
         return done
 
     def refused(self, code: str, *disks: dict[str, Any], **policy: Any) -> str:
-        before = self.fingerprint()
-        predicted, refused = (self.go(*disks, check=check, **policy).problems for check in (True, False))
-        assert self.fingerprint() == before
-        assert predicted == refused
-        assert {p.code for p in refused} == {code}, refused
-        return "; ".join(p.message for p in refused)
+        problems = refused(self, lambda check: self.go(*disks, check=check, **policy))
+        assert {p.code for p in problems} == {code}, problems
+        return "; ".join(p.message for p in problems)
 
     def killed(self, when: str, number: int, *disks: dict[str, Any], **policy: Any) -> bool:
         """A run that is killed before or after its change of that number; whether it came so far."""

@@ -80,7 +80,7 @@ def test_facts():
         "remaining": "",
         "type": "",
     }
-    assert identity.facts("", "", "", 0, "", "", False, False, "", {}, "", "sparse")["type"] == "sparse"
+    assert identity.facts("", "", "", 0, "", "", False, {}, "", "sparse")["type"] == "sparse"
     assert set(facts) < set(identity.NAMES)
 
 
