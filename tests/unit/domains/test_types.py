@@ -27,7 +27,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, space
 
 from .conftest import OTHER, VM, LinuxHost
-from .test_vm import GONE, IMAGE, four_steps
+from .test_vm import GONE, IMAGE, settle
 from .test_vm import host as with_image
 
 ROOT = {"name": "root", "boot": True}
@@ -209,7 +209,7 @@ def test_a_new_vm_has_disks_of_each_type():
         {"name": "root", "type": "sparse"},
         *({"name": kind, "size": 32, "type": kind} for kind in TYPES),
     ]
-    done = four_steps(linux, {"disks": entries})
+    done = settle(linux, {"disks": entries})
     assert {d["name"]: d["type"] for d in done.vms[0]["disks"]} == {"root": "sparse", **{k: k for k in TYPES}}
     assert done.vms[0]["disks"][0]["image"] == IMAGE
 
@@ -875,14 +875,14 @@ def test_a_deleted_vm_leaves_a_file_that_is_preserved():
         {"name": "d", "size": 32, "type": "file", "preserve": True},
         {"name": "e", "size": 16, "type": "file"},
     ]
-    done = four_steps(linux, {"disks": entries})
+    done = settle(linux, {"disks": entries})
     kept = done.vms[0]["disks"][1]
     write_to = kept["volume"]
     linux.run("guest", "write", write_to, "0", "8", "7")
     was = linux.run("guest", "hash", write_to, "0", "8")
-    four_steps(linux, {**GONE})
+    settle(linux, {**GONE})
     assert [d.name for d in linux.host().detached] == ["d"]
-    again = four_steps(linux, {"disks": entries})
+    again = settle(linux, {"disks": entries})
     back = next(d for d in again.vms[0]["disks"] if d["name"] == "d")
     assert back["path"] == kept["path"]
     assert linux.run("guest", "hash", back["volume"], "0", "8") == was

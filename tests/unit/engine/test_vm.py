@@ -318,7 +318,7 @@ def test_package_and_disks_in_one_task_in_the_right_order(sim, package):
 
 def test_space_moves_from_one_disk_to_another_in_one_task(sim):
     names = ("root", "a", "b")
-    made = four_steps(
+    made = settle(
         sim, {**NEW, "disks": [{"name": "root"}, {"name": "a", "size": 61440}, {"name": "b", "size": "30720"}]}
     )
     uuid = made.vms[0]["uuid"]
