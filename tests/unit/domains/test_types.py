@@ -697,7 +697,7 @@ def test_a_copy_keeps_all_but_the_type(linux, was, kind, up):
     assert kinds(done) == (["stop", *middle, "start"] if up else middle)
     now = linux.disks()["d"]
     assert (now.type, digest(linux, now)) == (kind, content)
-    for field in ("uuid", "name", "index", "size", "description", "tags", "preserve", "pci_slot", "model", "boot"):
+    for field in ("uuid", "name", "index", "size", "own", "pci_slot", "model", "boot"):
         assert getattr(now, field) == getattr(disk, field), field
     assert now.volume.compression == "lz4"
     for fact in ("ctime", "uuid", "vm"):
@@ -1025,7 +1025,7 @@ def grown_by_hand(linux, detached=False):
     [{}, {"size": 48}, {"size": 16, "dangerous_allow_shrink": True}, {"type": "thick"}, {"type": "thick", "size": 48}],
     ids=str,
 )
-@pytest.mark.parametrize("parked", [False, True])
+@pytest.mark.parametrize("detached", [False, True])
 def test_what_a_file_has_beyond_its_size_is_not_cut_off(linux, detached, entry):
     disk, tail = grown_by_hand(linux, detached)
     if not entry and not detached:
@@ -1048,7 +1048,7 @@ def test_what_a_file_has_beyond_its_size_is_not_cut_off(linux, detached, entry):
     [{"size": 64}, {"type": "thick"}, {"state": "absent"}, {"size": 16, "dangerous_allow_shrink": True}],
     ids=str,
 )
-@pytest.mark.parametrize("parked", [False, True])
+@pytest.mark.parametrize("detached", [False, True])
 def test_a_uuid_that_is_none_is_no_path(linux, uuid, entry, detached):
     disk = made(linux, "file")
     if detached:

@@ -374,7 +374,7 @@ def test_its_name_is_taken_there(sim):
 # -- destroying
 
 
-@pytest.mark.parametrize("parked", [False, True], ids=["attached", "parked"])
+@pytest.mark.parametrize("detached", [False, True], ids=["attached", "parked"])
 @pytest.mark.parametrize("snapshots", [0, 2])
 def test_destroy_by_name(detached, snapshots):
     sim = Simulated()

@@ -130,9 +130,7 @@ def test_what_is_said_of_single_disks(sim):
 def test_an_adopted_disk_keeps_everything(sim):
     sim.adopted(2048)
     before = ours(sim)
-    done = settle(
-        sim, {"vm": "web01", "disks": [{"index": 1, "name": "a", "description": "new", "preserve": True}]}
-    )
+    done = settle(sim, {"vm": "web01", "disks": [{"index": 1, "name": "a", "description": "new", "preserve": True}]})
     assert not done.outcome.changed
     assert ours(sim) == before
     assert [w.partition("; ")[0].partition("keeps its ")[2] for w in done.outcome.warnings] == [
