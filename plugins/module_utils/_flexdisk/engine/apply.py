@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Does the steps of a plan. Every step starts from what the one before left, ends under the law, and is read back."""
+"""Does the steps of a plan. Each step starts from what the last one left, ends under the law, and is read back."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ..rules.inventory import completed
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
 from ..zfs.errors import ZfsError
 from . import (  # pylint: disable=unused-import
-    apply_disks,  # noqa: F401  how to do the steps of disks
-    apply_figures,  # noqa: F401  of a VM's figures and its power
-    apply_moves,  # noqa: F401  of disks that leave a VM or come to one
+    apply_disks,  # noqa: F401  registers the steps of disks
+    apply_figures,  # noqa: F401  registers the steps of a VM's figures and its power
+    apply_moves,  # noqa: F401  registers the steps of disks that leave a VM or come to one
 )
 from .journal import Journal
 from .observe import observe
@@ -35,7 +35,7 @@ RESTART_PAUSES = (1.0, 2.0, 4.0, 8.0)
 
 
 class Restart(t.NamedTuple):
-    """Whether a VM runs again, how often that was tried, in how many seconds of waiting, and what went wrong last."""
+    """Whether a VM runs again, the number of attempts, the seconds of waiting between them, and the last error."""
 
     running: bool
     attempts: int = 0
@@ -44,7 +44,7 @@ class Restart(t.NamedTuple):
 
     @property
     def tried(self) -> str:
-        """For a message; "" where the first attempt was enough, or none was made."""
+        """The attempts as part of a message; "" if the first attempt was enough, or none was made."""
         if not self.attempts or (self.running and self.attempts == 1):
             return ""
         count = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'} in {int(self.seconds)} s"
@@ -52,10 +52,10 @@ class Restart(t.NamedTuple):
 
 
 class StepFailed(Exception):
-    """A step did not end as planned; done counts the steps before it, restart says what became of a VM that was down,
-    begun whether a step was begun at all.
+    """A step did not end as planned. done is the number of steps done before it. restart says what became of a VM that
+    was down. begun says whether a step was begun at all.
 
-    Where all steps were done, the intent could not be cleared.
+    If all steps were done, clearing the intent has failed.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class StepFailed(Exception):
 class Applier:
     """Applies plans on one host.
 
-    Without intents none is written: for plans whose steps can be found out again from the state alone.
+    Without intents, no intent is written. This is for plans whose steps can be found out again from the state alone.
     """
 
     def __init__(self, tools: Tools, intents: t.Optional[Journal] = None) -> None:
@@ -81,7 +81,7 @@ class Applier:
         self._intents = intents
 
     def run(self, plan: VmPlan, geometry: PoolGeometry) -> None:
-        """All steps. Raises StepFailed; the VM is started again if we had stopped it, or an interrupted run had."""
+        """Do all steps. Raises StepFailed; first, a VM that this or an interrupted run has stopped is started again."""
         try:
             self._confirm_unchanged(plan)
             self._confirm_forecasts(plan, geometry)
@@ -97,7 +97,7 @@ class Applier:
                 perform(step, self._tools, Change(vm, after, geometry))
             except FlexdiskError as exc:
                 if step.keeps_vm_down or any(in_conversion(vm, d) for d in vm.detached):
-                    # Disks of different times, or one of them in conversion: the VM stays down, and the intent says so.
+                    # The disks may be of different times, or in conversion: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, Restart(False), begun) from exc
                 restart = self._restart(plan) if down else None
                 told = self._tells(plan, step)
@@ -112,7 +112,7 @@ class Applier:
             raise StepFailed(exc, len(plan.steps)) from exc
 
     def _note(self, plan: VmPlan, number: int) -> None:
-        """The intent, before the first step; again before a stop, so that a VM that others stop is not started."""
+        """Write the intent before the first step, and again before a stop, so that only our own stops are undone."""
         if self._intents is None or not plan.changed or not plan.vm:
             return
         if number and not plan.steps[number].stops:
@@ -122,12 +122,12 @@ class Applier:
         except ZfsError as exc:
             if exc.code != "InsufficientSpace" or plan.stops:
                 raise
-            # This run may be what makes room, and without a stop the state tells everything.
+            # This run may be what makes room; and if it does not stop the VM, the state tells everything.
             return
         self._intents.write(plan, _stops(plan, number))
 
     def _tells(self, plan: VmPlan, step: Step) -> bool:
-        """Whether the state alone tells what a failed step has left."""
+        """Whether the state alone tells the next run what a failed step has left."""
         if isinstance(step, CreateVm):
             with contextlib.suppress(FlexdiskError):
                 return not self._zfs.exists(plan.before.root.name)
@@ -135,7 +135,7 @@ class Applier:
         return self._tools.capabilities.keeps_storage or not isinstance(step, Grow)
 
     def _give_up(self, plan: VmPlan) -> None:
-        """After a failure, power as before: the state tells the rest, but not the room that an inflexible VM had."""
+        """Clear the intent after a failure if power is as before. That of an inflexible VM stays: it tells its room."""
         with contextlib.suppress(FlexdiskError):
             if plan.before.flexible or not (plan.before.there and plan.vm):
                 self._clear(plan)
@@ -147,9 +147,9 @@ class Applier:
             self._intents.clear(plan)
 
     def _restart(self, plan: VmPlan) -> Restart:
-        """After a failure: the VM as it ran before, if it can run.
+        """Start the VM again after a failure, if it ran before and can run.
 
-        The hypervisor's tool may be what failed, and just be coming back: so this, and nothing else, is tried again.
+        The hypervisor's tool may be what failed, and may come back soon. So only this action is tried several times.
         """
         waited, error = 0.0, ""
         for number, seconds in enumerate((0.0, *RESTART_PAUSES), 1):
@@ -164,7 +164,7 @@ class Applier:
         return Restart(False, number, waited, error)
 
     def _start_again(self, plan: VmPlan) -> str:
-        """Why it cannot run. Even a stop that failed has turned autoboot off."""
+        """Start the VM, and return why it cannot run, or "". autoboot is set again: even a failed stop turns it off."""
         host = observe(self._zfs, self._hypervisor, plan.before.config.pool, snapshots=False)
         vm = next((v for v in host.vms if v.config.uuid == plan.vm), None)
         if vm is None:
@@ -180,7 +180,10 @@ class Applier:
         return ""
 
     def _confirm_unchanged(self, plan: VmPlan) -> None:
-        """Our lock keeps only our own tasks out. Steps on detached disks look at each disk themselves."""
+        """Refuse a VM that has changed since it was read: the lock only keeps our own tasks out.
+
+        Steps on detached disks look at each disk themselves.
+        """
         if not plan.vm:
             return
         if not plan.before.there:
@@ -201,7 +204,7 @@ class Applier:
             raise FlexdiskError("Changed", f"the VM changed since it was read: {'; '.join(words)}; nothing was done")
 
     def _confirm_forecasts(self, plan: VmPlan, geometry: PoolGeometry) -> None:
-        """Ask ZFS itself what it would reserve, once for each kind of volume the plan makes."""
+        """Compare the forecast with what ZFS itself would reserve, once for each kind of volume that the plan makes."""
         for volsize, block in sorted(_kinds(plan.after) - _kinds(plan.before)):
             ours = automatic_reservation(volsize, block, geometry)
             parent = plan.before.root.name if plan.before.root.kind else plan.before.root.pool
@@ -214,7 +217,7 @@ class Applier:
                 )
 
     def _confirm_absent(self, plan: VmPlan) -> None:
-        """What is about to be made is not there, but for what is cleared first."""
+        """Refuse to make a VM that exists by now, or whose dataset exists and is not cleared first."""
         root, cleared = plan.before.root.name, any(isinstance(step, ClearRemains) for step in plan.steps)
         if any(config.uuid == plan.vm for config in self._hypervisor.vms()):
             raise FlexdiskError("Changed", f"the host changed since it was read: VM {plan.vm} now exists")
@@ -223,12 +226,12 @@ class Applier:
 
 
 def _kinds(vm: Vm) -> t.Set[t.Tuple[int, int]]:
-    """Size and block size of every volume that the plan knows."""
+    """Size and block size (bytes) of every volume that the VM has, detached ones too."""
     every = (*vm.volumes, *(disk.volume for disk in vm.detached))
     return {(v.volsize, v.volblocksize) for v in every if v.kind == "volume"}
 
 
 def _stops(plan: VmPlan, number: int) -> bool:
-    """Whether the VM has been stopped, or is about to be, when the step has its turn."""
+    """Whether this or an interrupted run has stopped the VM before the step with this number, or stops it now."""
     left = plan.before.interrupted
     return bool(left and left.stops) or any(step.stops for step in plan.steps[: number + 1])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Does what concerns disks that no VM has: makes, copies, resizes them."""
+"""Does the steps of detached disks: makes, copies, resizes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .volumes import RESERVATION, Properties, make_disk
 
 @perform.register
 def _create(step: CreateDetached, tools: Tools, change: Change) -> None:
-    """With its identity from its first moment. One that takes several commands is marked until it is whole."""
+    """Make a disk with its identity from the start. If it takes several commands, a mark stays until the last."""
     pool, own = change.vm.root.pool, str(uuid.uuid4())
     tools.make_container(pool)
     step = replace(step, volume=f"{container(pool)}/{own}")
@@ -43,7 +43,7 @@ def _create(step: CreateDetached, tools: Tools, change: Change) -> None:
 
 
 def _copy(tools: Tools, source: str, volume: str, facts: t.Mapping[str, str]) -> None:
-    """Of a snapshot; of a disk as it is at this moment, by a snapshot that goes again."""
+    """Copy a snapshot, or a disk as it is now, by a snapshot that is removed afterwards."""
     copied = f"{volume}@{SNAPSHOT}"
     if "@" in source:
         tools.zfs.copy(source, copied, facts)
@@ -58,7 +58,7 @@ def _copy(tools: Tools, source: str, volume: str, facts: t.Mapping[str, str]) ->
 
 
 def _end(tools: Tools, volume: Dataset, size: int, kind: str) -> None:
-    """What is left of the making of a disk that has all its data."""
+    """Finish the creation of a disk that has all its data: set size (MiB) and reservation, remove guard and mark."""
     lift(tools.zfs, volume.name)
     figures: Properties = {} if volume.volsize == size * MIB else {"volsize": size * MIB}
     tools.zfs.set(volume.name, **figures, **RESERVATION[kind])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Does the steps of disks that a VM has and keeps: their size, their type, their properties."""
+"""Does the steps of disks that a VM has and keeps: size, type, properties."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _resize(step: Resize, tools: Tools, change: Change) -> None:
     off = step.type == THICK and not is_auto(now, geometry)
     if off:
         tools.zfs.set(now.name, refreservation="auto")
-    # vmadm moves quota and reservation by what the overhead changes, from wherever they are.
+    # vmadm changes quota and reservation by the change of the overhead, whatever they were before.
     if off or not tools.capabilities.keeps_storage or (vm.flexible and vm.root.quota != expected_quota(vm, geometry)):
         tools.settle(after)
     tools.zfs.set_facts(now.name, stamp(now.user))
@@ -58,7 +58,7 @@ def _resize(step: Resize, tools: Tools, change: Change) -> None:
 
 @perform.register
 def _convert(step: Convert, tools: Tools, change: Change) -> None:
-    """Sparse is written down before a reservation goes, and until there is one again."""
+    """Convert a disk. The fact sparse is written before the reservation goes, and stays until there is one again."""
     if step.copying is not None:
         _convert_by_copy(step, step.copying, tools, change)
         return
@@ -79,7 +79,7 @@ def _convert_by_copy(step: Convert, copying: Copying, tools: Tools, change: Chan
 
 
 def _confirm_snapshots(tools: Tools, volume: str, planned: t.Collection[str]) -> None:
-    """A copy takes long enough for others to make some, and these nobody has given up."""
+    """Refuse to destroy the original if its snapshots changed during the copy: nobody has given up new ones."""
     names = {d.name.split("@", 1)[1] for d in tools.zfs.datasets(volume) if d.kind == "snapshot"}
     changed = sorted(names ^ {*planned})
     if changed:

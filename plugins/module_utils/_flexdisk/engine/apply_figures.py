@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Does the steps of a VM's figures and of its power."""
+"""Does the steps of a VM's figures and power."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .storage import storage_of
 
 @perform.register
 def _recover(step: Recover, tools: Tools, change: Change) -> None:
-    """The steps after this one do it, and our own record has taken the place of the one that was found."""
+    """Tell the guest the sizes of its disks. Later steps do the rest. Our record has replaced the one found."""
     storage_of(tools).announce_sizes(change.vm)
 
 
 @perform.register
 def _relocate(step: Relocate, tools: Tools, change: Change) -> None:
-    """Each volume carries where it was until the configuration names where it is."""
+    """Move volumes. Each carries its old place in a property until the configuration names the new one."""
     vm = change.vm
     if not vm.root.kind and not tools.zfs.exists(vm.root.name):
         tools.zfs.create_container(vm.root.name)
@@ -57,7 +57,7 @@ def _add_ports(step: AddPorts, tools: Tools, change: Change) -> None:
 @perform.register
 def _settle_quota(step: SettleQuota, tools: Tools, change: Change) -> None:
     now, then = change.vm.root, change.after.root
-    # A recursive snapshot can take more than the quota; then ZFS refuses to set the same quota again.
+    # A recursive snapshot can take more than the quota. Then ZFS refuses to set the same quota again.
     figures = {"quota": then.quota, "reservation": then.reservation}
     changed = {key: figure for key, figure in figures.items() if figure != getattr(now, key)}
     if changed:
@@ -68,7 +68,7 @@ def _settle_quota(step: SettleQuota, tools: Tools, change: Change) -> None:
 
 @perform.register
 def _settle_volumes(step: SettleVolumes, tools: Tools, change: Change) -> None:
-    # Room first: a volume that is under-reserved takes more than its old overhead.
+    # Make room first: a volume that reserves too little takes more than its old overhead.
     tools.settle(change.after)
     then = {volume.name: volume for volume in change.after.volumes}
     for name in step.names:

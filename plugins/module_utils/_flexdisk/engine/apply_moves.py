@@ -32,7 +32,7 @@ from .volumes import destroy_volume, fit_before, fit_file_after, make_disk
 
 
 def _take_out(step: Departure, tools: Tools, change: Change) -> None:
-    """Move the volume out of the VM and let the configuration forget it; what might be destroyed by that, first."""
+    """Take a disk out of its VM. If the hypervisor destroys what it forgets, the volume is moved away first."""
     vm, root, zfs = change.vm, change.vm.root, tools.zfs
     tools.make_container(root.pool)
     tools.read(step.volume, step.guid)
@@ -61,7 +61,7 @@ def _detach(step: Detach, tools: Tools, change: Change) -> None:
     facts = {**step.facts, **stamp(disk.volume.user)}
     nameless = not facts.get("name", "-")
     if nameless:
-        # An attached disk without its name is matched by nothing, should this be interrupted.
+        # Nothing would match an attached disk without a name after an interruption, so the name goes later.
         del facts["name"]
     tools.zfs.set_facts(step.volume, facts)
     for old, new in step.renames:
@@ -74,7 +74,7 @@ def _detach(step: Detach, tools: Tools, change: Change) -> None:
 
 @perform.register
 def _destroy(step: Destroy, tools: Tools, change: Change) -> None:
-    # Interrupted from here on, the disk is found by its identity and destroyed if that is still asked for.
+    # If a run is interrupted from here on, the disk is found by its identity, and destroyed if that is still declared.
     tools.zfs.set_facts(step.volume, step.facts)
     _take_out(step, tools, change)
     destroy_volume(tools, step.target, step.guid, step.snapshots)
@@ -115,7 +115,7 @@ def _attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     marks = {key: "" for key in file_disks.MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
     zfs.set_facts(step.volume, {**step.facts, **stamp(volume.user)})
     _configure(tools, change, step.attachment, volume.origin, step.attached.image_size)
-    # Until the VM has it, they say what it was there.
+    # Until the VM has the disk, the marks say what it was in the VM.
     zfs.set_facts(step.volume, marks)
 
 
@@ -137,7 +137,7 @@ def _configure(tools: Tools, change: Change, attachment: Attachment, origin: str
 
 
 def entry_of(attachment: Attachment) -> t.Dict[str, t.Union[str, int, bool]]:
-    """A disk as drivers take it; size is MiB."""
+    """The entry of a disk as drivers take it; size is MiB."""
     return {
         "path": attachment.path,
         "size": attachment.size_mib,

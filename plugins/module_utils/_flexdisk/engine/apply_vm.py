@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Does what concerns a VM as a whole: make it, delete it, change its machine, take snapshots and go back to them."""
+"""Does the steps of whole VMs: make, delete and change them, take, delete and roll back to snapshots."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def _create_vm(step: CreateVm, tools: Tools, change: Change) -> None:
 
 @perform.register
 def _import_image(step: ImportImage, tools: Tools, change: Change) -> None:
-    """Marked until it is whole; thick until then, so that it does not run out of room on the way."""
+    """Import an image. Until it is complete, the volume is marked, and thick so that it cannot run out of room."""
     volume, last = step.volume, final(step.volume)
     if tools.zfs.exists(last):
-        return  # another VM of this task has had it imported
+        return  # an earlier VM of this task has had it imported
     if tools.zfs.exists(volume):
         if tools.read(volume).user.get("from") != identity.IMPORTING:
             raise FlexdiskError("Changed", f"the host changed since it was read: {volume} now exists")
@@ -57,7 +57,7 @@ def _import_image(step: ImportImage, tools: Tools, change: Change) -> None:
 
 @perform.register
 def _clear(step: ClearRemains, tools: Tools, change: Change) -> None:
-    """Exactly what was read, and unused still."""
+    """Destroy exactly the datasets that were read, if they are still unused."""
     there, empty = tools.zfs.datasets(step.root), tools.read(container(change.after.root.pool))
     if {d.name for d in there} != set(step.left) or used(there, empty):
         raise FlexdiskError("Changed", f"the host changed since it was read: other datasets exist below {step.root}")
@@ -76,7 +76,7 @@ def _delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
 
 
 def _only_these(tools: Tools, vm: Vm, volumes: t.Mapping[str, int]) -> None:
-    """Whatever is below the VM's dataset goes with it: the last look before that."""
+    """Check that the VM's dataset has only these volumes (with guids), because everything below it is destroyed."""
     below = {d.name: d.guid for d in tools.zfs.datasets(vm.root.name, snapshots=False) if d.name != vm.root.name}
     if below != volumes:
         wrong = sorted({name for name, _guid in {*below.items()} ^ {*volumes.items()}})
@@ -110,7 +110,7 @@ def _roll_back(step: RollBack, tools: Tools, change: Change) -> None:
 
 
 def _entry(disk: CreateDisk) -> t.Dict[str, t.Union[str, int, bool]]:
-    """A new VM's disk for the driver; what has an image has its block size, too."""
+    """The entry of a new VM's disk for the driver. A disk from an image gets the block size of the image."""
     entry = entry_of(disk.attachment)
     if disk.origin:
         entry["image_uuid"] = image_of(disk.origin)

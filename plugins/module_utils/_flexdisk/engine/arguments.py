@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Arguments that several modules share, and what they come down to."""
+"""Arguments that several modules share, and what is made of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DISK: _Spec = {
     "recreate": {"type": "bool", "default": False},
 }
 
-# What a figure may be. No guest needs more than a day to shut down, and a task that waits longer is forgotten.
+# The range of each figure. No guest needs more than a day to shut down, and a task that waits longer is forgotten.
 LIMITS = {"lock_timeout": (0, 86400), "stop_timeout": (1, 86400), "unused_days": (0, 36500)}
 
 
@@ -61,7 +61,7 @@ def check_figures(params: t.Mapping[str, t.Any]) -> None:
 
 
 def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
-    """What the arguments POWER and REFUSAL permit, and more that a module takes."""
+    """The policy from the arguments POWER and REFUSAL, with more fields that only some modules have."""
     return Policy(
         allow_restart=params["allow_restart"],
         stop_timeout=params["stop_timeout"],
@@ -72,9 +72,9 @@ def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
 
 
 def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]], key: str, validator: t.Any) -> t.List[t.Dict[str, t.Any]]:
-    """Entries whose disks are as DISK has them, all its defaults filled in. Raises FlexdiskError InvalidArgument.
+    """Entries whose disks are checked against DISK, with all defaults. Raises FlexdiskError InvalidArgument.
 
-    key tells an entry in messages; validator is Ansible's ArgumentSpecValidator of DISK.
+    key is the field that names an entry in messages; validator is Ansible's ArgumentSpecValidator of DISK.
     """
     found, wrong = [], []
     for entry in entries:

@@ -22,7 +22,7 @@ from ..rules.inventory import Host
 from ..spec.disk import parse_disk
 from ..zfs.commands import Zfs
 from . import (  # pylint: disable=unused-import
-    apply_detached,  # noqa: F401  how to do the steps of detached disks
+    apply_detached,  # noqa: F401  registers the steps of detached disks
     report,
 )
 from .outcome import Outcome
@@ -33,7 +33,7 @@ _Dict = t.Dict[str, t.Any]
 
 @dataclass
 class Disks(Outcome):
-    """disks has one result for each entry."""
+    """The outcome of the module disk. disks has one result for each entry."""
 
     disks: t.List[_Dict] = field(default_factory=list)
 
@@ -46,7 +46,7 @@ def run(
     pool: t.Optional[str],
     check_mode: bool,
 ) -> Disks:
-    """Makes the disks so, or predicts it. pool is where new ones are made, and the only one that is looked at."""
+    """Makes the disks as declared, or predicts it. pool: where new disks are made, and the only pool that is read."""
     outcome = Disks()
     parsed = [parse_disk(entry, number) for number, entry in enumerate(raw)]
     outcome.problems = [problem for _declared, problems in parsed for problem in problems]
@@ -60,12 +60,12 @@ def run(
 
 
 class _Disks(Task):
-    """more is the pool where new disks are made. plan_entries admits: an entry that is refused may concern two VMs."""
+    """more is the pool of new disks. plan_entries admits the plans, because a refused entry may concern two VMs."""
 
     admits = False
     outcome: Disks
 
-    # Any: what Task takes.
+    # Any: the arguments of Task.
     def __init__(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Sequence[int], *what: t.Any) -> None:
         super().__init__(*what)
         self._declarations = declarations
@@ -87,13 +87,13 @@ class _Disks(Task):
         return _predicted(host, plans)
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-        """Detached disks are compared one by one, for several plans may see the same one."""
+        """Differences without detached disks: these are compared one by one, because several plans may see one disk."""
         if vm is None or not plan.vm:
             return []
         return report.differences(replace(plan.after, detached=()), replace(vm, detached=()))
 
     def conclude(self, plans: t.Sequence[VmPlan], now: t.Optional[Host]) -> None:
-        """One result for each VM, and one for each entry."""
+        """Compare every VM with its plan, and add one result for each VM and each entry."""
         if now is None:
             return
         known = by_uuid(now)
@@ -121,7 +121,7 @@ def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
 
 
 def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_mode: bool, outcome: Disks) -> None:
-    """One result for each entry, as the disk is now."""
+    """Add one result for each planned VM, and one for each entry, with the disk as it is now."""
     vms = {vm.config.uuid: vm for vm in found.vms}
     for plan in plans:
         if plan.vm in vms:
@@ -150,12 +150,12 @@ def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:
         return next(named, None) if job.declared.state == "present" else None
     was = job.place.disk
     there = (p for p in now if p.disk.volume.guid == was.volume.guid)
-    # What was copied from a volume to a file, or back, is another dataset.
+    # A disk that was converted between volume and file is another dataset, so it is found by its uuid.
     return next(there, next((p for p in now if was.uuid and p.disk.uuid == was.uuid), None))
 
 
 def _result(job: Job, place: t.Optional[Place], changed: bool, check_mode: bool) -> _Dict:
-    """What is said of one disk; of one that is not there only how it was called."""
+    """The result of one disk. A disk that does not exist has only its declared name and uuid."""
     if place is None:
         known: PlacedDiskDeclaration = job.declared
         return {"name": known.spec.name, "uuid": known.spec.uuid, "state": "absent", "vm": "", "changed": changed}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The run of disk_adopt: disks get their identity, or lose it. No VM is stopped, no data touched."""
+"""The run of disk_adopt: disks get their identity, or lose it. It stops no VM and touches no data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Dict = t.Dict[str, t.Any]
 
 @dataclass
 class Identities:
-    """released is what a release has taken, as adopt takes it; skipped names VMs that are left out."""
+    """released has the released identities, in the form that adoption takes; skipped names VMs that are left out."""
 
     outcome: Outcome = field(default_factory=Outcome)
     released: t.List[_Dict] = field(default_factory=list)
@@ -50,8 +50,8 @@ def run(
     check_mode: bool,
     continue_on_refusal: bool = False,
 ) -> Identities:
-    """Gives the disks of the VMs, or of all, their identities, or takes them away (state C(released)), or predicts
-    it. forget takes away also what a release keeps.
+    """Gives the disks of the named VMs, or of all, their identities, or takes them away (state C(released)), or
+    predicts it. forget: remove the saved copies of a release, too.
     """
     policy = Policy(continue_on_refusal=continue_on_refusal)
     outcome = Outcome()
@@ -61,12 +61,12 @@ def run(
 
 
 class _Identities(Task):
-    """The plans take no space and no disk of another VM. A release writes down on the volume what it takes."""
+    """No plan needs space or another VM's disk. No journal is needed: a release records on the volume what it takes."""
 
     journal = False
     admits = False
 
-    # Any: entries of a module are of several types; the rest is what Task takes.
+    # Any: entries of a module are of several types; the rest are the arguments of Task.
     def __init__(
         self, raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]], state: str, forget: bool, *what: t.Any
     ) -> None:
@@ -90,18 +90,18 @@ class _Identities(Task):
         return [plan_adoption(host, vm, spec) for spec, vm in wanted]
 
     def _releases(self, host: Host, vms: t.Sequence[Vm]) -> t.List[VmPlan]:
-        """Not of a VM that an interrupted run has left something of: that is a problem."""
+        """Plans of a release. A VM with a record of an interrupted run gets no plan, only a problem."""
         self.outcome.problems += _unknown(host, None if self._raw is None else [vm.config.uuid for vm in vms])
         left = {uuid for _pool, uuid in host.intents}
         plans = [plan_release(host, vm, self._forget) for vm in vms]
         return [plan for plan in plans if plan.problems or plan.vm not in left]
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """This module takes no interrupted run up."""
+        """Warnings for all interrupted runs, because this module finishes none."""
         return recovery.warnings(host, ())
 
     def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
-        """What is carried out; what a release takes is kept for the result."""
+        """The plans that are carried out. The identities that a release takes are kept for the result."""
         if self._state == "released":
             self.released = [entry for entry in (released(plan.before) for plan in good) if entry is not None]
         return list(good)
@@ -124,7 +124,7 @@ class _Identities(Task):
 def _wanted(
     host: Host, raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]], state: str, outcome: Outcome
 ) -> t.List[t.Tuple[AdoptionDeclaration, Vm]]:
-    """What is said of each VM, with the VM; everything else becomes problems."""
+    """The declaration for each VM, with the VM. Everything else becomes problems."""
     if raw is None:
         return [(AdoptionDeclaration(vm.config.alias or vm.config.uuid), vm) for vm in host.vms]
     result: t.List[t.Tuple[AdoptionDeclaration, Vm]] = []
@@ -146,11 +146,11 @@ def _wanted(
 
 
 def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem]:
-    """What no VM has and would become unknown when all are released, and what an interrupted run has left."""
+    """Problems of a release: detached disks without a VM would become unknown, and interrupted runs come first."""
     known = {vm.config.uuid: vm for vm in host.vms}
     found = []
     for disk in host.detached if asked is None else ():
-        if disk.vm not in known:  # that of a VM is the VM's problem
+        if disk.vm not in known:  # a detached disk of a VM is a problem of the VM's plan
             found.append(Problem("InUse", unknown(disk), disk.vm, disk.label))
     for (pool, uuid), record in sorted(host.intents.items()):
         if asked is None or uuid in asked:
@@ -163,12 +163,12 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
 
 
 def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:
-    """Which of our properties each dataset has, without those that a clock gives."""
+    """The names of our properties on each dataset, without those that a clock sets."""
     return {d.name: tuple(sorted({*d.user} - {*report.VOLATILE})) for d in (vm.root, *vm.volumes)}
 
 
 @perform.register(ReleaseDisk)
 @perform.register(WritePackage)
 def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Change) -> None:
-    """What keeps the facts is written before the first of them goes."""
+    """Write facts. The saved copy of an identity is written before the first property of that identity goes."""
     tools.zfs.set_facts(step.dataset, step.facts)

@@ -35,7 +35,7 @@ from .zfs_quota import obstacle
 
 @dataclass
 class Verified:
-    """findings are what is left, repaired what was put right (or would be); outcome has the rest of the result."""
+    """findings are those that are left, repaired those that were (or would be) repaired; outcome has the rest."""
 
     findings: t.List[Finding] = field(default_factory=list)
     repaired: t.List[Finding] = field(default_factory=list)
@@ -53,7 +53,7 @@ def verify(
     check_mode: bool,
     now: int,
 ) -> Verified:
-    """Findings of the named VMs, or of the host, and repairs of the kinds in repair. now is seconds since 1970."""
+    """Findings of the named VMs or the host, and the repairs of the kinds in repair. now is seconds since 1970."""
     result = Verified()
     outcome = result.outcome
     host = observe(zfs, hypervisor, pool, complete=True)
@@ -90,7 +90,7 @@ def verify(
 
 
 def result(found: Verified) -> t.Dict[str, t.Any]:
-    """The keys of a result, the same in check mode and for real but for guard."""
+    """The keys of a result. They are the same in check mode and for real, except guard."""
     keys = module_run.result(found.outcome)
     del keys["vms"]
     told = [[finding.as_dict() for finding in some] for some in (found.findings, found.repaired)]
@@ -111,7 +111,7 @@ def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
 
 
 def _implied(repair: t.Collection[str]) -> t.Set[str]:
-    """Also what a repair leaves that was cut off, so that the same task ends it."""
+    """The kinds to repair, with those that a repair leaves if it is cut off, so that the same task finishes it."""
     return {*repair}.union(*(LEAVES.get(kind, ()) for kind in repair))
 
 
@@ -142,19 +142,19 @@ def _diff(mending: Mending, first: str) -> str:
 
 
 def _tell_changed(result: Verified, mending: Mending, host: Host, now: t.Optional[Host], outside: int) -> None:
-    """What a run that failed has really changed; outside counts the steps outside VMs that were done, -1: not begun."""
+    """Tell what a failed run has really changed. outside: how many steps outside VMs were done, -1: not begun."""
     plans = as_it_went(mending.plans, result.outcome.broken, host, now)
     begun = mending.outside[outside : outside + 1] if outside >= 0 else ()
     moved = bool(begun) and (now is None or host.intents != now.intents or touched(host, now, begun))
     result.outcome.changed = any(plan.changed for plan in plans) or outside > 0 or moved
     result.steps = _steps(replace(mending, plans=tuple(plans)))
-    ended = Ended(outside, moved)  # of those, which come last
+    ended = Ended(outside, moved)  # of the steps outside VMs, which come last
     for number, step in enumerate(result.steps[len(result.steps) - len(mending.outside) :]):
         step["status"] = ended.status(number) if outside >= 0 else "not done"
 
 
 def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], outcome: Outcome) -> int:
-    """How many were done."""
+    """Do the steps outside VMs. Returns how many were done."""
     tools = Tools(zfs, hypervisor, Policy(), set())
     for number, step in enumerate(steps):
         try:
@@ -180,7 +180,7 @@ def _look_again(
     look: t.Callable[[Host], t.List[Finding]],
     wanted: t.Sequence[Finding],
 ) -> t.Optional[Host]:
-    """What is there now, and none of it may be what was repaired. None if that cannot be read."""
+    """Read the host again. A finding that was repaired must be gone. Returns None if the host cannot be read."""
     outcome = result.outcome
     try:
         now = read()
@@ -203,7 +203,7 @@ def _correct_in_vm(step: CorrectFacts, tools: Tools, change: Change) -> None:
 
 @functools.singledispatch
 def _perform_outside(step: Step, tools: Tools) -> None:
-    """Do a step that concerns no VM. Raises FlexdiskError where it does not end as planned."""
+    """Do a step that concerns no VM. Raises FlexdiskError if it does not end as planned."""
     raise TypeError(f"nobody knows how to do {type(step).__name__} outside of VMs")
 
 
@@ -214,7 +214,7 @@ def _write(step: WriteFacts, tools: Tools) -> None:
 
 @_perform_outside.register
 def _move_detached(step: MoveDetached, tools: Tools) -> None:
-    """The uuid first: with it the same task finds the place again."""
+    """Move a detached disk. Its uuid is written first, so that the same task finds the new place if it is repeated."""
     now = tools.read(step.volume, step.guid)
     if now.user.get("uuid") != step.uuid:
         tools.zfs.set_facts(step.volume, {"uuid": step.uuid})

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""What a run that failed has really changed, by what is there before and after it."""
+"""What a failed run has really changed, from the host before and after it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..rules.layout import container, is_below
 
 @dataclass(frozen=True)
 class Broken:
-    """Where the plans of a run ended: done counts the steps of the plan that failed, begun says whether a command of it
-    may have changed something, powered whether it was tried to start the VM again.
+    """Where the plans of a run ended. done is the number of steps done in the plan that failed; begun says whether a
+    command of it may have changed something; powered says whether a start of the VM was tried.
     """
 
     plan: VmPlan
@@ -33,7 +33,7 @@ class Broken:
 def as_it_went(
     plans: t.Sequence[VmPlan], broken: t.Optional[Broken], before: Host, now: t.Optional[Host]
 ) -> t.List[VmPlan]:
-    """The plans as far as they were done. now is the host read again; what cannot be read counts as changed."""
+    """The plans, each with how it ended. now is the host read again; None, if it cannot be read, counts as changed."""
     if broken is None:
         return list(plans)
     found = []
@@ -61,7 +61,7 @@ def _changed(broken: Broken, before: Host, now: t.Optional[Host]) -> bool:
 
 
 def touched(before: Host, now: Host, steps: t.Sequence[Step], root: str = "") -> bool:
-    """Whether a dataset is another one than before: any below root, or one that a step names."""
+    """Whether a dataset has changed: any below root, or one that a step names."""
     names = {name for step in steps for name in step.datasets}
     return _state(before, names, root) != _state(now, names, root)
 
@@ -80,7 +80,7 @@ def _belongs(dataset: Dataset, names: t.Collection[str], root: str) -> bool:
 
 
 def _settings(dataset: Dataset) -> t.Tuple[t.Any, ...]:
-    """What only a command changes; what a guest writes moves none of it."""
+    """What only commands change. Writes of a guest do not change it."""
     return (
         *(dataset.guid, dataset.kind, dataset.volsize, dataset.origin, dataset.compression, dataset.userrefs),
         *(dataset.quota, dataset.refquota, dataset.reservation, dataset.refreservation),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Disks that are files in file systems of their own: made, sized, removed, converted from and to volumes by copy."""
+"""Disks that are files in file systems of their own: make, resize and remove them, and convert from and to volumes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ..rules import identity
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from ..zfs.commands import Zfs
 
-# Seconds between two notes of how far a copy is.
+# Seconds between two notes of the progress of a copy.
 PACE = 5.0
 
-# On a copy that is being made.
+# Properties that mark a copy that is not finished.
 MARKS = ("from", "copied")
 
 _Facts = t.Mapping[str, str]
 
 
 def _path(name: str, uuid: str) -> str:
-    """Its file. Anybody may have written a uuid, and only a real one may become a path."""
+    """The path of a disk's file. Anybody can write the property uuid, so only a valid uuid becomes part of a path."""
     if not identity.is_uuid(uuid):
         raise FlexdiskError(
             "IdentityMismatch", f"{name} has uuid {uuid!r}, which is not valid; its file cannot be found without it"
@@ -45,7 +45,7 @@ def _folder(path: str) -> str:
 
 
 def make(zfs: Zfs, name: str, size: int, compression: str, facts: _Facts, geometry: PoolGeometry) -> None:
-    """A file system with its identity and room for the whole file, then the file; size is bytes."""
+    """Make a file system with its identity and room for the whole file. size is bytes. ensure() makes the file."""
     options = {
         "mountpoint": _folder(_path(name, facts["uuid"])),
         "canmount": "on",
@@ -59,9 +59,9 @@ def make(zfs: Zfs, name: str, size: int, compression: str, facts: _Facts, geomet
 
 
 def ensure(zfs: Zfs, now: Dataset, size: int) -> str:
-    """Where its file is, of which size bytes are wanted: mounted, and made where an interrupted run has not come to it.
+    """The path of a disk's file, mounted, and made if an interrupted run has not made it. size: the wanted bytes.
 
-    Nobody has given up what a file has beyond its size, be it of another hand or of an interrupted grow.
+    A file that is too long is refused: nobody has given up its end, whether others or an interrupted grow made it.
     """
     path = _path_of(now)
     _mount(zfs, now.name, _folder(path))
@@ -90,9 +90,10 @@ def _mount(zfs: Zfs, name: str, folder: str) -> None:
 
 
 def resize(zfs: Zfs, now: Dataset, size: int, geometry: PoolGeometry) -> None:
-    """Room before the file, where it grows; the file before its room, where it shrinks.
+    """Resize a file. To grow, reserve room first and then extend the file; to shrink, cut the file first.
 
-    Interrupted, it is found at the old size and done again. Snapshots keep theirs: they are marked with it first.
+    After an interruption, the property still has the old size, and the resize is done again. Before it, snapshots get
+    their size as a property of their own, so that they keep it.
     """
     path = ensure(zfs, now, size)
     figure = {"refreservation": automatic_reservation(size, RECORD, geometry)}
@@ -110,15 +111,15 @@ def resize(zfs: Zfs, now: Dataset, size: int, geometry: PoolGeometry) -> None:
 
 
 def removed(zfs: Zfs, gone: Dataset) -> None:
-    """What is left of it in the file system of the host."""
+    """Remove the folder that a destroyed disk has left in the host's file system."""
     if gone.kind == "filesystem" and identity.is_uuid(gone.user.get("uuid", "")):
         zfs.files.remove_folder(_folder(_path_of(gone)))
 
 
 def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, geometry: PoolGeometry) -> None:
-    """A copy of the type that is wanted beside the disk, whole and synced at the end.
+    """Copy a disk to one of the wanted type beside it. The copy is complete and synced at the end.
 
-    It says whose it is by the guid in its property C(from), and how far it is in C(copied).
+    On the copy, C(from) is the guid of the original, and C(copied) is how far the copy is.
     """
     half, size, uuid = copying.half, now.volsize, copying.uuid
     kept = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in ("size", "copied")}
@@ -137,7 +138,7 @@ def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, 
 
 
 def take_place(zfs: Zfs, half: str, now: Dataset) -> None:
-    """The copy of a disk that has gone gets its name."""
+    """Give a copy the name of its original, which has gone."""
     zfs.rename(half, now.name)
     # A disk that a VM waits for keeps its mark until the VM has it again.
     awaited = now.user.get("from") == identity.CONVERTING
@@ -145,7 +146,7 @@ def take_place(zfs: Zfs, half: str, now: Dataset) -> None:
 
 
 def discard(zfs: Zfs, half: Dataset) -> None:
-    """What an interrupted conversion has copied so far, with the snapshots that came with the whole pool's."""
+    """Destroy a half with its snapshots, which come from snapshots of the whole pool."""
     parts = [d for d in zfs.datasets(half.name) if d.name != half.name]
     others = [d.name for d in parts if d.kind != "snapshot"]
     if others:
@@ -160,7 +161,7 @@ def _named(zfs: Zfs, name: str) -> Dataset:
 
 
 def _data(zfs: Zfs, dataset: Dataset) -> str:
-    """Where its bytes are."""
+    """The path of a dataset's data: its file or its device."""
     if dataset.kind == "filesystem":
         return _path_of(dataset)
     zfs.await_device(dataset.name)
@@ -168,7 +169,7 @@ def _data(zfs: Zfs, dataset: Dataset) -> str:
 
 
 class _Notes:
-    """Writes down how far a copy is, now and then."""
+    """Writes the progress of a copy to a property from time to time."""
 
     def __init__(self, zfs: Zfs, name: str) -> None:
         self._zfs = zfs

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The journal on the containers: an entry is written before a VM's first change, cleared after the last."""
+"""The journal on the containers: an entry is written before a VM's first change, and cleared after the last."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..zfs.commands import Zfs
 
 
 def host_name() -> str:
-    """The name of this host, as entries have it."""
+    """The name of this host as it is in entries."""
     return os.uname().nodename or "unknown"
 
 
@@ -33,9 +33,9 @@ def _index(host: Host, pool: str) -> str:
 
 
 def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
-    """The host with the entries of its journal, one process for each pool that has any. VMs know theirs of this host.
+    """The host with the entries of its journal, by one process for each pool that has any. VMs get those of this host.
 
-    complete: also those that the index does not list, one process for each pool with a container.
+    complete: read also entries that the index does not list, by one process for each pool with a container.
     """
     found: t.Dict[t.Tuple[str, str], t.Optional[JournalEntry]] = {}
     for pool in host.geometry:
@@ -67,7 +67,7 @@ class Journal:
         self._stale = {p for p in host.geometry if _index(host, p) != journal.encode_index(self._there[p])}
 
     def write(self, plan: VmPlan, stops: bool) -> None:
-        """An entry for a plan. stops says that the VM is about to be stopped, or still is by an interrupted run."""
+        """Write the entry of a plan. stops: the VM is about to be stopped, or an interrupted run has stopped it."""
         vm, left = plan.before, plan.before.interrupted
         pool = vm.config.pool
         record = JournalEntry(
@@ -91,7 +91,7 @@ class Journal:
         return journal.encode_index(self._there[pool])
 
     def clear(self, plan: VmPlan) -> None:
-        """Removes the entry, and then its name in the index: one that the index does not name would never be found."""
+        """Remove the entry, and only then its name from the index: an entry without its name there is never found."""
         pool = plan.before.config.pool
         if plan.vm in self._there[pool]:
             self._zfs.set_facts(container(pool), {journal.property_of(plan.vm): ""})
@@ -100,7 +100,7 @@ class Journal:
         self.tidy()
 
     def tidy(self) -> None:
-        """An index names what is there, even after a kill in between or a clearing by hand."""
+        """Make each index name the entries that exist, even if a run was killed or an entry was cleared by hand."""
         for pool in sorted(self._stale):
             self._zfs.set_facts(container(pool), {journal.INDEX: self._listed(pool)})
         self._stale.clear()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""One task at a time changes a pool: flock on files of a directory that only we can write (docs/architecture.md)."""
+"""One task at a time changes a pool: flock on files in a directory that only we can write (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _POLL = 0.2
 
 
 def place() -> str:
-    """The directory: one for the host, unless the program zfs brings its own as a simulated node's does.
+    """The directory of locks: one for the host, or one beside the program zfs, as a simulated node has.
 
-    What is locked is the storage that this program reaches, so tasks with another zfs need not wait. Who can put a
-    directory beside the zfs of a real host could replace that program; beside that of the system it does not count.
+    A lock protects the storage that the program zfs reaches, so tasks with another zfs need not wait. Whoever can put a
+    directory beside zfs could replace that program, too. A directory beside the system's zfs is ignored.
     """
     zfs = shutil.which("zfs", path=search_path())
     folder = os.path.dirname(os.path.abspath(zfs)) if zfs else ""
@@ -46,7 +46,7 @@ def _unusable(path: str, why: object) -> FlexdiskError:
 
 
 def _directory(create: bool) -> int:
-    """A descriptor. It must be ours alone and no link."""
+    """A descriptor of the directory of locks. The directory must be ours alone, and no link."""
     path = place()
     if not os.path.isabs(path):
         raise _unusable(path, "its path is not absolute")
@@ -93,7 +93,7 @@ def _holder(fd: int) -> str:
 
 
 def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
-    """Who has a lock that a task for the pool, or for all, would wait for."""
+    """The holders of locks that a task for the pool, or for all pools (None), would wait for."""
     found = []
     wanted = {HOST, _file_of(pool)} if pool is not None else None
     for name in sorted(os.listdir(directory)):
@@ -112,7 +112,7 @@ def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
 
 
 def busy(pool: t.Optional[str]) -> t.List[str]:
-    """Warnings for those who only read."""
+    """Warnings for tasks that only read: who changes the host at the moment."""
     try:
         directory = _directory(create=False)
     except FlexdiskError:
@@ -131,9 +131,9 @@ def exclusive(
     task: str,
     pause: t.Callable[[float], None] = time.sleep,
 ) -> t.Iterator[None]:
-    """The pool, or without one all pools, for the body alone. timeout is seconds; it is tried at least once.
+    """Lock a pool, or all pools (None), for the body. timeout is seconds; the lock is tried at least once.
 
-    Raises FlexdiskError Locked saying who has it, NotPermitted where there is no safe place for locks.
+    Raises FlexdiskError Locked, which names the holder, or NotPermitted if there is no safe place for locks.
     """
     wanted = [(HOST, fcntl.LOCK_EX)] if pool is None else [(HOST, fcntl.LOCK_SH), (_file_of(pool), fcntl.LOCK_EX)]
     deadline = time.monotonic() + timeout

@@ -24,7 +24,7 @@ from .arguments import check_figures
 from .outcome import Outcome
 from .runner import SYSTEM_PATH, SubprocessRunner
 
-# Where a libvirt daemon listens, the old one and those of single drivers.
+# Sockets of libvirt: of the old daemon, and of the daemons of single drivers.
 _SOCKETS = tuple(f"/{var}run/libvirt/{name}-sock" for var in ("", "var/") for name in ("libvirt", "virtqemud"))
 
 
@@ -33,7 +33,7 @@ _Result = t.Dict[str, t.Any]  # as Ansible prints it
 
 
 class Module(t.Protocol):
-    """What is used of an AnsibleModule."""
+    """The part of AnsibleModule that is used here."""
 
     params: t.Dict[str, t.Any]
     check_mode: bool
@@ -49,7 +49,7 @@ class Module(t.Protocol):
 
 
 class Call(t.NamedTuple):
-    """What the body of a module works with. pool: the only one that is looked at, None for all."""
+    """What the body of a module works with. pool is the only pool that is read, None for all."""
 
     zfs: Zfs
     hypervisor: Hypervisor
@@ -58,7 +58,7 @@ class Call(t.NamedTuple):
 
 
 class Answer(t.NamedTuple):
-    """How a module ends: with the arguments of fail_json if there are some, else with those of exit_json."""
+    """How a module ends: with the arguments of fail_json if there are any, else with those of exit_json."""
 
     result: _Result
     failure: t.Optional[_Result] = None
@@ -79,9 +79,9 @@ def run_module(
 ) -> None:
     """Run a module to its end.
 
-    task: the words for those who wait for the lock. parse turns the parameters into what body takes, and says all that
-    is wrong with them, before the host is looked at. Both may raise FlexdiskError. reads: nothing is changed, so no
-    lock is taken. every_pool: the lock is that of all pools, though the parameter names one.
+    task describes the run to those who wait for the lock. parse turns the parameters into what body takes, and lists
+    their problems before the host is read. Both may raise FlexdiskError. reads: nothing is changed, so no lock is
+    taken. every_pool: lock all pools, even if the parameter names one.
     """
     params, runner = module.params, SubprocessRunner()
     reads = reads or module.check_mode
@@ -102,18 +102,18 @@ def run_module(
 
 
 def as_they_are(params: _Params) -> t.Tuple[_Params, t.Sequence[Problem]]:
-    """The parameters of a module that parses them by itself, VM by VM."""
+    """The parameters unchanged, for a module that parses them itself, VM by VM."""
     return params, ()
 
 
 def answer(outcome: Outcome, **more: t.Any) -> Answer:
-    """The end of a run with an outcome. more are keys of the result, whether it failed or not."""
+    """The end of a run with this outcome. more: further keys of the result, whether the run failed or not."""
     failed = ending(outcome)
     return Answer({**result(outcome), **more}, None if failed is None else {**failed, **more}, outcome.warnings)
 
 
 def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Zfs, Hypervisor]:
-    """Storage and hypervisor of this host; C(auto) takes vmadm if that is there, else a libvirt that can be reached.
+    """Storage and hypervisor of this host. C(auto) takes vmadm if it is there, else a libvirt that can be reached.
 
     core is the version of ansible-core. Raises FlexdiskError AnsibleTooOld, InvalidArgument, CommandNotFound.
     """
@@ -135,9 +135,9 @@ def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Z
 def locked(
     runner: SubprocessRunner, pool: t.Optional[str], params: _Params, task: str, reads: bool
 ) -> t.Iterator[t.List[str]]:
-    """Holds the lock of a pool, or of all (None), for the body of a with statement.
+    """Hold the lock of a pool, or of all (None), for the body of a with statement.
 
-    What only reads takes no lock; it gets warnings of those who have it.
+    A run that only reads takes no lock. It gets warnings about the holders instead.
     """
     if reads:
         yield lock.busy(pool)
@@ -167,12 +167,12 @@ def refusal(problems: t.Sequence[Problem]) -> t.Dict[str, t.Any]:
 
 
 def error(exc: FlexdiskError) -> t.Dict[str, t.Any]:
-    """Arguments of fail_json for an error that no VM's declaration caused."""
+    """Arguments of fail_json for an error that no declaration of a VM has caused."""
     return refusal([Problem(exc.code, exc.message)])
 
 
 def result(outcome: Outcome) -> t.Dict[str, t.Any]:
-    """The keys of a result, the same in check mode and for real but for what only a real detach or removal has."""
+    """The keys of a result. Check mode has the same, except those that only a real detach or removal has."""
     found = {"changed": outcome.changed, "msg": outcome.msg, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
     real = {"guard": outcome.guard, "destroyed_by": outcome.destroyed_by}
     return dict(found, **{key: value for key, value in real.items() if value})

@@ -28,11 +28,11 @@ def observe(
     more: str = "",
     complete: bool = False,
 ) -> Host:
-    """What is now. pool restricts the VMs to those of one pool; without it every pool that has VMs is read, and on a
-    host without VMs every pool with detached disks. more is a pool that is read besides.
+    """The host as it is now. pool limits the VMs to those of one pool. Without it, every pool with VMs is read, and on
+    a host without VMs every pool with detached disks. more is a further pool to read.
 
-    snapshots=False leaves snapshots unread: cheaper where there are many, and enough without space figures. complete:
-    intents that are not listed, too.
+    snapshots=False does not read snapshots: this is cheaper where there are many, and enough without figures of space.
+    complete: read also intents that are not listed.
     """
     asked = {check_pool(name) for name in (pool, more) if name}
     configs, elsewhere = _of_pool(hypervisor.vms(), pool)
@@ -47,7 +47,7 @@ def observe(
 
 
 def _of_pool(configs: t.List[VmConfig], pool: t.Optional[str]) -> t.Tuple[t.List[VmConfig], t.List[VmConfig]]:
-    """The VMs that a task on the pool reads, all without a pool, and the others. One that is bare may lie anywhere."""
+    """The VMs that a task on the pool (None: all) reads, and the others. A bare VM is read, for it may lie anywhere."""
     if pool is None:
         return configs, []
     read = [c for c in configs if c.pool == pool or (c.bare and not c.pool)]
@@ -55,7 +55,7 @@ def _of_pool(configs: t.List[VmConfig], pool: t.Optional[str]) -> t.Tuple[t.List
 
 
 def _datasets(zfs: Zfs, pools: t.Sequence[str], snapshots: bool) -> t.List[Dataset]:
-    """The datasets of the pools; of all pools without any, for only its dataset tells where a bare VM lies."""
+    """The datasets of the pools, or of all pools if there are none: only its dataset tells where a bare VM lies."""
     try:
         return zfs.datasets(*pools, snapshots=snapshots)
     except ZfsError as exc:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""How a run went: what it says, what it found, what failed."""
+"""The outcome of a run: what it reports, what it found, what failed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .ended import Broken
 
 @dataclass
 class Outcome:
-    """What a run says. problems refuse; failure is a step that went wrong after others had been done."""
+    """The outcome of a run. problems refuse it; failure is a step that failed after others were done."""
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     changed: bool = False
@@ -34,14 +34,14 @@ class Outcome:
     broken: t.Optional[Broken] = None
 
     def tell(self, plans: t.Sequence[VmPlan], host: Host) -> None:
-        """What the plans change, in one line and as a diff that begins with it."""
+        """Set the summary of the plans in one line, and the diff, which begins with that line."""
         self.msg = summary.summary(plans, host.geometry)
         self.changed = any(plan.changed for plan in plans)
         self.diff = self.msg + "\n" + report.diff_text(plans) if self.changed else ""
 
 
 def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.Dict[str, t.Any]:
-    """What was done, what failed, what was not begun."""
+    """A failure, with the steps done, failed and not done, and the VMs not begun (waiting)."""
     steps = []
     for number, step in enumerate(plan.steps):
         status = "done" if number < exc.done else "failed" if number == exc.done else "not done"

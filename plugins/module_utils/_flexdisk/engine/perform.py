@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""What doing a step needs: the host's tools, and one function for each class of steps."""
+"""What is needed to do a step: the tools of the host, and one function for each class of steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..zfs.commands import Zfs
 
 
 class Change(t.NamedTuple):
-    """A step's VM as it is before it and as it is to be after it, and how its pool computes reservations."""
+    """The VM before a step and as it is to be after it, and how its pool computes reservations."""
 
     vm: Vm
     after: Vm
@@ -31,10 +31,10 @@ class Change(t.NamedTuple):
 
 
 class Tools:
-    """What steps are done with, on one host.
+    """The tools that steps use on one host.
 
-    library is libzfs_core or None; containers are the places of detached disks that are known to be there. guards
-    collects what protected the disks that were taken out of VMs, destroyers what destroyed volumes.
+    library is libzfs_core or None. containers are those that are known to exist. guards collects what has protected
+    disks that were taken out of VMs, and destroyers what has destroyed volumes.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Tools:
         self._containers = containers
 
     def read(self, name: str, guid: int = 0) -> Dataset:
-        """The dataset as it is now. Raises C(Changed) if another one has its name: that is not what was planned."""
+        """The dataset as it is now. Raises C(Changed) if another dataset than the planned one has its name."""
         now = next((d for d in self.zfs.datasets(name) if d.name == name), None)
         if now is None:
             raise FlexdiskError("UnexpectedOutput", f"zfs get reports nothing about {name}")
@@ -64,22 +64,22 @@ class Tools:
         return now
 
     def make_container(self, pool: str) -> None:
-        """Make the place of the pool's detached disks, where it is not there."""
+        """Make the container of the pool, the place of its detached disks, if it does not exist."""
         place = container(pool)
         if place not in self._containers:
-            # Devices of what no guest has, without partitions; illumos, which has no such property, looks for none.
+            # Detached volumes get devices without partitions. illumos lacks this property, and looks for no partitions.
             hidden = {} if self.capabilities.platform == "illumos" else {"volmode": "dev"}
             self.zfs.create_container(place, **hidden)
             self._containers.add(place)
 
     def settle(self, after: Vm) -> None:
-        """Quota and reservation of the VM's dataset as they are to be."""
+        """Set quota and reservation of the VM's dataset to those of after."""
         self.zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
 
 
 @functools.singledispatch
 def perform(step: Step, tools: Tools, change: Change) -> None:
-    """Do a step. Raises FlexdiskError where it does not end as planned.
+    """Do a step. Raises FlexdiskError if it does not end as planned.
 
     The files apply_*.py and those of some modules register a function for each class of steps. A run imports the files
     for the steps that it can have.
@@ -88,7 +88,7 @@ def perform(step: Step, tools: Tools, change: Change) -> None:
 
 
 def stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
-    """mtime and serial_no of a disk that changes, ctime of one that has none."""
+    """The stamps of a disk that changes: new mtime and serial_no, and ctime if it has none."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     stamp = {"mtime": now, "serial_no": identity.next_serial(user.get("serial_no", ""))}
     return stamp if user.get("ctime") else dict(stamp, ctime=now)

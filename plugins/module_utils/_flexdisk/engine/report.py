@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""What a task returns. Check mode and the real run go through the same functions, on predicted and on read VMs."""
+"""The result of a task. Check mode and the real run use the same functions, on predicted VMs and on VMs read back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Dict = t.Dict[str, t.Any]
 
 
 def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) -> _Dict:
-    """One disk, block_size in bytes as its option. volatile=False leaves out what check mode cannot know."""
+    """The result of a disk; block_size is bytes, as the option is. volatile=False omits what check mode cannot know."""
     result: _Dict = {
         "name": disk.name,
         "boot": disk.boot,
@@ -49,7 +49,7 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
     if disk.uuid:
         result["uuid"] = disk.uuid
     if not volatile and disk.detached and not disk.volume.guid:
-        # One that is to be made: it will lie under its uuid.
+        # A disk that is to be made will lie under its uuid, which is not known yet.
         del result["volume"]
     if volatile:
         user = disk.volume.user
@@ -60,7 +60,7 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
 
 
 def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
-    """One VM with its disks and those detached from it."""
+    """The result of a VM, with its disks and those detached from it."""
     result: _Dict = {
         "uuid": vm.config.uuid,
         "alias": vm.config.alias,
@@ -104,7 +104,7 @@ def _by_name(disks: t.Iterable[Disk]) -> t.List[Disk]:
 
 
 def steps_result(plan: VmPlan) -> t.List[_Dict]:
-    """The steps as the user sees them; silent corrections of facts are none. With status if the run failed."""
+    """The steps as the user sees them, without silent corrections of facts. They have a status if the run failed."""
     return [
         dict(
             {"step": step.kind, "disk": step.disk, "text": step.text, "destroys": step.destroys},
@@ -116,7 +116,7 @@ def steps_result(plan: VmPlan) -> t.List[_Dict]:
 
 
 def classed(plan: VmPlan, live: t.Collection[str]) -> t.List[_Dict]:
-    """The steps as the user sees them, with the class of each. live names kinds of steps that a running VM takes."""
+    """The steps as the user sees them, each with its class. live: the kinds of steps that a running VM takes."""
     shown = [step for step in plan.steps if not step.silent]
     return [{**said, "class": plan.class_of(step, live)} for step, said in zip(shown, steps_result(plan))]
 
@@ -124,13 +124,13 @@ def classed(plan: VmPlan, live: t.Collection[str]) -> t.List[_Dict]:
 def plan_result(
     plan: VmPlan, after: Vm, asked: str, volatile: bool, live: t.Optional[t.Collection[str]] = None
 ) -> _Dict:
-    """vm_result plus what was (or would be) done. after is the predicted VM or the one read back. live: as in classed,
-    where the steps have classes.
+    """vm_result, and what was (or would be) done. after is the predicted VM, or the VM read back. live: as in classed,
+    for results whose steps have classes.
     """
     result = vm_result(after, volatile)
     resizes = [step for step in plan.steps if isinstance(step, (Grow, Shrink, AttachDisk))]
     if not volatile and any(step.snapshots for step in resizes):
-        # A resize moves blocks to the snapshots alone; how many, only ZFS knows.
+        # A resize moves blocks to snapshots alone. Only ZFS knows how many.
         del result["free_space"]
     result.update(
         vm=asked,
@@ -145,7 +145,7 @@ def plan_result(
 
 
 def diff_text(plans: t.Sequence[VmPlan]) -> str:
-    """The plan for a human: one block per changed VM, the others as a count."""
+    """The plans for a human: one block for each VM that changes, and the number of the others."""
     if not any(plan.changed for plan in plans):
         return ""
     lines = []
@@ -168,7 +168,7 @@ def diff_text(plans: t.Sequence[VmPlan]) -> str:
 
 
 def differences(expected: Vm, actual: Vm) -> t.List[str]:
-    """Where a VM read back is not what was planned; what guests and clocks move does not count."""
+    """How a VM that was read back differs from the planned one. Changes by guests and clocks do not count."""
     wanted, found = vm_result(expected, False, False), vm_result(actual, False, False)
     wanted.update(quota=expected.root.quota, reservation=expected.root.reservation)
     found.update(quota=actual.root.quota, reservation=actual.root.reservation)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The one run of all modules that change something: observe, plan, admit, predict or apply, read again, compare."""
+"""The run that all changing modules share: observe, plan, admit, predict or apply, read again, compare."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from .perform import Tools
 
 
 class Task:
-    """What a module asks for. A module has a class of its own that says how to plan it and what to tell of it.
+    """The task of a module. Each module has a subclass that says how to plan, and what to report.
 
-    pool: the only one that is read, None for all; more: one that is read too. journal: a run that is interrupted must
-    be found by the next. admits: the plans of VMs compete for disks and space.
+    pool: the only pool that is read, None for all. more: one further pool to read. journal: the next run must be able
+    to find an interrupted one. admits: the plans of VMs compete for disks and space.
     """
 
     journal = True
@@ -62,15 +62,15 @@ class Task:
     # -- what differs
 
     def plan(self, host: Host) -> t.List[VmPlan]:
-        """The plans of all VMs, refused ones too. Problems of what has no plan go to the outcome."""
+        """The plans of all VMs, refused ones too. Problems of VMs without a plan are added to the outcome."""
         raise NotImplementedError
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """What the host gives to warn of, also where the task is refused. good: the plans that are carried out."""
+        """Warnings about the host, also if the task is refused. good: the plans that are carried out."""
         return recovery.warnings(host, [plan.vm for plan in plans])
 
     def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
-        """The plans that are told of: those that are carried out."""
+        """The plans that are reported: those that are carried out."""
         return list(good)
 
     def predicted(self, host: Host, plans: t.Sequence[VmPlan]) -> Host:
@@ -79,16 +79,16 @@ class Task:
         return replace(host, vms=tuple(vms.values()))
 
     def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
-        """Put the result of one VM into the outcome. vm: as it is now, None where there is none."""
+        """Add the result of one VM to the outcome. vm is the VM as it is now, None if it does not exist."""
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-        """In words, where the VM is not as it was planned."""
+        """How the VM differs from its plan, in words."""
         return [] if vm is None else report.differences(plan.after, vm)
 
     # -- what is the same
 
     def run(self) -> Outcome:
-        """Do it, or predict it in check mode."""
+        """Carry the task out, or predict it in check mode."""
         outcome = self.outcome
         host = observe(self.zfs, self.hypervisor, self.pool, more=self.more)
         plans = self.plan(host)
@@ -122,7 +122,7 @@ class Task:
                 intents.tidy()
 
     def conclude(self, plans: t.Sequence[VmPlan], now: t.Optional[Host]) -> None:
-        """Tell of every VM, and compare it with its plan. now: None where the host cannot be read."""
+        """Report every VM, and compare it with its plan. now is None if the host cannot be read."""
         if now is None:
             return
         known = by_uuid(now)
@@ -132,7 +132,7 @@ class Task:
             self.compare(plan, vm)
 
     def compare(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
-        """What is not as planned after all steps is a failure."""
+        """Report a difference from the plan as a failure, if all steps were done."""
         if self.check_mode or self.outcome.failure is not None or not plan.steps:
             return
         wrong = self.differences(plan, vm)
@@ -150,7 +150,7 @@ def apply_plans(
     outcome: Outcome,
     intents: t.Optional[Journal] = None,
 ) -> None:
-    """Plans in order until one fails; what was not begun is said to be so."""
+    """Apply the plans in order until one fails. The failure names the plans that were not begun."""
     plans = [plan for plan in plans if plan.steps]
     steps = [step for plan in plans for step in plan.steps]
     guarded = any(step.leaves_vm or isinstance(step, DestroyDetached) for step in steps)
@@ -174,8 +174,8 @@ def apply_plans(
 
 
 def look_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Optional[Host]]:
-    """The plans as far as they were done, and the host as it is now; None, with the failure told, if that cannot be
-    read. host is what it was before.
+    """The plans with how they ended, and the host as it is now, or None if it cannot be read, which is reported as a
+    failure. host is the host before the run.
     """
     outcome = task.outcome
     now: t.Optional[Host] = None
@@ -191,5 +191,5 @@ def look_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.L
 
 
 def by_uuid(host: t.Optional[Host]) -> t.Dict[str, Vm]:
-    """The VMs of the host by their UUIDs; none without a host."""
+    """The VMs of the host by UUID; empty without a host."""
     return {vm.config.uuid: vm for vm in host.vms} if host is not None else {}

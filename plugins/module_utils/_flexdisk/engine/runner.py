@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Runs programs: argv lists, no shell, LC_ALL=C, counted."""
+"""Runs programs with argv lists, without a shell, with LC_ALL=C, and counts them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _GRACE = 5
 
 
 def search_path() -> str:
-    """Where programs are looked for."""
+    """The path on which programs are looked for."""
     return f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
 
 
 class SubprocessRunner:
-    """The Runner of production. calls counts the processes it started; those that change something get inherited."""
+    """The Runner in production. calls counts the processes; those that change something get the files in inherited."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -47,7 +47,7 @@ class SubprocessRunner:
         return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def pipe(self, first: t.Sequence[str], second: t.Sequence[str]) -> t.Tuple[Answer, Answer]:
-        """Two programs at once, the second reads what the first writes."""
+        """Run two programs at once. The second reads what the first writes."""
         self.calls += 2
         writer = self._start(first, subprocess.DEVNULL)
         try:
@@ -55,7 +55,7 @@ class SubprocessRunner:
         except BaseException:
             _end(writer)
             raise
-        # Else the writer would not see that its reader has gone.
+        # Otherwise the writer does not notice that its reader has gone.
         t.cast(t.IO[bytes], writer.stdout).close()
         writer.stdout = None
         try:
@@ -90,7 +90,7 @@ class SubprocessRunner:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill it, but do not wait for ever: a program that waits for a suspended pool cannot be killed."""
+    """Kill a process without waiting forever: one that waits for a suspended pool cannot be killed."""
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)

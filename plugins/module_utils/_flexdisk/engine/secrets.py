@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""What is in no output. Ansible replaces a secret wherever its characters occur, also in sizes, uuids and messages."""
+"""Keeps secrets out of the output. Ansible replaces a secret wherever it occurs, also in sizes, uuids and messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 
 from ..model.errors import Problem, Problems
 
-# Sizes, states, names of steps and groups of a uuid that a result is made of rarely have as many characters.
+# Shorter words also occur in results, as sizes, states, names of steps and groups of a uuid.
 SHORTEST = 8
 HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
 OPTIONS = ("secret_metadata", "template")
@@ -20,7 +20,7 @@ _Vm = t.Mapping[str, t.Any]
 
 
 def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
-    """Secrets that cannot be kept out of the output without spoiling it, each by its key."""
+    """Problems of secrets that cannot be kept out of the output without spoiling it, each named by its key."""
     wrong: t.List[Problem] = []
     for vm in vms:
         problems = Problems(str(vm["vm"]))

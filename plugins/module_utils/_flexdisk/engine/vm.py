@@ -23,7 +23,7 @@ from ..spec.packages import parse_packages
 from ..spec.vm import parse_vm
 from ..zfs.commands import Zfs
 from . import (  # pylint: disable=unused-import
-    apply_vm,  # noqa: F401  how to do the steps of whole VMs
+    apply_vm,  # noqa: F401  registers the steps of whole VMs
     report,
 )
 from .outcome import Outcome
@@ -42,7 +42,7 @@ def run(
     pool: t.Optional[str],
     check_mode: bool,
 ) -> Outcome:
-    """Makes the VMs so, or predicts it. pool is where new ones are made."""
+    """Makes the VMs as declared, or predicts it. pool is where new VMs are made."""
     outcome = Outcome()
     known, outcome.problems = parse_packages(raw_packages)
     wrong_packages = bool(outcome.problems)
@@ -57,7 +57,7 @@ def run(
 
 
 class _Vms(Task):
-    # Any: what Task takes.
+    # Any: the arguments of Task.
     def __init__(self, declarations: _Declarations, *what: t.Any, **more: t.Any) -> None:
         super().__init__(*what, **more)
         self._declarations = declarations
@@ -88,7 +88,7 @@ class _Vms(Task):
 
 
 class _Planner:
-    """Plans for one declaration after the other, no VM twice. asked has the words of the task by the VM's uuid."""
+    """Plans one declaration after the other, and no VM twice. asked has the VM's name in the task by uuid."""
 
     def __init__(self, host: Host, hypervisor: Hypervisor, policy: Policy, pool: str) -> None:
         self._host = host
@@ -101,12 +101,12 @@ class _Planner:
         self.problems: t.List[Problem] = []
 
     def plans(self, declarations: _Declarations) -> t.List[VmPlan]:
-        """Plans, those that are refused too; a declaration that is wrong by itself has none, and neither has its VM."""
+        """Plans, refused ones too. A declaration that is wrong by itself has no plan, and neither has its VM."""
         found = [self._plan(declared, bool(problems)) for declared, problems in declarations]
         return [plan for plan in found if plan is not None and not {plan.vm, plan.name} & self._twice]
 
     def _plan(self, declared: VmDeclaration, wrong: bool) -> t.Optional[VmPlan]:
-        """None where nothing is to be planned, or problems has why it cannot be."""
+        """The plan of a declaration; None if there is nothing to plan, or if problems has the reason."""
         found = self._find(declared)
         if isinstance(found, Problem):
             self.problems.append(found)
@@ -135,7 +135,7 @@ class _Planner:
         return plan_change(self._host, found, declared, self._policy, capabilities)
 
     def _find(self, declared: VmDeclaration) -> t.Union[Vm, VmConfig, Problem, None]:
-        """The VM, the configuration that is left of it, why it cannot be used, or None where there is none."""
+        """The VM, its remaining configuration, the problem why it cannot be used, or None if it does not exist."""
         config = addressed(self._host, declared)
         if config is None or isinstance(config, Problem):
             return config
@@ -144,7 +144,7 @@ class _Planner:
         return find_vm(self._host, config.uuid)
 
     def _is_remains(self, config: VmConfig) -> bool:
-        """A configuration whose dataset has gone, and whose disks lie nowhere else."""
+        """Whether the VM's dataset has gone, and its disks lie nowhere else."""
         host = self._host
         gone = not any(entry.volume in host.datasets for entry in config.disks)
         return config in host.unlinked and config.state == "stopped" and gone and bool(host.geometry)
@@ -168,7 +168,7 @@ class _Planner:
         return plan
 
     def _import(self, declared: VmDeclaration, pool: str) -> t.Optional[Import]:
-        """The image that is to be imported first, None where it is there or in no file."""
+        """The image to import first; None if it is there, or is in no file."""
         volume = image_dataset(pool, declared.image)
         if not declared.image_file or final(volume) in self._host.datasets:
             return None

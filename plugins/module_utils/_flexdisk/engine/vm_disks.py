@@ -31,7 +31,7 @@ def converge(
     pool: t.Optional[str],
     check_mode: bool,
 ) -> Outcome:
-    """Makes the declared disks so, or predicts it. raw: the entries of the module, checked by Ansible."""
+    """Makes the disks as declared, or predicts it. raw: the entries of the module, checked by Ansible."""
     return _VmDisks(raw, zfs, hypervisor, policy, check_mode, Outcome(), pool).run()
 
 
@@ -50,7 +50,7 @@ class _VmDisks(Task):
         return [plan for _spec, plan in plans]
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """Also of VMs that an interrupted run has stopped and that this one does not start again."""
+        """Warnings, also about VMs that an interrupted run has stopped and this run does not start again."""
         carried_out = {plan.vm for plan in good}
         return super().warnings(host, plans, good) + [
             f"{plan.before.label}: an interrupted run left it stopped, and this run leaves it stopped, too"

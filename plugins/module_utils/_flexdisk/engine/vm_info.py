@@ -24,8 +24,8 @@ from .observe import observe
 
 @dataclass
 class Info:
-    """vms and detached disks as results; skipped names VMs of other brands and VMs without a dataset; intents has those
-    of VMs that are not there.
+    """The VMs and detached disks as results. skipped names VMs of other brands and VMs without a dataset. intents has
+    those of VMs that do not exist.
     """
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Info:
 
 
 def chosen(host: Host, names: t.Optional[t.Sequence[str]]) -> t.Tuple[t.List[Vm], t.List[Problem]]:
-    """The named VMs, each once, or all of them."""
+    """The named VMs, each once, or all VMs; and the problems of names."""
     if names is None:
         return list(host.vms), []
     vms: t.List[Vm] = []
@@ -60,7 +60,7 @@ def skipped(host: Host) -> t.List[t.Dict[str, str]]:
 def info(
     zfs: Zfs, hypervisor: Hypervisor, names: t.Optional[t.Sequence[str]], pool: t.Optional[str], figures: bool
 ) -> Info:
-    """VMs with their disks. figures adds what needs the accounting of snapshots."""
+    """Reads the VMs with their disks. figures adds figures that need the accounting of snapshots."""
     host = observe(zfs, hypervisor, pool, snapshots=figures)
     vms, problems = chosen(host, names)
     result = Info(problems=problems, skipped=skipped(host) if names is None else [])
@@ -88,7 +88,7 @@ def info(
 
 
 def _with_sizes(result: t.Dict[str, t.Any], vm: Vm, figures: bool) -> t.Dict[str, t.Any]:
-    """snapshot_size of each disk, in MiB, as RFD 154 has it: what ZFS charges to snapshots alone so far."""
+    """Add snapshot_size of each disk in MiB, as in RFD 154: what ZFS charges to snapshots alone so far."""
     for disk, entry in zip(vm.disks, result["disks"]) if figures else ():
         entry["snapshot_size"] = disk.volume.usedbysnapshots // MIB
     return result

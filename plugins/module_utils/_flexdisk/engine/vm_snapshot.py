@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The run of vm_snapshot: snapshots of whole VMs are taken, deleted and gone back to."""
+"""The run of vm_snapshot: it takes, deletes and rolls back to snapshots of whole VMs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..rules import snapshots, space
 from ..rules.inventory import Host
 from ..zfs.commands import Zfs
 from . import (  # pylint: disable=unused-import
-    apply_vm,  # noqa: F401  how to do the steps of snapshots
+    apply_vm,  # noqa: F401  registers the steps of snapshots
     report,
 )
 from .outcome import Outcome
@@ -39,12 +39,12 @@ def run(
     check_mode: bool,
     now: int,
 ) -> Outcome:
-    """Makes the snapshots of the named VMs, or of all, so, or predicts it. now is the time in seconds since 1970."""
+    """Makes the snapshots of the named VMs, or of all, as declared, or predicts it. now is seconds since 1970."""
     return _Snapshots(names, spec, now, zfs, hypervisor, policy, check_mode, Outcome(), pool).run()
 
 
 class _Snapshots(Task):
-    # Any: what Task takes.
+    # Any: the arguments of Task.
     def __init__(self, names: t.Optional[t.Sequence[str]], spec: SnapshotDeclaration, now: int, *what: t.Any) -> None:
         super().__init__(*what)
         self._names = names
@@ -73,7 +73,7 @@ def _names(vm: Vm) -> t.List[t.Tuple[str, int]]:
 
 
 def _result(plan: VmPlan, after: Vm, check_mode: bool) -> _Dict:
-    """What only ZFS and the clock know of a change is absent in check mode."""
+    """The result of a VM. In check mode it lacks what only ZFS and the clock know."""
     known = not (check_mode and plan.changed)
     result: _Dict = {
         "uuid": plan.vm,

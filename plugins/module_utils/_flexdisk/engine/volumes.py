@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Makes, fits and destroys the volumes of disks."""
+"""Makes the volumes of disks, fits them to size and type, and destroys them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ RESERVATION: t.Dict[str, Properties] = {THICK: {"refreservation": "auto"}, SPARS
 
 
 def is_auto(volume: Dataset, geometry: PoolGeometry) -> bool:
-    """Whether its reservation is the automatic one."""
+    """Whether the volume's reservation is the automatic one."""
     return is_automatic(volume.refreservation, volume.volsize, volume.volblocksize, geometry)
 
 
 def reservation(kind: str) -> Properties:
-    """What goes with a volsize. One that has no reservation gets none by that."""
+    """The properties to set with a volsize. A volume without a reservation gets none by a new volsize."""
     return RESERVATION[THICK] if kind == THICK else {}
 
 
 def make_disk(
     step: t.Union[CreateDisk, CreateDetached], tools: Tools, facts: t.Mapping[str, str], geometry: PoolGeometry
 ) -> None:
-    """The volume of a new disk, or its file, with its identity from the first moment."""
+    """Make the volume or file of a new disk, with its identity from the first moment."""
     if step.type == FILE:
         size = step.size_mib * MIB
         file_disks.make(tools.zfs, step.volume, size, step.own_compression, facts, geometry)
@@ -55,10 +55,10 @@ def _make_volume(step: t.Union[CreateDisk, CreateDetached], tools: Tools, facts:
 
 
 def fit_before(step: AttachDisk, tools: Tools, geometry: PoolGeometry) -> Properties:
-    """Set what a disk must have before it is moved into a VM. Returns what it must be set to after the move.
+    """Set what a disk must have before it is moved into a VM. Returns the properties to set after the move.
 
-    What it gives back comes first, for the VM has no room for that; what it takes is the VM's own reservation, so only
-    then.
+    Space that it gives back comes before the move, because the VM has no room for it. Space that it takes comes after,
+    because it is in the VM's own reservation.
     """
     if step.type == FILE:
         _fit_file(step.source, step.size_mib * MIB, tools, geometry)
@@ -70,7 +70,7 @@ def fit_before(step: AttachDisk, tools: Tools, geometry: PoolGeometry) -> Proper
 
 
 def _fit_file(name: str, size: int, tools: Tools, geometry: PoolGeometry) -> None:
-    """A smaller file outside the VM; a larger one inside, where there is the room (fit_file_after)."""
+    """Shrink a file outside the VM. fit_file_after() grows a file inside the VM, where the room is."""
     now = tools.read(name)
     file_disks.ensure(tools.zfs, now, size)
     if size < now.volsize or now.refreservation > automatic_reservation(size, RECORD, geometry):
@@ -78,15 +78,15 @@ def _fit_file(name: str, size: int, tools: Tools, geometry: PoolGeometry) -> Non
 
 
 def fit_file_after(step: AttachDisk, tools: Tools, geometry: PoolGeometry) -> None:
-    """The file at the size of the step, in its VM."""
+    """Give a file in its VM the size of the step."""
     now, size = tools.read(step.volume), step.size_mib * MIB
     file_disks.ensure(tools.zfs, now, size)
     file_disks.resize(tools.zfs, now, size, geometry)
 
 
 def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> t.Tuple[Properties, Properties]:
-    """What is set before and after the move. A volsize that stays is not set: even that moves blocks to the snapshots
-    alone.
+    """The properties to set before and after the move. An unchanged volsize is not set, because even that moves blocks
+    to the snapshots alone.
     """
     resized: Properties = {} if size == volume.volsize else {"volsize": size}
     if wanted == SPARSE:
@@ -102,7 +102,7 @@ def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> 
 
 
 def destroy_volume(tools: Tools, name: str, guid: int, snapshots: t.Iterable[str], held: t.Iterable[str] = ()) -> None:
-    """Destroy exactly this volume with exactly these snapshots (short names). held: holds of these are released."""
+    """Destroy exactly this volume with exactly these snapshots (short names). held: those whose holds are released."""
     for snapshot in held:
         for tag in tools.zfs.holds(snapshot):
             tools.zfs.release(tag, snapshot)

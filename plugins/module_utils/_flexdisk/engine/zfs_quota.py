@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The run of zfs_quota: the quota law for VMs that drifted, without touching a disk or stopping a VM."""
+"""The run of zfs_quota: it applies the quota law to VMs that drifted, without touching a disk or stopping a VM."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def recalculate(
     check_mode: bool,
     continue_on_refusal: bool = False,
 ) -> t.Tuple[Outcome, t.List[t.Dict[str, str]]]:
-    """Repairs drift of the named VMs, or of all, and reports it of refused ones too. Also returns the VMs that were
-    skipped, with the reason.
+    """Repairs the drift of the named VMs, or of all, and reports that of refused VMs, too. Also returns the VMs that
+    were skipped, with the reason.
     """
     policy = Policy(continue_on_refusal=continue_on_refusal)
     task = _Quotas(names, reclaim, zfs, hypervisor, policy, check_mode, Outcome(), pool)
@@ -43,11 +43,11 @@ def recalculate(
 
 
 class _Quotas(Task):
-    """left_out: VMs that are skipped, with the reason. What an interrupted run leaves is told by the state itself."""
+    """left_out has the skipped VMs with the reason. No journal is needed: the state tells what a cut-off run left."""
 
     journal = False
 
-    # Any: what Task takes.
+    # Any: the arguments of Task.
     def __init__(self, names: t.Optional[t.Sequence[str]], reclaim: bool, *what: t.Any) -> None:
         super().__init__(*what)
         self._names = names
@@ -66,11 +66,11 @@ class _Quotas(Task):
         return [_plan(vm, host, self._reclaim) for vm in vms]
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """This module takes no interrupted run up."""
+        """Warnings for all interrupted runs, because this module finishes none."""
         return recovery.warnings(host, ())
 
     def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
-        """Those of refused VMs, too: their drift is reported."""
+        """The plans that are reported, those of refused VMs too, because their drift is reported."""
         repaired = {plan.vm: plan for plan in good}
         return [repaired.get(plan.vm) or VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
 
@@ -79,7 +79,7 @@ class _Quotas(Task):
             self.outcome.vms.append(_result(plan, vm, self._geometry[plan.before.config.pool]))
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-        """The result says what the figures are."""
+        """Nothing: the result shows the figures."""
         return []
 
 
@@ -97,7 +97,7 @@ def _plan(vm: Vm, host: Host, reclaim: bool) -> VmPlan:
 
 
 def obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
-    """Why the law's quota would be below what the VM holds. ZFS takes it as long as the slack of 1 MiB is left."""
+    """The problem if the law's quota is below what the VM holds. ZFS accepts it within the slack of 1 MiB."""
     name = vm.config.alias or vm.config.uuid
     room = space.allocatable(vm)
     if room is not None and room < -MIB:

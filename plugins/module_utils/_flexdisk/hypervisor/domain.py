@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""What a libvirt domain's XML says of a VM and its disks. Takes text and runs nothing."""
+"""Reads a VM and its disks from the XML of a libvirt domain. It takes text and runs nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .xml_text import Element, Text
 
 BRAND = "libvirt"
 PORT = "pcie-root-port"
-# Numbers of root ports that a stopped VM can get.
+# How many root ports a stopped VM can get in addition.
 _COMING_PORTS = 16
 _NAMES = (("b", "bytes"), ("k", "KiB"), ("M", "MiB"), ("G", "GiB"), ("T", "TiB"))
 _UNITS = {unit: 1024**power for power, names in enumerate(_NAMES) for unit in names}
@@ -35,17 +35,17 @@ _VOLUME = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*(/[A-Za-z0-9_.:-][A-Za-z0-9_.: -
 
 
 def volume_of(path: str) -> str:
-    """The dataset whose device a path is, "" for any other path."""
+    """The dataset whose device is at a path; "" for any other path."""
     return path[len(ZVOL) :] if path.startswith(ZVOL) and _VOLUME.fullmatch(path[len(ZVOL) :]) else ""
 
 
 def path_of(disk: Element) -> str:
-    """The path of the device or file that backs a disk, "" if nothing does."""
+    """The path of the device or file that backs a disk; "" if there is none."""
     return disk.get("source", "dev") or disk.get("source", "file")
 
 
 def managed(domain: Element, disk: Element) -> bool:
-    """A plain disk on a volume, which bhyve's driver knows as a file, or in a file of ours."""
+    """Whether a disk is ours: a plain disk on a volume, which bhyve's driver knows as a file, or in a file of ours."""
     ours = not is_bhyve(domain) and bool(disk_in(path_of(disk)))
     kind = "file" if ours or is_bhyve(domain) else "block"
     right = disk.attributes.get("type") == kind and disk.attributes.get("device", "disk") == "disk"
@@ -68,7 +68,7 @@ def disks(domain: Element) -> t.List[Element]:
 
 
 def hard_disks(domain: Element) -> t.List[Element]:
-    """Without drives, whose media come and go."""
+    """The disks, except drives with removable media."""
     return [disk for disk in disks(domain) if disk.attributes.get("device", "disk") in ("disk", "lun")]
 
 
@@ -78,7 +78,7 @@ def find(domain: Element, path: str) -> t.Optional[Element]:
 
 
 def slot_of(device: Element) -> t.Optional[Slot]:
-    """The PCI address of a device. One without domain 0 is none that we could name."""
+    """The PCI slot of a device; None without one, or outside of PCI domain 0, which our slots cannot name."""
     address = next(iter(device.all("address")), None)
     if address is None or address.attributes.get("type") != "pci":
         return None
@@ -87,7 +87,7 @@ def slot_of(device: Element) -> t.Optional[Slot]:
 
 
 def ports(domain: Element) -> t.Dict[int, Element]:
-    """Root ports by the number of the bus behind them."""
+    """The root ports by the number of the bus behind each."""
     return {
         int(c.attributes.get("index", "0")): c for c in controllers(domain) if c.attributes.get("model", "") == PORT
     }
@@ -99,18 +99,18 @@ def controllers(domain: Element, kind: str = "pci") -> t.List[Element]:
 
 
 def scsi_controllers(domain: Element) -> t.List[int]:
-    """Numbers of those that a disk of the model scsi is for."""
+    """The numbers of the SCSI controllers that take disks of the model scsi."""
     found = (c.attributes for c in controllers(domain, "scsi") if c.attributes.get("model") == "virtio-scsi")
     return sorted(int(attributes.get("index", "0")) for attributes in found)
 
 
 def digest(xml: str) -> str:
-    """A SHA-256 of the text, which changes with any change."""
+    """The SHA-256 of the text, which shows any change."""
     return hashlib.sha256(xml.encode()).hexdigest()
 
 
 def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool) -> VmConfig:
-    """One VM. xml is its configuration, live what runs now ("" if nothing does).
+    """The configuration of one VM. xml is the stored one, live the running one ("" if the VM does not run).
 
     Raises FlexdiskError UnexpectedOutput for a domain of another shape.
     """
@@ -160,24 +160,24 @@ def _vm(
 
 
 def _memory(domain: Element) -> int:
-    """MiB; libvirt writes KiB."""
+    """The memory in MiB. libvirt writes KiB."""
     unit: int = _UNITS[domain.get("memory", "unit") or "KiB"]
     return int(domain.get("memory") or 0) * unit // MIB
 
 
 def order_of(device: Element) -> int:
-    """The boot order of a device, 0 for none."""
+    """The boot order of a device; 0 if it has none."""
     return int(device.get("boot", "order") or 0)
 
 
 def boot_types(domain: Element) -> str:
-    """The order of the types of device that are booted from, "" where that is disks alone or none."""
+    """The types of device that the domain boots from, in order; "" if these are only disks, or none are named."""
     types = [boot.attributes.get("dev", "") for part in domain.all("os") for boot in part.all("boot")]
     return ", ".join(types) if set(types) - {"hd"} else ""
 
 
 def boot_disk(domain: Element) -> t.Optional[Element]:
-    """The first in the boot order; the first of all where nothing is said of an order."""
+    """The first disk in the boot order; without any order, the first disk."""
     rows = hard_disks(domain)
     if any(order_of(d) for d in devices(domain)):
         rows = sorted((d for d in rows if order_of(d)), key=order_of)
@@ -203,7 +203,7 @@ def _entries(domain: Element) -> t.Iterator[DiskConfig]:
 
 
 def _uses(domain: Element) -> t.FrozenSet[str]:
-    """Volumes that it names anywhere, below a mirror or as a CD-ROM say; other paths as they are, and POOL//VOLUME."""
+    """Volumes that the domain names anywhere, as a mirror or CD-ROM too; other paths as they are; POOL//VOLUME."""
     sources = [e.attributes for e in domain.walk() if e.name == "source"]
     stored = {f"{s['pool']}//{s['volume']}" for s in sources if "pool" in s and "volume" in s}
     paths = {re.sub("/+", "/", s.get(key, "")) for s in sources for key in ("dev", "file")}
@@ -221,7 +221,7 @@ def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> 
 
 
 def _unplugged(domain: Element, running: t.Optional[Element]) -> t.Tuple[str, ...]:
-    """A guest may let go of a disk when nobody waits for it any more."""
+    """Configured disks that the running guest lacks: it may have released one when nobody waited for it any more."""
     there = {path_of(d) for d in disks(running)} if running is not None else set()
     paths = (path_of(d) for d in disks(domain) if managed(domain, d))
     return tuple(p for p in paths if p not in there) if running is not None else ()
@@ -234,7 +234,7 @@ def _who(device: Element) -> str:
 
 
 def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
-    """The PCI slots of a domain: which are free, taken, and usable while it runs. running is what the guest has."""
+    """The PCI slots of a domain: free, taken, and usable while it runs. running is the running domain, if any."""
     both = [domain] if running is None else [domain, running]
     taken = _taken(both)
     if is_bhyve(domain):
@@ -249,7 +249,7 @@ def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
 
 
 def _taken(both: t.Sequence[Element]) -> t.Dict[str, str]:
-    """Owners of the slots BUS:DEVICE that other devices than managed disks have."""
+    """The owners of the slots BUS:DEVICE that devices other than managed disks have."""
     taken = {}
     for one in both:
         for device in devices(one):
@@ -260,9 +260,9 @@ def _taken(both: t.Sequence[Element]) -> t.Dict[str, str]:
 
 
 def _pci_express(both: t.Sequence[Element], taken: t.Mapping[str, str]) -> Pci:
-    """Each slot is the one of a port, and more ports can come while the guest is off.
+    """Slots of a PCI Express machine: each is behind a root port, and more ports can be added while the guest is off.
 
-    both are the configuration and, if the domain runs, what the guest has.
+    both are the configuration and, if the domain runs, the running domain.
     """
     there = [sorted(ports(one)) for one in both]
     last = max([int(c.attributes.get("index", "0")) for one in both for c in controllers(one)] or [0])
@@ -276,7 +276,7 @@ def _pci_express(both: t.Sequence[Element], taken: t.Mapping[str, str]) -> Pci:
 
 
 def _pci_conventional(root: t.Optional[Element], taken: t.Mapping[str, str]) -> Pci:
-    """Every slot is one of the root bus."""
+    """Slots of a conventional PCI machine: all are on the root bus."""
     candidates = [f"0:{device}:0" for device in range(3, 32)]
     fixed = root is not None and _is_fixed(root)
     return _offer(candidates, [] if fixed else candidates, {**_RESERVED_PC, **taken}, 8)
@@ -288,7 +288,7 @@ def _is_fixed(controller: Element) -> bool:
 
 
 def _port_slot(bus: int) -> str:
-    """The one slot behind a port, by the bus of the port."""
+    """The only slot behind a root port, by the number of the bus."""
     return f"{bus}:0:0"
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Changes of a libvirt domain's XML: text in, text out, and nothing but what is asked for is another."""
+"""Changes the XML of a libvirt domain: text in, text out. Only what is asked for changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Entry = t.Mapping[str, t.Any]
 
 
 def device(xml: str, disk: _Entry, live: str = "") -> str:
-    """The element of a disk that the domain shall get: path, uuid, pci_slot, model, boot."""
+    """The XML element of a new disk: path, uuid, pci_slot, model, boot. live is the running domain's XML, or ""."""
     domain = Text(xml).root
     both = [domain, Text(live).root] if live else [domain]
     boots = disk["boot"] and _by_os(domain)
@@ -54,8 +54,8 @@ def removed(xml: str, path: str) -> str:
 
 
 def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
-    """Of the disks with these paths uuid, pci_slot, model and boot as far as given; all at once, so that they can swap.
-    volume gives another path.
+    """The XML with other values for the disks with these paths: uuid, pci_slot, model and boot, where given. All change
+    at once, so that two disks can swap slots. volume gives a disk another path.
     """
     text = Text(xml)
     renamed = {entry["path"] for entry in entries if "model" in entry}
@@ -80,7 +80,7 @@ def _edit(text: Text, entry: _Entry) -> None:
 
 
 def resized(xml: str, changes: t.Mapping[str, int]) -> str:
-    """memory in MiB and vcpus, as far as given."""
+    """The XML with other memory (MiB) and vcpus, where given."""
     text = Text(xml)
     words = {"vcpu": str(changes["vcpus"])} if "vcpus" in changes else {}
     if "memory" in changes:
@@ -95,7 +95,7 @@ def resized(xml: str, changes: t.Mapping[str, int]) -> str:
 
 
 def whole(xml: str) -> str:
-    """With devices of several functions marked as such."""
+    """The XML with multifunction set on devices that have several functions in use."""
     text = Text(xml)
     domain = text.root
     places = [(disk, facts.slot_of(disk)) for disk in facts.disks(domain) if facts.managed(domain, disk)]
@@ -109,7 +109,7 @@ def whole(xml: str) -> str:
 
 
 def ported(xml: str, buses: t.Iterable[int]) -> str:
-    """With root ports of these numbers."""
+    """The XML with added root ports, with these bus numbers."""
     text = Text(xml)
     controllers = facts.controllers(text.root)
     added = [render("controller", type="pci", index=str(bus), model=facts.PORT) for bus in buses]
@@ -130,7 +130,7 @@ def _found(text: Text, path: str) -> Element:
 
 
 def _put(text: Text, parent: Element, name: str, new: str) -> None:
-    """One child in the place of another of its name, or as the last; "" takes it away."""
+    """Replace the child with this name, or append it; "" removes it."""
     old = next(iter(parent.all(name)), None)
     if old is not None and new:
         text.replace(old, new)
@@ -141,7 +141,7 @@ def _put(text: Text, parent: Element, name: str, new: str) -> None:
 
 
 def _address(entry: _Entry, domains: t.Sequence[Element]) -> str:
-    """Where a disk is to be, "" where libvirt finds a place for it: at a SCSI controller always the one numbered 0."""
+    """The address of a disk: its slot, or a unit at the first SCSI controller if not 0; "" if libvirt finds one."""
     if entry.get("pci_slot"):
         slot = parse_slot(entry["pci_slot"])
         return "<address type='pci' domain='0x0000' bus='0x%02x' slot='0x%02x' function='0x%x'/>" % slot
@@ -166,7 +166,7 @@ def _free_order(domain: Element) -> int:
 
 
 def _boot(text: Text, disk: Element) -> None:
-    """The disk in the place of the one that boots now; devices that are no disks keep theirs."""
+    """Make a disk the boot disk, in the place of the present one. Devices that are no disks keep their places."""
     types = facts.boot_types(text.root)
     if types:
         raise FlexdiskError(
@@ -184,14 +184,14 @@ def _boot(text: Text, disk: Element) -> None:
 
 
 def _first(domain: Element, renamed: t.Container[str]) -> t.List[str]:
-    """The disk that boots for being the first one, which it may not be under another name."""
+    """The disk that boots only because it is the first, if it is renamed: then it may not be the first any more."""
     disk = facts.boot_disk(domain)
     path = facts.path_of(disk) if disk is not None and not facts.order_of(disk) else ""
     return [path] if path in renamed and not facts.boot_types(domain) else []
 
 
 def _target(model: str, domains: t.Iterable[Element], boots: bool = False) -> str:
-    """A name for the disk that comes after the first one, which may be booted from for being it; boots: this one is."""
+    """A free name after that of the first disk, which may boot only because it is the first. boots: this disk boots."""
     prefix = _PREFIX.get(model, "vd")
     names = {disk.get("target", "dev") for domain in domains for disk in facts.disks(domain)}
     free = [number for number in range(702) if _name(prefix, number) not in names]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Images in files, raw or qcow2, through qemu-img: how large they are, and onto a volume with them."""
+"""Images in files, raw or qcow2, through qemu-img: it reads their size, and copies them onto a volume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 4 * 3600
 
 
 class ImageFile(t.NamedTuple):
-    """size is bytes, as a guest sees it."""
+    """An image in a file. size is bytes, as a guest sees it."""
 
     path: str
     format: str
@@ -25,8 +25,8 @@ class ImageFile(t.NamedTuple):
 
 
 def probe(runner: Runner, path: str) -> ImageFile:
-    """Raises FlexdiskError InvalidArgument for what is no absolute path, no such file, another format, or an overlay,
-    whose other half is a path that somebody has written into it.
+    """Read an image file. Raises FlexdiskError InvalidArgument for a path that is not absolute or names no file, for
+    other formats, and for an overlay, whose other half is at a path that somebody has written into it.
     """
     if not path.startswith("/") or any(ord(c) < 32 for c in path):
         raise FlexdiskError(
@@ -56,7 +56,7 @@ def _parse(path: str, stdout: str) -> ImageFile:
 
 
 def convert(runner: Runner, image: ImageFile, device: str) -> None:
-    """Everything that is in the image onto a device that is large enough and empty."""
+    """Copy the whole image onto a device, which must be large enough and empty."""
     argv = ("qemu-img", "convert", "-n", "--target-is-zero", "-f", image.format, "-O", "raw", image.path, device)
     answer = runner(argv, timeout=PATIENCE)
     if answer.rc != 0:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The few calls to libvirt that the driver makes. A domain's XML may hold passwords and is in no message."""
+"""The few calls to libvirt that the driver makes. The XML of a domain may contain passwords, so no message shows it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted"
 
 
 class Status(t.NamedTuple):
-    """state is C(running), C(stopped) or a word for anything between."""
+    """The status of a domain. state is C(running), C(stopped), or a word for anything in between."""
 
     uuid: str
     name: str
@@ -29,7 +29,7 @@ class Status(t.NamedTuple):
 
 
 class Domains(t.Protocol):
-    """Domains by uuid. Whatever is not a question changes something; all raise FlexdiskError."""
+    """Domains by uuid. Methods that do not read something change something. All raise FlexdiskError."""
 
     def all(self) -> t.List[Status]:
         """Every domain."""
@@ -37,28 +37,28 @@ class Domains(t.Protocol):
     def status(self, uuid: str) -> Status: ...
 
     def xml(self, uuid: str, live: bool) -> str:
-        """The persistent configuration, or with live=True what runs now."""
+        """The persistent configuration, or with live=True that of the running domain."""
 
     def device(self, path: str) -> bool:
-        """Whether the host has this block device, and it is that of the volume whose name the path has."""
+        """Whether the host has this block device, and it belongs to the volume that the path names."""
 
     def volume(self, path: str) -> str:
-        """Whose device, or a partition of it, the host has there; "" where it has none of a volume."""
+        """The volume whose device, or a partition of it, is at the path; "" if there is none."""
 
     def path(self, pool: str, volume: str) -> str:
-        """Where a volume of one of libvirt's storage pools is, "" if nothing tells."""
+        """The path of a volume in one of libvirt's storage pools; "" if it is unknown."""
 
     def define(self, xml: str) -> None:
         """Store a configuration."""
 
     def attach(self, uuid: str, xml: str) -> None:
-        """To the running domain and its configuration."""
+        """Add a device to the running domain and to its configuration."""
 
     def detach(self, uuid: str, xml: str) -> None:
-        """Ask the guest of a running domain to let go; its configuration stays."""
+        """Ask the guest of a running domain to release a device. The configuration does not change."""
 
     def block_resize(self, uuid: str, target: str, size: int) -> None:
-        """size is bytes."""
+        """Give the running guest the size (bytes) of a disk."""
 
     def shutdown(self, uuid: str) -> None:
         """Ask the guest to shut down. This does not wait."""
@@ -72,14 +72,14 @@ class Domains(t.Protocol):
         """Store whether the domain starts with the host."""
 
     def undefine(self, uuid: str) -> None:
-        """Forget a domain that does not run, with all that libvirt keeps of it."""
+        """Remove a domain that does not run, with everything that libvirt keeps of it."""
 
 
 class Connection:
     """Domains of one libvirt daemon."""
 
     def __init__(self, uri: str, volume_at: t.Callable[[str], str]) -> None:
-        """volume_at tells which volume's device, or a partition of it, is found at a path."""
+        """volume_at returns the volume whose device, or a partition of it, is at a path."""
         self._uri = uri
         self._volume_at = volume_at
         self._pools: t.Dict[str, str] = {}
@@ -116,7 +116,7 @@ class Connection:
                 try:
                     found.append(_status(domain))
                 except self._library.libvirtError as exc:
-                    # A transient one may have ended meanwhile.
+                    # A transient domain may have ended meanwhile.
                     if exc.get_error_code() != _NO_DOMAIN:
                         raise
             return found
@@ -138,7 +138,7 @@ class Connection:
         return self._volume_at(path)
 
     def path(self, pool: str, volume: str) -> str:
-        """By the pool's description: one that is not active knows no volumes."""
+        """The path, by the pool's description: a pool that is not active knows no volumes."""
         if pool not in self._pools:
             self._pools[pool] = self._target(pool)
         return f"{self._pools[pool]}/{volume}" if self._pools[pool] else ""
@@ -193,7 +193,7 @@ class Connection:
             try:
                 domain.undefineFlags(flags)
             except library.libvirtError as exc:
-                # bhyve's driver knows no flags, and an older one not the call.
+                # bhyve's driver accepts no flags, and an older driver does not have this call.
                 if exc.get_error_code() not in (_NO_SUPPORT, _INVALID_ARG):
                     raise
                 domain.undefine()

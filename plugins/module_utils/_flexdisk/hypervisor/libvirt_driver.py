@@ -4,7 +4,8 @@
 
 """libvirt: QEMU/KVM on Linux, and bhyve on FreeBSD, whose driver in libvirt changes nothing while a VM runs.
 
-The configuration is changed by defining it anew, a running domain by hot-plug; sizes and quotas are the engine's.
+The driver changes a configuration by defining it again, and a running domain by hot-plug. The engine sets sizes and
+quotas.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _HOT = ("grow", "attach", "create", "detach", "destroy")
 
 
 class Libvirt:
-    """The driver. Each change is made of the configuration as it was last read, or refused."""
+    """The driver for libvirt. A change is refused unless the configuration is still the one that was read last."""
 
     storage = None
 
@@ -73,7 +74,7 @@ class Libvirt:
             try:
                 found.append(self._read(status))
             except FlexdiskError as exc:
-                # It has ended or been undefined meanwhile.
+                # The domain has ended or been undefined meanwhile.
                 if exc.code != "ResourceNotFound":
                     raise
         return found
@@ -93,9 +94,9 @@ class Libvirt:
         return replace(config, uses=frozenset(map(self._used, config.uses)) - {""})
 
     def _used(self, use: str) -> str:
-        """The volume, or the file of a disk, that a domain uses under any name; "" for anything else.
+        """The volume or the file of a disk that a domain uses under any name; "" for anything else.
 
-        Only devices are looked up: another path may lie on a network's file system that does not answer.
+        Only devices are looked up. Other paths may lie on a network file system that does not answer.
         """
         path = self._domains.path(*use.split("//", 1)) if "//" in use else use
         if path.startswith("/dev/"):
@@ -103,14 +104,14 @@ class Libvirt:
         return path if disk_in(path) or path[:1] != "/" else ""
 
     def _fresh(self, vm: str) -> str:
-        """The configuration, if it still is what the last read found."""
+        """The configuration, if it has not changed since the last read. Raises FlexdiskError Changed."""
         xml = self._domains.xml(vm, False)
         if self._seen.get(vm) != domain.digest(xml):
             raise FlexdiskError("Changed", "the domain's configuration was changed by something else since it was read")
         return xml
 
     def _live(self, vm: str) -> str:
-        """What runs now, "" if nothing does."""
+        """The XML of the running domain; "" if it does not run."""
         return self._domains.xml(vm, True) if self._domains.status(vm).state == "running" else ""
 
     def _define(self, vm: str, xml: str) -> None:
@@ -118,7 +119,7 @@ class Libvirt:
         self.vm(vm)
 
     def _prove(self, vm: str, disk_path: str, what: str, **wanted: t.Any) -> None:
-        """The disk is as wanted in the configuration, and where the domain runs there, too."""
+        """Check that the disk is as wanted in the configuration and, if the domain runs, in the running domain."""
         for live in (False, True) if self._live(vm) else (False,):
             xml = self._domains.xml(vm, live)
             seen = domain.parse_vm(xml, "", "", False, True)
@@ -131,7 +132,7 @@ class Libvirt:
                 )
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Tells a running guest of the size that the volume has."""
+        """Tell a running guest the size (MiB) that the volume has."""
         live = self._live(vm)
         disk = domain.find(Text(live).root, path) if live else None
         if disk is not None:
@@ -168,7 +169,7 @@ class Libvirt:
         self._define(vm, domain_edit.ported(self._fresh(vm), ports))
 
     def forget_disk(self, vm: str, path: str) -> None:
-        """The guest first: if it does not let go, the configuration has the disk still."""
+        """Remove the disk from the guest first. If the guest does not release it, the configuration still has it."""
         self._fresh(vm)
         live = self._live(vm)
         running = Text(live) if live else None
@@ -192,7 +193,7 @@ class Libvirt:
             raise FlexdiskError(code, f"{message} after {int(PATIENCE)} s")
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
-        """Asks again and again: a guest that still boots does not hear it."""
+        """Shut the guest down. It is asked repeatedly, because a guest that still boots does not notice."""
         for second in range(max(timeout, 1)):
             if second % ASK_AGAIN == 0:
                 self._ask_to_stop(vm)
@@ -220,7 +221,7 @@ class Libvirt:
                 raise
 
     def start(self, vm: str) -> None:
-        """One that runs already, for its guest did not shut down, is no error."""
+        """Start the VM. It is no error if it still runs because its guest did not shut down."""
         if self._is_down(vm):
             self._domains.create(vm)
         state = self.vm(vm).state

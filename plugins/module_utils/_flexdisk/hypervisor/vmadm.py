@@ -4,8 +4,8 @@
 
 """SmartOS: bhyve VMs through vmadm.
 
-vmadm drops what it does not know with exit 0, crashes on some payloads, and may time out although the change was made
-(vminfod). So every payload is built from validated values, holds one kind of change, and is read back.
+vmadm ignores what it does not know, with exit code 0. It crashes on some payloads. It may report a time-out (vminfod)
+although the change was made. So every payload is built from validated values, has one kind of change, and is read back.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .images import ImageFile
 
 PATIENCE = 600
 GIB = 1024 * MIB
-NOCLOUD = (16, 512)  # MiB and bytes of what cloud-init's data is on
+NOCLOUD = (16, 512)  # size in MiB and block size in bytes of the disk with cloud-init's data
 DATASOURCE = "org.smartos:cloudinit_datasource"
 _OURS = frozenset((
     "uuid", "zonename", "alias", "brand", "zpool", "image_uuid", "ram", "vcpus", "quota", "autoboot", "disks",
     "add_disks", "flexible_disk_size", "indestructible_zoneroot", "customer_metadata",
 ))  # fmt: skip
-# What else vmadm create takes for bhyve, as in the simulated node's table. It drops every other one in silence.
+# Other options of vmadm create for bhyve, as in the simulated node's table. vmadm ignores all others silently.
 _OPTIONS = frozenset((
     "add_pci_devices", "archive_on_delete", "bhyve_extra_opts", "billing_id", "boot", "bootrom", "com1", "com2",
     "cpu_cap", "cpu_shares", "disk_driver", "do_not_inventory", "firewall_enabled", "hostname",
@@ -50,7 +50,7 @@ _LIVE = frozenset((
 
 
 class Vmadm:
-    """The driver. All text of vmadm goes to stderr, its exit code 0 proves nothing."""
+    """The driver for vmadm. vmadm writes all its text to stderr, and its exit code 0 proves nothing."""
 
     capabilities = Capabilities(
         name="vmadm",
@@ -86,7 +86,7 @@ class Vmadm:
         return vmadm_read.parse_vm(vmadm_read.parse_json(self._checked("get", vm)))
 
     def _update(self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], what: str) -> None:
-        """One update and its proof. A vminfod time-out is no verdict: the VM as read back is."""
+        """Make one update and prove it. A time-out of vminfod proves nothing: only the VM that is read back does."""
         argv = ("update", vm)
         answer = self._vmadm(*argv, stdin=json.dumps(payload))
         if answer.rc != 0 and not vmadm_read.VMINFOD_TIMEOUT.search(answer.stderr):
@@ -98,7 +98,7 @@ class Vmadm:
         entry: t.Dict[str, t.Any] = {"path": path, "size": size}
         if shrink:
             entry["dangerous_allow_shrink"] = True
-        # Sizes that vmadm reports can be stale; the engine reads the volume itself.
+        # Sizes that vmadm reports can be stale, so the engine reads the volume itself.
         self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, f"disk {path}")
 
     def set_flexible(self, vm: str, size: int) -> None:
@@ -110,11 +110,11 @@ class Vmadm:
         )
 
     def set_quota(self, vm: str, quota: int) -> None:
-        # vmadm reports refquota, which the engine reads from ZFS anyway.
+        # vmadm reports refquota, but the engine reads it from ZFS anyway.
         self._update(vm, {"quota": quota // GIB}, lambda seen: True, "quota")
 
     def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-        """Several disks in one update, so that two can swap their slots."""
+        """Change several disks in one update, so that two disks can swap their slots."""
 
         def proof(seen: VmConfig) -> bool:
             for entry in entries:
@@ -141,11 +141,11 @@ class Vmadm:
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
         entry = dict(disk, nocreate=True, media="disk")
         if "image_uuid" in entry and not self._installed(entry["image_uuid"]):
-            # vmadm refuses an image that imgadm has forgotten; the clone still tells its origin.
+            # vmadm refuses an image that imgadm does not know any more. The clone still shows its origin.
             del entry["image_uuid"], entry["image_size"]
         payload: t.Dict[str, t.Any] = {"add_disks": [entry]}
         if "image_uuid" in entry and not entry.get("boot"):
-            # Else vmadm gives the VM the bootrom that this image wants, though the VM does not boot from it.
+            # Otherwise vmadm gives the VM the bootrom of this image, though the VM does not boot from it.
             payload["bootrom"] = self.vm(vm).bootrom
         self._update(
             vm,
@@ -165,7 +165,7 @@ class Vmadm:
         self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, f"the removal of {path}")
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
-        """vmadm halts a guest by force at its own time-out with exit 0, so its time-out is set beyond ours."""
+        """vmadm halts a guest at its own time-out, with exit 0. Without force, that time-out is set beyond ours."""
         try:
             self._checked(
                 "stop",
@@ -293,7 +293,7 @@ class Vmadm:
 
 
 def _new_disk(disk: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """As vmadm makes it; its path is vmadm's choice, which takes the lowest free number in turn."""
+    """The entry of a disk that vmadm makes. vmadm chooses the path, with the lowest free number in turn."""
     keys = ("size", "model", "boot", "pci_slot", "uuid", "image_uuid", "block_size", "compression")
     return dict({key: disk[key] for key in keys if disk.get(key) not in (None, "")}, media="disk")
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Parsers of vmadm's JSON and of its complaints; they take text and run nothing."""
+"""Parsers of vmadm's JSON and error messages. They take text and run nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ERRORS = (
 
 
 def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
-    """The error of a failed vmadm; a negative or 128+ rc is vmadm itself crashing."""
+    """The error for a failed vmadm. A negative rc, or one from 128, means that vmadm itself has crashed."""
     code = next((code for pattern, code in _ERRORS if re.search(pattern, stderr)), "VmadmFailed")
     if rc < 0 or rc >= 128:
         code = "VmadmCrashed"
@@ -45,7 +45,7 @@ def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
 
 
 def parse_json(stdout: str) -> t.Any:
-    """The value, None for what is no JSON."""
+    """The parsed value; None if the text is no JSON."""
     try:
         return json.loads(stdout)
     except (RecursionError, ValueError):
@@ -53,7 +53,7 @@ def parse_json(stdout: str) -> t.Any:
 
 
 def parse_manifest(stdout: str) -> t.Dict[str, t.Any]:
-    """An image's manifest from C(imgadm get)."""
+    """The manifest of an image, from C(imgadm get)."""
     found = parse_json(stdout)
     manifest = found.get("manifest") if isinstance(found, dict) else None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("tags", {}), dict):
@@ -62,8 +62,8 @@ def parse_manifest(stdout: str) -> t.Dict[str, t.Any]:
 
 
 def parse_lookup(stdout: str) -> t.List[VmConfig]:
-    """VMs from C(vmadm lookup -j). One that is described in an unknown way is no reason not to serve the others: it has
-    no dataset, so that nothing can be done to it.
+    """The VMs from C(vmadm lookup -j). A VM that is described in an unknown way does not stop the others from being
+    served: it gets no dataset, so nothing can be done to it.
     """
     rows = parse_json(stdout)
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("uuid") for row in rows):
@@ -84,7 +84,7 @@ def _vm_or_stub(row: t.Mapping[str, t.Any]) -> VmConfig:
 
 
 def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:
-    """One VM. Keys that the platform leaves out get the meaning that their absence has.
+    """The configuration of one VM. Keys that the platform omits get the meaning that their absence has.
 
     Raises FlexdiskError UnexpectedOutput for a VM of another shape.
     """
@@ -99,7 +99,7 @@ def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:
 def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
     hidden = (row.get("internal_metadata") or {}).get("cloudinit_nocloud_path")
     uuid, pool, dataset = str(row["uuid"]), _text(row, "zpool"), _text(row, "zfs_filesystem")
-    # These reach command lines.
+    # These values become part of command lines.
     if not is_uuid(uuid) or (pool and not is_pool(pool)) or dataset.split("/", 1)[0] != pool:
         raise ValueError(f"uuid {uuid!r}, pool {pool!r}, dataset {dataset!r}")
     return VmConfig(
@@ -128,7 +128,7 @@ def _text(row: t.Mapping[str, t.Any], key: str) -> str:
 
 
 def _tags(tags: t.Any) -> t.Dict[str, str]:
-    """Nothing depends on them, so a VM with odd ones is no odd VM."""
+    """The tags. Nothing depends on them, so a VM with malformed tags is still accepted."""
     found = tags.items() if isinstance(tags, dict) else ()
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in found}
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""XML as text with a tree laid over it, so that a change replaces the bytes of single elements and no others."""
+"""XML as text with a tree over it. A change replaces the bytes of single elements, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from xml.sax.saxutils import quoteattr
 
 from ..model.errors import FlexdiskError
 
-# The start of a tag up to an attribute, and its value with the quotes.
+# The start of a tag up to an attribute, and the attribute's value with its quotes.
 _ATTRIBUTE = r"""<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:"[^"]*"|'[^']*'))*?\s+%s\s*=\s*("[^"]*"|'[^']*')"""
 
 
 class Element:
-    """An element with its place in the text, in bytes: C(start) to C(end); C(inner_end) is where its end tag begins,
-    -1 if it has none.
+    """An element with its place in the text, in bytes: C(start) to C(end). C(inner_end) is where its end tag begins, -1
+    if it has none.
     """
 
     def __init__(self, name: str, attributes: t.Mapping[str, str], start: int) -> None:
@@ -30,7 +30,7 @@ class Element:
         self.start, self.inner_end, self.end = start, -1, -1
 
     def all(self, name: str) -> t.List[Element]:
-        """The children of this name."""
+        """The children with this name."""
         return [child for child in self.children if child.name == name]
 
     def get(self, path: str, attribute: str = "") -> str:
@@ -53,8 +53,8 @@ class Text:
     """A parsed document and the changes to make in it."""
 
     def __init__(self, text: str) -> None:
-        """Raises FlexdiskError UnexpectedOutput for what is no XML, or has a document type (and so perhaps entities
-        that grow without end).
+        """Parse a document. Raises FlexdiskError UnexpectedOutput if it is no XML, or has a document type, which may
+        define entities that grow without end.
         """
         self._data = text.encode()
         self._edits: t.List[t.Tuple[int, int, bytes]] = []
@@ -65,24 +65,24 @@ class Text:
         return self._data[element.start : element.end].decode()
 
     def replace(self, element: Element, text: str) -> None:
-        """Put text in the place of an element."""
+        """Replace an element by text."""
         self._edits.append((element.start, element.end, text.encode()))
 
     def set(self, element: Element, attribute: str, value: str) -> None:
-        """Another value for an attribute that is there."""
+        """Change the value of an existing attribute."""
         found = re.compile((_ATTRIBUTE % re.escape(attribute)).encode()).match(self._data, element.start)
         if found is not None:
             self._edits.append((*found.span(1), quoteattr(value).encode()))
 
     def remove(self, element: Element) -> None:
-        """Also the white space before it."""
+        """Remove an element and the white space before it."""
         start = len(self._data[: element.start].rstrip())
         self._edits.append((start, element.end, b""))
 
     def append(self, parent: Element, text: str, after: t.Optional[Element] = None) -> None:
-        """text becomes the last child, or the one after a given child, on a line of its own.
+        """Insert text as the last child, or as the next one after a given child, on a line of its own.
 
-        An element without an end tag takes one child.
+        An element without an end tag accepts one child.
         """
         line = self._data[: parent.start].rsplit(b"\n", 1)[-1]
         outer = b"\n" + b" " * (len(line) - len(line.lstrip()))
@@ -101,7 +101,7 @@ class Text:
 
 
 def render(name: str, **attributes: str) -> str:
-    """An empty element."""
+    """The text of an empty element with these attributes."""
     return "<%s%s/>" % (name, "".join(" %s=%s" % (key, quoteattr(value)) for key, value in attributes.items()))
 
 

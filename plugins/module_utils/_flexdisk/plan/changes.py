@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Steps for disks that stay: their properties, their size, their type, their place in the configuration."""
+"""Steps that change a disk where it is: its properties, its configuration, its size, its type."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEFAULT_BLOCK = 16384
 
 # Any: the values of properties are of several types, and identity.facts() checks each.
 def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
-    """The properties that describe the disk as the hypervisor and we see it, with changes."""
+    """The facts of the disk as it is now, with changes."""
     fields: t.Dict[str, t.Any] = {
         "uuid": disk.uuid or disk.volume.user.get("uuid", ""),
         "name": disk.name,
@@ -55,12 +55,12 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
 
 
 def stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
-    """Of the facts those that the volume does not carry yet."""
+    """Those of the facts that the volume does not carry yet."""
     return {key: value for key, value in facts.items() if disk.volume.user.get(key, "") != value}
 
 
 def unmarked(disk: Disk) -> t.Dict[str, str]:
-    """What removes the mark that a conversion has left, from a disk that is where it shall be."""
+    """Facts that remove the mark of a conversion from a disk that is in its place; empty if it has no mark."""
     return {"from": "", "copied": ""} if identity.is_converting(disk.volume.user.get("from", "")) else {}
 
 
@@ -68,7 +68,7 @@ def unmarked(disk: Disk) -> t.Dict[str, str]:
 
 
 def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
-    """What of the disk's own facts must be written; the volume's copy of the hypervisor's word silently."""
+    """The step that writes facts that differ, or None. Mere copies of what the hypervisor says are written silently."""
     changes = fact_changes(target.spec, disk)
     wanted = {key: value for key, (_now, value) in changes.items()}
     facts = facts_of(disk, remaining=target.basis if target.spec.remaining else "", **wanted)
@@ -100,14 +100,14 @@ def _word(value: object) -> str:
 
 
 def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
-    """Bring an adopted disk's properties in line with the hypervisor."""
+    """The step that corrects an adopted disk's facts to what the hypervisor says; None if they are right."""
     missing = stale(disk, {**facts_of(disk), **unmarked(disk)}) if disk.adopted else {}
     return SyncFacts(Told("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
 
 
 # Any: as for facts_of().
 def register(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, str]) -> WriteIdentity:
-    """Give an attached disk its identity; more are properties that do not describe it."""
+    """The step that gives an attached disk its identity. more: properties to write that do not describe the disk."""
     facts = facts_of(disk, **changes)
     again = " again" if more.get("serial_no") else ""
     text = f"= {facts['name']} adopted{again} ({disk.volume.name} at {disk.pci_slot or 'legacy slot'})"
@@ -115,7 +115,7 @@ def register(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, st
 
 
 def unname(disk: Disk) -> WriteIdentity:
-    """A preserved disk that no VM has makes way for a new one of its name."""
+    """The step that takes the name from a preserved, detached disk, so that a new disk can have it."""
     text = f"~ {disk.label} stays where it is without its name (uuid {disk.uuid})"
     facts = {"name": "", **stale(disk, unmarked(disk))}
     return WriteIdentity(Told(text, disk.label), volume=disk.volume.name, facts=facts)
@@ -125,10 +125,10 @@ def unname(disk: Disk) -> WriteIdentity:
 
 
 def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
-    """Uuids for disks that an old vmadm gave none, and with places=True the slots where bhyve has put them so far.
+    """The step that configures UUIDs that an old vmadm left out and, with places=True, the slots that bhyve has chosen.
 
-    Without its slot written down a disk would move when another one is taken away. The uuid follows from the guid, so
-    that it can be predicted.
+    A disk without a configured slot would move when another disk is removed. The uuid follows from the guid, so that
+    it can be predicted.
     """
     edits, words = [], []
     configured = {entry.path: entry for entry in vm.config.disks}
@@ -148,7 +148,7 @@ def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
 
 
 def ports(numbers: t.Sequence[int]) -> t.Iterator[AddPorts]:
-    """Root ports of these numbers, which follow each other."""
+    """The step that adds PCIe root ports with these consecutive numbers, if any."""
     if numbers:
         yield AddPorts(Told(f"+ {ports_text(numbers)}"), ports=tuple(numbers))
 
@@ -164,7 +164,7 @@ def ports_text(numbers: t.Sequence[int]) -> str:
 
 
 def grow(target: Target) -> t.Optional[Grow]:
-    """The step if the disk is to be larger."""
+    """The step that makes the disk larger; None if the target is not larger."""
     disk = t.cast(Disk, target.disk)
     if target.bytes <= disk.size:
         return None
@@ -180,7 +180,7 @@ def grow(target: Target) -> t.Optional[Grow]:
 
 
 def shrink(target: Target) -> t.Optional[Shrink]:
-    """The step if the disk is to be smaller; it has its old type then."""
+    """The step that makes the disk smaller; None if the target is not smaller. The disk still has its old type then."""
     disk = t.cast(Disk, target.disk)
     if target.bytes >= disk.size:
         return None
@@ -196,7 +196,7 @@ def shrink(target: Target) -> t.Optional[Shrink]:
 
 
 def resize_detached(target: Target) -> t.Optional[ResizeDetached]:
-    """The step if a detached disk is to have another size."""
+    """The step that gives a detached disk another size; None if the target has the same size."""
     resize = shrink(target) or grow(target)
     if resize is None:
         return None
@@ -213,9 +213,9 @@ def _resize_told(target: Target, disk: Disk) -> Told:
 def convert(
     disk: Disk, wanted: str, geometry: PoolGeometry, label: str = "", block_size: int = DEFAULT_BLOCK, cold: str = ""
 ) -> t.Optional[Convert]:
-    """The disk becomes one of another type. What becomes a file, or was one, must be detached: its data is copied.
+    """The step that gives the disk another type; None if it has the type. To or from a file, its data is copied.
 
-    block_size (bytes) is that of a volume that was a file.
+    The disk must be detached for a copy. block_size (bytes) is that of a volume made from a file.
     """
     if disk.type == wanted:
         return None
@@ -243,7 +243,7 @@ def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -
 
 
 def set_compression(target: Target) -> t.Optional[SetCompression]:
-    """The step if another compression is declared."""
+    """The step that sets the declared compression; None if none is declared or the disk has it."""
     disk, wanted = t.cast(Disk, target.disk), target.spec.compression
     if wanted is None or wanted == disk.volume.compression:
         return None

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Everything that can forbid a VM's declaration, found before the first change. Each check names numbers."""
+"""Checks that refuse a VM's declaration before the first change. Their messages name numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .resolve import Leaver, Resolved, Target, slots_after, staying_bytes
 
 
 def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: Problems) -> None:
-    """All checks of one VM that need no order of steps."""
+    """All checks of one VM that do not depend on the order of steps."""
     for target in resolved.targets:
         _target(resolved, target, capabilities, problems)
         check_type(target, host, resolved.vm.config.pool, capabilities, problems)
@@ -43,7 +43,7 @@ def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: 
 
 
 def check_departures(resolved: Resolved, host: Host, problems: Problems) -> None:
-    """What forbids that a VM is deleted, its disks destroyed or detached, the boot disk too."""
+    """Checks before a VM is deleted. All its disks are destroyed or detached, so the boot disk may leave, too."""
     for leaver in resolved.leavers:
         _gone(leaver, problems)
     _moves(resolved, host, problems)
@@ -65,14 +65,14 @@ def _target(resolved: Resolved, target: Target, capabilities: Capabilities, prob
 
 
 def check_name(target: Target, problems: Problems) -> None:
-    """What the entry makes the name of a disk. One that the disk has already is not given to it."""
+    """Check the name that the entry gives to a disk, unless the disk has this name already."""
     name = target.spec.name
     if name and (target.disk is None or name != target.disk.name):
         check_new_name(problems, target.label, name)
 
 
 def check_shrink(target: Target, problems: Problems) -> bool:
-    """Whether the disk becomes smaller; what forbids that is noted."""
+    """Whether the disk becomes smaller. What forbids it is added to problems."""
     disk = target.disk
     if disk is None or target.bytes >= disk.size:
         return False
@@ -104,7 +104,7 @@ def _ownership(disk: Disk, what: str, problems: Problems) -> None:
 
 
 def _protected(vm: Vm, disk: Disk, what: str, problems: Problems) -> None:
-    """RFD 154 left open whether a VM's deletion protection is also that of its disks. Here it is."""
+    """The deletion protection of a VM also protects its disks. RFD 154 left this open."""
     if vm.config.indestructible and not disk.detached:
         problems.add("Indestructible", f"the VM is indestructible, so none of its disks can be {what}", disk.label)
 
@@ -124,7 +124,7 @@ def _gone(leaver: Leaver, problems: Problems) -> None:
 
 
 def check_destruction(leaver: Leaver, problems: Problems) -> None:
-    """What a disk takes with it must have been given up."""
+    """Refuse to destroy a disk with clones, held snapshots or snapshots that the leaver does not give up."""
     disk = leaver.disk
     clones = [c for snapshot in disk.snapshots for c in snapshot.clones if c not in leaver.clones]
     if clones:
@@ -150,7 +150,7 @@ def _writers(resolved: Resolved, host: Host, problems: Problems) -> None:
 
 
 def _moves(resolved: Resolved, host: Host, problems: Problems) -> None:
-    """Volumes that are renamed must stay below their encryption root."""
+    """Renamed volumes must stay in their pool and below their encryption root, and their new name must be free."""
     pool = resolved.vm.config.pool
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     for leaver in resolved.leavers:
@@ -171,7 +171,7 @@ def _moves(resolved: Resolved, host: Host, problems: Problems) -> None:
 
 
 def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities, problems: Problems) -> None:
-    """What forbids that a disk has its type, or becomes of another one by a copy."""
+    """Check that the hypervisor supports the disk's type, and that a conversion by copy is possible."""
     disk = target.disk
     if target.type not in capabilities.types:
         problems.add(
@@ -203,7 +203,7 @@ def _encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems)
 
 
 def _names(resolved: Resolved, problems: Problems) -> None:
-    """One name space for a VM's attached disks and those detached from it."""
+    """Names are unique among a VM's attached disks and those detached from it."""
     claimed = {id(g.disk) for g in resolved.targets if g.disk is not None}
     leaving = {id(leaver.disk): leaver for leaver in resolved.leavers}
     others: t.Dict[str, str] = {}
@@ -221,7 +221,7 @@ def _names(resolved: Resolved, problems: Problems) -> None:
 
 
 def _boot(resolved: Resolved, problems: Problems) -> None:
-    """One boot disk, where the VM has one; and none that the hypervisor cannot make the boot disk."""
+    """At most one disk boots. A VM with a boot disk keeps one. The hypervisor must be able to boot from it."""
     vm = resolved.vm
     boots = [disk.label for disk in vm.disks if disk.boot and _stays_unmanaged(resolved, disk)]
     for target in resolved.targets:
@@ -238,7 +238,7 @@ def _boot(resolved: Resolved, problems: Problems) -> None:
 
 
 def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Problems) -> None:
-    """Whether the hypervisor can boot from a disk that is declared so; now: it does already."""
+    """Check that the hypervisor can boot from a disk that is declared to boot. now: it is the boot disk already."""
     config = resolved.vm.config
     if target.stays and not now and config.boot_types:
         problems.add(
@@ -256,19 +256,19 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
 
 
 def _replaced_for_now(resolved: Resolved) -> bool:
-    """Whether another disk only boots as long as the data of the boot disk is copied."""
+    """Whether another disk is the boot disk only while the data of the real one is copied."""
     returns = any(g.disk is not None and g.disk.boot and in_conversion(resolved.vm, g.disk) for g in resolved.targets)
     return returns and resolved.vm.config.first_boots
 
 
 def _stays_unmanaged(resolved: Resolved, disk: Disk) -> bool:
-    """Whether a disk boots in the end that no entry means."""
+    """Whether a boot disk that no entry means is still the boot disk in the end."""
     named = [g.disk for g in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
     return not _replaced_for_now(resolved) and not any(disk is other for other in named)
 
 
 def _boots_now(resolved: Resolved, target: Target) -> bool:
-    """Whether the target's disk is the boot disk, or was it before it was detached to be copied."""
+    """Whether the target's disk is the boot disk, or was the boot disk until it was detached to be copied."""
     disk = target.disk
     if disk is None or not disk.boot:
         return False
@@ -276,12 +276,12 @@ def _boots_now(resolved: Resolved, target: Target) -> bool:
 
 
 def _loses_boot(resolved: Resolved) -> bool:
-    """Whether a disk that stays is told not to be the boot disk any more."""
+    """Whether an entry declares that a disk stays and is no longer the boot disk."""
     return any(g.stays and g.disk is not None and g.disk.boot and g.spec.boot is False for g in resolved.targets)
 
 
 def _functions(resolved: Resolved, problems: Problems) -> None:
-    """No disk comes to where no guest finds it, and none stays there alone."""
+    """Refuse a change that hides a disk from guests: nothing is at function 0 of its device then."""
     pci, (before, after) = resolved.vm.config.pci, slots_after(resolved)
     for slot in sorted(slots.unseen(after, pci) - slots.unseen(before, pci)):
         words = 'pci_slot "%s": nothing is at %s then, and without it no guest finds this disk'
@@ -309,10 +309,10 @@ def _inflexible(resolved: Resolved, problems: Problems) -> None:
 
 
 def _space(resolved: Resolved, host: Host, problems: Problems) -> None:
-    """The exact law: everything the VM holds in the end must fit into flexible_disk_size.
+    """Everything that the VM holds in the end must fit into flexible_disk_size, exactly.
 
-    Where a snapshot has taken more than there was, nothing that has to do with space can be done, but nothing is to be
-    either as long as no size is to change.
+    If snapshots already hold more than there is, every change that concerns space is refused. A task without such a
+    change is not.
     """
     if resolved.flexible is None:
         return
@@ -333,7 +333,7 @@ def _space(resolved: Resolved, host: Host, problems: Problems) -> None:
 
 
 def _reserved(resolved: Resolved, geometry: PoolGeometry, problems: Problems) -> None:
-    """Without flexible_disk_size what snapshots hold is not counted, so a quota may lack room for a reservation."""
+    """The quota of a VM without flexible_disk_size does not count snapshots, so it may lack room for a reservation."""
     growing = [g for g in resolved.targets if g.disk is not None and g.stays and _converts(g) and g.type == THICK]
     if resolved.flexible is not None or not growing:
         return
@@ -354,7 +354,7 @@ def _converts(target: Target) -> bool:
 
 
 def _at_rest(resolved: Resolved, geometry: PoolGeometry) -> bool:
-    """Whether a VM under the law keeps its disks, their sizes, its flexible_disk_size and its quota."""
+    """Whether the VM obeys the law and keeps its disks, their sizes, its flexible_disk_size and its quota."""
     vm = resolved.vm
     asked = (resolved.flexible, resolved.quota) != (vm.config.flexible_disk_size, vm.root.refquota)
     resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size or _converts(g) for g in resolved.targets)
@@ -362,7 +362,7 @@ def _at_rest(resolved: Resolved, geometry: PoolGeometry) -> bool:
 
 
 def _overdrawn(vm: Vm) -> int:
-    """How far into the slack of 1 MiB the VM is already, by a snapshot say: no more than that may stay missing."""
+    """Bytes that the VM lacks already, for example by a snapshot, at most 1 MiB. The plan may lack that much, too."""
     room = space.allocatable(vm)
     return 0 if room is None else min(MIB, max(0, -room))
 
@@ -387,7 +387,7 @@ def _quota(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
 
 
 def check_quota_unit(quota: int, capabilities: Capabilities, problems: Problems) -> None:
-    """quota is bytes."""
+    """Refuse a quota (bytes) that is not a multiple of the hypervisor's unit."""
     unit = capabilities.whole_quota
     if quota % unit or quota < unit:
         problems.add(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Plans for VMs that are to be made: with all their disks in one step, exact to the byte."""
+"""Plans for new VMs: one step creates a VM with all its new disks, exact to the byte."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ Hidden = t.Tuple[int, int]
 def decide(
     host: Host, declared: VmDeclaration, pool: str, capabilities: Capabilities, problems: Problems
 ) -> t.Optional[NewVm]:
-    """What the declaration leaves open. Problems are added to problems."""
+    """The new VM, with everything decided that the declaration leaves open; None if there are problems.
+
+    Problems are added to problems.
+    """
     package = declared.package
     packages.check_new_name(declared.vm, problems)
     if problems:
@@ -70,7 +73,7 @@ def decide(
 
 
 def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
-    """Nothing is in the place of the new VM but what its own interrupted creation has left."""
+    """The place of the new VM must be free. Unused remains of its own interrupted creation are allowed there."""
     root, record = f"{pool}/{uuid}", host.intents.get((pool, uuid))
     there = [d for d in host.datasets.values() if d.name == root or d.name.startswith((root + "/", root + "@"))]
     ours = record is not None and record.creates == alias and record.host == host.name
@@ -80,14 +83,14 @@ def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) ->
 
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
-    """The same whenever a VM of this name is planned for this pool, so that one made anew has its old one; and free."""
+    """A free uuid, always the same for a name in a pool, so that a VM that is made again gets its old uuid."""
     taken = {config.uuid for config in host.configs}
     guid = host.datasets[pool].guid
     return next(u for u in (identity.uuid_for(guid, alias, n) for n in range(len(taken) + 1)) if u not in taken)
 
 
 class Import(t.NamedTuple):
-    """An image that is in a file still. file is the driver's word for it; size and block_size are bytes."""
+    """An image that is still in a file. file is the driver's object for that file; size and block_size are bytes."""
 
     volume: str
     size: int
@@ -96,21 +99,21 @@ class Import(t.NamedTuple):
 
 
 def image_import(host: Host, volume: str, file: t.Any, capabilities: Capabilities) -> Import:
-    """As large as the file says, in whole MiB."""
+    """The import of an image file, at the size that the file names, rounded up to whole MiB."""
     geometry = host.geometry[volume.split("/", 1)[0]]
     block = default_block_size(geometry, platform=capabilities.platform)
     return Import(volume, -(-file.size // MIB) * MIB, block, file)
 
 
 def with_image(host: Host, one: Import) -> Host:
-    """The host as it is once the image is there."""
+    """The host as it is after the import, with the image's volume and snapshot."""
     volume = Dataset(one.volume, "volume", volsize=one.size, volblocksize=one.block_size)
     parts = {one.volume: volume, final(one.volume): replace(volume, name=final(one.volume), kind="snapshot")}
     return replace(host, datasets={**host.datasets, **parts})
 
 
 def check_import(host: Host, volume: str) -> None:
-    """An import that was interrupted is begun anew. Raises FlexdiskError AlreadyExists for any other volume."""
+    """Allow an interrupted import to start again. Raises FlexdiskError AlreadyExists for any other existing volume."""
     there = host.datasets.get(volume)
     if there is not None and there.user.get("from") != identity.IMPORTING:
         words = "%s exists without its snapshot @final, and was not left by an interrupted import"
@@ -127,8 +130,8 @@ def plan_creation(
     capabilities: Capabilities,
     problems: Problems,
 ) -> VmPlan:
-    """All steps of a new VM. draft is its configuration without disks; hidden are MiB and block size in bytes of the
-    disks that the platform adds to it.
+    """All steps of a new VM. draft is its configuration without disks. hidden has a size (MiB) and a block size (bytes)
+    for each disk that the platform adds.
     """
     geometry = host.geometry[new.pool]
     blank = _blank(host, new, draft, geometry)
@@ -165,7 +168,7 @@ def plan_creation(
 
 
 def _as_it_is(target: Target, problems: Problems) -> None:
-    """What is made at once copies no disk."""
+    """Refuse to convert an existing disk by copy: a new VM takes it as it is."""
     disk = target.disk
     if disk is not None and crosses(target.type, disk):
         words = "type %s is refused: %s is a %s disk, and a new VM takes it as it is; convert the disk first"
@@ -192,7 +195,7 @@ def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> V
 
 
 def _before(blank: Vm) -> Vm:
-    """Nothing of it is there."""
+    """The VM before its creation: nothing of it exists."""
     root = replace(blank.root, kind="", quota=0, reservation=0, refquota=0, refreservation=0, usedbyrefreservation=0)
     return replace(blank, config=replace(blank.config, state=ABSENT, flexible_disk_size=None), root=root)
 
@@ -216,7 +219,7 @@ def _resolved(
     capabilities: Capabilities,
     problems: Problems,
 ) -> Resolved:
-    """Targets of the declared disks, with what the platform adds to the new ones."""
+    """Targets of the declared disks, with the disks that the platform adds taken into account."""
     unrelated = [disk for disk in host.detached if disk.vm != blank.config.uuid]
     matched = match(blank, t.cast(t.Any, spec.disks), unrelated, "name", Problems(spec.vm) if hidden else problems)
     if hidden:
@@ -230,7 +233,7 @@ def _resolved(
 def _with_hidden(
     blank: Vm, hidden: t.Sequence[Hidden], count: int, geometry: PoolGeometry, capabilities: Capabilities
 ) -> Vm:
-    """Numbered after the count of new disks, and without a slot until the platform starts the VM."""
+    """The VM with its hidden disks, numbered after count new disks. They get a slot when the platform starts the VM."""
     for number, (size, block_size) in enumerate(hidden, start=count):
         volume = disk_dataset(blank.root.name, number)
         entry = DiskConfig(capabilities.device_prefix + volume, volume, model=capabilities.models[0])
@@ -261,7 +264,7 @@ def _creation(
     capabilities: Capabilities,
     taken: t.Set[str],
 ) -> Step:
-    """One step for the VM and its new disks: a hypervisor that makes disks itself makes them all or none."""
+    """One step for the VM and its new disks: a hypervisor that makes disks itself makes all or none of them."""
     seq = Sequence(resolved.vm, geometry)
     words, disks = [], []
     for number, target in enumerate(resolved.targets):
@@ -298,7 +301,7 @@ def _creation(
 def _with_uuid(
     step: CreateDisk, target: Target, new: NewVm, number: int, capabilities: Capabilities, taken: t.Set[str]
 ) -> CreateDisk:
-    """With the uuid that a disk of a new VM has from the start; only what is declared boots."""
+    """The step with the uuid that a disk of a new VM has from the start. The disk boots only if that is declared."""
     uuid = uuid_of_new(new.uuid, number, taken)
     path = arrivals.path_of(capabilities, step.volume, target.type, uuid)
     attachment = step.attachment._replace(uuid=uuid, boot=bool(target.spec.boot), path=path)

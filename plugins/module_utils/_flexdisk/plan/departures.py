@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Steps for disks that go, and for what interrupted runs have left of disks."""
+"""Steps that detach or destroy disks, and steps that remove what interrupted runs have left of disks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DETACHED_PREFIX = "flexdisk-parked-"
 
 
 def forget(vm: Vm) -> t.Iterator[ForgetDisk]:
-    """Take out of the configuration what lies detached; vmadm finds nothing there to destroy."""
+    """Take ghosts out of the configuration. Their volumes are detached, so vmadm finds nothing to destroy."""
     configured = {entry.path: entry for entry in vm.config.disks}
     detached = {disk.uuid: disk for disk in vm.detached}
     for entry in (configured[path] for path in vm.ghosts):
@@ -37,7 +37,7 @@ def unguard(disks: t.Iterable[Disk]) -> t.Iterator[LiftGuard]:
 
 
 def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
-    """Remove what interrupted conversions have copied so far; the disks are whole without."""
+    """Remove the halves that interrupted conversions have left. The original disks are complete."""
     for disk in (d for d in disks if d.half):
         text = f"- half a copy of {disk.label}, left by an interrupted conversion, DESTROYED"
         told = Told(text, disk.label, destroys=True)
@@ -45,9 +45,9 @@ def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
 
 
 def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
-    """Detach a disk with its data, whether the VM has it attached (Detach) or not (Detach).
+    """Detach a disk with its data: Detach if the VM has it attached, DetachUnattached if not.
 
-    lean: a later step sets the VM's reservation anyway, so that the pool need not give the disk's space twice.
+    lean: a later step sets the VM's reservation anyway, so the pool need not give the disk's space twice.
     """
     disk = leaver.disk
     attached = "" if disk.path else " (not attached)"
@@ -58,7 +58,7 @@ def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
 
 
 def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
-    """Detach a disk for the time that its data is copied: what the VM makes of the disk stays with it."""
+    """Detach a disk while its data is copied. It keeps all its facts, boot and remaining too, for its return."""
     facts = {**facts_of(disk), **unmarked(disk)}
     if disk.volume.user.get("from") != identity.MAKING:
         facts["from"] = identity.CONVERTING
@@ -67,7 +67,7 @@ def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
 
 
 def _leaving(vm: Vm, disk: Disk, told: Told, facts: t.Mapping[str, str], lean: bool, vm_waits: bool = False) -> Detach:
-    """Snapshots of the VM get a name that no later snapshot of another VM can have."""
+    """The step of a detach. Parts of VM snapshots get names that no later snapshot of another VM can have."""
     renames = []
     for snapshot in disk.snapshots:
         short = snapshot.name.split("@", 1)[1]
@@ -89,7 +89,7 @@ def _leaving(vm: Vm, disk: Disk, told: Told, facts: t.Mapping[str, str], lean: b
 
 
 def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
-    """Short name of the newest snapshot after the renames, "" without one."""
+    """The short name of the newest snapshot after the renames; "" if there is no snapshot."""
     if not disk.snapshots:
         return ""
     short = disk.snapshots[-1].name.split("@", 1)[1]
@@ -97,7 +97,7 @@ def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
 
 
 def destroy(leaver: Leaver) -> t.Union[Destroy, DestroyDetached]:
-    """An attached disk is taken out of the VM first, as for a detach; only then its volume is destroyed."""
+    """Destroy a disk. An attached disk leaves the VM first, as for a detach; only then is its volume destroyed."""
     disk = leaver.disk
     if not disk.path:
         return destroy_detached(leaver)

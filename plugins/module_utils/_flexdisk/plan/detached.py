@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Disks that no VM has: made, changed, destroyed where they lie. All of a pool are planned together."""
+"""Plans that make, change and destroy detached disks where they lie. All of a pool are planned together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .steps import Step, Told, VmPlan
 
 @dataclass(frozen=True)
 class Job:
-    """An entry and the disk that it means; disk None: to be made, owner is whose it will be called (a VM or None)."""
+    """An entry and its disk. place is None for a new disk; owner is the VM that a new disk will belong to, or None."""
 
     declared: PlacedDiskDeclaration
     place: t.Optional[Place] = None
@@ -38,7 +38,7 @@ class Job:
 
 
 def no_vm(host: Host, pool: str, brand: str) -> Vm:
-    """The detached disks of a pool in the place of a VM: it has no quota, no power and no uuid."""
+    """A stand-in for a VM, with the detached disks of a pool. It has no quota, no power and no uuid."""
     place = container(pool)
     root = host.datasets.get(place) or replace(host.datasets[pool], name=place, kind="", user={})
     config = VmConfig("", f"detached disks of pool {pool}", brand, "stopped", False, pool, place, None)
@@ -47,7 +47,7 @@ def no_vm(host: Host, pool: str, brand: str) -> Vm:
 
 
 def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Capabilities) -> VmPlan:
-    """One plan for what happens to detached disks of a pool."""
+    """One plan for all changes of detached disks in a pool."""
     before = no_vm(host, pool, capabilities.brand)
     problems = Problems("")
     seq = Sequence(before, host.geometry[pool])
@@ -60,7 +60,7 @@ def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Ca
 
 
 def _check_clones(jobs: t.Sequence[Job], problems: Problems) -> None:
-    """What goes with a disk that it is a clone of has no entry of its own."""
+    """Refuse an entry for a disk that another entry destroys as a clone (destroy_clones)."""
     given_up = {clone: job.declared.label for job in jobs for clone in job.declared.destroy_clones}
     for job in jobs:
         name = job.place.disk.volume.name if job.place is not None else ""
@@ -70,7 +70,7 @@ def _check_clones(jobs: t.Sequence[Job], problems: Problems) -> None:
 
 
 def _turn(job: Job) -> t.Tuple[bool, bool]:
-    """New ones first, for they may be made of one that goes."""
+    """Sort key: new disks come first, because they may be made from a disk that is destroyed."""
     return job.declared.state == "absent", job.place is not None
 
 
@@ -116,7 +116,7 @@ def _changes(
 
 
 def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) -> t.Optional[Step]:
-    """What makes another volume of it: the end of its creation, or its conversion."""
+    """The step that ends an interrupted creation of the disk, or converts it; None if neither is needed."""
     disk = t.cast(Disk, target.disk)
     if unfinished(disk):
         return _finish(disk, target.size, target.type)
@@ -128,8 +128,8 @@ def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) ->
 
 
 def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
-    """The end of a conversion whose original has gone: the copy gets its name, and is marked no more, unless a VM
-    waits for it.
+    """The step that ends a conversion whose original has gone, or None. The copy gets the original's name. It loses its
+    mark unless a VM waits for it.
     """
     mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, detached_place(disk)
     if not mark.isdigit() or any(str(dataset.guid) == mark for dataset in host.datasets.values()):
@@ -143,7 +143,7 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
 
 
 def _source_of(host: Host, disk: Disk, declared: PlacedDiskDeclaration) -> t.List[Disk]:
-    """The one whose copy was interrupted: a guard may have been left on it."""
+    """The source of an interrupted copy, if there is one: a guard may be left on it."""
     if not (declared.source and unfinished(disk)):
         return []
     try:
@@ -158,7 +158,7 @@ def _finish(disk: Disk, size: int, kind: str) -> Step:
 
 
 def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, problems: Problems) -> t.Iterator[Step]:
-    """Clones that were given up first, for the disk cannot go before them."""
+    """Destroy a disk. The clones that are given up go first, because the disk cannot be destroyed before them."""
     given_up = declared.destroy_clones
     detached = {other.volume.name: other for other in host.detached}
     for clone in (c for snapshot in disk.snapshots for c in snapshot.clones if c in given_up):
@@ -202,7 +202,7 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, probl
 
 
 class _Origin(t.NamedTuple):
-    """What a new disk is made of: a snapshot that it is a clone of, or a disk or snapshot that is copied."""
+    """What a new disk is made from: a snapshot that is cloned, or a disk or snapshot that is copied."""
 
     name: str
     volume: Dataset
@@ -265,7 +265,7 @@ def _of_disk(
 
 
 def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, problems: Problems) -> None:
-    """The snapshot that is copied takes room where the source is, as long as that lasts."""
+    """A copy needs a snapshot of its source. While the copy lasts, that takes room where the source is."""
     pins = charge(place.disk.volume)
     where, room = "pool " + place.disk.volume.pool, host.available(place.disk.volume.pool)
     if place.vm is not None and place.vm.root.quota:
@@ -277,7 +277,7 @@ def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, probl
 
 
 def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], words: str) -> CreateDetached:
-    """Its uuid, which its place is named after, is made with it."""
+    """The step that creates the disk. Its uuid, which also names its place, is chosen when the step is done."""
     spec, owner = target.spec, job.owner
     disk = Disk(volume=Dataset("", "volume"), vm=owner.config.uuid if owner is not None else "", index=0)
     facts = changes.facts_of(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""From entries that each mean one disk, wherever it is, to a plan for each VM and for the detached disks of a pool."""
+"""Plans for entries that each mean one disk, wherever it is: for each VM, and for the detached disks of each pool."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .steps import VmPlan
 
 @dataclass
 class _Visit:
-    """What a task has to do in one VM. takes are disks that other VMs give up for it."""
+    """What a task has to do in one VM. takes: disks that other VMs give up for this VM."""
 
     vm: Vm
     name: str
@@ -43,8 +43,8 @@ class _Visit:
 class Registry:
     """Plans for the declarations of one task.
 
-    For each declaration jobs has what it means, and entries what it touches and whether it is refused. problems say
-    why.
+    jobs has the disk that each declaration means. entries has what each one touches, and whether it is refused.
+    problems has the reasons.
     """
 
     def __init__(self, host: Host, policy: Policy, capabilities: Capabilities, pool: str) -> None:
@@ -60,9 +60,9 @@ class Registry:
         self.problems: t.List[Problem] = []
 
     def plan(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
-        """Plans in the order in which they can be done; none with problems.
+        """Plans in the order in which they can be done; an empty list if there are problems.
 
-        wrong are the numbers of declarations that are refused already: only what depends on them is of interest.
+        wrong has the numbers of declarations that are refused already. With any, only what depends on them is found.
         """
         for number, declared in enumerate(declarations):
             self.entries.append(Entry(declared, number in wrong))
@@ -119,7 +119,7 @@ class Registry:
         return found
 
     def _note(self, entry: Entry, place: t.Optional[Place]) -> None:
-        """What the entry touches, besides the VMs that it names."""
+        """Note what the entry touches, besides the VMs that it names."""
         entry.volumes.update(entry.declared.destroy_clones)
         with contextlib.suppress(FlexdiskError):
             if entry.declared.source:
@@ -138,7 +138,7 @@ class Registry:
         return True
 
     def _absent(self, job: Job) -> None:
-        """No disk is meant."""
+        """Handle an entry that means no existing disk."""
         declared = job.declared
         by_place = bool(declared.slot) or declared.index is not None
         if declared.state == "absent":
@@ -203,7 +203,7 @@ class Registry:
             self._visit(last)
 
     def _left_over(self, disk: Disk) -> t.Optional[Vm]:
-        """The VM that a disk was taken out of by a run that did not come to its end there."""
+        """The VM that the disk has left in a run that did not come to its end there; None if there is no such VM."""
         vm = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
         if vm is None or not (vm.interrupted or vm.ghosts or drift_cause(vm, self._host.geometry[vm.config.pool])):
             return None
@@ -217,7 +217,7 @@ class Registry:
         self._loose.setdefault(place.disk.volume.pool, []).append(job)
 
     def _check_owners(self, job: Job, place: Place) -> None:
-        """One uuid on two volumes is a refusal for both, and a detached disk is in no VM's configuration."""
+        """Refuse a disk whose uuid is on several volumes, and a detached disk that is in a VM's configuration."""
         disk = place.disk
         twins = self._host.duplicates.get(disk.uuid)
         if twins:
@@ -229,7 +229,7 @@ class Registry:
             self._add(job.declared, "InUse", words)
 
     def _check_name(self, job: Job, place: Place) -> None:
-        """A detached disk is renamed in the name space of the VM that had it."""
+        """The new name of a detached disk must be free among the disks of the VM that had it."""
         name, disk = job.declared.spec.name, place.disk
         owner = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
         others = (*owner.disks, *owner.detached) if owner is not None and name != disk.name else ()
@@ -264,7 +264,7 @@ class Registry:
     # -- plans
 
     def _plans(self) -> t.List[VmPlan]:
-        """Who gives a disk up before who takes it; among those who could be next, who releases space."""
+        """A VM that gives a disk up comes before the one that takes it. Otherwise, VMs that free space come first."""
         plans = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
         done: t.Dict[str, VmPlan] = {}
         waiting = list(self._visits.values())
@@ -284,7 +284,7 @@ class Registry:
         return plans
 
     def _detached_plan(self, pool: str, jobs: t.Sequence[Job]) -> VmPlan:
-        """One that is wrong only together with others is refused with all of them."""
+        """Plan the detached disks of a pool. If entries are wrong only together, all of them are refused."""
         plan = plan_detached(self._host, pool, jobs, self._capabilities)
         self.problems += plan.problems
         wrong = [job for job in jobs if plan.problems and self._alone(pool, job).problems]
@@ -296,7 +296,7 @@ class Registry:
         return plan_detached(self._host, pool, [job], self._capabilities)
 
     def _check_room(self, plans: t.Sequence[VmPlan]) -> None:
-        """Where a pool lacks room, the VM that needs most is refused, or the detached disk."""
+        """If a pool lacks room, refuse the VM that needs most, or the detached disk that needs most."""
         short = lacking(self._host, plans)
         self.problems += short
         names = {problem.vm for problem in short}
@@ -355,7 +355,7 @@ class Registry:
     # -- the optimistic lock
 
     def _check_serials(self, plans: t.Sequence[VmPlan]) -> None:
-        """Who changes a disk on the ground of what it was must not find it changed. To change nothing is no harm."""
+        """Refuse to change a disk whose serial_no is not the declared one. An entry that changes nothing is allowed."""
         changed = {volume for plan in plans for step in plan.steps for volume in step.volumes}
         for job in self.jobs:
             if job is None or job.place is None or job.declared.serial is None:
@@ -367,13 +367,13 @@ class Registry:
 
 
 def _of_disk(declared: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:
-    """The entry for a disk that is there. Only one that becomes a volume gets a block size."""
+    """The declaration for an existing disk. block_size counts only for a file, which may become a volume."""
     block = declared.spec.block_size if disk.type == FILE else None
     return replace(declared.spec, uuid=disk.uuid, image=None, block_size=block)
 
 
 def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:
-    """The disk as the VM that gives it up leaves it; None where that is refused."""
+    """The disk as it is after the VM giver has given it up; None where that is refused."""
     return next((d for d in giver.detached if d.volume.guid == disk.volume.guid), None)
 
 

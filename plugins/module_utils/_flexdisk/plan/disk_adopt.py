@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Plans that give the disks of a VM their identity, and that take it away and keep it as a property of its volume."""
+"""Plans that give the disks of a VM their identity, or take it away and keep it as a property of each volume."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
 
 
 def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
-    """Steps that take the identity of the VM's disks away, or every problem. forget: also what is kept of it."""
+    """Steps that take the identity of the VM's disks away, or every problem. forget: remove the saved copy, too."""
     problems = Problems(vm.config.alias or vm.config.uuid)
     _contradictions(host, vm, problems)
     for disk in vm.detached:
@@ -92,7 +92,7 @@ def unknown(disk: Disk) -> str:
 
 
 def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
-    """What a release takes of the VM or has taken, as an entry of O(vms); None where there is nothing."""
+    """The identities that a release saves or has saved, as an entry of O(vms); None if there are none."""
     disks = []
     for disk in vm.disks:
         kept = released_identity.identity_of(disk)
@@ -114,7 +114,7 @@ def _plan(vm: Vm, seq: Sequence, problems: Problems, warnings: t.Sequence[str]) 
 
 
 def _contradictions(host: Host, vm: Vm, problems: Problems) -> None:
-    """Whose identity is not clear is neither adopted nor released."""
+    """Refuse disks whose identity is not clear. They are neither adopted nor released."""
     for disk in vm.disks:
         if disk.disowned:
             problems.add(
@@ -142,7 +142,7 @@ def _configured(vm: Vm, disk: Disk) -> DiskConfig:
 
 
 class _New:
-    """A disk that is to have an identity, with all that is known of it."""
+    """A disk that gets an identity, with everything that is known of it."""
 
     def __init__(self, vm: Vm, disk: Disk, said: ReleasedIdentity, warnings: t.List[str]) -> None:
         entry = _configured(vm, disk)
@@ -160,7 +160,7 @@ class _New:
         self.shown = bool(self.uuid) and serial_shown(entry)
 
     def _uuid(self, vm: Vm, entry: DiskConfig) -> str:
-        """The hypervisor says none. What it gives a disk by itself at the next start would be another than ours."""
+        """The uuid of a disk without a configured one; "" if unknown, or if the hypervisor gives one at next start."""
         told = vm.config.bare or vm.config.state == "stopped"
         known = self.identity.uuid or self.disk.uuid
         if known and agrees(entry, known):
@@ -168,7 +168,7 @@ class _New:
         return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
 
     def step(self, disk: Disk) -> Step:
-        """disk is it at this point."""
+        """The step that writes the identity. disk is the disk as it is at this point of the plan."""
         said = self.identity
         wanted: t.Dict[str, t.Any] = {"name": self.name, **said.own}
         if said.remaining is not None:
@@ -179,7 +179,7 @@ class _New:
 
 
 def _said(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
-    """What the task says of each disk, by volumes."""
+    """What the task says of each disk, by the name of its volume."""
     result: t.Dict[str, ReleasedIdentity] = {}
     for number, said in enumerate(spec.disks):
         label = said.name or said.uuid or f"disks[{number}]"
@@ -202,7 +202,7 @@ def _said(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, 
 
 
 def _is(said: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
-    """Whether all that an entry says of index, slot and uuid is so. A uuid that nobody knows is not enough alone."""
+    """Whether index, slot and uuid of an entry fit the disk. A uuid that nothing confirms is not enough alone."""
     if said.index not in (None, disk.index) or said.pci_slot not in (None, disk.pci_slot):
         return False
     if not said.uuid:
@@ -228,7 +228,7 @@ def _listed(disks: t.Iterable[Disk]) -> str:
 def _check_names(
     vm: Vm, old: t.Sequence[Disk], new: t.Sequence[_New], said: t.Mapping[str, ReleasedIdentity], problems: Problems
 ) -> None:
-    """One name space for what is attached and what is detached from the VM."""
+    """Names are unique among the VM's attached disks and those detached from it."""
     taken = {disk.name: disk.volume.name for disk in (*old, *vm.detached) if disk.name}
     for disk in old:
         wanted = said.get(disk.volume.name, ReleasedIdentity()).name
@@ -249,7 +249,7 @@ def _check_names(
 
 
 def _check_uuids(host: Host, new: t.Sequence[_New], problems: Problems) -> None:
-    """Problems of UUIDs that only a released identity or the task says, so the inventory does not have them."""
+    """Refuse duplicate UUIDs that only a released identity or the task names. The inventory does not know these."""
     everything = [disk for vm in host.vms for disk in vm.disks + vm.orphans] + list(host.detached)
     places: t.Dict[str, t.Set[str]] = {}
     for disk in everything:
@@ -263,7 +263,7 @@ def _check_uuids(host: Host, new: t.Sequence[_New], problems: Problems) -> None:
 
 
 def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
-    """The VM as it is known with the released identities."""
+    """The VM with the UUIDs that its disks get."""
     uuids = {candidate.disk.path: candidate for candidate in new}
     disks = tuple(replace(d, uuid=uuids[d.path].uuid) if d.path in uuids else d for d in vm.disks)
     entries = tuple(
@@ -273,7 +273,7 @@ def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
 
 
 def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
-    """An adopted disk keeps everything. The facts follow the hypervisor, and a saved identity goes."""
+    """The step for a disk that is adopted already, or None: it corrects facts and removes the disk's saved identity."""
     step = changes.sync_facts(disk)
     if released_identity.KEY not in disk.volume.user:
         return step
@@ -301,7 +301,7 @@ def _left_alone(vm: Vm) -> t.Iterator[str]:
 
 
 def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
-    """The name of the package that a release has taken from the VM."""
+    """The step that writes the package that the task names or a release has saved; None if it is not needed."""
     kept = vm.root.user.get(released_identity.KEY, "")
     package = spec.package or kept
     if not package or vm.package not in ("", kept):

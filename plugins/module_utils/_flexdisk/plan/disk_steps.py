@@ -15,61 +15,61 @@ from .steps import Step
 
 @dataclass(frozen=True)
 class VolumeStep(Step):
-    """A step of one volume, by the name that it has before."""
+    """A step of one volume, named as it is before the step."""
 
     volume: str
 
     @property
     def volumes(self) -> t.Tuple[str, ...]:
-        """Its one."""
+        """The volume of the step."""
         return (self.volume,)
 
 
-# -- properties of our own
+# -- properties of the collection
 
 
 @dataclass(frozen=True)
 class WriteFacts(VolumeStep):
-    """Properties of the collection's own on a volume; "" removes one."""
+    """Write properties of the collection on a volume. The value "" removes a property."""
 
     facts: t.Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class WriteIdentity(WriteFacts):
-    """What a disk is: its name, preserve, description, tags and so on."""
+    """Write what describes a disk: its name, preserve, description, tags and so on."""
 
     kind = "identity"
 
 
 @dataclass(frozen=True)
 class SyncFacts(WriteFacts):
-    """The facts that repeat what the hypervisor says of a disk."""
+    """Write the facts that repeat what the hypervisor says of a disk."""
 
     kind = "copy"
     silent = True
 
     @property
     def volumes(self) -> t.Tuple[str, ...]:
-        """Nothing that counts as a change."""
+        """None, because the step does not count as a change."""
         return ()
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """Its one."""
+        """The volume of the step."""
         return (self.volume,)
 
 
 @dataclass(frozen=True)
 class CorrectFacts(WriteFacts):
-    """A repair of properties, of a disk or of a dataset that has disks below it."""
+    """Correct properties of a disk, or of a dataset that has disks below it."""
 
     kind = "correct"
 
 
 @dataclass(frozen=True)
 class ForgetRun(WriteFacts):
-    """The record of an interrupted run is removed."""
+    """Remove the record of an interrupted run from the journal."""
 
     kind = "forget_intent"
 
@@ -78,7 +78,7 @@ class ForgetRun(WriteFacts):
 
 @dataclass(frozen=True)
 class ReleaseDisk(Step):
-    """A disk loses its identity, kept in one property for a later adoption. uuid: the one that it still has then."""
+    """Take the identity from a disk, and keep it in one property for a later adoption. uuid: what the disk has then."""
 
     kind = "release"
 
@@ -88,7 +88,7 @@ class ReleaseDisk(Step):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """The disk's."""
+        """The disk's dataset."""
         return (self.dataset,)
 
 
@@ -97,7 +97,7 @@ class ReleaseDisk(Step):
 
 @dataclass(frozen=True)
 class LiftGuard(VolumeStep):
-    """The guard of an interrupted run is removed."""
+    """Remove the guard of an interrupted run."""
 
     kind = "unguard"
     mends = True
@@ -105,7 +105,7 @@ class LiftGuard(VolumeStep):
 
 @dataclass(frozen=True)
 class DiscardCopy(VolumeStep):
-    """What an interrupted conversion has copied so far goes; the disk is whole without it."""
+    """Remove the half of an interrupted conversion. The original disk is complete."""
 
     kind = "discard"
 
@@ -114,7 +114,7 @@ class DiscardCopy(VolumeStep):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """The disk and the copy."""
+        """The disk and its half."""
         return (self.volume, self.half)
 
 
@@ -122,7 +122,7 @@ class DiscardCopy(VolumeStep):
 
 
 class DiskEdit(t.NamedTuple):
-    """What changes in the configuration of a disk: of uuid, pci_slot, model and boot some, named as in DiskConfig."""
+    """Changes in the configuration of a disk: some of uuid, pci_slot, model and boot, named as in DiskConfig."""
 
     volume: str
     path: str
@@ -131,7 +131,7 @@ class DiskEdit(t.NamedTuple):
 
 @dataclass(frozen=True)
 class EditDisks(Step):
-    """Changes of configuration, all at once, so that two disks can swap their slots."""
+    """Change the configuration of disks, all at once, so that two disks can swap their slots."""
 
     kind = "edit"
 
@@ -139,13 +139,13 @@ class EditDisks(Step):
 
     @property
     def volumes(self) -> t.Tuple[str, ...]:
-        """Those of the disks that change."""
+        """The volumes of the disks that change."""
         return tuple(edit.volume for edit in self.edits)
 
 
 @dataclass(frozen=True)
 class SetCompression(VolumeStep):
-    """Another compression, for what is written from now on. path is "" for a disk that no VM has."""
+    """Set the compression for data that is written from now on. path is "" for a disk that no VM has."""
 
     kind = "compression"
 
@@ -155,7 +155,7 @@ class SetCompression(VolumeStep):
 
 @dataclass(frozen=True)
 class Resize(VolumeStep):
-    """Another size for a disk of this type. snapshots: it has some, so what it frees or takes is not known before."""
+    """Change the size of a disk. snapshots: it has some, so the space that it frees or takes is not known before."""
 
     path: str
     size_mib: int
@@ -166,30 +166,30 @@ class Resize(VolumeStep):
 
 @dataclass(frozen=True)
 class Grow(Resize):
-    """A disk of a VM becomes larger."""
+    """Make a disk of a VM larger."""
 
     kind = "grow"
 
 
 @dataclass(frozen=True)
 class Shrink(Resize):
-    """A disk of a VM becomes smaller; its end is cut off."""
+    """Make a disk of a VM smaller, by cutting off its end."""
 
     kind = "shrink"
 
 
 @dataclass(frozen=True)
 class ResizeDetached(Resize):
-    """A detached disk gets another size."""
+    """Give a detached disk another size."""
 
     kind = "resize_detached"
 
 
 class Copying(t.NamedTuple):
-    """How a disk is copied to become a file or a volume: half is the copy's name until the original has gone.
+    """How a conversion between file and volume copies a disk. half is the copy's name until the original has gone.
 
-    uuid is the disk's; beside_bytes is what the pool gives while both are there; snapshots are those of the original,
-    which go with it.
+    uuid is the disk's; beside_bytes is what the pool gives while original and copy exist; snapshots are those of the
+    original, which are destroyed with it.
     """
 
     uuid: str
@@ -202,7 +202,7 @@ class Copying(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Convert(VolumeStep):
-    """Another type of disk. copying: to a file, or from one. vm_waits: a VM waits for the disk meanwhile."""
+    """Convert a disk to another type. copying: set if to or from a file. vm_waits: the VM waits for the disk."""
 
     kind = "convert"
 
@@ -213,18 +213,18 @@ class Convert(VolumeStep):
 
     @property
     def keeps_vm_down(self) -> bool:
-        """As long as the disk is not back."""
+        """Whether the VM waits for the disk to come back."""
         return self.vm_waits
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """The disk, and its copy."""
+        """The disk, and its half if it is copied."""
         return (self.volume, self.copying.half) if self.copying is not None else (self.volume,)
 
 
 @dataclass(frozen=True)
 class EndConversion(VolumeStep):
-    """The copy of a conversion whose original has gone gets the name of that one, and is marked no more."""
+    """Give the copy of a conversion the name of its original, which has gone. facts remove its mark, or keep it."""
 
     kind = "end_conversion"
 
@@ -234,7 +234,7 @@ class EndConversion(VolumeStep):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """Both names."""
+        """The old name and the new name."""
         return (self.volume, self.target)
 
 
@@ -243,7 +243,7 @@ class EndConversion(VolumeStep):
 
 @dataclass(frozen=True)
 class Departure(VolumeStep):
-    """A volume is moved to the place of detached disks. newest: its newest snapshot, by its short name then, or ""."""
+    """Move a volume to the place of detached disks. newest: short name that its newest snapshot has then, or ""."""
 
     path: str
     target: str
@@ -253,13 +253,13 @@ class Departure(VolumeStep):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """Both names."""
+        """The old name and the new name."""
         return (self.volume, self.target)
 
 
 @dataclass(frozen=True)
 class Detach(Departure):
-    """A disk is taken out of its VM with its data. renames: snapshots, by old and new short name.
+    """Detach a disk with its data. renames: snapshots, by old and new short name.
 
     lean: a later step sets the VM's reservation anyway, so the pool need not give the disk's space twice.
     vm_waits: the VM waits for the disk to come back.
@@ -274,13 +274,13 @@ class Detach(Departure):
 
     @property
     def keeps_vm_down(self) -> bool:
-        """As long as the disk is not back."""
+        """Whether the VM waits for the disk to come back."""
         return self.vm_waits
 
 
 @dataclass(frozen=True)
 class DetachUnattached(Detach):
-    """The same for a volume that the VM does not have attached."""
+    """Detach an orphan, a volume that the VM does not have attached."""
 
     kind = "park"
     mends = True
@@ -288,7 +288,7 @@ class DetachUnattached(Detach):
 
 @dataclass(frozen=True)
 class Destroy(Departure):
-    """A disk is taken out of its VM, and destroyed with its snapshots (by their short names)."""
+    """Take a disk out of its VM, and destroy it with its snapshots (by their short names)."""
 
     kind = "destroy"
     leaves_vm = True
@@ -298,7 +298,7 @@ class Destroy(Departure):
 
 @dataclass(frozen=True)
 class DestroyDetached(VolumeStep):
-    """A volume that no VM has attached is destroyed. held: snapshots whose holds are released first."""
+    """Destroy a volume that no VM has attached. held: snapshots whose holds are released first."""
 
     kind = "destroy_parked"
 
@@ -309,7 +309,7 @@ class DestroyDetached(VolumeStep):
 
 @dataclass(frozen=True)
 class ForgetDisk(VolumeStep):
-    """A disk that lies detached already is taken out of the configuration."""
+    """Take a ghost out of the configuration: a disk that is detached already."""
 
     kind = "forget"
     mends = True
@@ -333,7 +333,7 @@ class Attachment(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Arrival(VolumeStep):
-    """A disk comes to a VM: its volume is there, or made, and then configured. facts: what the volume is to carry."""
+    """Bring a disk to a VM: put its volume in place, then configure it. facts: what the volume is to carry."""
 
     size_mib: int
     type: str
@@ -344,11 +344,11 @@ class Arrival(VolumeStep):
 
 @dataclass(frozen=True)
 class AttachDisk(Arrival):
-    """A volume that is there: source is where. snapshots: as for a resize. vm_waits: the VM waits for it."""
+    """Attach an existing volume, now at source. snapshots: as for a resize. vm_waits: the VM waits for the disk."""
 
     kind = "attach"
 
-    # Not named disk, which is the label.
+    # Not named disk, because Step.disk is the label.
     attached: Disk
     source: str
     guid: int
@@ -357,18 +357,18 @@ class AttachDisk(Arrival):
 
     @property
     def keeps_vm_down(self) -> bool:
-        """As long as the disk is not back."""
+        """Whether the VM waits for the disk to come back."""
         return self.vm_waits
 
     @property
     def volumes(self) -> t.Tuple[str, ...]:
-        """Where it will be, and where it is."""
+        """The volume's new name and its present name."""
         return (self.volume, self.source)
 
 
 @dataclass(frozen=True)
 class CreateDisk(Arrival):
-    """A new volume, or a clone of an image's snapshot (origin). own_compression: "" inherits it."""
+    """Create a disk, empty or as a clone of an image's snapshot (origin). own_compression: "" inherits a value."""
 
     kind = "create"
 
@@ -379,7 +379,7 @@ class CreateDisk(Arrival):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """What is made, and what of."""
+        """The new volume and its origin."""
         return (self.volume, self.origin)
 
 
@@ -388,7 +388,7 @@ class CreateDisk(Arrival):
 
 @dataclass(frozen=True)
 class CreateDetached(VolumeStep):
-    """A new disk that no VM has, empty, a clone (origin) or a copy (copy_of). vm: the one that it belongs to, or ""."""
+    """Create a detached disk: empty, a clone (origin) or a copy (copy_of). vm: the VM that it belongs to, or ""."""
 
     kind = "create_detached"
 
@@ -404,13 +404,13 @@ class CreateDetached(VolumeStep):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """What is made, and what of."""
+        """The new volume and what it is made from."""
         return (self.volume, self.origin, self.copy_of)
 
 
 @dataclass(frozen=True)
 class FinishDetached(VolumeStep):
-    """The end of an interrupted creation: the disk has all its data, and gets its size and reservation."""
+    """End an interrupted creation: the disk has all its data, and gets its size and reservation."""
 
     kind = "finish_detached"
 
@@ -421,7 +421,7 @@ class FinishDetached(VolumeStep):
 
 @dataclass(frozen=True)
 class MoveDetached(VolumeStep):
-    """A detached disk moves to the place that its uuid names."""
+    """Move a detached disk to the place that its uuid names."""
 
     kind = "place"
 
@@ -431,5 +431,5 @@ class MoveDetached(VolumeStep):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """Both names."""
+        """The old name and the new name."""
         return (self.volume, self.target)

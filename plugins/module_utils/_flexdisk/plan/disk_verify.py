@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Plans that put right what rules/verify.py finds. Nothing is ever destroyed by them."""
+"""Plans that repair what rules/verify.py finds. They never destroy anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STAMPS = ("mtime", "serial_no")
 
 @dataclass(frozen=True)
 class Mending:
-    """plans of VMs, and steps for what lies outside them."""
+    """The repairs of a host: plans for its VMs, and steps for what lies outside of VMs."""
 
     plans: t.Tuple[VmPlan, ...]
     outside: t.Tuple[Step, ...]
@@ -40,7 +40,7 @@ class Mending:
 
 
 def mend(host: Host, wanted: t.Sequence[Finding]) -> Mending:
-    """What repairs the findings, all of them repairable."""
+    """The repairs for the findings, which must all be repairable."""
     plans, left = [], list(wanted)
     for vm in host.vms:
         mine = [finding for finding in wanted if _within(vm, finding)]
@@ -51,7 +51,7 @@ def mend(host: Host, wanted: t.Sequence[Finding]) -> Mending:
 
 
 def _within(vm: Vm, finding: Finding) -> bool:
-    """Whether it concerns the VM's own datasets, or its configuration."""
+    """Whether the finding concerns the VM's own datasets, or its configuration."""
     if finding.vm != vm.config.uuid:
         return False
     places = (vm.root.name, *(dataset.name for dataset in vm.volumes))
@@ -79,13 +79,13 @@ def _plan(host: Host, vm: Vm, found: t.Sequence[Finding]) -> VmPlan:
 
 
 def _detached(step: Detach, disk: Disk) -> Detach:
-    """A volume that has no identity gets that of its place."""
+    """The step with a uuid: a disk without one gets the uuid that follows from its guid."""
     facts = {"uuid": disk.uuid or identity.uuid_of(disk.volume.guid), **step.facts}
     return step if disk.uuid else replace(step, facts=facts)
 
 
 def _corrections(found: t.Sequence[Finding]) -> t.Iterator[Step]:
-    """One step for each dataset. What the hypervisor says is later in the list than what came with a receive."""
+    """One step for each dataset. What the hypervisor says overrides what came with a receive."""
     facts: t.Dict[str, t.Dict[str, str]] = {}
     labels: t.Dict[str, str] = {}
     for finding in sorted(found, key=lambda f: f.kind != "received_property"):
@@ -134,7 +134,7 @@ def _moved(finding: Finding, disk: Disk) -> MoveDetached:
 
 
 def after(host: Host, mending: Mending) -> Host:
-    """The host when all has been done, as a later read shows it."""
+    """The host after all repairs, as a later read shows it."""
     vms = {plan.vm: plan.after for plan in mending.plans}
     known = {disk.volume.name for disk in host.detached}
     datasets = dict(host.datasets)
@@ -158,7 +158,7 @@ def after(host: Host, mending: Mending) -> Host:
 
 
 def _fresh(disk: Disk, vm: Vm) -> Disk:
-    """A disk that has just been detached: stamped, and out of what shows through from the VM's dataset."""
+    """A disk that was just detached: without its old stamps, and without what it inherited from the VM's dataset."""
     volume = disk.volume
     user = {name: value for name, value in volume.user.items() if name not in _STAMPS}
     inherited = {n: s for n, s in volume.inherited.items() if not (s + "/").startswith(vm.root.name + "/")}
@@ -168,7 +168,7 @@ def _fresh(disk: Disk, vm: Vm) -> Disk:
 
 
 def _each(host: Host, change: t.Callable[[Dataset], Dataset]) -> Host:
-    """The host with every dataset changed, wherever it is kept."""
+    """The host with every dataset changed, in all places where the host keeps it."""
 
     def disks(found: t.Iterable[Disk]) -> t.Tuple[Disk, ...]:
         return tuple(replace(disk, volume=change(disk.volume)) for disk in found)
@@ -185,7 +185,7 @@ def _after_outside(step: Step, host: Host) -> Host:
 
 @_after_outside.register
 def _correct(step: CorrectFacts, host: Host) -> Host:
-    """Also what showed through from the dataset is gone where it was taken away."""
+    """A property that is corrected on a dataset is no longer inherited from it by the datasets below."""
     place, facts = step.volume, step.facts
 
     def change(dataset: Dataset) -> Dataset:

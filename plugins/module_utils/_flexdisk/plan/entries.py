@@ -25,7 +25,7 @@ class Entry:
     volumes: t.Set[str] = field(default_factory=set)
 
     def depends(self, other: Entry) -> bool:
-        """Whether both change one VM or one disk, or one is made of the other's disk."""
+        """Whether both concern the same VM or volume, or one is made from the other's disk."""
         return bool(
             self.vms & other.vms
             or self.volumes & other.volumes
@@ -62,9 +62,9 @@ def plan_entries(
     wrong: t.Collection[int],
     carry_on: bool,
 ) -> Planned:
-    """Plans for the declarations; wrong are the numbers of those that are refused already.
+    """Plans for the declarations. wrong has the numbers of those that are refused already.
 
-    carry_on: plans for those that are left without the refused ones, and without what depends on these.
+    carry_on: plan the others without the refused ones and without what depends on these. Otherwise nothing is planned.
     """
     left, bad = list(declarations), {id(declarations[number]) for number in wrong}
     problems: t.List[Problem] = []
@@ -84,7 +84,7 @@ def _refused(entries: t.Sequence[Entry]) -> t.Set[int]:
     """The refused declarations, and all that depend on one of them."""
     out = [entry for entry in entries if entry.refused]
     rest = [entry for entry in entries if not entry.refused]
-    for entry in out:  # which grows meanwhile
+    for entry in out:  # out grows meanwhile
         out += [other for other in rest if other.depends(entry)]
         rest = [other for other in rest if not other.depends(entry)]
     return {id(entry.declared) for entry in out}

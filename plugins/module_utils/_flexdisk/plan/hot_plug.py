@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Whether a disk comes to a running VM, or leaves it."""
+"""Whether a disk can come to a running VM, or leave it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..rules import slots
 
 
 def why_cold(vm: Vm, model: str, slot: str, capabilities: Capabilities) -> str:
-    """Why a disk of this model does not come to this slot, or leave it, while the VM runs; "" if it does."""
+    """Why a disk of this model cannot come to this slot, or leave it, while the VM runs; "" if it can."""
     if capabilities.functions_per_slot > 1:
         return ""
     if model not in capabilities.models:

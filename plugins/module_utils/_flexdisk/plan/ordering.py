@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The order of steps: what frees space first, what needs it last, the VM stopped for as short as it must be."""
+"""The order of steps: those that free space first, those that need it last, the VM stopped only for what needs it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .vm_steps import SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, S
 
 
 class Sequence:
-    """Steps in order, with the VM as it will be after each: every step is planned on the one before."""
+    """Steps in order, with the VM as it is after the last one. The next step is planned on that VM."""
 
     def __init__(self, vm: Vm, geometry: PoolGeometry) -> None:
         self.vm = vm
@@ -52,7 +52,7 @@ class Sequence:
 def order(
     resolved: Resolved, geometry: PoolGeometry, capabilities: Capabilities, policy: Policy, problems: Problems
 ) -> Sequence:
-    """All steps of one VM in the order of the law, wrapped into stop and start where that is allowed and needed."""
+    """All steps of one VM in order, with a stop and a start around them where that is needed and allowed."""
     vm = resolved.vm
     config = vm.config
     work = _work(resolved, geometry, capabilities, policy)
@@ -76,7 +76,7 @@ def order(
 
 
 def _check_converting(resolved: Resolved, problems: Problems) -> None:
-    """A VM that a conversion has stopped does not go on without the disk, nor with another one in its place."""
+    """Refuse to go on without a disk whose conversion was interrupted, or with another disk in its place."""
     vm, claimed = resolved.vm, [g.disk for g in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
     for disk in (d for d in vm.detached if in_conversion(vm, d) and not any(d is other for other in claimed)):
         if vm.interrupted is not None or disk.volume.user["from"] == identity.CONVERTING:
@@ -85,7 +85,7 @@ def _check_converting(resolved: Resolved, problems: Problems) -> None:
 
 
 def check_ready(vm: Vm, problems: Problems) -> None:
-    """Problems of a VM that is in no state to be changed."""
+    """Add problems if the VM is in no state to be changed."""
     config = vm.config
     if config.transition or config.state not in ("running", "stopped"):
         towards = f" (to become {config.transition})" if config.transition else ""
@@ -98,7 +98,7 @@ def check_ready(vm: Vm, problems: Problems) -> None:
 
 
 def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:
-    """Around the steps of this run the end of one that was interrupted."""
+    """The steps of this run, with the end of an interrupted run around them."""
     if vm.interrupted is None:
         return work
     whole = Sequence(vm, geometry)
@@ -109,8 +109,8 @@ def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capab
 
 
 def _overdue(resolved: Resolved, changing: bool) -> t.List[Step]:
-    """What a stopped VM gets before anything else: the end of an interrupted detach, and where its disks are managed
-    the uuids and slots that an old vmadm did not write down. Ports that its disks need, and some to spare.
+    """First steps of a stopped VM: the end of an interrupted detach, and ports that its disks need and some to spare.
+    If its disks are managed, UUIDs and slots that an old vmadm did not write down, too.
     """
     steps: t.List[Step] = [*departures.forget(resolved.vm)]
     steps += changes.ports(slots.new_ports(*slots_after(resolved), resolved.vm.config.pci))
@@ -143,7 +143,7 @@ def _work(
     policy: Policy,
     first: t.Sequence[Step] = (),
 ) -> Sequence:
-    """The steps without stop and start. first come before the first that needs a stop."""
+    """The steps without stop and start. first: steps to do before those that need a stop."""
     seq = Sequence(resolved.vm, geometry)
     concerned = _concerned(resolved)
     seq.extend((*departures.unguard(concerned), *departures.discard(concerned)))
@@ -168,14 +168,14 @@ def _work(
 
 
 def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabilities) -> None:
-    """Disks that are there come before new ones."""
+    """Add the disks that come. Existing disks come before new ones."""
     for target in sorted(arriving, key=lambda g: g.disk is None):
         target = replace(target, disk=target.disk and predict.unguarded(target.disk))
         seq.add(arrivals.arrive(seq.vm, target, capabilities).for_disk(target.anew))
 
 
 def _facts(seq: Sequence, standing: t.Sequence[Target], kept: t.Sequence[Disk]) -> None:
-    """What is written down of the disks that stay, hidden ones too."""
+    """Add the steps that write facts of the disks that stay, hidden disks too."""
     for target in standing:
         seq.add(changes.write_identity(seq.volume_of(t.cast(Disk, target.disk)), target))
     for disk in [*kept, *(d for d in seq.vm.disks if d.hidden)]:
@@ -191,7 +191,7 @@ def _in_place(seq: Sequence, target: Target) -> None:
 
 
 def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
-    """A file becomes a volume or a volume a file outside the VM, so that an interruption leaves a detached disk."""
+    """Convert between file and volume outside the VM, so that an interruption leaves a detached disk."""
     was = t.cast(Disk, target.disk)
     uuid, attached = was.uuid or identity.uuid_of(was.volume.guid), not was.detached
     if attached:
@@ -205,7 +205,7 @@ def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
     step = replace(step, vm_waits=attached)
     seq.add(step)
     if detached not in seq.vm.detached:
-        # Another VM's: it is predicted by itself.
+        # It belongs to another VM, so it is predicted by itself.
         other = predict.apply(replace(seq.vm, detached=(detached,)), step, seq.geometry)
         detached = other.detached[0]
     else:
@@ -215,14 +215,14 @@ def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
 
 
 def _concerned(resolved: Resolved) -> t.List[Disk]:
-    """Every disk of the VM, and those of others that it takes or destroys."""
+    """Every disk of the VM, and disks of other VMs that it takes or destroys."""
     own = resolved.vm.disks + resolved.vm.orphans + resolved.vm.detached
     claimed = [g.disk for g in resolved.targets if g.disk is not None] + [leaver.disk for leaver in resolved.leavers]
     return [*own, *(disk for disk in claimed if not any(disk is other for other in own))]
 
 
 def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -> None:
-    """What no VM has gives its space back first."""
+    """Add the steps of leavers. Disks that are not attached come first, because they give their space back."""
 
     def whole(step: Step, disk: Disk, anew: bool) -> Step:
         why = why_cold(resolved.vm, disk.model, disk.pci_slot, capabilities)
@@ -241,7 +241,7 @@ def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -
 
 
 def _settles_later(resolved: Resolved) -> bool:
-    """Whether a step after the detaches gives space back and sets the reservation."""
+    """Whether a step after the detaches gives space back to the pool and sets the VM's reservation."""
     flexible = resolved.vm.config.flexible_disk_size
     falls = resolved.flexible is not None and flexible is not None and resolved.flexible < flexible
     comes = any(g.disk is not None and g.disk.detached for g in resolved.targets)
@@ -249,7 +249,7 @@ def _settles_later(resolved: Resolved) -> bool:
 
 
 def _space_changes(resolved: Resolved, thick: bool) -> t.List[Step]:
-    """flexible_disk_size and quota, what gives back first. thick: the hypervisor sets every volume to auto then."""
+    """Steps for flexible_disk_size and quota, what gives back first. thick: the hypervisor sets volumes to auto."""
     root, config = resolved.vm.root, resolved.vm.config
     steps: t.List[t.Tuple[int, Step]] = []
     if resolved.quota != root.refquota:
@@ -266,7 +266,7 @@ def _space_changes(resolved: Resolved, thick: bool) -> t.List[Step]:
 
 
 def _feasible(vm: Vm, figures: t.List[Step], geometry: PoolGeometry) -> t.List[Step]:
-    """Where the VM holds more than its flexible_disk_size, that comes first: no quota could be set before."""
+    """If the VM holds more than its flexible_disk_size, change that first: no quota could be set before."""
     if not figures or not isinstance(figures[0], SetVmQuota):
         return figures
     room = space.allocatable(predict.apply(vm, figures[0], geometry))
@@ -296,14 +296,14 @@ def _word(value: object) -> str:
 def repairs(
     vm: Vm, geometry: PoolGeometry, reclaim: bool, flexible: t.Optional[int] = None, recomputed: bool = False
 ) -> t.List[Step]:
-    """Steps that put a drifted VM back under the law. An inflexible VM is lowered only with reclaim.
+    """Steps that put a drifted VM back under the law. The quota of an inflexible VM is lowered only with reclaim.
 
-    flexible is the coming flexible_disk_size; recomputed says that a later step sets quota and reservation by the law.
+    flexible is the coming flexible_disk_size (MiB). recomputed: a later step sets quota and reservation by the law.
     """
     seq = Sequence(vm, geometry)
     off = space.off_automatic(vm, geometry)
     if off:
-        # What gives back comes first.
+        # Volumes that give space back come first.
         off = tuple(sorted(off, key=lambda v: predict.resized(v, v.volsize, geometry).used - v.used))
         names = ", ".join(v.name.rsplit("/", 1)[-1] for v in off)
         told = Told(f"refreservation of {names} -> auto")
@@ -313,7 +313,7 @@ def repairs(
     root = seq.vm.root
     base_ok = space.base_reservation_ok(root)
     lasting = not vm.flexible and not reclaim
-    # A detach lowers the reservation on its way, which may look like a lasting drift.
+    # A detach lowers the reservation meanwhile, and that may look like a lasting drift.
     kept = lasting and not vm.interrupted and min(space.quota_drift(seq.vm, geometry)) >= 0
     quota = max(space.settled_quota(seq.vm, geometry), root.quota if lasting else 0)
     if (not kept and (root.quota, root.reservation) != (quota, quota)) or not base_ok:

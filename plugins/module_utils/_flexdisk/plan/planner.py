@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""From (observed, desired) to plans: one per VM, then what they need of the pool together."""
+"""Plans from what is observed and what is declared: one for each VM, and whether the pool has room for all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .warnings import warnings_of
 
 
 def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
-    """The VM that has this uuid, else the only one with this alias or uuid prefix. A Problem where several fit."""
+    """The VM with this uuid, else the only one with this alias or uuid prefix, or None. A Problem if several fit."""
     found = fitting(wanted, host.configs)
     if len(found) > 1:
         words = "several VMs have this alias or a uuid that begins so: %s; give the whole uuid"
@@ -40,7 +40,7 @@ def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
 
 
 def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem]:
-    """The VM of find_config; or why it cannot be used. adopt: one without a dataset will do."""
+    """The VM of find_config, or a Problem if it cannot be used. adopt: a VM without a dataset is accepted."""
     config = find_config(host, wanted)
     if config is None:
         return Problem("ResourceNotFound", "no VM with this uuid, uuid prefix or alias", wanted)
@@ -81,7 +81,7 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
 
 
 def check_begun(vm: Vm, problems: Problems) -> None:
-    """A rollback or a release that was interrupted comes before everything else."""
+    """Refuse all other changes until an interrupted rollback or release is finished."""
     if vm.interrupted is not None and vm.interrupted.rollback:
         problems.add("InUse", unfinished(vm.interrupted))
     for disk in (d for d in vm.disks if released_identity.halfway(d.volume)):
@@ -102,7 +102,7 @@ def plan_matched(
     capabilities: Capabilities,
     problems: Problems,
 ) -> VmPlan:
-    """Steps for a VM whose entries have found their disks. problems has those of before."""
+    """Steps for a VM whose entries are matched with disks. problems has what was found before."""
     _duplicates(host, vm, [disk for _spec, disk in matched.pairs], problems)
     resolved = resolve(vm, spec, matched, host, capabilities, problems)
     check(resolved, host, capabilities, problems)
@@ -116,7 +116,7 @@ def plan_matched(
 
 
 def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problems) -> None:
-    """One uuid on two volumes is a refusal for every VM that has one of them, or is about to."""
+    """Refuse a VM that has, or is about to get, a disk whose uuid is on several volumes."""
     for disk in {id(d): d for d in (*vm.disks, *vm.orphans, *vm.detached, *claimed)}.values():
         places = host.duplicates.get(disk.uuid)
         if places:
@@ -124,14 +124,14 @@ def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problem
 
 
 class Demand(t.NamedTuple):
-    """Bytes that a plan takes from the pool: when it has been done, and at most on the way."""
+    """Bytes that a plan takes from the pool: net when it is done, and peak at most on the way."""
 
     net: int
     peak: int
 
 
 def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
-    """The VM's change of reservation and what detached disks keep, after each step."""
+    """What a plan takes from the pool: the change of the VM's reservation, and what detached disks keep."""
     vm = plan.before
     guests: t.Dict[str, int] = {}
     for step in plan.steps:
@@ -154,7 +154,7 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
 
 
 def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
-    """Plans that know which of their VM's detached disks others take. A disk that two VMs take is a problem of both."""
+    """Plans whose VMs lose the detached disks that are taken. A disk that two VMs take is a problem of both."""
     takers: t.Dict[str, t.List[VmPlan]] = {}
     for plan in plans:
         for step in plan.steps:
@@ -176,7 +176,7 @@ def _held(vm: Vm) -> int:
 
 
 def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
-    """Plans in the order that keeps the pool from running out: who releases goes first. Or what the pool lacks."""
+    """Plans in an order that keeps the pool from running out, releasing plans first; and problems of pools."""
     ordered = sorted(plans, key=lambda plan: rank(host, plan))
     return ordered, lacking(host, ordered)
 
@@ -184,10 +184,10 @@ def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Li
 def admitted(
     host: Host, plans: t.Sequence[VmPlan], carry_on: bool
 ) -> t.Tuple[t.List[VmPlan], t.List[VmPlan], t.List[Problem]]:
-    """Plans that go together; the same in the order of their work; what was wrong.
+    """Plans that fit together; the same plans in the order of their work; all problems.
 
-    carry_on leaves out the VMs that a problem names, of a pool without the room the one that needs most, until the rest
-    goes together.
+    carry_on: leave out the VMs that a problem names, until the rest fits together. In a pool without room, this is the
+    VM that needs most.
     """
     problems: t.List[Problem] = []
     left = list(plans)
@@ -203,7 +203,7 @@ def admitted(
 
 
 def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
-    """What pools lack for plans that are done in this order."""
+    """Problems of pools that lack room for the plans, done in this order."""
     needs = [(plan, demand(plan, host.geometry[plan.before.config.pool])) for plan in ordered]
     problems = []
     for pool in sorted({p.before.config.pool for p in ordered}):
@@ -227,6 +227,6 @@ def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
 
 
 def rank(host: Host, plan: VmPlan) -> t.Tuple[bool, int]:
-    """Who releases goes first, least peak first; of the rest who gives back most after its peak."""
+    """Sort key: plans that release space, least peak first; then the others, most given back after the peak first."""
     need = demand(plan, host.geometry[plan.before.config.pool])
     return need.net >= 0, need.peak if need.net < 0 else need.net - need.peak

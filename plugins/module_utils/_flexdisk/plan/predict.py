@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""What a VM is after a step: the same arithmetic for the plan, the check mode and the proof after the real run."""
+"""The VM as it is after a step. The plan, check mode and the check after the real run use the same arithmetic."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ..rules.space import expected_quota, settled_quota
 from . import disk_steps, vm_steps
 from .steps import Step
 
-NEWEST = 1 << 63  # the createtxg of what does not have one yet
+NEWEST = 1 << 63  # the createtxg of a snapshot that is not taken yet
 
 
 def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
-    """The volume at another size, at its automatic reservation; what its snapshots pin stays."""
+    """The volume with another size (bytes) and its automatic reservation. What its snapshots pin stays."""
     reservation = automatic_reservation(volsize, volume.volblocksize, geometry)
     return replace(volume, volsize=volsize, refreservation=reservation, used=volume.pinned + reservation)
 
 
 def typed(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
-    """The volume with the reservation of a type."""
+    """The volume with the reservation of the wanted type."""
     if wanted != SPARSE:
         return resized(volume, volume.volsize, geometry)
     return replace(volume, refreservation=0, usedbyrefreservation=0, used=volume.pinned + volume.written)
@@ -51,7 +51,7 @@ def _root(vm: Vm, **changes: t.Any) -> Vm:
 
 
 def _based(vm: Vm, refreservation: int) -> Vm:
-    """The VM's own file system at another refreservation: what it has not written yet stays set aside."""
+    """The VM with another refreservation of its own file system. What that has not written yet stays set aside."""
     root = vm.root
     unique = root.refreservation - root.usedbyrefreservation if root.usedbyrefreservation else root.written
     return _root(vm, refreservation=refreservation, usedbyrefreservation=max(0, refreservation - unique))
@@ -106,7 +106,7 @@ def _law(step: vm_steps.SettleQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 @_after.register
 def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """Quota for what the volumes will hold, even if that is more than F: what makes it fit comes later."""
+    """The quota has room for what the volumes will hold, even if that is more than F. Later steps make it fit."""
     before = sum(v.used for v in vm.volumes)
     for volume in step.names:
         vm = _map(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
@@ -133,7 +133,7 @@ def _autoboot(step: vm_steps.SetAutoboot, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
-    """vmadm puts every volume on auto, sparse ones too, when F or the quota changes."""
+    """When F or the quota changes, vmadm (thick) sets every volume to refreservation=auto, sparse ones too."""
     for disk in vm.disks + vm.orphans if thick else ():
         vm = _map(vm, disk.volume.name, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
     return _lawful(_based(vm, max(0, vm.root.refquota - MIB)), geometry)
@@ -180,7 +180,7 @@ def _convert(step: disk_steps.Convert, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: PoolGeometry) -> Disk:
-    """The copy in the place of the disk."""
+    """The disk with the copy in the place of its volume."""
     volume = Dataset(
         name=disk.volume.name,
         kind="filesystem" if wanted == FILE else "volume",
@@ -192,7 +192,7 @@ def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: Pool
     volume = typed(volume, wanted, geometry)
     if wanted == SPARSE:
         volume = replace(volume, used=volume.volsize, written=volume.volsize)
-    # What a VM waits for stays marked until the VM has it again.
+    # A disk that a VM waits for stays marked until the VM has it again.
     stays = disk.volume.user.get("from") == identity.CONVERTING
     disk = replace(disk, volume=volume, uuid=copying.uuid, image="", image_size=0, snapshots=(), half="")
     return believed(disk, {**identity.type_fact(wanted), "from": identity.CONVERTING if stays else "", "copied": ""})
@@ -238,7 +238,7 @@ def _identity(step: disk_steps.WriteFacts, vm: Vm, geometry: PoolGeometry) -> Vm
 
 @_after.register
 def _correct(step: disk_steps.CorrectFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """Also of the VM's own dataset."""
+    """The VM after a correction of a volume, or of its own dataset."""
     facts, root = step.facts, vm.root
     if step.volume == root.name:
         return _root(vm, user={**root.user, **facts}, received=root.received - facts.keys())
@@ -253,7 +253,7 @@ def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
 
 
 def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
-    """After a removal the law is applied to flexible VMs; an inflexible one keeps the room for a replacement."""
+    """The VM after a removal. A flexible VM gets the quota of the law; an inflexible one keeps room for a new disk."""
     return _lawful(vm, geometry) if vm.flexible else vm
 
 
@@ -279,7 +279,7 @@ def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def unguarded(disk: Disk) -> Disk:
-    """The disk without a guard. What that alone has pinned is known where there is no other snapshot."""
+    """The disk without its guard. What only the guard has pinned is known if there is no other snapshot."""
     volume = disk.volume
     if not disk.guarded or disk.snapshots:
         return replace(disk, guarded=False)
@@ -327,7 +327,7 @@ def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) ->
         uuid=disk.uuid,
     )
     if attachment.boot:
-        # Without a boot order another one may have been the first.
+        # Without a boot order, another disk may have been the first.
         vm = _config(vm, disks=tuple(replace(e, boot=False) for e in vm.config.disks))
         vm = replace(vm, disks=tuple(replace(d, boot=False) for d in vm.disks))
     vm = _config(vm, disks=(*vm.config.disks, entry))
@@ -349,7 +349,7 @@ def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _made(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geometry: PoolGeometry) -> Dataset:
-    """A new disk's volume."""
+    """The volume of a new disk."""
     blank = Dataset(
         name=step.volume,
         kind="filesystem" if step.type == FILE else "volume",
@@ -403,7 +403,7 @@ def _end_conversion(step: disk_steps.EndConversion, vm: Vm, geometry: PoolGeomet
 
 
 def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
-    """The VM with a disk of the platform (MiB, bytes), and with the room that it needs."""
+    """The VM with a hidden disk of the platform (size in MiB, block_size in bytes), and with the room for it."""
     blank = Dataset(entry.volume, "volume", volblocksize=block_size, compression=vm.root.compression)
     volume = resized(blank, size * MIB, geometry)
     config = vm.config
@@ -431,7 +431,7 @@ def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry:
 @_after.register(vm_steps.ClearRemains)
 @_after.register(vm_steps.ImportImage)
 def _elsewhere(step: Step, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """What a step does to other datasets, or adds for disks that come, does not change the disks that are there."""
+    """The step changes other datasets, or adds ports for disks that come. The disks that are there stay the same."""
     return vm
 
 

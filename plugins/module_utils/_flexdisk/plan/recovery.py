@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""How an interrupted run is finished: what the state itself does not tell, the intent does."""
+"""How an interrupted run is finished, by the present state and by the intent for what the state does not tell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .vm_steps import Recover, SetAutoboot, Start
 
 
 def recover(vm: Vm) -> t.Optional[Step]:
-    """The step that takes an interrupted run up; what there is to do are steps of their own."""
+    """The step that resumes an interrupted run; None without one. What is left to do are steps of their own."""
     if vm.interrupted is None:
         return None
     left = "; ".join(_found(vm)) or "nothing is left"
@@ -27,7 +27,7 @@ def recover(vm: Vm) -> t.Optional[Step]:
 
 
 def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
-    """What brings state and autoboot back as before the first stop; now is the VM at that point."""
+    """Steps that restore state and autoboot from before the first stop. now is the VM at this point of the plan."""
     starts = vm.halted and now.config.state == "stopped"
     if starts:
         yield start(capabilities)
@@ -51,17 +51,17 @@ def _found(vm: Vm) -> t.List[str]:
 
 
 def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
-    """What was found of an interrupted run and which steps end it; no entry normally, one otherwise."""
+    """What was found of an interrupted run and which steps end it: a list of one entry, or empty without such a run."""
     record = plan.before.interrupted
     if record is None or not plan.steps:
         return []
-    ours = plan.stops  # then the power changes for this run's own sake
+    ours = plan.stops  # then this run changes the power for its own steps
     done = [step.text for step in plan.steps if step.mends or (step.powers and not ours)]
     return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
 
 
 def unfinished(record: JournalEntry) -> str:
-    """What an interrupted run of this host has left, and what ends it."""
+    """The message about an interrupted run of this host: what it has left, and what ends it."""
     if record.rollback:
         return (
             "a rollback to snapshot %s was interrupted at %s, so its disks may be of different times; "
@@ -71,7 +71,7 @@ def unfinished(record: JournalEntry) -> str:
 
 
 def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
-    """An intent for the user."""
+    """An intent in the form of a result. It is unreadable if record is None."""
     if record is None:
         return {"readable": False}
     moves = [{"guid": guid, "from": source, "to": target} for guid, source, target in record.moves]
@@ -79,7 +79,7 @@ def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
 
 
 def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
-    """Entries of the journal that this run does not take up, with the way out."""
+    """Warnings about entries of the journal that this run does not finish, with the command that removes them."""
     known = {vm.config.uuid: vm for vm in host.vms}
     found = []
     for (pool, uuid), record in sorted(host.intents.items()):

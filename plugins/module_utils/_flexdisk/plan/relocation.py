@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Bringing a VM whose disks lie anywhere in a pool into the layout: its dataset made, its volumes moved below it."""
+"""Adoption of a VM whose disks lie anywhere in a pool: its dataset is made, and its volumes are moved below it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .vm_steps import Relocate
 
 
 def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
-    """A VM without a dataset, as if it had one that is not there yet; None where it is not clear in which pool."""
+    """A VM without a dataset, given the one that it will have; None if it is not bare, or its pool is not clear."""
     pool = config.pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
     if pool not in host.geometry or not config.bare:
         return None
@@ -30,7 +30,7 @@ def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
 
 
 def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optional[Relocate]:
-    """The step that does it, None where everything is in its place. Problems are added to problems."""
+    """The step that moves a VM into the layout; None if it is there. Problems are added to problems."""
     disks = list(_moves(host, vm, device_prefix, problems))
     if problems or not (disks or not vm.root.kind):
         return None
@@ -43,7 +43,7 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
 
 
 def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iterator[t.Tuple[DiskConfig, Disk]]:
-    """What lies elsewhere, with the disk that it will be: at the lowest free index."""
+    """Disks that lie elsewhere: the configured entry, and the disk that it will be, at the lowest free index."""
     used = {index_of(v.name) for v in vm.volumes}
     for entry in vm.config.disks:
         if not entry.volume or entry.volume.startswith(vm.root.name + "/"):
@@ -61,7 +61,7 @@ def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iter
 
 
 def _volume(host: Host, vm: Vm, entry: DiskConfig, problems: Problems) -> t.Optional[Dataset]:
-    """The volume of an entry: where it says, or where an interrupted adoption has moved it."""
+    """The volume of an entry: at the configured place, or where an interrupted adoption has moved it."""
     moved = [d.volume for d in vm.orphans if d.volume.user.get("from") == entry.volume]
     volume = moved[0] if moved else host.datasets.get(entry.volume)
     others = [c.label for c in host.users.get(entry.volume, ()) if c.uuid != vm.config.uuid]

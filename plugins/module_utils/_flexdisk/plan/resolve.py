@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""From entries and disks to targets: what each disk of a VM shall be, sizes and slots resolved."""
+"""Targets and leavers from entries and disks: what each disk of a VM shall be, with sizes and slots resolved."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .predict import unguarded
 
 @dataclass
 class Target:
-    """What an entry's disk shall be. size is MiB; disk None: to be made; managed: the entry says something of size;
-    kept is the type that it has if nothing is said of that; uuid is that of a new disk, "" where it is chosen later;
-    anew: it takes the place of a disk that is fixed at birth otherwise.
+    """What the disk of an entry shall be. size is MiB; disk is None for a new disk; managed: the entry declares a size;
+    kept is the type if the entry declares none; uuid is that of a new disk, "" if it is chosen later; anew: the disk
+    replaces one that differs in what is fixed at birth.
     """
 
     spec: DiskDeclaration
@@ -48,7 +48,7 @@ class Target:
 
     @property
     def bytes(self) -> int:
-        """The size it shall have. Where size is not managed and the disk stays, that may be no whole MiB."""
+        """The wanted size in bytes. It may be no whole MiB if the disk stays and its size is not managed."""
         return self.disk.size if self.stays and self.disk and not self.managed else self.size * MIB
 
     @property
@@ -57,14 +57,14 @@ class Target:
 
     @property
     def stays(self) -> bool:
-        """A disk that the VM has and keeps."""
+        """Whether the VM has the disk attached and keeps it."""
         return self.disk is not None and not self.disk.detached and bool(self.disk.path)
 
 
 @dataclass(frozen=True)
 class Leaver:
-    """A disk that goes: detached with its data, or destroyed. snapshots, held and clones say what it may take with it:
-    its snapshots, held ones too, and volumes that are clones of them. anew: another one is made in its place.
+    """A disk that leaves its VM, detached with its data or destroyed. snapshots, held and clones say what may be lost
+    with it: its snapshots, held ones too, and these clones of them. anew: a new disk replaces it.
     """
 
     disk: Disk
@@ -83,7 +83,7 @@ class Leaver:
 
 @dataclass
 class Resolved:
-    """Everything one VM's declaration comes down to. flexible is the stored F in MiB; new: the VM is to be made."""
+    """What the declaration of a VM means. flexible is the stored F in MiB, quota is bytes; new: a VM to be made."""
 
     vm: Vm
     flexible: t.Optional[int]
@@ -117,12 +117,12 @@ def resolve(
 
 
 def unfinished(disk: Disk) -> bool:
-    """Its creation was interrupted: all data are there, its size and its reservation may not be."""
+    """Whether the disk's creation was interrupted. Its data is complete; its size and reservation may not be set."""
     return disk.volume.user.get("from") == identity.IMPORTING
 
 
 def unfinished_words(words: str) -> str:
-    """What is said where a disk is asked for whose creation was interrupted."""
+    """The message about a disk whose creation was interrupted."""
     return f"the creation of {words} was interrupted; state=present of flexdisk.hypervisor.disk ends it"
 
 
@@ -162,15 +162,15 @@ def _pair(
 
 
 def new_uuid(host: Host, *words: object) -> str:
-    """The uuid of what is to be made, the same as long as no disk has it."""
+    """A uuid for a new disk, computed from words: always the same as long as no disk has it."""
     everywhere = (*host.detached, *(d for vm in host.vms for d in vm.disks + vm.orphans))
     taken = {disk.uuid for disk in everywhere}
     return next(u for u in (identity.uuid_for(*words, attempt) for attempt in range(len(taken) + 1)) if u not in taken)
 
 
 def kept_type(disk: Disk, capabilities: Capabilities) -> str:
-    """The type of a disk that nothing is said of. What an interrupted run has left without a reservation is sparse only
-    if it says so: a clone gets its reservation after it has been made.
+    """The type of a disk whose entry declares none. An orphan without a reservation is sparse only if its facts say so,
+    because a clone gets its reservation after it has been made.
     """
     left = not (disk.path or disk.detached)
     found = disk.volume.user.get("type", THICK) if left and disk.type == SPARSE else disk.type
@@ -180,7 +180,7 @@ def kept_type(disk: Disk, capabilities: Capabilities) -> str:
 def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities, problems: Problems) -> Target:
     target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0, type=entry.type or THICK)
     if entry.type == FILE:
-        # Its path has the uuid, which must be known before.
+        # The path of a file has the uuid, so the uuid must be known before.
         target.uuid = new_uuid(host, vm.config.uuid, FILE, entry.name)
         target.block_size = RECORD
     if entry.image is not None:
@@ -233,9 +233,9 @@ def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, proble
 
 
 def _detach_orphans(resolved: Resolved, spec: VmDisksDeclaration, match: Match) -> None:
-    """What an interrupted run has left in the VM unattached, and nobody declares, is detached, never destroyed.
+    """Orphans that no entry declares are detached, never destroyed.
 
-    Its own properties alone say that it is ours. A name that another disk has meanwhile it gives up.
+    Only an orphan's own properties say that it is ours. It gives up its name if another disk has that name meanwhile.
     """
     if spec.unlisted not in ("detach", "destroy"):
         return
@@ -246,7 +246,7 @@ def _detach_orphans(resolved: Resolved, spec: VmDisksDeclaration, match: Match) 
 
 
 def _model(vm: Vm, target: Target, capabilities: Capabilities) -> str:
-    """What an entry asks for, else the model that a disk has or had, else that of the VM's first disk."""
+    """The declared model, else the model that the disk has or had, else that of the VM's first disk."""
     disk = target.disk
     if target.spec.model or (target.stays and disk is not None):
         return target.spec.model or (disk.model if disk else "")
@@ -256,7 +256,7 @@ def _model(vm: Vm, target: Target, capabilities: Capabilities) -> str:
 
 
 def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -> None:
-    """Sticky slots: who has one keeps it, who asks for one gets it or a refusal, the rest take the lowest free."""
+    """A declared slot is given or refused, a disk keeps the slot that it has, and the rest get the lowest free ones."""
     taken, pci = _standing_slots(resolved), resolved.vm.config.pci
     waiting = []
     for target in resolved.targets:
@@ -291,7 +291,7 @@ def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
 
 
 def _remembered(disk: t.Optional[Disk], vm: Vm) -> str:
-    """The slot that a disk had. One among other devices, as another VM's slots may be, was asked for only there."""
+    """The slot that a disk had, or "". Where slots are strict, that of another VM must be a candidate."""
     if disk is None:
         return ""
     pci = vm.config.pci
@@ -305,9 +305,7 @@ def _arrival_slot(
     pci: Pci,
     capabilities: Capabilities,
 ) -> slots.Slot:
-    """The slot a disk had, if it is free and not lost, else the first free one, where there is hot-plug one for
-    it.
-    """
+    """The slot that a disk had, if free and seen by guests; else the first free slot, those for hot-plug first."""
     if remembered:
         slot = slots.parse_slot(remembered)
         if slot not in taken and slot not in lost and not slots.obstacle(slot, pci):
@@ -321,7 +319,7 @@ def _key(target: Target) -> str:
 
 
 def _standing_slots(resolved: Resolved) -> t.Dict[slots.Slot, str]:
-    """Slots of everything that stays where it is, legacy positions included, by path."""
+    """Slots of the disks that stay where they are, legacy positions included, with the path of each disk."""
     leaving = {leaver.disk.path for leaver in resolved.leavers}
     moving = {g.disk.path for g in resolved.targets if g.stays and g.disk and g.spec.pci_slot is not None}
     gone = leaving | moving | set(resolved.vm.ghosts)
@@ -330,7 +328,7 @@ def _standing_slots(resolved: Resolved) -> t.Dict[slots.Slot, str]:
 
 
 def slots_after(resolved: Resolved) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.Slot, str]]:
-    """The slots of the VM's disks as they are, and by slot the disks as they will be."""
+    """The slots of the VM's disks as they are; and the slots as they will be, with the label of each disk."""
     config = resolved.vm.config
     labels = {disk.path: disk.label for disk in resolved.vm.disks}
     before = {path: slots.parse_slot(at) for path, at in slots.positions(config.disks, config.pci).items() if at}
@@ -343,9 +341,9 @@ def slots_after(resolved: Resolved) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.S
 
 
 def staying_bytes(resolved: Resolved) -> int:
-    """What the VM's dataset holds in the end, the disk with size=remaining at its present size (0 for a new one).
+    """Bytes that the VM's dataset holds in the end. A disk with size=remaining counts as it is (0 for a new one).
 
-    What only the guards of an interrupted run hold goes with them.
+    Space that only the guards of an interrupted run hold does not count, because it goes with them.
     """
     leaving = {leaver.disk.volume.name for leaver in resolved.leavers}
     sized = {g.disk.volume.name: g for g in resolved.targets if g.disk is not None}
@@ -388,7 +386,7 @@ def _remaining(resolved: Resolved, problems: Problems) -> None:
 
 
 def _others(resolved: Resolved, target: Target) -> int:
-    """Sizes in MiB of the VM's other disks as they will be: with F the basis of what remains."""
+    """The sum (MiB) of the later sizes of the VM's other disks. With F it is the basis of size=remaining."""
     leaving = {leaver.disk.volume.name for leaver in resolved.leavers}
     sized = {g.disk.volume.name for g in resolved.targets if g.disk is not None}
     total = sum(g.size for g in resolved.targets if g is not target)

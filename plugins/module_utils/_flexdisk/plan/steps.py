@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""What a step is, and plans of steps. disk_steps.py and vm_steps.py have the steps themselves, one class for each."""
+"""What a step is, and what a plan is. disk_steps.py and vm_steps.py have the steps, one class for each kind."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ class Told(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do. A class for each kind of step has the figures that it needs as fields, units in their names.
+    """One thing to do. Each kind of step is a class, and its fields are the figures that it needs, with units in names.
 
-    Sizes are MiB (C(_mib)) or bytes (C(_bytes)). plan/predict.py says what a VM is after a step, the files apply*.py of
-    the engine do it; both find their function by the class.
+    Sizes are MiB (C(_mib)) or bytes (C(_bytes)). plan/predict.py says what a VM is after a step. The files apply*.py of
+    the engine do the step. Both find their function by the class.
     """
 
     told: Told
 
     # The name of the step in results, and in the list of what a driver can do while a VM runs (Capabilities.live).
     kind: t.ClassVar[str]
-    # It keeps the facts in line with the hypervisor; nobody is told, and it does not count as a change.
+    # The step only brings facts in line with the hypervisor. It is not shown, and does not count as a change.
     silent: t.ClassVar[bool] = False
-    # It takes a volume out of a VM, and so needs a guard against a hypervisor that destroys what it forgets.
+    # The step takes a volume out of a VM. It needs a guard against a hypervisor that destroys what it forgets.
     leaves_vm: t.ClassVar[bool] = False
-    # It ends what an interrupted run has left, or makes the power state what it was before that run.
+    # mends: the step ends what an interrupted run has left. powers: it restores the power state from before that run.
     mends: t.ClassVar[bool] = False
     powers: t.ClassVar[bool] = False
-    # It shuts the VM down, or starts it.
+    # The step shuts the VM down, or starts it.
     stops: t.ClassVar[bool] = False
     starts: t.ClassVar[bool] = False
-    # It puts figures of ZFS right and can be done while the VM runs, before it is stopped for other steps.
+    # The step corrects figures of ZFS. It is done while the VM runs, before the VM is stopped for other steps.
     calm: t.ClassVar[bool] = False
 
     @property
@@ -62,7 +62,7 @@ class Step:
 
     @property
     def disk(self) -> str:
-        """The label of its disk, "" for a step of a VM."""
+        """The label of the step's disk; "" for a step of a VM."""
         return self.told.disk
 
     @property
@@ -72,50 +72,50 @@ class Step:
 
     @property
     def cold(self) -> str:
-        """Why a running VM does not take this step, "" if that is a matter of its class."""
+        """Why a running VM does not take this step; "" if only the class of the step decides."""
         return self.told.cold
 
     @property
     def keeps_vm_down(self) -> bool:
-        """Whether the VM must not start again after a failure of this step: its disks may not fit together."""
+        """Whether the VM must not start again if this step fails, because its disks may not fit together."""
         return False
 
     @property
     def volumes(self) -> t.Tuple[str, ...]:
-        """The volumes that it changes, by the names that they have before it."""
+        """The volumes that the step changes, by their names before the step."""
         return ()
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """All datasets that it names: what it changes, and what it makes of that."""
+        """All datasets that the step names: those that it changes, and those that it makes of them."""
         return self.volumes
 
     def for_disk(self: _S, recreates: bool, cold: t.Optional[str] = None) -> _S:
-        """The step with what is known of its disk: whether that is made anew, and why it is cold (None: as before)."""
+        """The step, with whether its disk is made anew, and with why the step is cold (None: as before)."""
         cold = self.cold if cold is None else cold
         return replace(self, told=self.told._replace(recreates=recreates, cold=cold))
 
     def late(self, live: t.Collection[str]) -> bool:
-        """Whether a running VM must be stopped for a step of this class. live: kinds of steps that it takes."""
+        """Whether a VM must be stopped for a step of this class. live: the kinds of steps that a running VM takes."""
         return self.kind not in live
 
 
 class Ended(t.NamedTuple):
-    """How a plan ended in a run that failed: so many steps were done, -1 if it was not begun, and whether that changed
-    anything.
+    """How a plan ended in a run that failed. done is the number of steps done, -1 if the plan was not begun. changed
+    says whether they changed anything.
     """
 
     done: int
     changed: bool
 
     def status(self, number: int) -> str:
-        """Of the step of that number."""
+        """How far the step with this number came."""
         return "done" if number < self.done else "failed" if number == self.done else "not done"
 
 
 @dataclass(frozen=True)
 class VmPlan:
-    """Steps from before to after for one VM; with problems there are none. ended is there only in a run that failed."""
+    """The steps that bring one VM from before to after; none with problems. ended is set only in a run that failed."""
 
     vm: str
     before: Vm
@@ -127,12 +127,12 @@ class VmPlan:
 
     @property
     def name(self) -> str:
-        """The VM in problems and results."""
+        """The name of the VM in problems and results."""
         return self.before.config.alias or self.vm
 
     @property
     def changed(self) -> bool:
-        """Silent corrections of facts do not count."""
+        """Whether the plan changes anything. Silent corrections of facts do not count."""
         if self.ended is not None:
             return self.ended.changed
         return any(not step.silent for step in self.steps)
@@ -143,7 +143,7 @@ class VmPlan:
         return any(step.stops for step in self.steps)
 
     def class_of(self, step: Step, live: t.Collection[str]) -> str:
-        """What a VM that runs takes for a step: C(live), C(restart) or C(recreate). live names kinds of steps.
+        """How a running VM takes a step: C(live), C(restart) or C(recreate). live names the kinds of steps taken live.
 
         "" for a VM that is made or deleted.
         """

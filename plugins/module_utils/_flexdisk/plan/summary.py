@@ -34,7 +34,7 @@ def summary(plans: t.Sequence[VmPlan], geometry: t.Mapping[str, PoolGeometry], o
 
 
 def unchanged(plans: t.Sequence[VmPlan]) -> str:
-    """The VMs that a task leaves alone, as a count; "" without any."""
+    """The number of VMs that a task leaves alone, in words; "" if there are none."""
     idle = sum(1 for plan in plans if plan.vm and not plan.changed)
     return f"{_count(idle, 'VM')} unchanged" if idle else ""
 
@@ -98,7 +98,7 @@ def _guests(vm: Vm, step: Step) -> int:
 
 
 def _snapshots(vm: Vm) -> t.Set[t.Tuple[int, int]]:
-    """Which dataset has a snapshot of which moment."""
+    """All snapshots of the VM and its disks, each as the guid of its dataset and its createtxg."""
     found = {(vm.root.guid, snapshot.createtxg) for snapshot in vm.snapshots}
     for disk in vm.disks + vm.orphans + vm.detached:
         found |= {(disk.volume.guid, snapshot.createtxg) for snapshot in disk.snapshots}

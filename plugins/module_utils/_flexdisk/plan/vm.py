@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Plans for whole VMs: changing one that is there, and deleting one."""
+"""Plans for existing VMs: how they are changed, and how they are deleted."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from .vm_steps import DeleteVm, SetAutoboot, SetProperties
 
 
 def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem, None]:
-    """The VM that a declaration means, None where there is none; or why that cannot be said.
+    """The VM that a declaration means, None if there is none, or a Problem that says why this is not clear.
 
-    A deletion takes only what cannot turn into another VM once it is done.
+    A deletion takes only names that cannot mean another VM once it is done.
     """
     config = find_config(host, declared.vm)
     if isinstance(config, Problem):
@@ -49,7 +49,7 @@ def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem,
 
 
 def _unsure(config: VmConfig, declared: VmDeclaration) -> str:
-    """Why these words could mean a new VM, or after the deletion of this one another; "" if they cannot."""
+    """Why the declared name could mean a new VM, or another VM after this one is deleted; "" if it cannot."""
     lower, absent = declared.vm.lower(), declared.state == "absent"
     if lower == config.uuid:
         return ""
@@ -65,7 +65,7 @@ def _unsure(config: VmConfig, declared: VmDeclaration) -> str:
 
 
 def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
-    """Steps for a VM that is there."""
+    """Steps that change an existing VM, or every problem."""
     problems = Problems(declared.vm)
     geometry = host.geometry[vm.config.pool]
     spec = _spec(vm, declared, problems)
@@ -92,7 +92,7 @@ def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, cap
 
 
 def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclaration:
-    """What vm_disks would be told. The disks of a VM whose creation was interrupted are those of a new one."""
+    """The declaration for vm_disks. A VM whose creation was interrupted gets the disks of a new VM."""
     left = vm.interrupted
     creating = left is not None and bool(left.creates)
     disks = packages.initial_disks(declared, problems) if creating else None
@@ -110,14 +110,14 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
 
 
 def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
-    """The uuid of a new VM's disk by its place in the list: the first that no disk has."""
+    """The uuid of a new VM's disk, by the disk's place in the list: the first that no disk has."""
     return next(
         u for u in (identity.uuid_for(vm, number, attempt) for attempt in range(len(taken) + 1)) if u not in taken
     )
 
 
 def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
-    """The package against what the VM has; RFD 154 asks only that sizes and snapshots are not above its disk."""
+    """Check that the VM fits into its package. RFD 154 only asks that sizes and snapshots do not exceed the disk."""
     package = declared.package
     if package is None:
         return
@@ -139,7 +139,7 @@ def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
 
 
 def _same_image(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
-    """A VM that is there keeps its image. What a disk was made of is not always known."""
+    """Refuse another image for an existing VM. The image that a disk was made from is not always known."""
     boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
     named = {declared.image, *(entry.get("image") for entry in declared.disks or ())}
     if declared.image and boots is not None and boots.image and boots.image not in named:
@@ -158,7 +158,7 @@ def rfd_usage_mib(vm: Vm) -> int:
 
 
 def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
-    """memory, vcpus, protection and the package's name, in one step."""
+    """One step for memory, vcpus, protection and the package's name; None if nothing changes."""
     package = declared.package
     wanted: t.Dict[str, t.Any] = {
         "memory": declared.memory if declared.memory is not None else package and package.memory,
@@ -189,7 +189,7 @@ def _word(key: str, value: t.Any) -> str:
 
 
 def machine(vm: Vm) -> t.Dict[str, t.Any]:
-    """What a VM is besides its disks; memory is MiB."""
+    """The properties of a VM besides its disks; memory is MiB."""
     config = vm.config
     return {
         "memory": config.memory,
@@ -200,7 +200,7 @@ def machine(vm: Vm) -> t.Dict[str, t.Any]:
 
 
 def power(vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> t.Iterator[Step]:
-    """What brings a VM into the wanted state at the end."""
+    """Steps that bring a VM into the declared state at the end."""
     autoboot = vm.config.autoboot
     if declared.state == "running" and vm.config.state == "stopped":
         yield recovery.start(capabilities)
@@ -239,13 +239,13 @@ def plan_deletion(host: Host, vm: Vm, declared: VmDeclaration, capabilities: Cap
 
 
 def _orphans(vm: Vm) -> t.List[Leaver]:
-    """What an interrupted run has taken out of the configuration and not out of the VM is detached, as there."""
+    """Detach what an interrupted run has taken out of the configuration, but not out of the VM's dataset."""
     names = {d.name for d in vm.disks + vm.detached}
     return [Leaver(d, False, nameless=d.name in names) for d in vm.orphans if d.adopted and d.uuid]
 
 
 def _unknown(host: Host, vm: Vm, problems: Problems) -> None:
-    """Whatever lies below the VM's dataset is destroyed with it: nothing that nobody has named."""
+    """Refuse unknown datasets below the VM's dataset, because they would be destroyed with it."""
     known = {disk.volume.name for disk in vm.disks} | {leaver.disk.volume.name for leaver in _orphans(vm)}
     below = [d for d in host.datasets.values() if is_below(d.name, vm.root.name) and d.kind != "snapshot"]
     strange = sorted(d.name for d in below if d.name not in known)
@@ -295,7 +295,7 @@ def _deletion(vm: Vm, detaching: t.Sequence[Leaver], geometry: PoolGeometry, cap
 
 
 def delete(vm: Vm) -> DeleteVm:
-    """The last step of a VM. What it destroys is named."""
+    """The step that deletes the VM. Its text names what is destroyed."""
     gone = [_described(disk) for disk in vm.disks]
     count = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
     gone += [f"{count} snapshot{'' if count == 1 else 's'}"] if count else []
@@ -310,7 +310,7 @@ def _described(disk: Disk) -> str:
 
 
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:
-    """A VM whose dataset has gone, as by an interrupted deletion: its configuration is all that is left to delete."""
+    """Delete a VM whose dataset has gone, for example by an interrupted deletion. Only its configuration is left."""
     pool = config.pool if config.pool in host.geometry else next(iter(host.geometry))
     config = replace(config, pool=pool, dataset=config.dataset or vm_dataset(pool, config.uuid))
     vm = Vm(config, Dataset(config.dataset, ""))

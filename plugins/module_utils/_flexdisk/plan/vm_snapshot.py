@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Plans for snapshots of whole VMs: take, delete, go back."""
+"""Plans for snapshots of whole VMs: take one, delete one, roll back to one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _resumes(vm: Vm, spec: SnapshotDeclaration) -> bool:
 
 
 def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
-    """Disks that a rollback leaves as they are."""
+    """Warnings about disks that a rollback leaves as they are."""
     snapshot = snapshots.find(vm, spec.name)
     if spec.state == "rolled_back" and snapshot is not None:
         for disk in vm.disks + vm.orphans:
@@ -119,7 +119,7 @@ def _deletion(vm: Vm, snapshot: VmSnapshot) -> DeleteSnapshot:
     return DeleteSnapshot(
         Told(f"- snapshot {snapshot.name} DESTROYED", destroys=True),
         name=snapshot.name,
-        # The VM's dataset last: by that one an interrupted deletion is found again.
+        # The VM's dataset comes last, because an interrupted deletion is found again by that part.
         parts=tuple(part.name for part in reversed(snapshot.parts)),
         whole=snapshots.whole(vm, snapshot),
     )
@@ -158,7 +158,7 @@ def _prune(seq: Sequence, keep: Keep, problems: Problems) -> None:
             _delete(seq, snapshot, problems)
 
 
-# -- go back
+# -- roll back
 
 
 def _roll_back(

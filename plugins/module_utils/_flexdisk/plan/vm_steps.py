@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Steps of whole VMs: their figures, their power, their snapshots, their making and their end."""
+"""Steps of whole VMs: their figures, power and snapshots, their creation and deletion."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .steps import Step
 
 @dataclass(frozen=True)
 class Recover(Step):
-    """Takes an interrupted run up; what is left to do are steps of their own."""
+    """Resume an interrupted run. What is left to do are steps of their own."""
 
     kind = "recover"
 
     def late(self, live: t.Collection[str]) -> bool:
-        """It changes nothing by itself."""
+        """Never: the step changes nothing by itself."""
         return False
 
 
@@ -33,7 +33,7 @@ class Recover(Step):
 
 @dataclass(frozen=True)
 class SettleQuota(Step):
-    """Quota and reservation of the VM's dataset by the law (rules/space.py), and the refreservation of its own part."""
+    """Set quota and reservation of the VM's dataset by the law (rules/space.py), and refreservation of its own part."""
 
     kind = "law"
     mends = True
@@ -45,7 +45,7 @@ class SettleQuota(Step):
 
 @dataclass(frozen=True)
 class SettleVolumes(Step):
-    """Volumes back to their automatic reservation. flexible_mib: the flexible_disk_size that comes later, or None."""
+    """Set volumes to their automatic reservation. flexible_mib: the flexible_disk_size that comes later, or None."""
 
     kind = "normalise"
     mends = True
@@ -56,13 +56,13 @@ class SettleVolumes(Step):
 
     @property
     def volumes(self) -> t.Tuple[str, ...]:
-        """Those that are off."""
+        """The volumes whose reservation is off."""
         return self.names
 
 
 @dataclass(frozen=True)
 class SetFlexibleSize(Step):
-    """Another flexible_disk_size, hidden disks included. resets: the hypervisor then sets every volume to auto."""
+    """Set flexible_disk_size, hidden disks included. resets: the hypervisor then sets every volume to auto."""
 
     kind = "flexible"
 
@@ -72,7 +72,7 @@ class SetFlexibleSize(Step):
 
 @dataclass(frozen=True)
 class SetVmQuota(Step):
-    """Another quota of the VM's own file system. resets: the hypervisor then sets every volume to auto."""
+    """Set the quota of the VM's own file system. resets: the hypervisor then sets every volume to auto."""
 
     kind = "quota"
 
@@ -85,7 +85,7 @@ class SetVmQuota(Step):
 
 @dataclass(frozen=True)
 class Stop(Step):
-    """The VM is shut down. autoboot_off: the hypervisor turns autoboot off with it."""
+    """Shut the VM down. autoboot_off: the hypervisor turns autoboot off with it."""
 
     kind = "stop"
     stops = True
@@ -95,7 +95,7 @@ class Stop(Step):
 
 @dataclass(frozen=True)
 class Start(Step):
-    """The VM is started. autoboot_on: the hypervisor turns autoboot on with it."""
+    """Start the VM. autoboot_on: the hypervisor turns autoboot on with it."""
 
     kind = "start"
     powers = True
@@ -106,7 +106,7 @@ class Start(Step):
 
 @dataclass(frozen=True)
 class SetAutoboot(Step):
-    """Whether the VM starts with its host."""
+    """Set whether the VM starts with its host."""
 
     kind = "autoboot"
     powers = True
@@ -114,7 +114,7 @@ class SetAutoboot(Step):
     autoboot: bool
 
     def late(self, live: t.Collection[str]) -> bool:
-        """A running VM takes it."""
+        """Never: a running VM takes the step."""
         return False
 
 
@@ -123,7 +123,7 @@ class SetAutoboot(Step):
 
 @dataclass(frozen=True)
 class SetProperties(Step):
-    """Memory, vcpus, protection and the name of the package, where they are not None."""
+    """Set memory, vcpus, protection and the name of the package, where they are not None."""
 
     kind = "properties"
 
@@ -134,18 +134,18 @@ class SetProperties(Step):
 
     @property
     def machine(self) -> t.Dict[str, int]:
-        """memory (MiB) and vcpus, as far as they change: at the next start of the VM."""
+        """memory (MiB) and vcpus, as far as they change. They change at the next start of the VM."""
         sizes = {"memory": self.memory_mib, "vcpus": self.vcpus}
         return {key: value for key, value in sizes.items() if value is not None}
 
     def late(self, live: t.Collection[str]) -> bool:
-        """The machine has another size only after a restart."""
+        """Whether memory or vcpus change: the machine has another size only after a restart."""
         return bool(self.machine)
 
 
 @dataclass(frozen=True)
 class WritePackage(Step):
-    """The name of the package, or its saved copy, as properties of the VM's dataset ("" removes one)."""
+    """Write the name of the package, or its saved copy, as properties of the VM's dataset. "" removes a property."""
 
     kind = "package"
 
@@ -154,13 +154,13 @@ class WritePackage(Step):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """The VM's."""
+        """The VM's dataset."""
         return (self.dataset,)
 
 
 @dataclass(frozen=True)
 class Relocate(Step):
-    """Volumes that lie elsewhere move below the VM's dataset. moves: as configured, and as they will be."""
+    """Move volumes that lie elsewhere below the VM's dataset. moves: each disk as configured, and as it will be."""
 
     kind = "adopt"
 
@@ -169,7 +169,7 @@ class Relocate(Step):
 
 @dataclass(frozen=True)
 class AddPorts(Step):
-    """PCIe root ports, for disks that come while the VM runs."""
+    """Add PCIe root ports, for disks that come while the VM runs."""
 
     kind = "ports"
 
@@ -181,7 +181,7 @@ class AddPorts(Step):
 
 @dataclass(frozen=True)
 class TakeSnapshot(Step):
-    """A snapshot of all datasets of the VM. full_name is what ZFS calls it; creation: seconds since 1970."""
+    """Take a snapshot of all datasets of the VM. full_name is what ZFS calls it; creation: seconds since 1970."""
 
     kind = "snapshot"
 
@@ -192,7 +192,7 @@ class TakeSnapshot(Step):
 
 @dataclass(frozen=True)
 class DeleteSnapshot(Step):
-    """Its parts go in this order. whole: it has one for every dataset, so the hypervisor knows it."""
+    """Delete a snapshot, its parts in this order. whole: every dataset has a part, so the hypervisor knows it."""
 
     kind = "delete_snapshot"
 
@@ -203,7 +203,7 @@ class DeleteSnapshot(Step):
 
 @dataclass(frozen=True)
 class RollBack(Step):
-    """All datasets of the VM go back. starts_vm: the hypervisor starts the VM, and turns autoboot on, at the end."""
+    """Roll all datasets of the VM back. starts_vm: the hypervisor starts the VM, and turns autoboot on, at the end."""
 
     kind = "rollback"
 
@@ -213,16 +213,16 @@ class RollBack(Step):
 
     @property
     def keeps_vm_down(self) -> bool:
-        """Its disks may be of different times."""
+        """Always: after a failure, the VM's disks may be of different times."""
         return True
 
 
-# -- making and end
+# -- creation and deletion
 
 
 @dataclass(frozen=True)
 class ClearRemains(Step):
-    """What an interrupted creation has left goes, unused as it is: these datasets below the first of them."""
+    """Destroy the unused datasets that an interrupted creation has left: the first one, and the others below it."""
 
     kind = "clear"
 
@@ -235,13 +235,13 @@ class ClearRemains(Step):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """The whole tree."""
+        """The root of the tree that is destroyed."""
         return (self.root,)
 
 
 @dataclass(frozen=True)
 class ImportImage(Step):
-    """An image becomes a volume with the snapshot C(@final). file is the driver's word for where it comes from."""
+    """Make a volume with the snapshot C(@final) from an image. file is the driver's object for the image's source."""
 
     kind = "import_image"
 
@@ -252,13 +252,13 @@ class ImportImage(Step):
 
     @property
     def volumes(self) -> t.Tuple[str, ...]:
-        """The image's."""
+        """The image's volume."""
         return (self.volume,)
 
 
 @dataclass(frozen=True)
 class CreateVm(Step):
-    """A VM with its new disks: a hypervisor that makes disks itself makes them all or none. vm is what it will be."""
+    """Create a VM with its new disks. A hypervisor that makes disks itself makes all or none. vm is what it will be."""
 
     kind = "create_vm"
 
@@ -272,7 +272,7 @@ class CreateVm(Step):
 
 @dataclass(frozen=True)
 class DeleteVm(Step):
-    """The VM goes with these volumes, each named with its guid."""
+    """Delete the VM with these volumes (parts), each named with its guid."""
 
     kind = "delete_vm"
 

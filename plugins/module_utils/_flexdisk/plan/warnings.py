@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""What the user is warned of when a VM is planned."""
+"""Warnings for the user about a planned VM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .resolve import Resolved
 
 
 def warnings_of(after: Vm, spec: VmDisksDeclaration, resolved: Resolved) -> t.Iterator[str]:
-    """Each begins with the VM as the task names it. after is what it will be."""
+    """All warnings. Each begins with the VM as the task names it. after is the VM after the plan."""
     vm = resolved.vm
     for words in (*_space(after), *_entries(resolved), *_volumes(vm), *_slots(vm, after), *_unattached(resolved)):
         yield f"{spec.vm}: {words}"
