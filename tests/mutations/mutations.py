@@ -249,8 +249,8 @@ MUTATIONS = (
     Mutation(
         "snapshot: half rolled back and started",
         "plan/vm_steps.py",
-        '"""Its disks may be of different times."""\n        return True',
-        '"""Its disks may be of different times."""\n        return False',
+        '"""Always: after a failure, the VM\'s disks may be of different times."""\n        return True',
+        '"""Always: after a failure, the VM\'s disks may be of different times."""\n        return False',
         SNAPSHOTS,
     ),
     Mutation(
