@@ -243,6 +243,6 @@ SCENARIOS = {
                                                   {**B, "state": "detached", "vm": "web01"},
                                                   {"name": "n", "size": 32}]}),
         Scenario("disk-destroy", detached_with_snapshots, {"disks": [{**A, "state": "absent",
-                                                                    "destroy_snapshots": True}]}),
+                                                                      "destroy_snapshots": True}]}),
     )
 }  # fmt: skip
