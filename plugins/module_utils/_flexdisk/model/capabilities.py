@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the planner must know of a hypervisor.
+    """What the planner must know about a hypervisor.
 
     live names the step kinds that work while a VM runs: C(grow), for hot-plug C(attach), C(create), C(detach) and
     C(destroy). slotless are models without a PCI slot of their own; whole_quota is the unit in bytes of a VM's quota;

@@ -33,7 +33,7 @@ _READS = (
 
 
 def changes(argv: t.Sequence[str]) -> bool:
-    """Whether a command may change something; one that we do not know may."""
+    """Whether a command may change something. A command that is not known here may."""
     return not any(tuple(argv[: len(read)]) == read for read in _READS)
 
 

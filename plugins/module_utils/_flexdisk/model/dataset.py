@@ -58,7 +58,7 @@ class Dataset:
 
     @property
     def parent(self) -> str:
-        """Name of the dataset above (of a snapshot: the dataset it belongs to)."""
+        """Name of the dataset above; of a snapshot, the dataset that it was taken of."""
         if self.kind == "snapshot":
             return self.name.split("@", 1)[0]
         return self.name.rsplit("/", 1)[0] if "/" in self.name else ""
@@ -70,7 +70,7 @@ class Dataset:
 
     @property
     def backs(self) -> bool:
-        """Whether it is, or holds, a disk."""
+        """Whether the dataset is a volume, or a file system that holds the file of a disk."""
         return self.kind == "volume" or (self.kind == "filesystem" and self.volsize > 0)
 
     @property

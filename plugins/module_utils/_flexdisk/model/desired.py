@@ -42,7 +42,7 @@ class DiskDeclaration:
 
 @dataclass(frozen=True)
 class ReleasedIdentity:
-    """What is known of a disk's identity besides its volume: said by a task, or left there by a release.
+    """What is known of a disk's identity besides its volume: declared by a task, or kept by a release.
 
     uuid, index and pci_slot say which disk it is. None, and "" but for remaining: nothing is said. own has what is said
     of the properties in rules/disk_properties.py.
@@ -158,7 +158,7 @@ class VmDeclaration:
 
 @dataclass(frozen=True)
 class NewVm:
-    """A VM to be made, all decided: memory is MiB, quota bytes, flexible_disk_size MiB without hidden disks."""
+    """A new VM, completely decided: memory is MiB, quota bytes, flexible_disk_size MiB without hidden disks."""
 
     uuid: str
     alias: str
@@ -174,7 +174,7 @@ class NewVm:
 
 @dataclass(frozen=True)
 class Policy:
-    """What a task allows, for all its VMs."""
+    """What a task permits for all its VMs."""
 
     allow_restart: bool = False
     stop_timeout: int = 180
@@ -187,7 +187,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Keep:
-    """A retention rule: so many of the newest, of days and of weeks."""
+    """A retention rule: how many of the newest snapshots, of the daily and of the weekly ones are kept."""
 
     last: int = 0
     daily: int = 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 class FlexdiskError(Exception):
-    """Something that ends a VM's (or the task's) work; code is the RFD name, message the whole story."""
+    """An error that ends the work on a VM, or the task. code is its name, from RFD 154; message is for the operator."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class Problems(t.List[Problem]):
         self.vm = vm
 
     def add(self, code: str, message: str, disk: str = "") -> None:
-        """Notes a problem of the VM, or of its disk that is called so."""
+        """Add a problem of the VM, or of its disk of this name."""
         self.append(Problem(code, message, self.vm, disk))
 
     def attempt(self, disk: str, check: t.Callable[..., t.Any], *args: t.Any) -> t.Any:

@@ -86,7 +86,7 @@ def _in_unit(size: int, unit: int, name: str) -> str:
 
 
 def render_apart(*sizes: int) -> t.Tuple[str, ...]:
-    """Figures in bytes that a reader compares, all finer where rounding would make different ones look equal."""
+    """Figures in bytes that a reader compares, with more digits if rounding would make different ones look equal."""
     for texts in (tuple(map(render_bytes, sizes)), tuple(_in_unit(size, MIB, "MiB") for size in sizes)):
         if len(set(texts)) == len(set(sizes)):
             return texts

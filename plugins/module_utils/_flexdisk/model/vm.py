@@ -92,7 +92,7 @@ class VmConfig:
 
     @property
     def label(self) -> str:
-        """The VM in messages: alias and uuid, as far as there are both."""
+        """The VM in messages: its alias and uuid, or the one that it has."""
         return f"{self.alias} ({self.uuid})" if self.alias and self.uuid else self.alias or self.uuid
 
 
@@ -142,25 +142,25 @@ class Disk:
 
     @property
     def type(self) -> str:
-        """What backs it: a volume whose whole size is reserved, one that takes what is written, or a file."""
+        """thick (a volume whose whole size is reserved), sparse (a volume that takes what is written) or file."""
         if self.volume.kind == "filesystem":
             return FILE
         return THICK if self.volume.refreservation else SPARSE
 
     @property
     def label(self) -> str:
-        """The disk in messages: its name, else where it lies."""
+        """The disk in messages: its name, or its index, uuid or volume if it has none."""
         return self.name or (f"disk{self.index}" if not self.detached else self.uuid or self.volume.name)
 
     @property
     def adopted(self) -> bool:
-        """True once an earlier run gave this volume its identity. The uuid of a file alone is no more than its path."""
+        """Whether a task has given this volume its identity. The uuid of a file alone only tells the path."""
         own = "serial_no" if self.volume.kind == "filesystem" else "uuid"
         return bool(self.volume.user.get(own) or self.volume.user.get("name"))
 
     @property
     def disowned(self) -> bool:
-        """True where the hypervisor and the volume name different uuids: somebody moved something by hand."""
+        """Whether the hypervisor and the volume name different uuids, because somebody has moved something by hand."""
         own = self.volume.user.get("uuid", "")
         return bool(own) and own != self.uuid
 
@@ -186,7 +186,7 @@ class JournalEntry(t.NamedTuple):
 
     @property
     def powers(self) -> bool:
-        """The run stops the VM, or starts it as the rollback of a hypervisor does."""
+        """Whether the run stops the VM, or starts it, as the hypervisor's own rollback does."""
         return self.stops or bool(self.rollback)
 
 
@@ -215,13 +215,13 @@ class Vm:
 
     @property
     def halted(self) -> bool:
-        """An interrupted run has stopped it, and it ran before."""
+        """Whether an interrupted run has stopped the VM, which ran before."""
         left = self.interrupted
         return left is not None and left.stops and left.state == "running" and self.config.state == "stopped"
 
     @property
     def autoboot_before(self) -> bool:
-        """autoboot as it was before we stopped the VM for the first time; every stop turns it off."""
+        """autoboot before the first stop of the interrupted run; every stop turns it off."""
         left = self.interrupted
         return left.autoboot if left is not None and left.powers else self.config.autoboot
 
@@ -231,12 +231,12 @@ class Vm:
 
     @property
     def there(self) -> bool:
-        """False for a VM that is to be made, or has been deleted."""
+        """Whether the VM exists: not before it is made, nor after it was deleted."""
         return self.config.state != ABSENT
 
     @property
     def package(self) -> str:
-        """The name of the package that the VM was given last, "" for none."""
+        """The name of the VM's latest package, "" for none."""
         return self.root.user.get("package", "")
 
     @property
@@ -246,7 +246,7 @@ class Vm:
 
     @property
     def ghosts(self) -> t.Tuple[str, ...]:
-        """Paths whose disk lies detached: an interrupted run has moved it out and not come to the configuration."""
+        """Configured paths of detached disks, whose volumes an interrupted run has moved out already."""
         detached = {disk.uuid for disk in self.detached if disk.uuid}
         return tuple(e.path for e in self.config.disks if e.path in self.missing and e.uuid in detached)
 

@@ -80,7 +80,7 @@ def _check_size(problems: Problems, label: str, raw: Raw) -> None:
 
 
 def _check_state(problems: Problems, label: str, declared: PlacedDiskDeclaration, raw: Raw) -> None:
-    """What an entry says must suit its state."""
+    """Refuse options that do not suit the state of the entry."""
     for option, states in _OF_STATE.items():
         if option == "destroy_snapshots" and declared.spec.type is not None:
             # A conversion may give them up, too.
@@ -90,7 +90,7 @@ def _check_state(problems: Problems, label: str, declared: PlacedDiskDeclaration
 
 
 def _check_address(problems: Problems, label: str, declared: PlacedDiskDeclaration) -> None:
-    """An entry must name a disk that a second run finds again."""
+    """Refuse an address that would not find the same disk in a second run."""
     by_place = declared.index is not None or bool(declared.slot)
     if not (declared.spec.name or declared.spec.uuid or by_place):
         problems.add("InvalidArgument", "a disk needs a name, a uuid, or a VM and its index or pci_slot there", label)

@@ -46,7 +46,7 @@ def _package(name: str, raw: Raw, problems: Problems) -> Package:
 
 
 def parse_vcpus(raw: Raw, problems: Problems, of: str = "") -> t.Optional[int]:
-    """The number of virtual CPUs. of says in a message whose they are."""
+    """The number of virtual CPUs. of tells in a message to what they belong."""
     count = raw.get("vcpus")
     if count is not None and not 1 <= count <= 255:
         problems.add("InvalidArgument", f"vcpus{of} is {count}; it must be from 1 to 255")

@@ -16,31 +16,31 @@ Raw = t.Mapping[str, t.Any]
 
 
 def check_vm(vm: t.Any, problems: Problems) -> None:
-    """Whether a VM can be called so."""
+    """Check the name of a VM."""
     if not vm or any(ord(c) < 32 for c in str(vm)):
         problems.add("InvalidArgument", f"vm must be a uuid, a unique prefix of one, or an alias; got {vm!r}")
 
 
 def optional_size(value: object, what: str, problems: Problems) -> t.Optional[int]:
-    """A size in MiB. None if there is none, or a wrong one. what is its name in the message."""
+    """A size in MiB, None if there is none or it is wrong. what is the name of the option in messages."""
     return (
         None if value is None else t.cast(t.Optional[int], problems.attempt("", lambda: parse_size(value, what=what)))
     )
 
 
 def optional_quota(value: object, problems: Problems) -> t.Optional[int]:
-    """A quota in bytes. None if there is none, or a wrong one."""
+    """A quota in bytes, None if there is none or it is wrong."""
     return None if value is None else t.cast(t.Optional[int], problems.attempt("", parse_quota, value))
 
 
 def optional_slot(value: object, label: str, problems: Problems) -> t.Optional[str]:
-    """A PCI slot as it is stored. None if there is none, or a wrong one."""
+    """A PCI slot as it is stored, None if there is none or it is wrong."""
     if value is None:
         return None
     return t.cast(t.Optional[str], problems.attempt(label, slots.normalise, str(value)))
 
 
 def check_image(image: object, problems: Problems, label: str = "") -> None:
-    """Whether it is the UUID of an image."""
+    """Check that it is a UUID."""
     if not identity.is_uuid(str(image)):
         problems.add("InvalidArgument", f"image must be the uuid of an image; got {image!r}", label)

@@ -16,7 +16,7 @@ from .values import Raw, check_image, check_vm, optional_quota, optional_size
 
 
 def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclaration, t.List[Problem]]:
-    """One entry of O(vms), and all its problems. packages are the known ones by their names."""
+    """One entry of O(vms), and all its problems. packages are the known packages by their names."""
     vm, uuid = str(raw["vm"]), str(raw.get("uuid") or "").lower()
     problems = Problems(vm)
     check_vm(vm, problems)
@@ -75,7 +75,7 @@ def _package(raw: Raw, packages: t.Mapping[str, Package], problems: Problems) ->
 
 
 def _metadata(raw: Raw, problems: Problems) -> t.Dict[t.Any, t.Any]:
-    """Open and secret metadata as one."""
+    """Customer metadata and secret metadata in one map."""
     metadata, secret = raw.get("customer_metadata") or {}, raw.get("secret_metadata") or {}
     both = sorted(map(str, {*metadata} & {*secret}))
     if both:

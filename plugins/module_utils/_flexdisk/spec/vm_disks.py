@@ -37,7 +37,7 @@ def _disk(problems: Problems, number: int, raw: Raw) -> DiskDeclaration:
 
 
 def _check_list(problems: Problems, disks: t.Sequence[DiskDeclaration]) -> None:
-    """What can only be said of the whole list."""
+    """Check what concerns the whole list of disks."""
     _check_twice((disk.name for disk in disks), "name", problems)
     _check_twice((disk.uuid for disk in disks), "uuid", problems)
     present = [disk for disk in disks if disk.present]
@@ -53,7 +53,7 @@ def _check_list(problems: Problems, disks: t.Sequence[DiskDeclaration]) -> None:
 
 
 def _check_twice(values: t.Iterable[str], what: str, problems: Problems) -> None:
-    """No two disks can have the same name or the same uuid; what says which of these it is."""
+    """Refuse a name or uuid that two disks have. what is name or uuid."""
     seen: t.Set[str] = set()
     for value in filter(None, values):
         if value in seen:

@@ -37,7 +37,7 @@ def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotDeclaration, t.List[Problem]]:
 
 
 def _check_name(raw: Raw, problems: Problems) -> None:
-    """Only the removal of what a rule does not keep needs no name."""
+    """Require a name, unless a retention rule tells which snapshots to remove."""
     if raw["name"]:
         problems.attempt("", snapshots.check_name, raw["name"])
     elif raw["state"] != "absent" or raw["keep"] is None:
@@ -61,5 +61,5 @@ def _keep(raw: Raw, problems: Problems) -> t.Optional[Keep]:
 
 
 def _rolls_back(raw: Raw) -> bool:
-    """Whether an option is there that only a rollback takes."""
+    """Whether the task has an option that only a rollback takes."""
     return bool(raw["destroy_newer"] or raw["newer"] or raw["flexible_disk_size"] is not None)

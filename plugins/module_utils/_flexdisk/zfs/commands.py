@@ -45,7 +45,7 @@ class Zfs:
         return answer.stdout
 
     def _patiently(self, *argv: str) -> None:
-        """Run what fails while udev or LVM look into a volume: they let go of it within seconds."""
+        """Run a command that fails while udev or LVM has a volume open. They close it within seconds."""
         for seconds in BACK_OFF:
             try:
                 self._run(*argv)
@@ -72,7 +72,7 @@ class Zfs:
         return read.parse_get(out)
 
     def local_facts(self, name: str, facts: t.Sequence[str] = ()) -> t.Mapping[str, str]:
-        """Own properties set on this dataset here, neither inherited nor received; all of them if none are named."""
+        """Our properties that are set on this dataset itself, neither inherited nor received; all without names."""
         names = ",".join(PREFIX + fact for fact in facts) or "all"
         out = self._run("zfs", "get", "-Hp", "-s", "local", "-o", "name,property,value,source", names, name)
         found = read.parse_get(out)
@@ -89,7 +89,7 @@ class Zfs:
         return True
 
     def geometries(self, pools: t.Sequence[str], datasets: t.Sequence[Dataset]) -> t.Dict[str, PoolGeometry]:
-        """Layout of the pools: one process, one more for each pool whose sizes depend on its sector size."""
+        """The layout of the pools. One process, and one more for each pool whose sizes depend on its sector size."""
         found = read.parse_status(self._run("zpool", "status", *pools))
         result = {}
         for pool in pools:
@@ -111,7 +111,7 @@ class Zfs:
         raise errors.ZfsError("UnexpectedOutput", f"zfs create -nPV printed no refreservation: {out!r}")
 
     def set(self, name: str, **properties: t.Union[int, str]) -> None:
-        """Native properties. Only two pairs may share a call: volsize with refreservation, quota with reservation."""
+        """Set native properties. Two pairs may share a call: volsize with refreservation, quota with reservation."""
         try:
             self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name)
         except errors.ZfsError as exc:
@@ -120,7 +120,7 @@ class Zfs:
             raise exc from None
 
     def _stuck(self, name: str, properties: t.Iterable[str]) -> str:
-        """What a set of several properties that failed has left: it is not atomic."""
+        """What a failed C(zfs set) of several properties has left, because it is not atomic."""
         try:
             out = self._run("zfs", "get", "-Hpo", "property,value", ",".join(properties), name)
         except errors.ZfsError:
@@ -128,7 +128,7 @@ class Zfs:
         return "; now %s" % ", ".join(line.replace("\t", "=") for line in out.splitlines())
 
     def set_facts(self, name: str, facts: t.Mapping[str, str]) -> None:
-        """Our own properties in one call; an empty value takes the property away."""
+        """Set our own properties in one call. An empty value removes the property."""
         present = [f"{PREFIX}{key}={value}" for key, value in facts.items() if value]
         if present:
             self._run("zfs", "set", *present, name)
@@ -144,25 +144,25 @@ class Zfs:
         facts: t.Mapping[str, str],
         sparse: bool = False,
     ) -> None:
-        """A volume with its identity from its first moment. options are native properties; sparse: none reserved."""
+        """Create a volume together with its identity. options are native properties; sparse: without a reservation."""
         flags = ["-s"] if sparse else []
         self._run("zfs", "create", *flags, *_options(options, facts), "-V", str(volsize), name)
 
     def clone(self, snapshot: str, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
-        """A clone without a reservation; sizing it is a call of its own, since a failed clone stays behind."""
+        """Make a clone without a reservation. Sizing it is another call, because a failed clone stays behind."""
         self._run("zfs", "clone", *_options(options, facts), snapshot, name)
 
     def create_filesystem(self, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
-        """The dataset of a VM, with its quotas and our properties from its first moment, or nothing of it."""
+        """Create the dataset of a VM together with its quotas and our properties."""
         self._run("zfs", "create", *_options(options, facts), name)
 
     def create_container(self, name: str, **properties: str) -> None:
-        """A file system that only holds disks."""
+        """Create a file system that only holds disks."""
         options = _options({"mountpoint": "none", "canmount": "off", **properties}, {})
         self._run("zfs", "create", *options, name)
 
     def rename(self, old: str, new: str) -> None:
-        """Ends when no device has the old name any more: what gets that name next must not be taken for this one."""
+        """Rename a dataset, and wait until no device has the old name, which another volume may get next."""
         self._patiently("zfs", "rename", old, new)
         for seconds in DEVICES_LAG:
             if self._called(old) != old:
@@ -174,7 +174,9 @@ class Zfs:
         )
 
     def move_out(self, volume: str, target: str) -> None:
-        """Moved, it keeps its device with all partitions, until C(volmode) is set while not even udev has it open."""
+        """Rename a volume, and remove the devices of its partitions.
+
+        They stay until C(volmode) is set while nobody, udev included, has the volume open."""
         device = devices.path(volume)
         self.rename(volume, target)
         for seconds in BACK_OFF:
@@ -184,7 +186,7 @@ class Zfs:
             self._pause(seconds)
 
     def await_device(self, volume: str) -> None:
-        """Ends when the device of a volume that is there has its name."""
+        """Wait until the volume has a device of its name."""
         for seconds in DEVICES_LAG:
             if self._called(volume) == volume:
                 return
@@ -196,19 +198,19 @@ class Zfs:
         self._run("zfs", "mount", name)
 
     def snapshot(self, name: str, recursive: bool = False) -> None:
-        """recursive: of everything below too, all at one moment."""
+        """Take a snapshot. recursive: also of all datasets below, at the same moment."""
         self._run("zfs", "snapshot", *(["-r"] if recursive else []), name)
 
     def rollback(self, snapshot: str) -> None:
-        """Destroys newer snapshots."""
+        """Roll a dataset back to a snapshot. Newer snapshots are destroyed."""
         self._patiently("zfs", "rollback", "-r", snapshot)
 
     def destroy(self, name: str, snapshots: bool = False) -> None:
-        """Without snapshots=True ZFS itself refuses a volume that has any."""
+        """Destroy a dataset. Without snapshots=True ZFS refuses one that has snapshots."""
         self._patiently("zfs", "destroy", *(["-r"] if snapshots else []), name)
 
     def copy(self, snapshot: str, name: str, facts: t.Mapping[str, str]) -> None:
-        """A sparse volume with a snapshot's data, there when it is whole. name is C(VOLUME@SNAPSHOT)."""
+        """Copy a snapshot to a new sparse volume, which appears when it is complete. name is C(VOLUME@SNAPSHOT)."""
         options = [word for key, value in facts.items() if value for word in ("-o", f"{PREFIX}{key}={value}")]
         send, receive = ("zfs", "send", snapshot), ("zfs", "receive", *options, name)
         answers = t.cast(Pipe, self._pipe)(send, receive)

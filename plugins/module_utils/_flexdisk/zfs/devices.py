@@ -18,25 +18,25 @@ _NAME_BYTES = 256
 
 
 def path(volume: str) -> str:
-    """The device itself, behind udev's link; of a volume without one, what is not there."""
+    """The path of the device itself, behind udev's link. It does not exist if the volume has no device."""
     return os.path.realpath(ZVOL + volume)
 
 
 def partitions(device: str) -> int:
-    """How many the host has found."""
+    """How many partitions of a device the host has found."""
     return len(glob.glob(device + "p[0-9]*"))
 
 
 def called(volume: str) -> str:
-    """The volume whose device is found under this one's name, as the kernel has it now; "" where there is none.
+    """The volume whose device now has this volume's name in the kernel, "" if there is none.
 
-    On Linux udev's links follow later still than the kernel. On FreeBSD the names are the devices themselves.
+    On Linux udev's links change even later than the kernel. On FreeBSD the names are the devices themselves.
     """
     return at(ZVOL + volume)
 
 
 def at(path: str) -> str:
-    """The volume whose device, or a partition of it, is found at a path; "" for any other."""
+    """The volume whose device, or a partition of it, is at a path; "" for any other path."""
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISBLK(mode):

@@ -63,7 +63,7 @@ def destroy(zfs: Zfs, library: t.Any, volume: Dataset, snapshots: t.Sequence[str
     """Destroy a volume that was just read, with the snapshots that it may have. Returns what did it, C(libzfs_core) or
     C(cli).
 
-    library is libzfs_core or None. Raises FlexdiskError Changed where the volume is another one by now.
+    library is libzfs_core or None. Raises FlexdiskError Changed if another volume has its name by now.
     """
     said = _run(library, volume, snapshots) if library is not None else ""
     if said in _DIFFERS:
@@ -75,7 +75,7 @@ def destroy(zfs: Zfs, library: t.Any, volume: Dataset, snapshots: t.Sequence[str
 
 
 def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[str]) -> str:
-    """What the program says, "" where it could not be run. A guid is a signed number there."""
+    """The answer of the channel program, "" if it could not be run. A guid is a signed number there."""
     guid = volume.guid - (1 << 64) if volume.guid >= 1 << 63 else volume.guid
     words = [volume.name, str(guid), volume.user.get("uuid", ""), *snapshots]
     try:

@@ -22,15 +22,15 @@ _Told = t.Callable[[int], None]
 
 
 class Files:
-    """Paths are absolute, sizes bytes. Raises ZfsError FileFailed with the path and what the system said."""
+    """Files of disks. Paths are absolute, sizes are bytes. Raises ZfsError FileFailed with the path and the reason."""
 
     def mounted(self, folder: str, name: str) -> bool:
-        """Whether this file system is mounted there, uncovered. Raises ZfsError Changed where another one is."""
+        """Whether this file system is mounted there and not covered. Raises ZfsError Changed if another one is."""
         with _opened(MOUNTS, os.O_RDONLY) as handle, open(handle, "rb", closefd=False) as stream:
             return _mounted([line.split() for line in os.fsdecode(stream.read()).splitlines()], folder, name)
 
     def size(self, path: str) -> int:
-        """-1 where there is no such file."""
+        """The size of a file, -1 if there is none."""
         try:
             return os.lstat(path).st_size
         except FileNotFoundError:
@@ -39,21 +39,21 @@ class Files:
             raise _failed(path, exc) from exc
 
     def make(self, path: str, size: int) -> None:
-        """A new file that reads as zeros, or one of that size that is there already; root's alone."""
+        """Make a file of zeros that only root can read. An existing file keeps its data and gets the size."""
         with _opened(path, os.O_RDWR | os.O_CREAT) as handle:
             os.ftruncate(handle, size)
             os.fsync(handle)
 
     def resize(self, path: str, size: int) -> None:
-        """What is beyond a smaller size is gone."""
+        """Set the size of a file. A smaller size cuts data off."""
         with _opened(path, os.O_RDWR) as handle:
             os.ftruncate(handle, size)
             os.fsync(handle)
 
     def copy(self, source: str, target: str, size: int, told: _Told) -> None:
-        """The first bytes of one onto another that is empty, and synced; told how far it is after each piece.
+        """Copy the first bytes of a file or device to an empty one, and sync it. told gets the progress.
 
-        Zeros are not written, so that what takes no space in one takes none in the other.
+        Zeros are not written, so the copy takes no space for them.
         """
         zeros = bytes(PIECE)
         with _opened(source, os.O_RDONLY) as reading, _opened(target, os.O_RDWR) as writing:
@@ -69,13 +69,13 @@ class Files:
             os.fsync(writing)
 
     def remove_folder(self, folder: str) -> None:
-        """Only an empty one that nothing is mounted on; any other stays."""
+        """Remove a folder if it is empty and nothing is mounted on it."""
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
 
 def _mounted(lines: t.Iterable[t.Sequence[str]], folder: str, name: str) -> bool:
-    """By the lines of MOUNTS, of which a later one covers what an earlier one has mounted there or above."""
+    """Whether the lines of MOUNTS say so. A later mount at the path or above it covers an earlier one."""
     places = [[_ESCAPED.sub(lambda found: chr(int(found.group(1), 8)), word) for word in line[:2]] for line in lines]
     if not any(place == folder for _device, place in places):
         return False
@@ -93,7 +93,7 @@ def _write(handle: int, piece: bytes, offset: int) -> None:
 
 @contextlib.contextmanager
 def _opened(path: str, flags: int) -> t.Iterator[int]:
-    """A volume's name is a link of udev's; a file's is none."""
+    """Open a device or a file. The name of a volume is a link, that of a file is not."""
     handle, device = -1, path.startswith(DEVICES)
     try:
         handle = os.open(path, flags | os.O_CLOEXEC | (0 if device else os.O_NOFOLLOW), 0o600)

@@ -57,8 +57,8 @@ class Guard:
         return self
 
     def protect(self, volume: str, newest: str = "") -> None:
-        """Hold a snapshot made for the purpose, or where there is no room for one the volume's newest (its name
-        without the volume).
+        """Hold a snapshot made for this purpose. Without room for one, hold newest, the short name of the volume's
+        newest snapshot.
         """
         self._volumes, self._snapshot = [volume], SNAPSHOT
         try:
@@ -98,11 +98,11 @@ class Guard:
             self._fd = -1
 
     def moving(self, volume: str) -> None:
-        """The volume is about to be renamed; its snapshots will go along."""
+        """Note that the volume is about to be renamed together with its snapshots."""
         self._volumes.append(volume)
 
     def __exit__(self, kind: t.Optional[t.Type[BaseException]], *exc: object) -> None:
-        """Leaves nothing behind where that can be helped; an error of the guarded part is not covered by one here."""
+        """Remove the guard. An error of the guarded part is not hidden by an error here."""
         by_command = self._fd < 0
         self._drop()
         try:
@@ -114,7 +114,7 @@ class Guard:
 
 
 def lift(zfs: Zfs, volume: str, snapshot: str = SNAPSHOT, held: bool = True) -> None:
-    """Take a guard away, as far as there is one."""
+    """Remove a guard, if there is one."""
     name = f"{volume}@{snapshot}"
     steps: t.List[t.Callable[[], None]] = []
     if held:

@@ -117,7 +117,7 @@ _RAIDZ = re.compile(r"\Araidz(\d?)-\d+\Z")
 
 
 def parse_status(stdout: str) -> t.Dict[str, t.Tuple[Vdev, ...]]:
-    """Top-level data vdevs per pool from C(zpool status). ashift is not shown there: 0 stands for unknown."""
+    """Top-level data vdevs per pool from C(zpool status). It does not show ashift, so ashift is 0, unknown."""
     pools: t.Dict[str, t.List[t.List[t.Any]]] = {}
     pool, data = "", False
     for line in stdout.splitlines():
@@ -153,7 +153,7 @@ def _vdev(name: str, disks: int) -> Vdev:
 
 
 def _whole(name: str, vdev: Vdev, disks: int) -> Vdev:
-    """The vdev if it has room for data beside its parity."""
+    """The vdev. Raises FlexdiskError if it has no room for data beside its parity."""
     if not 0 < vdev.parity < disks:
         raise FlexdiskError("UnexpectedOutput", f"zpool status shows a {name} of {vdev.disks} disks")
     return vdev
@@ -170,7 +170,7 @@ def needs_ashift(vdevs: t.Iterable[Vdev]) -> bool:
 def with_ashift(vdevs: t.Tuple[Vdev, ...], zdb: str) -> t.Tuple[Vdev, ...]:
     """The vdevs with the sector sizes that C(zdb -C POOL) printed, in its order.
 
-    Special vdevs, which are not among ours, look like others there, but are never raidz or draid: kinds are compared.
+    It shows special vdevs like others, and those are never raidz or draid, so kinds are compared.
     """
     tops = _tops(zdb)
     found = [next((ashift for kind, ashift in tops if kind == v.kind), 0) for v in vdevs]
@@ -194,7 +194,7 @@ def _tops(zdb: str) -> t.Iterator[t.Tuple[str, int]]:
 
 
 def geometry(vdevs: t.Tuple[Vdev, ...], volumes: t.Iterable[Dataset]) -> PoolGeometry:
-    """The pool's geometry. Which of the two roundings its ZFS uses is told by the volumes that are there."""
+    """The pool's geometry. Its volumes tell which of the two roundings its ZFS uses."""
     classic, modern = PoolGeometry(vdevs, "classic"), PoolGeometry(vdevs, "modern")
     if needs_ashift(vdevs):
         for v in volumes:
