@@ -13,7 +13,7 @@ _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
 
 
 def refusal(version: str) -> str:
-    """Why this version will not do, "" if it will or says nothing of itself."""
+    """Why this version of ansible-core is too old, "" if it is not or cannot be told."""
     found = _VERSION.match(version)
     if found is None or tuple(map(int, found.groups())) >= FLOOR:
         return ""

@@ -18,7 +18,7 @@ Change = t.Tuple[t.Any, t.Any]
 
 
 def birth_differences(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
-    """What differs of block_size and image: (is, wanted). Only a new disk can have the wanted value."""
+    """Differences in block_size and image: (is, declared). Only a new disk can have the declared value."""
     found: t.Dict[str, Change] = {}
     if spec.block_size not in (None, disk.volume.volblocksize) and not becomes_volume(spec, disk):
         found["block_size"] = (disk.volume.volblocksize, spec.block_size)
@@ -28,7 +28,7 @@ def birth_differences(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
 
 
 def crosses(wanted: t.Optional[str], disk: Disk) -> bool:
-    """Whether the disk becomes a file, or is one and becomes a volume: its data must be copied."""
+    """Whether a volume becomes a file or a file a volume, so that the data must be copied."""
     return wanted is not None and FILE in (wanted, disk.type) and wanted != disk.type
 
 
@@ -38,7 +38,7 @@ def becomes_volume(spec: DiskDeclaration, disk: Disk) -> bool:
 
 
 def in_conversion(vm: Vm, disk: Disk) -> bool:
-    """A disk that its own conversion has taken out of this VM: it comes back as what it was there."""
+    """Whether the disk's own conversion has taken it out of this VM. It comes back to its old place."""
     return disk.vm == vm.config.uuid and not disk.path and identity.is_converting(disk.volume.user.get("from", ""))
 
 
@@ -62,7 +62,7 @@ def fact_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
 
 
 def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.List[str]:
-    """What is no longer as the VM was read: its configuration, or guid, createtxg and volsize of its volumes."""
+    """What has changed since the VM was read: its configuration, or guid, createtxg and volsize of its volumes."""
     words = []
     for name in (f.name for f in fields(VmConfig)):
         was, now = getattr(vm.config, name), getattr(config, name)

@@ -32,14 +32,14 @@ class Place:
 
     @property
     def words(self) -> str:
-        """For a message: what it is called, its uuid, its volume and who has it."""
+        """The disk in a message: its name, its uuid, its volume and the VM that has it."""
         owner = "detached" if self.vm is None else f"{self.state} in {self.vm.label}"
         name = self.disk.name or "no name"
         return f"{name} (uuid {self.disk.uuid or 'none'}, {self.disk.volume.name}, {owner})"
 
 
 def places(host: Host) -> t.Iterator[Place]:
-    """Every disk of the host but the platform's own."""
+    """Every disk of the host except the platform's own."""
     for vm in host.vms:
         for disk in (*vm.disks, *vm.orphans):
             if not disk.hidden:
@@ -81,7 +81,7 @@ def find_source(host: Host, wanted: str) -> Place:
 
 
 def _belongs(place: Place, vm: Vm) -> bool:
-    """In the VM, or detached from it: one name space."""
+    """Whether the disk is in the VM or was detached from it. Both share one name space."""
     return place.disk.vm == vm.config.uuid
 
 

@@ -11,13 +11,13 @@ from . import identity
 
 
 def check_uuid(problems: Problems, label: str, uuid: str) -> None:
-    """Whether it is a UUID; "" is none."""
+    """Check that it is a UUID or ""."""
     if uuid and not identity.is_uuid(uuid):
         problems.add("InvalidArgument", f"disk uuid {uuid!r} is not a uuid", label)
 
 
 def check_name(problems: Problems, label: str, name: str) -> bool:
-    """Whether a disk can have the name; "" is none."""
+    """Whether a disk can have the name, or the name is ""."""
     if name and not identity.DISK_NAME.match(name):
         problems.add(
             "InvalidArgument",
@@ -30,7 +30,7 @@ def check_name(problems: Problems, label: str, name: str) -> bool:
 
 
 def check_new_name(problems: Problems, label: str, name: str) -> None:
-    """A name that a disk does not have yet. Disks that have a mistakable one keep it until they are renamed."""
+    """Check a name that a disk does not have yet. Disks keep a mistakable name until they are renamed."""
     why = identity.mistakable(name)
     if why:
         problems.add(

@@ -53,18 +53,18 @@ class Finding:
 
 
 def own_task(kind: str, vm: str = "") -> Task:
-    """The task of this collection's own repair."""
+    """The task in which disk_verify repairs a kind of finding."""
     return {OURS + "disk_verify": {**({"vms": [vm]} if vm else {}), "repair": [kind]}}
 
 
 def counts(findings: t.Iterable[Finding]) -> t.Dict[str, int]:
-    """How many there are of each severity."""
+    """The number of findings of each severity."""
     every = [finding.severity for finding in findings]
     return {severity: every.count(severity) for severity in SEVERITIES}
 
 
 def fails(findings: t.Iterable[Finding], limit: str) -> bool:
-    """Whether any is as severe as limit, one of SEVERITIES or C(never)."""
+    """Whether any finding is as severe as limit, one of SEVERITIES or C(never)."""
     bad = SEVERITIES[: SEVERITIES.index(limit) + 1] if limit in SEVERITIES else ()
     return any(finding.severity in bad for finding in findings)
 

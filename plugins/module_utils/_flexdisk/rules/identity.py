@@ -81,13 +81,13 @@ def is_uuid(text: str) -> bool:
 
 
 def begins_uuid(text: str, least: int = SHORTEST_PREFIX) -> bool:
-    """Whether a uuid can begin with this, which has as many characters at least."""
+    """Whether a uuid can begin with this text of at least that many characters."""
     lower = text.lower()
     return len(lower) >= least and is_uuid(lower + str(Uuid(int=0))[len(lower) :])
 
 
 def mistakable(name: str) -> str:
-    """What else the name of a disk could be taken for, "" for nothing. No disk gets such a name any more."""
+    """What else the name of a disk could be taken for, "" for nothing. No new disk gets such a name."""
     for pattern, what in (
         (_WORD, "YAML reads it as a truth value or as nothing"),
         (_NUMBER, "YAML and people read it as a number, such as an index"),
@@ -100,7 +100,7 @@ def mistakable(name: str) -> str:
 
 
 def is_converting(mark: str) -> bool:
-    """Whether "from" is a conversion's, with the guid of the original on the copy that takes its place."""
+    """Whether the value of "from" marks a conversion: CONVERTING, or on a copy the guid of its original."""
     return mark == CONVERTING or mark.isdigit()
 
 
@@ -122,12 +122,12 @@ def uuid_of(guid: int) -> str:
 
 
 def uuid_for(*words: object) -> str:
-    """The uuid of what is to be made, the same whenever it is planned for the same."""
+    """The uuid of a new object. The same words always give the same uuid."""
     return str(uuid5(_NAMESPACE, "\t".join(map(str, words))))
 
 
 def file_of(uuid: str) -> str:
-    """The file of a disk of type file. It stays where it is when its dataset is renamed."""
+    """The path of the file of a disk. It does not change when its dataset is renamed."""
     return f"{FILES}/{uuid}/{FILE}"
 
 
@@ -139,18 +139,18 @@ def disk_in(path: str) -> str:
 
 
 def serial_of(uuid: str) -> str:
-    """What a guest sees of a uuid where a serial number has room for 20 characters."""
+    """The serial number that a guest sees: the first 20 hex digits of the uuid."""
     return uuid.replace("-", "")[:20]
 
 
 def uuid_with(serial: str, guid: int) -> str:
-    """A uuid of which a guest has seen the beginning already: 20 hex digits, the rest from its volume's guid."""
+    """A uuid that begins with the 20 hex digits that a guest knows already. The rest comes from the volume's guid."""
     parts = [serial[start:end] for start, end in ((0, 8), (8, 12), (12, 16), (16, 20))]
     return "-".join([*parts, uuid_of(guid).rsplit("-", 1)[1]])
 
 
 def decode_time(value: str) -> str:
-    """A time stamp as we write them, "" for anything else."""
+    """A time stamp as this collection writes it, "" for anything else."""
     return value if _TIME.match(value) else ""
 
 
@@ -168,7 +168,7 @@ _VALID: t.Mapping[str, t.Callable[[str], t.Any]] = {
 
 
 def is_valid(name: str, value: str) -> bool:
-    """Whether we would have written the value of a property; True for those that take any text."""
+    """Whether this collection would write such a value; True for properties that take any text."""
     return bool(_VALID[name](value)) if name in _VALID else True
 
 
@@ -183,7 +183,7 @@ def next_serial(value: str) -> str:
 
 
 def type_fact(kind: str) -> t.Dict[str, str]:
-    """The property that tells the type of a disk. One that is thick has none."""
+    """The property for the type of a disk. It is empty for a thick disk."""
     return {"type": "" if kind == THICK else kind}
 
 

@@ -32,7 +32,7 @@ _DEFAULTS = {"preserve": False, "boot": False, "mode": "READ_WRITE"}
 
 
 class Birth(t.NamedTuple):
-    """What decides whether a disk can become an entry: what is fixed at birth, and the size in any one unit."""
+    """What decides whether a disk can become an entry: what is fixed when it is made, and its size in any unit."""
 
     type: t.Optional[str]
     image: t.Optional[str]
@@ -225,7 +225,7 @@ def _all_fit(disks: t.Sequence[Birth], entries: t.Sequence[Birth]) -> bool:
 def _in_list_order(
     disks: t.List[int], entries: t.List[int], current: t.Sequence[Birth], desired: t.Sequence[Birth]
 ) -> Pairs:
-    """Pairs of disks and entries that are known to fit one to one: each disk the first that leaves the rest fitting."""
+    """Pairs of disks and entries that fit one to one. Each disk gets the first entry that leaves the rest fitting."""
     pairs: Pairs = []
     for n, i in enumerate(disks):
         rest = [current[k] for k in disks[n + 1 :]]
@@ -238,7 +238,7 @@ def _in_list_order(
 
 
 def _check_names(label: str, entries: t.List[Entry]) -> bool:
-    """Whether the disks have names."""
+    """Check that every disk has a name."""
     names = [entry["name"] for entry in entries if entry["name"] is not None]
     if names and len(names) < len(entries):
         bare = [str(n) for n, entry in enumerate(entries) if entry["name"] is None]

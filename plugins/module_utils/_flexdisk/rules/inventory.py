@@ -43,7 +43,7 @@ class Host:
 
     @property
     def configs(self) -> t.Tuple[VmConfig, ...]:
-        """Those of all VMs."""
+        """The configurations of all VMs."""
         return (*(vm.config for vm in self.vms), *self.other_brands, *self.unlinked)
 
     def available(self, pool: str) -> int:
@@ -52,7 +52,7 @@ class Host:
 
 
 def unlinked_reason(config: VmConfig) -> str:
-    """Why nothing can be done to an unlinked VM."""
+    """Why this collection cannot manage a VM without a dataset."""
     if config.dataset:
         return f"no dataset {config.dataset}"
     return (
@@ -90,7 +90,7 @@ def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset
 
 
 def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[DiskConfig, ...]:
-    """A file's path tells the disk, and only ZFS where that lies."""
+    """The configuration with the datasets of files. A path tells the disk, and only ZFS tells where that disk lies."""
     if not any(identity.disk_in(entry.path) for entry in config.disks):
         return config.disks
     places = files(d for d in datasets.values() if is_below(d.name, config.dataset))
@@ -98,7 +98,7 @@ def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[
 
 
 def files(datasets: t.Iterable[Dataset]) -> t.Dict[str, str]:
-    """Datasets of disks that are files, by the uuids of these."""
+    """The datasets of disks that are files, by the disks' uuids."""
     return {d.user["uuid"]: d.name for d in datasets if d.kind == "filesystem" and d.backs and d.user.get("uuid")}
 
 
@@ -107,7 +107,7 @@ def _within(config: VmConfig, entry: DiskConfig) -> bool:
 
 
 def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
-    """The uuid that a serial stands for: the volume's own, or the one that it was about to get; "" for another's."""
+    """The uuid that a serial stands for: the volume's own, or the one that it was about to get; "" for any other."""
     known = [volume.user.get("uuid", ""), identity.uuid_of(volume.guid)] if volume is not None else []
     return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == entry.serial), "")
 
@@ -118,7 +118,7 @@ def own_uuid(config: VmConfig, entry: DiskConfig, volume: Dataset) -> str:
 
 
 def agrees(entry: DiskConfig, uuid: str) -> bool:
-    """Whether the hypervisor says nothing against a uuid."""
+    """Whether the configuration does not contradict a uuid."""
     if entry.uuid:
         return entry.uuid == uuid
     return not serial_shown(entry) or identity.serial_of(uuid) == entry.serial
@@ -165,7 +165,7 @@ class _Tree:
 
 
 def _own(volume: Dataset, **known: t.Any) -> t.Dict[str, t.Any]:
-    """Fields of a Disk from the volume's own properties; known ones (the hypervisor's word) win."""
+    """Fields of a Disk from the volume's own properties. known fields, which the hypervisor tells, win."""
     user = volume.user
     name = user.get("name", "")
     uuid = user.get("uuid", "")
@@ -186,7 +186,7 @@ def _own(volume: Dataset, **known: t.Any) -> t.Dict[str, t.Any]:
 def attached_disk(
     config: VmConfig, entry: DiskConfig, slot: str, volume: Dataset, image_size: int, **known: t.Any
 ) -> Disk:
-    """slot is where the guest sees the disk, configured or not."""
+    """A disk that a VM has. slot is where the guest sees it, configured or not."""
     known = {
         **known,
         "boot": entry.boot,
@@ -266,7 +266,7 @@ def link(
     brand: str,
     elsewhere: t.Iterable[VmConfig] = (),
 ) -> Host:
-    """One Host from one read of each side. VMs whose dataset is not there are unlinked, never guessed.
+    """The Host, from one read of the hypervisor and one of ZFS. A VM without a dataset stays unlinked.
 
     elsewhere are VMs that count only as users of volumes.
     """
@@ -303,7 +303,7 @@ def _note_uses(config: VmConfig, places: t.Mapping[str, str], users: t.Dict[str,
 
 
 def duplicates(vms: t.Iterable[Vm], detached: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
-    """Uuids that are on more than one volume, with the names of these."""
+    """Uuids that are on more than one volume, with the names of those volumes."""
     places: t.Dict[str, t.List[str]] = {}
     for disks in [detached, *(vm.disks + vm.orphans for vm in vms)]:
         for disk in disks:

@@ -36,7 +36,7 @@ def written(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
 
 
 def encode_index(vms: t.Iterable[str]) -> str:
-    """VMs that have an entry: zfs reads properties by their names only, or all."""
+    """The list of VMs that have an entry. It is needed because zfs reads properties only by their names, or all."""
     return ",".join(sorted(vms))
 
 
@@ -46,7 +46,7 @@ def decode_index(value: str) -> t.List[str]:
 
 
 def encode(record: JournalEntry) -> str:
-    """The value of the property; of the lists, which only people read, as much as ZFS holds."""
+    """The value of the property. The lists, which only people read, are cut to what ZFS can hold."""
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
     data = dict(record._asdict(), steps=steps, moves=list(record.moves))
     while True:
@@ -58,7 +58,7 @@ def encode(record: JournalEntry) -> str:
 
 
 def decode(value: str) -> t.Optional[JournalEntry]:
-    """The entry, None for anything that we would not have written."""
+    """The entry, None for anything that this collection would not have written."""
     try:
         data = json.loads(decode_text(value))
         record = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))

@@ -28,7 +28,7 @@ _INDEX = re.compile(r"/disk(\d{1,5})\Z")
 
 
 def container(pool: str) -> str:
-    """The dataset that detached disks of a pool lie in."""
+    """The dataset below which the detached disks of a pool lie."""
     return f"{pool}/{CONTAINER}"
 
 
@@ -48,7 +48,7 @@ def pool_of(name: str) -> str:
 
 
 def disk_name(index: int) -> str:
-    """What a disk is called that has no other name, and the last part of its dataset."""
+    """The default name of a disk, which is also the last part of its dataset's name."""
     return f"disk{index}"
 
 
@@ -74,7 +74,7 @@ def detached_place(disk: Disk) -> str:
 
 
 def copy_place(place: str) -> str:
-    """Where a conversion makes the copy of a disk that lies at its own place in the container."""
+    """Where a conversion makes the copy of a detached disk."""
     return place + _COPY
 
 

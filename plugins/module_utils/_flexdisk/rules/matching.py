@@ -89,7 +89,7 @@ class _Matcher:
                     )
 
     def by_name(self, absent: bool = False) -> None:
-        """absent: only what is to go."""
+        """Match by names. absent: only entries with state=absent."""
         for spec in [s for s in self.open_specs if s.name and not (absent and s.present)]:
             for pile in (self.attached, self.detached, self.orphans):
                 candidates = [d for d in pile if d.name == spec.name]
@@ -101,7 +101,7 @@ class _Matcher:
         return [d for d in self.attached if not d.name]
 
     def by_slot_or_boot(self, named: bool = False) -> None:
-        """Against disks without a name; with named=True against all."""
+        """Match by slot or boot among disks without a name; with named=True, among all."""
 
         def candidates() -> t.List[Disk]:
             return list(self.attached) if named else self._unnamed()
@@ -117,7 +117,7 @@ class _Matcher:
             self._claim(spec, candidates[0])
 
     def by_other_name(self, unlisted: str) -> None:
-        """Refuses entries that find no disk by their name and plainly mean one that has another.
+        """Refuse entries whose name no disk has and that plainly mean a disk of another name.
 
         Left to themselves they would end in errors that only follow from this: two boot disks, a slot that is taken,
         a new disk without a size. Where the disk may leave the VM, its slot and its size are free for a new one.
@@ -143,12 +143,13 @@ class _Matcher:
         return result
 
     def _fresh(self) -> t.List[DiskDeclaration]:
-        """Entries that are to be there and have found no disk yet."""
+        """The entries of wanted disks that have found no disk yet."""
         return [s for s in self.open_specs if s.present]
 
     def by_size(self, unlisted: str) -> None:
-        """Size alone, where nothing else could be meant. Elsewhere an entry is a new disk, with a warning if a disk of
-        its size is there.
+        """Match by size alone if nothing else could be meant.
+
+        Otherwise an entry is a new disk, with a warning if there is an unnamed disk of its size.
         """
         unnamed, specs = self._unnamed(), self._fresh()
         disks = [d for d in unnamed if not d.boot]
@@ -194,12 +195,12 @@ class _Matcher:
             self.match.warnings.append(_replaces(spec, lost))
 
     def _withdraw(self, specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk]) -> None:
-        """What a problem has been said of takes no further part."""
+        """Take entries and disks with a problem out of the matching."""
         self.open_specs = [s for s in self.open_specs if not any(s is other for other in specs)]
         self.attached = [d for d in self.attached if not any(d is other for other in disks)]
 
     def by_first_fit(self, unlisted: str) -> None:
-        """matching=order: what instance groups do. Names are not looked at. unlisted: what becomes of the rest."""
+        """Match as instance groups do (matching=order), without names. unlisted: what becomes of the other disks."""
         for spec in [s for s in self.open_specs if s.present and s.remaining]:
             self._first(spec, [d for d in self.attached if d.remaining and not d.boot])
         specs = [s for s in self.open_specs if s.present and not s.remaining]
@@ -227,9 +228,9 @@ def match(
     problems: Problems,
     unlisted: str = "refuse",
 ) -> Match:
-    """Links entries to disks. of_other_vms are detached disks that another VM had; only their uuid claims them.
+    """Link entries to disks. of_other_vms are detached disks that another VM had; only their uuid claims them.
 
-    What is wrong is added to problems; a problem's entries and disks are in no part of the result.
+    What is wrong is added to problems; entries and disks with a problem are in no part of the result.
     """
     matcher = _Matcher(vm, specs, of_other_vms, problems)
     matcher.by_uuid()
@@ -258,14 +259,14 @@ def _same_boot_or_slot(spec: DiskDeclaration, named: t.Sequence[Disk], unlisted:
 
 
 def _fits(spec: DiskDeclaration, disk: Disk) -> bool:
-    """Whether a disk has the size that an entry says, and nothing that the entry rules out."""
+    """Whether a disk has the declared size, and nothing that the entry rules out."""
     if (spec.boot and not disk.boot) or birth_differences(spec, disk):
         return False
     return spec.size == disk.size_mib and disk.size % MIB == 0
 
 
 def _open_size(spec: DiskDeclaration, disk: Disk) -> bool:
-    """Whether an entry that says no size of its own could mean the disk."""
+    """Whether an entry without a size could mean the disk."""
     return spec.size is None and not birth_differences(spec, disk)
 
 
@@ -353,7 +354,7 @@ _ANY_SIZE = 1 << 62
 
 
 def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) -> t.Dict[str, t.Any]:
-    """images are those that entries name; another one is no reason against an entry that names none."""
+    """A disk for the matching filter. images are those that entries name; any other image counts as none."""
     return {
         "name": disk.name,
         "description": disk.own.get("description", ""),
@@ -364,7 +365,7 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
 
 
 def _desired(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
-    """An entry without a size takes any disk."""
+    """An entry for the matching filter. One without a size fits any disk."""
     size = _ANY_SIZE if spec.size is None else spec.size
     return {"name": spec.name, "description": spec.own.get("description"), "image": spec.image, "size": size}
 

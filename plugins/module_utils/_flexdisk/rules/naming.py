@@ -30,7 +30,7 @@ _N = t.TypeVar("_N", bound=_Named)
 
 
 def fitting(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.List[_N]:
-    """Those with this uuid, else those with this alias or with a uuid that begins so."""
+    """The objects with this uuid, else those with this alias or with a uuid that begins with it."""
     every, lower = list(things), wanted.lower()
     begins = prefixes and identity.begins_uuid(lower)
     return [thing for thing in every if wanted and thing.uuid == lower] or [

@@ -26,7 +26,7 @@ NAME_RULE = "use up to 64 letters, digits, dots, dashes and underscores, the fir
 
 
 def check_new_name(name: str, problems: Problems) -> None:
-    """What a new VM can be called: nothing that another VM could be addressed by."""
+    """Check the name of a new VM. No other VM may be addressed by it."""
     if identity.is_uuid(name.lower()):
         problems.add(
             "ResourceNotFound", "no VM has this uuid; a new VM needs a name, and gets its uuid from the option uuid"
@@ -39,7 +39,7 @@ def check_new_name(name: str, problems: Problems) -> None:
 
 
 def foreign(declared: VmDeclaration, own: t.Collection[str]) -> t.List[Problem]:
-    """Options that mean nothing to this hypervisor; own are those that do."""
+    """Options that this hypervisor does not know; own are those that it knows."""
     homes = {"options": "vmadm", "customer_metadata": "vmadm", "template": "libvirt", "image_file": "libvirt"}
     said = {
         "options": declared.options,
@@ -55,7 +55,7 @@ def foreign(declared: VmDeclaration, own: t.Collection[str]) -> t.List[Problem]:
 
 
 def flexible_of(declared: VmDeclaration) -> t.Optional[int]:
-    """The flexible_disk_size that a declaration comes down to, in MiB; None: none is asked for."""
+    """The flexible_disk_size that follows from a declaration, in MiB; None if none is declared."""
     if declared.package is not None:
         return declared.package.disk if declared.package.flexible_disk else None
     return declared.flexible_disk_size
@@ -92,7 +92,7 @@ def _asked_disks(declared: VmDeclaration) -> t.Sequence[_Raw]:
 
 
 def _boot_from(image: str, entry: t.Dict[str, t.Any], problems: Problems) -> None:
-    """Makes the boot disk of the VM's image, unless it is a disk that exists."""
+    """Make the boot disk from the VM's image, unless the entry means an existing disk."""
     if entry.get("image") not in (None, image):
         words = f"disk {entry['name']} boots from image {entry['image']}, so no disk would be made of image {image}"
         problems.add("InvalidArgument", f"{words}; give one of them")
@@ -101,7 +101,7 @@ def _boot_from(image: str, entry: t.Dict[str, t.Any], problems: Problems) -> Non
 
 
 def named(entries: t.Sequence[_Raw]) -> _Entries:
-    """Entries without a name or uuid are called by their place in the list, from disk0 on."""
+    """The entries. One without a name or uuid is named by its place in the list, from disk0 on."""
     return [
         dict(entry, name=entry.get("name") or ("" if entry.get("uuid") else disk_name(number)))
         for number, entry in enumerate(entries)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Text and maps as the values of ZFS user properties: how they are written, and what of them is believed."""
+"""Text and maps of strings as the values of ZFS user properties: encoding, decoding, and the limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
 
 
 def encode_text(text: str) -> str:
-    """Printable ASCII as it is, everything else (tabs, newlines, other scripts) percent-encoded.
+    """Encode text: printable ASCII stays as it is, everything else (tabs, newlines, other scripts) is percent-encoded.
 
     So is a lone dash, which zfs prints where there is no value. Raises FlexdiskError InvalidArgument for half
     characters, which bytes that are no UTF-8 become.
@@ -51,7 +51,7 @@ def decode_tags(value: str) -> t.Dict[str, str]:
 
 
 def is_tags(value: str) -> bool:
-    """Whether the value is a map of strings, if only the empty one."""
+    """Whether the value is a map of strings, even an empty one."""
     return bool(decode_tags(value)) or decode_text(value) == "{}"
 
 

@@ -44,28 +44,28 @@ _Raw = t.Mapping[str, t.Any]
 
 
 def registered(volume: Dataset) -> bool:
-    """Whether the disk has its identity, all of it: serial_no is the first fact that a release takes away."""
+    """Whether the disk has its whole identity. serial_no is the first fact that a release removes."""
     user = volume.user
     return bool((user.get("uuid") or user.get("name")) and user.get("serial_no"))
 
 
 def taken(volume: Dataset) -> t.List[str]:
-    """The facts that a release takes away. The uuid of a file stays: it is its path."""
+    """The facts that a release removes. The uuid of a file stays, because it is part of the path."""
     return [f for f in FACTS if volume.user.get(f) and (f != "uuid" or volume.kind != "filesystem")]
 
 
 def halfway(volume: Dataset) -> bool:
-    """Whether a release of the disk has begun and not ended."""
+    """Whether a release of the disk was interrupted."""
     return KEY in volume.user and not registered(volume) and bool(taken(volume))
 
 
 def left(volume: Dataset) -> t.Optional[ReleasedIdentity]:
-    """The released identity if it counts, None if it does not, is not there, or is not what we write."""
+    """The saved identity. None if there is none, it is not valid, or the disk has an identity of its own."""
     return decode(volume.user[KEY]) if KEY in volume.user and not registered(volume) else None
 
 
 def identity_of(disk: Disk) -> ReleasedIdentity:
-    """What a release keeps of a disk: what an earlier one has kept, if that counts."""
+    """The identity that a release saves. If an interrupted release has saved one, it is that."""
     found = left(disk.volume)
     if found is not None:
         return found
@@ -96,7 +96,7 @@ def encode(released: ReleasedIdentity) -> str:
 
 
 def decode(value: str) -> t.Optional[ReleasedIdentity]:
-    """The released identity, None for anything that we would not have written."""
+    """The identity, None for anything that this collection would not have written."""
     try:
         raw = json.loads(decode_text(value))
         if not isinstance(raw, dict) or not _plain(raw):
@@ -109,7 +109,7 @@ def decode(value: str) -> t.Optional[ReleasedIdentity]:
 
 
 def _plain(raw: _Raw) -> bool:
-    """Whether every value is of its type; a bool is an int to Python."""
+    """Whether every value has its type. The classes are compared, because a bool is an int to Python."""
     types = {"index": int, "serial_no": int, **{name: kind.type for name, kind in disk_properties.PROPERTIES.items()}}
     return {*raw} <= {*_FIELDS, *disk_properties.PROPERTIES} and all(
         value.__class__ is types.get(key, str) for key, value in raw.items()
@@ -152,7 +152,7 @@ def _check_numbers(problems: Problems, label: str, raw: _Raw) -> None:
 
 
 def _check_kept(problems: Problems, label: str, raw: _Raw) -> None:
-    """What only a release writes; a task gives it as it was returned."""
+    """Check what only a release writes, and a task gives back as it was returned."""
     for key in ("ctime", "mtime"):
         if raw.get(key) and not identity.decode_time(raw[key]):
             words = f"{key} {raw[key]!r} is not valid: write it as 2026-01-31T23:59:59Z"
@@ -163,7 +163,7 @@ def _check_kept(problems: Problems, label: str, raw: _Raw) -> None:
 
 
 def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:
-    """What a task says, and for the rest what a release has kept."""
+    """What a task declares, completed by what a release has saved."""
     if kept is None:
         return said
     new = {key: getattr(said, key) for key in _FIELDS}

@@ -27,12 +27,12 @@ class Release:
 
 
 def of_detached(disk: Disk) -> Release:
-    """All that it takes: its reservation beside what its snapshots hold."""
+    """A detached disk gives back all that it takes: its reservation and what its snapshots hold."""
     return Release(disk.volume.used)
 
 
 def of_vm(vm: Vm, geometry: PoolGeometry) -> t.Dict[str, Release]:
-    """For each volume of a VM by its name, each as if it went alone.
+    """What each volume of a VM would give back, by its name, if it alone were destroyed.
 
     A VM's reservation is its own, so the pool gets only what the quota law gives up: what the volume needs for its
     metadata, and drift.

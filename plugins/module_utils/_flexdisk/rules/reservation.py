@@ -64,7 +64,7 @@ def automatic_reservation(volsize: int, volblocksize: int, geometry: PoolGeometr
 
 
 def overhead(volsize: int, volblocksize: int, geometry: PoolGeometry) -> int:
-    """What the automatic reservation has beyond the volume's size."""
+    """The bytes of the automatic reservation beyond the volume's size."""
     return automatic_reservation(volsize, volblocksize, geometry) - volsize
 
 
@@ -77,7 +77,7 @@ def is_automatic(refreservation: int, volsize: int, volblocksize: int, geometry:
 
 
 def automatic_size(refreservation: int, volblocksize: int, geometry: PoolGeometry) -> t.Optional[int]:
-    """The size in bytes, of whole MiB, that has this automatic reservation. They grow together, so halving finds it."""
+    """The size in bytes, of whole MiB, that has this automatic reservation. Found by bisection."""
     low, high = 1, 2 * refreservation // MIB + 1
     while low < high:
         middle = (low + high) // 2

@@ -68,12 +68,12 @@ def render_slot(slot: Slot) -> str:
 
 
 def normalise(text: object) -> str:
-    """The one way to write a slot: C(4:1) becomes C(0:4:1). Raises as parse_slot does."""
+    """A slot in its full form: C(4:1) becomes C(0:4:1). Raises as parse_slot does."""
     return render_slot(parse_slot(text))
 
 
 def valid(text: str) -> str:
-    """The slot as others wrote it, normalised; "" if it is none, so that garbage counts as no slot."""
+    """A stored slot, normalised; "" for anything that is not a slot."""
     try:
         return normalise(text) if text else ""
     except FlexdiskError:
@@ -99,14 +99,14 @@ def alone(slot: Slot, taken: t.Iterable[Slot]) -> bool:
 
 
 def unseen(taken: t.Iterable[Slot], pci: Pci) -> t.Set[Slot]:
-    """Those that no guest finds: where function 0 of a device is missing, it looks for no other. Only where strict."""
+    """Slots that no guest finds, because function 0 of their device is missing. Only if strict."""
     there = set(taken)
     heads = {slot[:2] for slot in there if not slot.function} | {parse_slot(who + ":0")[:2] for who in pci.taken}
     return {slot for slot in there if pci.strict and slot[:2] not in heads}
 
 
 def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.Tuple[int, ...]:
-    """Numbers of the root ports that a stopped VM gets with disks: up to theirs, and until enough are spare."""
+    """Numbers of the root ports that a stopped VM gets together with disks: for these disks, and enough spare ones."""
     then = set(after)
     if not any(slot.bus for slot in then - set(before)):
         return ()
@@ -119,7 +119,7 @@ def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.
 
 
 def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: bool = False) -> Slot:
-    """The first candidate that is free; with whole=True its device must be free of other disks, too.
+    """The first free candidate; with whole=True, no other disk may be on its device.
 
     Raises FlexdiskError C(InvalidArgument) when there is none.
     """
@@ -161,7 +161,7 @@ def conflicts(assignments: t.Sequence[t.Tuple[str, Slot]]) -> t.List[t.Tuple[Slo
 
 
 def slot_problems(spec: VmDisksDeclaration, config: VmConfig) -> t.List[Problem]:
-    """Slots that no disk of this VM can have. Where a disk is already, libvirt has put it."""
+    """Problems of declared slots that no disk of this VM can have. A slot that a disk already has is accepted."""
     problems = Problems(spec.vm)
     there = {disk.pci_slot for disk in config.disks} if config.pci.strict else set()
     for disk in spec.disks or ():

@@ -41,7 +41,7 @@ class VmSnapshot:
 
     @property
     def moment(self) -> datetime:
-        """UTC."""
+        """The time of the snapshot, in UTC."""
         return datetime.fromtimestamp(self.creation, timezone.utc)
 
     def of(self, dataset: str) -> t.Optional[Dataset]:
@@ -50,7 +50,7 @@ class VmSnapshot:
 
 
 def is_name(name: str) -> bool:
-    """Whether vmadm takes it, and takes it for a name."""
+    """Whether vmadm accepts this name of a snapshot."""
     return bool(_NAME.match(name))
 
 
@@ -65,7 +65,7 @@ def check_name(name: str) -> str:
 
 
 def snapshots_of(vm: Vm) -> t.List[VmSnapshot]:
-    """The VM's snapshots, the oldest first; those that others made under names of their own are none."""
+    """The VM's snapshots, the oldest first, without those that others made under names of their own."""
     found: t.Dict[str, t.List[Dataset]] = {}
     for part in _every(vm):
         name = part.name.partition("@")[2]
@@ -81,7 +81,7 @@ def _every(vm: Vm) -> t.Iterator[Dataset]:
 
 
 def protection(vm: Vm) -> t.Optional[Dataset]:
-    """What vmadm's protection of a VM is made of. It is nobody's snapshot, and goes with the protection."""
+    """The snapshot by which vmadm protects a VM. It goes with the protection and counts as none of the VM's."""
     if vm.config.bare or not vm.config.indestructible:
         return None
     return next((s for s in vm.snapshots if s.name == vm.root.name + PROTECTION), None)
@@ -98,24 +98,24 @@ def find(vm: Vm, name: str) -> t.Optional[VmSnapshot]:
 
 
 def whole(vm: Vm, snapshot: VmSnapshot) -> bool:
-    """False for what an interrupted deletion has left of one: the VM's dataset goes last."""
+    """Whether the snapshot is complete. An interrupted deletion leaves a part, because the VM's dataset goes last."""
     return snapshot.of(vm.root.name) is not None
 
 
 def parts_of_other_times(snapshot: VmSnapshot) -> t.List[str]:
-    """Parts that were not taken with the others: a disk's own past in another VM, which a rollback would bring back."""
+    """Parts that were not taken with the others. A rollback would bring back a disk's past in another VM."""
     return [part.name for part in snapshot.parts if part.createtxg != snapshot.createtxg]
 
 
 def newer(vm: Vm, snapshot: VmSnapshot) -> t.List[Dataset]:
-    """Every snapshot that a rollback to this one destroys, whoever made it."""
+    """Every newer snapshot, whoever made it. A rollback to this one destroys them."""
     kept = {part.name for part in snapshot.parts}
     parents = {part.parent for part in snapshot.parts}
     return [s for s in _every(vm) if s.parent in parents and s.createtxg >= snapshot.createtxg and s.name not in kept]
 
 
 def charge(dataset: Dataset) -> int:
-    """Bytes that a snapshot of it takes at once: what was written since the last one must still be writable in full.
+    """Bytes that a new snapshot of a volume takes at once: what was written since the last one must stay rewritable.
 
     Source: dsl_dataset_snapshot_reserve_space of OpenZFS, min(unique, refreservation).
     """
@@ -133,7 +133,7 @@ def shared(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) 
 
 
 def frees(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) -> int:
-    """Bytes that the dataset gives back when this one of its snapshots goes."""
+    """Bytes that the dataset gets back if this one of its snapshots is destroyed."""
     return snapshot.used + (shared(dataset, snapshots, snapshot) if dataset.refreservation else 0)
 
 
@@ -153,7 +153,7 @@ def held(snapshots: t.Iterable[Dataset]) -> int:
 
 
 def without(vm: Vm, parts: t.Collection[str]) -> Vm:
-    """The VM when these snapshots are gone, of each dataset one."""
+    """The VM without these snapshots, at most one of each dataset."""
 
     def freed_of(dataset: Dataset, before: _Snapshots) -> t.Tuple[Dataset, _Snapshots]:
         part = next((s for s in before if s.name in parts), None)
@@ -191,7 +191,7 @@ def freed(vm: Vm, snapshot: VmSnapshot) -> int:
 
 
 def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:
-    """Whether a disk is not as the snapshot has it. The VM's file system does not count: hypervisors write there."""
+    """Whether a disk differs from the snapshot. The VM's file system does not count: hypervisors write there."""
     if newer(vm, snapshot):
         return True
     for disk in vm.disks + vm.orphans:

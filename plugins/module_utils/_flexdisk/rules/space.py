@@ -29,7 +29,7 @@ def quota_law(base: int, flexible: t.Optional[int], volumes: t.Iterable[Dataset]
 
 
 def expected_quota(vm: Vm, geometry: PoolGeometry) -> int:
-    """The quota law applied to what is there now."""
+    """The quota and reservation that the law demands of the VM as it is."""
     return quota_law(vm.root.refquota, flexible_bytes(vm), vm.volumes, geometry)
 
 
@@ -46,7 +46,7 @@ def root_excess(vm: Vm) -> int:
 
 
 def committed(vm: Vm) -> int:
-    """The smallest flexible_disk_size that holds what is there: volumes, what snapshots pin, other children."""
+    """The smallest flexible_disk_size, in bytes, for the VM as it is: volumes, what snapshots pin, other children."""
     volumes = vm.volumes
     return sum(v.volsize + v.pinned for v in volumes) + root_excess(vm) + vm.other_used
 
@@ -98,7 +98,7 @@ def quota_drift(vm: Vm, geometry: PoolGeometry) -> t.Tuple[int, int]:
 
 
 def _rolled_back(vm: Vm, geometry: PoolGeometry, off: t.Collection[Dataset]) -> bool:
-    """Whether these volumes have the reservations of other sizes, and the quota too where vmadm moves it with them."""
+    """Whether these volumes have the reservations of other sizes, and the quota as well if vmadm moves it with them."""
     kept = [d.volume for d in vm.disks + vm.orphans if d.snapshots]
     moved = 0
     for v in off:
@@ -135,7 +135,7 @@ def _shortfall_cause(vm: Vm, geometry: PoolGeometry, missing: int) -> str:
 
 
 def drift_cause(vm: Vm, geometry: PoolGeometry) -> str:
-    """What the figures say of why quota and reservation are off the law; "" only where they are right."""
+    """The likely cause of a drift of quota and reservation, from the figures; "" only without a drift."""
     quota, reservation = quota_drift(vm, geometry)
     off = off_automatic(vm, geometry)
     if off:

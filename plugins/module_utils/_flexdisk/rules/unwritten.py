@@ -42,7 +42,7 @@ FRESH_VOLUMES = {
 
 
 def unwritten(dataset: Dataset, empty: t.Optional[Dataset]) -> bool:
-    """Whether a volume, or a file system, has exactly what a fresh one has.
+    """Whether a volume or file system uses exactly what a fresh one uses.
 
     empty is a file system of the same pool that never held a file: the container of detached disks. A fresh clone has
     none of its own metadata yet or all of it, and a write always brings all of it.

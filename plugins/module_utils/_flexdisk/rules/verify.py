@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Everything that can be told to be wrong with the disks of a host, from one read of it. Nothing is changed here."""
+"""Everything that can be wrong with the disks of a host, found in one read of it. Nothing is changed here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OF_THE_HOST: t.Tuple[t.Callable[[Facts], Findings], ...] = (
 
 
 def findings(host: Host, now: int, unused_days: int) -> t.List[Finding]:
-    """All of them, VM by VM, then what concerns no VM. now is seconds since 1970."""
+    """All findings: first VM by VM, then those that concern no VM. now is seconds since 1970."""
     facts = Facts(host)
     found: t.List[Finding] = []
     for vm in host.vms:

@@ -19,7 +19,7 @@ Findings = t.Iterator[Finding]
 
 
 class Facts:
-    """What several checks ask of the host."""
+    """Facts of the host that several checks need."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -50,7 +50,7 @@ class Facts:
 
 
 def busy(vm: Vm) -> str:
-    """Why nothing of a VM is repaired here, "" where it is."""
+    """Why disk_verify repairs nothing of a VM now, "" if it does."""
     config = vm.config
     if vm.interrupted is not None:
         return "an interrupted run must be finished first"

@@ -17,7 +17,7 @@ from .verify_facts import Facts, Findings, listed, vm_disks
 
 
 def interrupted_runs(facts: Facts) -> Findings:
-    """What interrupted runs wrote down, and nobody took up."""
+    """Entries of interrupted runs that no later run has finished."""
     vms = {vm.config.uuid: vm for vm in facts.host.vms}
     for (pool, uuid), record in sorted(facts.host.intents.items()):
         vm, alias = vms.get(uuid), facts.alias(uuid)

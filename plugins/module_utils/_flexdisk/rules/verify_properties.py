@@ -70,7 +70,7 @@ def _is_valid(name: str, value: str) -> bool:
 
 
 def _received(dataset: Dataset, names: t.Sequence[str]) -> t.Dict[str, str]:
-    """What came with C(zfs receive) and would be set in the same way here."""
+    """Properties that came with C(zfs receive) and that this collection would set to the same values."""
     values = {name: dataset.user.get(name, "") for name in names if name in dataset.received}
     return {name: value for name, value in values.items() if value and _is_valid(name, value)}
 

@@ -45,7 +45,7 @@ def _drift(vm: Vm, geometry: PoolGeometry) -> Findings:
 
 
 def _lawless(vm: Vm, kind: str, message: str) -> Finding:
-    """A finding that is repaired, unless the VM is busy or its disks do not fit."""
+    """A finding about the law. It is repaired unless the VM is busy or its disks do not fit."""
     room = space.allocatable(vm)
     why_not = busy(vm)
     if room is not None and room < -MIB:

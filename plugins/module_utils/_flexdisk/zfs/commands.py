@@ -111,7 +111,7 @@ class Zfs:
         raise errors.ZfsError("UnexpectedOutput", f"zfs create -nPV printed no refreservation: {out!r}")
 
     def set(self, name: str, **properties: t.Union[int, str]) -> None:
-        """Set native properties. Two pairs may share a call: volsize with refreservation, quota with reservation."""
+        """Set native properties. Only volsize with refreservation, or quota with reservation, may share a call."""
         try:
             self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name)
         except errors.ZfsError as exc:
