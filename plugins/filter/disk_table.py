@@ -29,7 +29,7 @@ def disk_table(found: _Dict) -> t.List[str]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(
             "disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked, or of disk_info, with disks"
-            " (%r)" % exc
+            f" ({exc!r})"
         ) from exc
 
 

@@ -75,8 +75,8 @@ def ensure(zfs: Zfs, now: Dataset, size: int) -> str:
         have, recorded, wanted = render_apart(length, now.volsize, size)
         raise FlexdiskError(
             "Changed",
-            "%s has %s, but its dataset %s is for %s and the task asks for %s; nothing was cut off"
-            % (path, have, now.name, recorded, wanted),
+            f"{path} has {have}, but its dataset {now.name} is for {recorded} and the task asks for "
+            f"{wanted}; nothing was cut off",
         )
     return path
 
@@ -150,8 +150,11 @@ def discard(zfs: Zfs, half: Dataset) -> None:
     parts = [d for d in zfs.datasets(half.name) if d.name != half.name]
     others = [d.name for d in parts if d.kind != "snapshot"]
     if others:
-        words = "%s is an incomplete copy to be destroyed, but it contains %s, which is not part of it"
-        raise FlexdiskError("InUse", words % (half.name, ", ".join(others)))
+        words = (
+            f"{half.name} is an incomplete copy to be destroyed, but it contains "
+            f"{', '.join(others)}, which is not part of it"
+        )
+        raise FlexdiskError("InUse", words)
     zfs.destroy(half.name, bool(parts))
     removed(zfs, half)
 

@@ -29,14 +29,15 @@ def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
                 problems.add("InvalidArgument", f"secret_metadata {key}: its value must be a string")
             elif len(value) < SHORTEST:
                 words = (
-                    "secret_metadata %s: its value has less than %d characters, so it cannot be told from the rest "
+                    f"secret_metadata {key}: its value has less than {SHORTEST} characters, so it cannot be "
+                    "told from the rest "
                     "of the output; take a longer one, or customer_metadata for what is no secret"
                 )
-                problems.add("InvalidArgument", words % (key, SHORTEST))
+                problems.add("InvalidArgument", words)
         for key in vm.get("customer_metadata") or {}:
             if _SECRET.search(str(key)):
-                words = "customer_metadata %s: its name says that it is a secret; secret_metadata is masked"
-                problems.add("InvalidArgument", words % key)
+                words = f"customer_metadata {key}: its name says that it is a secret; secret_metadata is masked"
+                problems.add("InvalidArgument", words)
         if "vnc_password" in (vm.get("options") or {}):
             problems.add("InvalidArgument", "options vnc_password: options are shown and logged; set it with vmadm")
         if vm.get("template") and "<domain" not in vm["template"]:

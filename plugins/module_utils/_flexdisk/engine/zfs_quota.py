@@ -103,8 +103,9 @@ def obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
     if room is not None and room < -MIB:
         return Problem(
             "InsufficientSpace",
-            "quota cannot be recalculated: disks and snapshots need %s more than flexible_disk_size, "
-            "which must be at least %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(vm) - vm.hidden_mib),
+            f"quota cannot be recalculated: disks and snapshots need {render_bytes(-room)} more "
+            "than flexible_disk_size, "
+            f"which must be at least {space.smallest_flexible_mib(vm) - vm.hidden_mib} MiB",
             name,
         )
     held = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes))

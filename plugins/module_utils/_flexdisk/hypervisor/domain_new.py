@@ -31,7 +31,7 @@ TEMPLATE = """<domain type='kvm'>
     <memballoon model='none'/>
   </devices>
 </domain>
-""" % "".join("\n    <controller type='pci' index='%d' model='pcie-root-port'/>" % n for n in range(1, PORTS + 1))
+""" % "".join(f"\n    <controller type='pci' index='{n}' model='pcie-root-port'/>" for n in range(1, PORTS + 1))
 
 
 def rendered(new: NewVm) -> str:
@@ -43,7 +43,7 @@ def rendered(new: NewVm) -> str:
     try:
         xml = Template(new.template or TEMPLATE).substitute({k: escape(str(v)) for k, v in words.items()})
     except (KeyError, ValueError) as exc:
-        raise FlexdiskError("InvalidArgument", "template: %s; it may have ${%s}" % (exc, "}, ${".join(words))) from exc
+        raise FlexdiskError("InvalidArgument", f"template: {exc}; it may have ${{{'}, ${'.join(words)}}}") from exc
     domain = Text(xml).root
     if (domain.get("name"), domain.get("uuid").lower()) != (new.alias, new.uuid):
         raise FlexdiskError("InvalidArgument", "template: <name> and <uuid> must be ${name} and ${uuid}")

@@ -62,6 +62,5 @@ def convert(runner: Runner, image: ImageFile, device: str) -> None:
     if answer.rc != 0:
         raise FlexdiskError(
             "ImageNotImported",
-            "%s (rc %d of: %s)"
-            % (answer.stderr.strip() or "qemu-img failed without a message", answer.rc, " ".join(argv)),
+            f"{answer.stderr.strip() or 'qemu-img failed without a message'} (rc {answer.rc} of: {' '.join(argv)})",
         )

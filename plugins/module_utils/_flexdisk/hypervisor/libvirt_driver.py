@@ -204,8 +204,8 @@ class Libvirt:
             if not force:
                 raise FlexdiskError(
                     "VmNotStopped",
-                    "the guest did not shut down within stop_timeout=%d s and is still running; "
-                    "allow_force_stop=true halts it" % timeout,
+                    f"the guest did not shut down within stop_timeout={timeout} s and is still running; "
+                    "allow_force_stop=true halts it",
                 )
             self._domains.destroy(vm)
         self.vm(vm)

@@ -179,8 +179,8 @@ class Vmadm:
                 raise
             raise FlexdiskError(
                 "VmNotStopped",
-                "the guest did not shut down within stop_timeout=%d s and is still running; "
-                "allow_force_stop=true halts it" % timeout,
+                f"the guest did not shut down within stop_timeout={timeout} s and is still running; "
+                "allow_force_stop=true halts it",
             ) from exc
         state = self.vm(vm).state
         if state != "stopped":
@@ -205,8 +205,11 @@ class Vmadm:
             raise FlexdiskError("InvalidArgument", f"options cannot set {', '.join(ours)}: the module sets that itself")
         unknown = sorted(map(str, {*new.options} - _OPTIONS))
         if unknown:
-            words = "options: vmadm create does not know %s for a bhyve VM; it knows: %s"
-            raise FlexdiskError("InvalidArgument", words % (", ".join(unknown), ", ".join(sorted(_OPTIONS))))
+            words = (
+                f"options: vmadm create does not know {', '.join(unknown)} for a bhyve VM; it knows: "
+                f"{', '.join(sorted(_OPTIONS))}"
+            )
+            raise FlexdiskError("InvalidArgument", words)
         return VmConfig(
             uuid=new.uuid,
             alias=new.alias,

@@ -156,6 +156,6 @@ def check_platform(row: t.Mapping[str, t.Any]) -> None:
     if platform and platform[:8] < OLDEST_PLATFORM:
         raise FlexdiskError(
             "PlatformTooOld",
-            "SmartOS platform %s: before %s a failing vmadm could destroy disk0; update the platform first"
-            % (platform, OLDEST_PLATFORM),
+            f"SmartOS platform {platform}: before {OLDEST_PLATFORM} a failing vmadm could destroy "
+            "disk0; update the platform first",
         )

@@ -102,7 +102,7 @@ class Text:
 
 def render(name: str, **attributes: str) -> str:
     """The text of an empty element with these attributes."""
-    return "<%s%s/>" % (name, "".join(" %s=%s" % (key, quoteattr(value)) for key, value in attributes.items()))
+    return f"<{name}{''.join(f' {key}={quoteattr(value)}' for key, value in attributes.items())}/>"
 
 
 def _parse(data: bytes) -> Element:

@@ -86,8 +86,9 @@ def check_shrink(target: Target, problems: Problems) -> bool:
     if target.size < disk.image_size:
         problems.add(
             "InvalidArgument",
-            "%s is refused: the disk cannot be smaller than its image%s, which has %s"
-            % (change, " " + disk.image if disk.image else "", render_mib(disk.image_size)),
+            f"{change} is refused: the disk cannot be smaller than its "
+            f"image{' ' + disk.image if disk.image else ''}, which has "
+            f"{render_mib(disk.image_size)}",
             target.label,
         )
     return True
@@ -97,8 +98,8 @@ def _ownership(disk: Disk, what: str, problems: Problems) -> None:
     if disk.disowned:
         problems.add(
             "IdentityMismatch",
-            "will not %s %s: the hypervisor says uuid %s, the volume says %s"
-            % (what, disk.volume.name, disk.uuid or "none", disk.volume.user["uuid"]),
+            f"will not {what} {disk.volume.name}: the hypervisor says uuid {disk.uuid or 'none'}, "
+            f"the volume says {disk.volume.user['uuid']}",
             disk.label,
         )
 
@@ -135,8 +136,8 @@ def check_destruction(leaver: Leaver, problems: Problems) -> None:
     if disk.snapshots and not leaver.snapshots:
         problems.add(
             "HasSnapshots",
-            "has %d snapshots that hold %s and would be destroyed with it; destroy_snapshots=true allows it"
-            % (len(disk.snapshots), render_bytes(disk.volume.pinned)),
+            f"has {len(disk.snapshots)} snapshots that hold {render_bytes(disk.volume.pinned)} and "
+            "would be destroyed with it; destroy_snapshots=true allows it",
             disk.label,
         )
 
@@ -176,8 +177,8 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
     if target.type not in capabilities.types:
         problems.add(
             "NotSupported",
-            "type %s is not supported: with %s, a disk can only be %s"
-            % (target.type, capabilities.name, " or ".join(capabilities.types)),
+            f"type {target.type} is not supported: with {capabilities.name}, a disk can only be "
+            f"{' or '.join(capabilities.types)}",
             target.label,
         )
     if disk is None or not crosses(target.type, disk):
@@ -196,8 +197,8 @@ def _encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems)
     if own and own != disk.volume.name and own != destination.encryptionroot:
         problems.add(
             "EncryptionRoot",
-            "cannot be %s: its encryption root is %s, that of %s is %s"
-            % (verb, own, destination.name, destination.encryptionroot or "none"),
+            f"cannot be {verb}: its encryption root is {own}, that of {destination.name} is "
+            f"{destination.encryptionroot or 'none'}",
             disk.label,
         )
 
@@ -243,8 +244,8 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
     if target.stays and not now and config.boot_types:
         problems.add(
             "NotSupported",
-            "cannot become the boot disk: the VM boots by type of device (%s); give its devices a boot order"
-            % config.boot_types,
+            f"cannot become the boot disk: the VM boots by type of device ({config.boot_types}); "
+            "give its devices a boot order",
             target.label,
         )
     elif not target.stays and config.bare and _loses_boot(resolved):
@@ -392,6 +393,6 @@ def check_quota_unit(quota: int, capabilities: Capabilities, problems: Problems)
     if quota % unit or quota < unit:
         problems.add(
             "InvalidArgument",
-            "quota %s is not valid: %s takes only multiples of %s"
-            % (render_apart(quota, unit)[0], capabilities.name, render_bytes(unit)),
+            f"quota {render_apart(quota, unit)[0]} is not valid: {capabilities.name} takes only "
+            f"multiples of {render_bytes(unit)}",
         )

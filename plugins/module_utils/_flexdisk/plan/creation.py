@@ -116,8 +116,8 @@ def check_import(host: Host, volume: str) -> None:
     """Allow an interrupted import to start again. Raises FlexdiskError AlreadyExists for any other existing volume."""
     there = host.datasets.get(volume)
     if there is not None and there.user.get("from") != identity.IMPORTING:
-        words = "%s exists without its snapshot @final, and was not left by an interrupted import"
-        raise FlexdiskError("AlreadyExists", words % volume)
+        words = f"{volume} exists without its snapshot @final, and was not left by an interrupted import"
+        raise FlexdiskError("AlreadyExists", words)
 
 
 def plan_creation(
@@ -171,8 +171,11 @@ def _as_it_is(target: Target, problems: Problems) -> None:
     """Refuse to convert an existing disk by copy: a new VM takes it as it is."""
     disk = target.disk
     if disk is not None and crosses(target.type, disk):
-        words = "type %s is refused: %s is a %s disk, and a new VM takes it as it is; convert the disk first"
-        problems.add("NotSupported", words % (target.type, disk.volume.name, disk.type), target.label)
+        words = (
+            f"type {target.type} is refused: {disk.volume.name} is a {disk.type} disk, and a new VM "
+            "takes it as it is; convert the disk first"
+        )
+        problems.add("NotSupported", words, target.label)
 
 
 def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> Vm:
@@ -280,12 +283,8 @@ def _creation(
     vm = replace(seq.vm, root=replace(seq.vm.root, user={k: v for k, v in facts.items() if v}))
     vm = replace(vm, config=replace(vm.config, indestructible=bool(declared.indestructible)))
     named = f" (package {declared.package.name})" if declared.package is not None else ""
-    text = "+ VM %s%s, %s memory, %d vcpus: %s" % (
-        new.alias,
-        named,
-        render_mib(new.memory),
-        new.vcpus,
-        ", ".join(words) or "no disks",
+    text = (
+        f"+ VM {new.alias}{named}, {render_mib(new.memory)} memory, {new.vcpus} vcpus: {', '.join(words) or 'no disks'}"
     )
     return CreateVm(
         Told(text),

@@ -242,8 +242,8 @@ def _of_disk(
         )
     if FILE in (disk.type, declared.spec.type):
         words = (
-            "%s: a disk of type file cannot be copied or cloned, nor can its copy or clone be one; convert it in place"
-            % place.words
+            f"{place.words}: a disk of type file cannot be copied or cloned, nor can its copy or "
+            "clone be one; convert it in place"
         )
         problems.add("NotSupported", words, declared.label)
     if unfinished(disk):

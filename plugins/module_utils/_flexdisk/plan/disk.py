@@ -362,8 +362,11 @@ class Registry:
                 continue
             now = serial_of(job.place.disk)
             if now != job.declared.serial and job.place.disk.volume.name in changed:
-                words = "%s has serial_no %d, not %d: it was changed since you read it"
-                self._add(job.declared, "Changed", words % (label_of(job.place), now, job.declared.serial))
+                words = (
+                    f"{label_of(job.place)} has serial_no {now}, not {job.declared.serial}: it was changed "
+                    "since you read it"
+                )
+                self._add(job.declared, "Changed", words)
 
 
 def _of_disk(declared: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:

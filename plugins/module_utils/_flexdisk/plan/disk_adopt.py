@@ -84,10 +84,9 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
 
 def unknown(disk: Disk) -> str:
     """Why a detached disk forbids a release."""
-    return "%s (%s, uuid %s) is detached and would become unknown; attach or destroy it first" % (
-        disk.volume.name,
-        render_mib(disk.size_mib),
-        disk.uuid or "none",
+    return (
+        f"{disk.volume.name} ({render_mib(disk.size_mib)}, uuid {disk.uuid or 'none'}) is "
+        "detached and would become unknown; attach or destroy it first"
     )
 
 
@@ -119,8 +118,8 @@ def _contradictions(host: Host, vm: Vm, problems: Problems) -> None:
         if disk.disowned:
             problems.add(
                 "Ambiguous",
-                "%s has uuid %s, but the hypervisor says %s: it was moved by hand"
-                % (disk.volume.name, disk.volume.user["uuid"], disk.uuid or "another"),
+                f"{disk.volume.name} has uuid {disk.volume.user['uuid']}, but the hypervisor says "
+                f"{disk.uuid or 'another'}: it was moved by hand",
                 disk.label,
             )
     for disk in vm.disks + vm.orphans + vm.detached:
@@ -241,8 +240,8 @@ def _check_names(
             free = next(n for n in (f"{name[:58]}-{k}" for k in range(2, len(taken) + 3)) if n not in taken)
             problems.add(
                 "NameConflict",
-                "%s and %s would have the same name; choose another: disks: [{index: %d, name: %s}]"
-                % (volume, taken[name], candidate.disk.index, free),
+                f"{volume} and {taken[name]} would have the same name; choose another: disks: [{{index: "
+                f"{candidate.disk.index}, name: {free}}}]",
                 name,
             )
         taken.setdefault(name, volume)
@@ -280,8 +279,8 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
     kept = released_identity.decode(disk.volume.user[released_identity.KEY])
     if kept is None or released_identity.identity_of(disk) != kept:
         warnings.append(
-            "%s has an identity, and a saved one of another disk (zfs inherit %s%s removes that)"
-            % (disk.volume.name, identity.PREFIX, released_identity.KEY)
+            f"{disk.volume.name} has an identity, and a saved one of another disk (zfs inherit "
+            f"{identity.PREFIX}{released_identity.KEY} removes that)"
         )
         return step
     facts = {**(step.facts if step is not None else {}), released_identity.KEY: ""}
@@ -319,7 +318,7 @@ def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
         return None
     kept = problems.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
     uuid = disk.volume.user.get("uuid")
-    text = "- %s released (%s%s)" % (disk.label, disk.volume.name, ", uuid %s" % uuid if uuid else "")
+    text = f"- {disk.label} released ({disk.volume.name}{f', uuid {uuid}' if uuid else ''})"
     facts = dict.fromkeys(present, "")
     if disk.volume.user.get(released_identity.KEY) != kept:
         facts[released_identity.KEY] = kept or ""

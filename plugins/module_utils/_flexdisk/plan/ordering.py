@@ -68,8 +68,9 @@ def order(
     if not policy.allow_restart:
         problems.add(
             "VmNotStopped",
-            "the VM is running and must be stopped for: %s; allow_restart=true allows a shutdown and a start"
-            % "; ".join(f"{s.text} ({s.cold})" if s.cold else s.text for s in needs_stop),
+            "the VM is running and must be stopped for: "
+            f"{'; '.join(f'{s.text} ({s.cold})' if s.cold else s.text for s in needs_stop)}; "
+            "allow_restart=true allows a shutdown and a start",
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
@@ -80,8 +81,11 @@ def _check_converting(resolved: Resolved, problems: Problems) -> None:
     vm, claimed = resolved.vm, [g.disk for g in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
     for disk in (d for d in vm.detached if in_conversion(vm, d) and not any(d is other for other in claimed)):
         if vm.interrupted is not None or disk.volume.user["from"] == identity.CONVERTING:
-            words = "its conversion was interrupted; list it (%s, uuid %s), or the VM would run without it"
-            problems.add("InUse", words % (disk.volume.name, disk.uuid), disk.label)
+            words = (
+                f"its conversion was interrupted; list it ({disk.volume.name}, uuid {disk.uuid}), or "
+                "the VM would run without it"
+            )
+            problems.add("InUse", words, disk.label)
 
 
 def check_ready(vm: Vm, problems: Problems) -> None:

@@ -34,8 +34,11 @@ def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
     """The VM with this uuid, else the only one with this alias or uuid prefix, or None. A Problem if several fit."""
     found = fitting(wanted, host.configs)
     if len(found) > 1:
-        words = "several VMs have this alias or a uuid that begins so: %s; give the whole uuid"
-        return Problem("Ambiguous", words % ", ".join(sorted(c.label for c in found)), wanted)
+        words = (
+            "several VMs have this alias or a uuid that begins so: "
+            f"{', '.join(sorted(c.label for c in found))}; give the whole uuid"
+        )
+        return Problem("Ambiguous", words, wanted)
     return found[0] if found else None
 
 

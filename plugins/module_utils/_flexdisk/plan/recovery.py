@@ -64,8 +64,9 @@ def unfinished(record: JournalEntry) -> str:
     """The message about an interrupted run of this host: what it has left, and what ends it."""
     if record.rollback:
         return (
-            "a rollback to snapshot %s was interrupted at %s, so its disks may be of different times; "
-            "vm_snapshot with state=rolled_back and this name ends it" % (record.rollback, record.since)
+            f"a rollback to snapshot {record.rollback} was interrupted at {record.since}, so its "
+            "disks may be of different times; "
+            "vm_snapshot with state=rolled_back and this name ends it"
         )
     return f"a run was interrupted at {record.since}; vm_disks finishes it when the VM is listed"
 

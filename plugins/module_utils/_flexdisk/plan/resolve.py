@@ -139,8 +139,8 @@ def _pair(
         for what, (now, wanted) in fixed.items():
             problems.add(
                 "FixedAtBirth",
-                "%s is %s and cannot become %s; recreate=true makes a new disk and %s this one"
-                % (what, now, wanted, "detaches" if disk.preserve else "destroys"),
+                f"{what} is {now} and cannot become {wanted}; recreate=true makes a new disk and "
+                f"{'detaches' if disk.preserve else 'destroys'} this one",
                 entry.label,
             )
     elif fixed and entry.uuid:
@@ -196,8 +196,7 @@ def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities,
         if entry.size is not None and entry.size < target.image_size:
             problems.add(
                 "InvalidArgument",
-                "size %s is too small: image %s has %s"
-                % (render_mib(entry.size), entry.image, render_mib(target.image_size)),
+                f"size {render_mib(entry.size)} is too small: image {entry.image} has {render_mib(target.image_size)}",
                 entry.label,
             )
     elif entry.size is None and not entry.remaining:
@@ -219,15 +218,16 @@ def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, proble
         elif spec.unlisted == "destroy":
             problems.add(
                 "InvalidArgument",
-                "unlisted=destroy, but %s (%s, uuid %s) has no identity from an earlier run; list it with state=absent "
-                "to destroy it" % (disk.path, render_mib(disk.size_mib), disk.uuid),
+                f"unlisted=destroy, but {disk.path} ({render_mib(disk.size_mib)}, uuid {disk.uuid}) has "
+                "no identity from an earlier run; list it with state=absent "
+                "to destroy it",
                 disk.label,
             )
         else:
             problems.add(
                 "UnlistedDisk",
-                "%s (%s, uuid %s) is attached but not listed; list it, or choose unlisted=keep, detach or destroy"
-                % (disk.path, render_mib(disk.size_mib), disk.uuid),
+                f"{disk.path} ({render_mib(disk.size_mib)}, uuid {disk.uuid}) is attached but not "
+                "listed; list it, or choose unlisted=keep, detach or destroy",
                 disk.label,
             )
 
@@ -376,11 +376,12 @@ def _remaining(resolved: Resolved, problems: Problems) -> None:
         target.basis = basis
         least = max(1, target.image_size)
         if target.size < least:
-            lacking = " and lacks %d MiB besides" % -target.size if target.size < 0 else ""
+            lacking = f" and lacks {-target.size} MiB besides" if target.size < 0 else ""
             problems.add(
                 "InsufficientSpace",
-                "size=remaining leaves %d MiB of flexible_disk_size %s%s; at least %d MiB are needed"
-                % (max(0, target.size), render_mib(resolved.flexible - resolved.vm.hidden_mib), lacking, least),
+                f"size=remaining leaves {max(0, target.size)} MiB of flexible_disk_size "
+                f"{render_mib(resolved.flexible - resolved.vm.hidden_mib)}{lacking}; at least {least} "
+                "MiB are needed",
                 target.label,
             )
 

@@ -39,8 +39,10 @@ def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem,
         return config
     if config is None:
         owner = next((c for c in host.configs if c.uuid == declared.uuid), None)
-        words = "no VM has this name, and the uuid %s is that of VM %s"
-        return Problem("InvalidArgument", words % (owner.uuid, owner.label), declared.vm) if owner is not None else None
+        if owner is None:
+            return None
+        words = f"no VM has this name, and the uuid {owner.uuid} is that of VM {owner.label}"
+        return Problem("InvalidArgument", words, declared.vm)
     if declared.uuid not in ("", config.uuid):
         words = f"the uuid of VM {config.label} is not {declared.uuid}; a VM keeps its uuid"
         return Problem("InvalidArgument", words, declared.vm)
@@ -133,8 +135,9 @@ def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     if declared.disks is None and need > package.disk:
         problems.add(
             "InsufficientSpace",
-            "package %s has %s, disks and snapshots need %s; %d MiB is the smallest that fits (by RFD 154 existing "
-            "disk usage is %d MiB)" % (package.name, render_mib(package.disk), render_mib(need), need, usage),
+            f"package {package.name} has {render_mib(package.disk)}, disks and snapshots need "
+            f"{render_mib(need)}; {need} MiB is the smallest that fits (by RFD 154 existing "
+            f"disk usage is {usage} MiB)",
         )
 
 
@@ -145,8 +148,9 @@ def _same_image(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     if declared.image and boots is not None and boots.image and boots.image not in named:
         problems.add(
             "FixedAtBirth",
-            "the VM boots from image %s, and only a new VM gets image %s; declare its image or none to keep the VM, or "
-            "delete it first with state=absent to make it anew" % (boots.image, declared.image),
+            f"the VM boots from image {boots.image}, and only a new VM gets image {declared.image}; "
+            "declare its image or none to keep the VM, or "
+            "delete it first with state=absent to make it anew",
             boots.label,
         )
 
@@ -259,16 +263,16 @@ def _given_up(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
         names = ", ".join(f"{d.label} ({render_mib(d.size_mib)}, uuid {d.uuid})" for d in data)
         problems.add(
             "DataDisks",
-            "the VM has data disks that would be destroyed: %s; destroy_disks=true allows it, preserve=true keeps one"
-            % names,
+            f"the VM has data disks that would be destroyed: {names}; destroy_disks=true allows it, "
+            "preserve=true keeps one",
         )
     protection = snapshots.protection(vm)
     own = [s for s in vm.snapshots if s is not protection]
     if own and not declared.destroy_snapshots:
         problems.add(
             "HasSnapshots",
-            "the VM has snapshots that would be destroyed with it: %s; destroy_snapshots=true allows it"
-            % ", ".join(_snapshot_words(vm, s) for s in own),
+            "the VM has snapshots that would be destroyed with it: "
+            f"{', '.join(_snapshot_words(vm, s) for s in own)}; destroy_snapshots=true allows it",
         )
     used = [s.name for s in own if s.clones or s.userrefs]
     if used:

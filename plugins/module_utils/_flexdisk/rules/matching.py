@@ -62,13 +62,8 @@ class _Matcher:
         if len(candidates) > 1:
             self.problems.add(
                 "Ambiguous",
-                "%s is the %s of %d disks: %s"
-                % (
-                    spec.label,
-                    what,
-                    len(candidates),
-                    ", ".join("%s (%s)" % (d.uuid, d.volume.name) for d in candidates),
-                ),
+                f"{spec.label} is the {what} of {len(candidates)} disks: "
+                f"{', '.join(f'{d.uuid} ({d.volume.name})' for d in candidates)}",
                 spec.label,
             )
             self.open_specs = [s for s in self.open_specs if s is not spec]
@@ -307,7 +302,7 @@ def _choice(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], why: st
     return "%s could be any of the VM's unnamed disks: %s. Say which is which, once:\n%s" % (
         ", ".join(s.label for s in specs),
         why,
-        "\n".join("%s  # %s, %s" % (_entry(d, "CHOOSE"), render_mib(d.size_mib), d.path) for d in disks),
+        "\n".join(f"{_entry(d, 'CHOOSE')}  # {render_mib(d.size_mib)}, {d.path}" for d in disks),
     )
 
 
@@ -324,30 +319,27 @@ def _could_be(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
 
 def _replaces(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
     """The warning of a new disk where an unlisted one of its size and another name is destroyed."""
-    words = (
-        "%s is a new disk, and unlisted=destroy destroys %s of the same size; to rename it and keep its data, write %s"
-    )
-    return words % (
-        spec.label,
-        " and ".join(d.name for d in disks),
-        " or ".join(_entry(d, spec.label) for d in disks),
+    return (
+        f"{spec.label} is a new disk, and unlisted=destroy destroys "
+        f"{' and '.join(d.name for d in disks)} of the same size; to rename it and keep its "
+        f"data, write {' or '.join(_entry(d, spec.label) for d in disks)}"
     )
 
 
 def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], what: str) -> str:
     """The refusal of an entry that means a disk of another name."""
     words = [f"{d.name} (uuid {d.uuid or 'unknown'}) {what} and has another name" for d in disks]
-    return "no disk has this name; %s; to rename %s, give its uuid: %s" % (
-        "; ".join(words),
-        "it" if len(disks) == 1 else "one of them",
-        " or ".join(_entry(d, spec.label) for d in disks),
+    return (
+        f"no disk has this name; {'; '.join(words)}; to rename "
+        f"{'it' if len(disks) == 1 else 'one of them'}, give its uuid: "
+        f"{' or '.join(_entry(d, spec.label) for d in disks)}"
     )
 
 
 def _entry(disk: Disk, name: str) -> str:
     """An entry to paste: the uuid of a disk, or the slot of one that has none yet."""
     handle = f"uuid: {disk.uuid}" if disk.uuid else f'pci_slot: "{disk.pci_slot}"'
-    return "- {%s, name: %s%s}" % (handle, name, ", boot: true" if disk.boot else "")
+    return f"- {{{handle}, name: {name}{', boot: true' if disk.boot else ''}}}"
 
 
 _ANY_SIZE = 1 << 62

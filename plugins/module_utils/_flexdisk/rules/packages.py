@@ -32,8 +32,11 @@ def check_new_name(name: str, problems: Problems) -> None:
             "ResourceNotFound", "no VM has this uuid; a new VM needs a name, and gets its uuid from the option uuid"
         )
     elif identity.begins_uuid(name, identity.SURE_PREFIX):
-        words = "no VM is called so, and a new one cannot be: %d or more hex digits are the beginning of a VM's uuid"
-        problems.add("InvalidArgument", words % identity.SURE_PREFIX)
+        words = (
+            f"no VM is called so, and a new one cannot be: {identity.SURE_PREFIX} or more hex "
+            "digits are the beginning of a VM's uuid"
+        )
+        problems.add("InvalidArgument", words)
     elif not identity.VM_NAME.match(name):
         problems.add("InvalidArgument", f"name {name!r} of a new VM is not valid: {NAME_RULE}")
 

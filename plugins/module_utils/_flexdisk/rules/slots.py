@@ -57,8 +57,9 @@ def parse_slot(text: object) -> Slot:
             return slot
     raise FlexdiskError(
         "InvalidArgument",
-        'pci_slot "%s" is not valid: write "bus:device:function", "device:function" or "device", in quotes and decimal,'
-        " with bus 0 to 255, device 0 to 31 and function 0 to 7" % (text,),
+        f'pci_slot "{text}" is not valid: write "bus:device:function", "device:function" or '
+        '"device", in quotes and decimal,'
+        " with bus 0 to 255, device 0 to 31 and function 0 to 7",
     )
 
 
