@@ -119,8 +119,9 @@ def run_module(
     wanted = {**json.loads((folder / "args.json").read_text()), **(more or {})}
     arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": wanted}))
     command = [sys.executable, "-c", MEASURE, str(report), module, str(arguments)]
-    environment = dict(os.environ, PATH=path, PYTHONPATH=f"{COLLECTIONS}:{folder}")
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    # As on a target, where the sources arrive anew each time and nothing is compiled before.
+    unpacked = {"PATH": path, "PYTHONPATH": f"{COLLECTIONS}:{folder}", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, env=dict(os.environ, **unpacked), capture_output=True, text=True, check=False)
     result = json.loads(done.stdout) if done.returncode == 0 else {}
     if result.get("changed") is not False:
         raise SystemExit(f"the run did not end as one without changes: {done.stdout[:2000]} {done.stderr[:2000]}")

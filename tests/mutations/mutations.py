@@ -104,7 +104,7 @@ MUTATIONS = (
     Mutation(
         "one slot of another bus for every new disk",
         "plan/resolve.py",
-        "return slots.allocate(set(taken), candidates, whole=capabilities.functions_per_slot == 1)",
+        "return slots.allocate(set(taken), slots.preferred(pci), whole=capabilities.functions_per_slot == 1)",
         'return slots.parse_slot("1:0:1")',
     ),
     Mutation(

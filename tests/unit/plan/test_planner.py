@@ -18,6 +18,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     disk_verify,
     perform,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
@@ -157,6 +159,29 @@ def test_every_step_can_be_predicted_and_done(cls):
     )
     assert done.dispatch(cls) is not done.dispatch(steps.Step)
     assert predicted.dispatch(cls) is not predicted.dispatch(steps.Step)
+
+
+# With every driver: the VM is stopped for them, or they answer by themselves (late), or no running VM has them.
+NOT_LIVE = {
+    "adopt", "autoboot", "clear", "copy", "correct", "create_detached", "create_vm", "delete_vm", "edit",
+    "end_conversion", "finish_detached", "forget", "forget_intent", "import_image", "package", "place", "ports",
+    "recover", "release", "resize_detached", "rollback", "shrink", "start", "stop",
+}  # fmt: skip
+HOT_PLUG = {"attach", "create", "destroy", "detach", "grow"}
+
+
+@pytest.mark.parametrize(
+    ("driver", "not_live"),
+    [
+        (Vmadm(None), NOT_LIVE | HOT_PLUG | {"discard"}),
+        (Libvirt(None, "qemu:///system", None), NOT_LIVE),
+        (Libvirt(None, "bhyve:///system", None), NOT_LIVE | HOT_PLUG),
+    ],
+    ids=["vmadm", "libvirt", "bhyve"],
+)
+def test_every_step_is_live_or_not_by_decision(driver, not_live):
+    """A kind that is nowhere would silently stop the VM."""
+    assert {cls.kind for cls in classes(steps.Step)} - driver.capabilities.live == not_live
 
 
 def test_every_step_has_a_name_of_its_own():

@@ -22,6 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     obstacle,
     parse_slot,
     positions,
+    preferred,
     render_slot,
 )
 
@@ -94,6 +95,17 @@ def test_allocation_takes_the_lowest_free_function():
     assert allocate(taken, SMARTOS.candidates) == Slot(0, 4, 1)
     assert allocate(taken | {Slot(0, 4, 1)}, SMARTOS.candidates) == Slot(0, 4, 3)
     assert allocate(taken, ["0:3:0"]) == Slot(0, 3, 0)
+
+
+def test_slots_for_hot_plug_are_preferred():
+    pci = Pci(candidates=("1:0:0", "2:0:0", "3:0:0", "4:0:0"), hot=frozenset(("2:0:0", "4:0:0")))
+    assert preferred(pci) == ["2:0:0", "4:0:0", "1:0:0", "3:0:0"]
+    assert preferred(SMARTOS) == list(SMARTOS.candidates)
+
+
+def test_the_message_names_the_lowest_and_the_highest_slot_whatever_is_preferred():
+    with pytest.raises(FlexdiskError, match="all 3 from 0:4:0 to 0:12:0 are taken"):
+        allocate([Slot(0, n, 0) for n in (4, 5, 12)], ["0:12:0", "0:4:0", "0:5:0"])
 
 
 def test_ninth_disk_has_no_slot():

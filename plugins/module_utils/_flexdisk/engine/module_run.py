@@ -11,14 +11,10 @@ import os
 import shutil
 import typing as t
 
-from ..hypervisor.libvirt_connection import Connection
-from ..hypervisor.libvirt_driver import Libvirt
 from ..hypervisor.protocol import Hypervisor
-from ..hypervisor.vmadm import Vmadm
 from ..model.errors import FlexdiskError, Problem
 from ..rules import core_version
 from ..zfs.commands import Zfs
-from ..zfs.devices import at
 from . import lock
 from .arguments import check_figures
 from .outcome import Outcome
@@ -123,12 +119,29 @@ def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Z
     check_figures(params)
     choice, uri = params["hypervisor"], params["libvirt_uri"]
     if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):
-        return Zfs(runner, pipe=runner.pipe), Vmadm(runner)
+        return Zfs(runner, pipe=runner.pipe), _vmadm(runner)
     if choice == "libvirt" or any(map(os.path.exists, _SOCKETS)):
-        return Zfs(runner, pipe=runner.pipe), Libvirt(Connection(uri, at), uri, runner)
+        return Zfs(runner, pipe=runner.pipe), _libvirt(uri, runner)
     raise FlexdiskError(
         "CommandNotFound", "no hypervisor found on this host: neither the program vmadm nor the socket of a libvirtd"
     )
+
+
+# A host needs one driver. To import the other as well would take a tenth of the time of a run that changes nothing.
+
+
+def _vmadm(runner: SubprocessRunner) -> Hypervisor:
+    from ..hypervisor.vmadm import Vmadm
+
+    return Vmadm(runner)
+
+
+def _libvirt(uri: str, runner: SubprocessRunner) -> Hypervisor:
+    from ..hypervisor.libvirt_connection import Connection
+    from ..hypervisor.libvirt_driver import Libvirt
+    from ..zfs.devices import at
+
+    return Libvirt(Connection(uri, at), uri, runner)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,10 @@ from ..plan import summary
 from ..plan.steps import VmPlan
 from ..rules.inventory import Host
 from . import report
-from .apply import StepFailed
 from .ended import Broken
+
+if t.TYPE_CHECKING:
+    from .apply import StepFailed
 
 
 @dataclass

@@ -23,7 +23,6 @@ from ..rules.layout import container
 from ..zfs.commands import Zfs
 from ..zfs.guard import load_libzfs_core
 from . import report
-from .apply import Applier, StepFailed
 from .ended import Broken, as_it_went
 from .journal import Journal
 from .observe import observe
@@ -152,6 +151,10 @@ def apply_plans(
 ) -> None:
     """Apply the plans in order until one fails. The failure names the plans that were not begun."""
     plans = [plan for plan in plans if plan.steps]
+    if not plans:
+        return
+    from .apply import Applier, StepFailed  # which imports everything that does steps
+
     steps = [step for plan in plans for step in plan.steps]
     guarded = any(step.leaves_vm or isinstance(step, DestroyDetached) for step in steps)
     library, why_not = load_libzfs_core() if guarded else (None, "")

@@ -13,7 +13,7 @@ from ..model.vm import Disk
 from .steps import Step
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class VolumeStep(Step):
     """A step of one volume, named as it is before the step."""
 
@@ -28,21 +28,21 @@ class VolumeStep(Step):
 # -- properties of the collection
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WriteFacts(VolumeStep):
     """Write properties of the collection on a volume. The value "" removes a property."""
 
     facts: t.Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WriteIdentity(WriteFacts):
     """Write what describes a disk: its name, preserve, description, tags and so on."""
 
     kind = "identity"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SyncFacts(WriteFacts):
     """Write the facts that repeat what the hypervisor says of a disk."""
 
@@ -60,14 +60,14 @@ class SyncFacts(WriteFacts):
         return (self.volume,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CorrectFacts(WriteFacts):
     """Correct properties of a disk, or of a dataset that has disks below it."""
 
     kind = "correct"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ForgetRun(WriteFacts):
     """Remove the record of an interrupted run from the journal."""
 
@@ -76,7 +76,7 @@ class ForgetRun(WriteFacts):
     vm: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReleaseDisk(Step):
     """Take the identity from a disk, and keep it in one property for a later adoption. uuid: what the disk has then."""
 
@@ -95,7 +95,7 @@ class ReleaseDisk(Step):
 # -- guards and halves that interrupted runs have left
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LiftGuard(VolumeStep):
     """Remove the guard of an interrupted run."""
 
@@ -103,7 +103,7 @@ class LiftGuard(VolumeStep):
     mends = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DiscardCopy(VolumeStep):
     """Remove the half of an interrupted conversion. The original disk is complete."""
 
@@ -129,7 +129,7 @@ class DiskEdit(t.NamedTuple):
     changes: t.Mapping[str, t.Any]  # for replace(), which checks the names and takes any type
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class EditDisks(Step):
     """Change the configuration of disks, all at once, so that two disks can swap their slots."""
 
@@ -143,7 +143,7 @@ class EditDisks(Step):
         return tuple(edit.volume for edit in self.edits)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SetCompression(VolumeStep):
     """Set the compression for data that is written from now on. path is "" for a disk that no VM has."""
 
@@ -153,7 +153,7 @@ class SetCompression(VolumeStep):
     value: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Resize(VolumeStep):
     """Change the size of a disk. snapshots: it has some, so the space that it frees or takes is not known before."""
 
@@ -164,21 +164,21 @@ class Resize(VolumeStep):
     snapshots: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Grow(Resize):
     """Make a disk of a VM larger."""
 
     kind = "grow"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Shrink(Resize):
     """Make a disk of a VM smaller, by cutting off its end."""
 
     kind = "shrink"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ResizeDetached(Resize):
     """Give a detached disk another size."""
 
@@ -200,7 +200,7 @@ class Copying(t.NamedTuple):
     beside_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Convert(VolumeStep):
     """Convert a disk to another type. copying: set if to or from a file. vm_waits: the VM waits for the disk."""
 
@@ -222,7 +222,7 @@ class Convert(VolumeStep):
         return (self.volume, self.copying.half) if self.copying is not None else (self.volume,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class EndConversion(VolumeStep):
     """Give the copy of a conversion the name of its original, which has gone. facts remove its mark, or keep it."""
 
@@ -241,7 +241,7 @@ class EndConversion(VolumeStep):
 # -- disks that go
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Departure(VolumeStep):
     """Move a volume to the place of detached disks. newest: short name that its newest snapshot has then, or ""."""
 
@@ -257,7 +257,7 @@ class Departure(VolumeStep):
         return (self.volume, self.target)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Detach(Departure):
     """Detach a disk with its data. renames: snapshots, by old and new short name.
 
@@ -278,7 +278,7 @@ class Detach(Departure):
         return self.vm_waits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DetachUnattached(Detach):
     """Detach an orphan, a volume that the VM does not have attached."""
 
@@ -286,7 +286,7 @@ class DetachUnattached(Detach):
     mends = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Destroy(Departure):
     """Take a disk out of its VM, and destroy it with its snapshots (by their short names)."""
 
@@ -296,7 +296,7 @@ class Destroy(Departure):
     snapshots: t.Tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DestroyDetached(VolumeStep):
     """Destroy a volume that no VM has attached. held: snapshots whose holds are released first."""
 
@@ -307,7 +307,7 @@ class DestroyDetached(VolumeStep):
     held: t.Tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ForgetDisk(VolumeStep):
     """Take a ghost out of the configuration: a disk that is detached already."""
 
@@ -331,7 +331,7 @@ class Attachment(t.NamedTuple):
     uuid: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Arrival(VolumeStep):
     """Bring a disk to a VM: put its volume in place, then configure it. facts: what the volume is to carry."""
 
@@ -342,7 +342,7 @@ class Arrival(VolumeStep):
     compression: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttachDisk(Arrival):
     """Attach an existing volume, now at source. snapshots: as for a resize. vm_waits: the VM waits for the disk."""
 
@@ -366,7 +366,7 @@ class AttachDisk(Arrival):
         return (self.volume, self.source)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CreateDisk(Arrival):
     """Create a disk, empty or as a clone of an image's snapshot (origin). own_compression: "" inherits a value."""
 
@@ -386,7 +386,7 @@ class CreateDisk(Arrival):
 # -- disks that no VM has
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CreateDetached(VolumeStep):
     """Create a detached disk: empty, a clone (origin) or a copy (copy_of). vm: the VM that it belongs to, or ""."""
 
@@ -408,7 +408,7 @@ class CreateDetached(VolumeStep):
         return (self.volume, self.origin, self.copy_of)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FinishDetached(VolumeStep):
     """End an interrupted creation: the disk has all its data, and gets its size and reservation."""
 
@@ -419,7 +419,7 @@ class FinishDetached(VolumeStep):
     type: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MoveDetached(VolumeStep):
     """Move a detached disk to the place that its uuid names."""
 

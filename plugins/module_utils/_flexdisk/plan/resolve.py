@@ -256,7 +256,7 @@ def _model(vm: Vm, target: Target, capabilities: Capabilities) -> str:
 
 
 def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -> None:
-    """A declared slot is given or refused, a disk keeps the slot that it has, and the rest get the lowest free ones."""
+    """A declared slot is given or refused, a disk keeps the slot that it has, and the rest get free ones."""
     taken, pci = _standing_slots(resolved), resolved.vm.config.pci
     waiting = []
     for target in resolved.targets:
@@ -305,13 +305,12 @@ def _arrival_slot(
     pci: Pci,
     capabilities: Capabilities,
 ) -> slots.Slot:
-    """The slot that a disk had, if free and seen by guests; else the first free slot, those for hot-plug first."""
+    """The slot that a disk had, if free and seen by guests; else the first free one of those preferred."""
     if remembered:
         slot = slots.parse_slot(remembered)
         if slot not in taken and slot not in lost and not slots.obstacle(slot, pci):
             return slot
-    candidates = sorted(pci.candidates, key=lambda slot: slot not in pci.hot)
-    return slots.allocate(set(taken), candidates, whole=capabilities.functions_per_slot == 1)
+    return slots.allocate(set(taken), slots.preferred(pci), whole=capabilities.functions_per_slot == 1)
 
 
 def _key(target: Target) -> str:

@@ -17,7 +17,7 @@ from .steps import Step
 # -- an interrupted run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Recover(Step):
     """Resume an interrupted run. What is left to do are steps of their own."""
 
@@ -31,7 +31,7 @@ class Recover(Step):
 # -- figures
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SettleQuota(Step):
     """Set quota and reservation of the VM's dataset by the law (rules/space.py), and refreservation of its own part."""
 
@@ -43,7 +43,7 @@ class SettleQuota(Step):
     refreservation_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SettleVolumes(Step):
     """Set volumes to their automatic reservation. flexible_mib: the flexible_disk_size that comes later, or None."""
 
@@ -60,7 +60,7 @@ class SettleVolumes(Step):
         return self.names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SetFlexibleSize(Step):
     """Set flexible_disk_size, hidden disks included. resets: the hypervisor then sets every volume to auto."""
 
@@ -70,7 +70,7 @@ class SetFlexibleSize(Step):
     resets: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SetVmQuota(Step):
     """Set the quota of the VM's own file system. resets: the hypervisor then sets every volume to auto."""
 
@@ -83,7 +83,7 @@ class SetVmQuota(Step):
 # -- power
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stop(Step):
     """Shut the VM down. autoboot_off: the hypervisor turns autoboot off with it."""
 
@@ -93,7 +93,7 @@ class Stop(Step):
     autoboot_off: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Start(Step):
     """Start the VM. autoboot_on: the hypervisor turns autoboot on with it."""
 
@@ -104,7 +104,7 @@ class Start(Step):
     autoboot_on: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SetAutoboot(Step):
     """Set whether the VM starts with its host."""
 
@@ -121,7 +121,7 @@ class SetAutoboot(Step):
 # -- what a VM is besides its disks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SetProperties(Step):
     """Set memory, vcpus, protection and the name of the package, where they are not None."""
 
@@ -143,7 +143,7 @@ class SetProperties(Step):
         return bool(self.machine)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WritePackage(Step):
     """Write the name of the package, or its saved copy, as properties of the VM's dataset. "" removes a property."""
 
@@ -158,7 +158,7 @@ class WritePackage(Step):
         return (self.dataset,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Relocate(Step):
     """Move volumes that lie elsewhere below the VM's dataset. moves: each disk as configured, and as it will be."""
 
@@ -167,7 +167,7 @@ class Relocate(Step):
     moves: t.Tuple[t.Tuple[DiskConfig, Disk], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AddPorts(Step):
     """Add PCIe root ports, for disks that come while the VM runs."""
 
@@ -179,7 +179,7 @@ class AddPorts(Step):
 # -- snapshots
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TakeSnapshot(Step):
     """Take a snapshot of all datasets of the VM. full_name is what ZFS calls it; creation: seconds since 1970."""
 
@@ -190,7 +190,7 @@ class TakeSnapshot(Step):
     creation: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeleteSnapshot(Step):
     """Delete a snapshot, its parts in this order. whole: every dataset has a part, so the hypervisor knows it."""
 
@@ -201,7 +201,7 @@ class DeleteSnapshot(Step):
     whole: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RollBack(Step):
     """Roll all datasets of the VM back. starts_vm: the hypervisor starts the VM, and turns autoboot on, at the end."""
 
@@ -220,7 +220,7 @@ class RollBack(Step):
 # -- creation and deletion
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClearRemains(Step):
     """Destroy the unused datasets that an interrupted creation has left: the first one, and the others below it."""
 
@@ -239,7 +239,7 @@ class ClearRemains(Step):
         return (self.root,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImportImage(Step):
     """Make a volume with the snapshot C(@final) from an image. file is the driver's object for the image's source."""
 
@@ -256,7 +256,7 @@ class ImportImage(Step):
         return (self.volume,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CreateVm(Step):
     """Create a VM with its new disks. A hypervisor that makes disks itself makes all or none. vm is what it will be."""
 
@@ -270,7 +270,7 @@ class CreateVm(Step):
     ports: t.Tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeleteVm(Step):
     """Delete the VM with these volumes (parts), each named with its guid."""
 

@@ -119,15 +119,22 @@ def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.
     return tuple(coming[: count + max(0, spare)])
 
 
+def preferred(pci: Pci) -> t.List[str]:
+    """The candidates in the order in which new disks get them: those for hot-plug first, both in the driver's order."""
+    return sorted(pci.candidates, key=lambda slot: slot not in pci.hot)
+
+
 def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: bool = False) -> Slot:
     """The first free candidate; with whole=True, no other disk may be on its device.
 
-    Raises FlexdiskError C(InvalidArgument) when there is none.
+    The order of the candidates is the policy: ours is C(preferred); that of bhyve is in C(positions). Raises
+    FlexdiskError C(InvalidArgument) when there is none.
     """
     for slot in map(parse_slot, candidates):
         if slot not in taken and (not whole or alone(slot, taken)):
             return slot
-    what = f"all {len(candidates)} from {candidates[0]} to {candidates[-1]} are taken" if candidates else "none"
+    ends = [end(candidates, key=parse_slot) for end in (min, max)] if candidates else []
+    what = f"all {len(candidates)} from {ends[0]} to {ends[1]} are taken" if ends else "none"
     raise FlexdiskError("InvalidArgument", f"no PCI slot is left for disks: {what}; give pci_slot")
 
 
