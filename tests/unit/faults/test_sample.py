@@ -25,6 +25,12 @@ def seed() -> int:
     return int(os.environ["FLEXDISK_SEED"])
 
 
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_ends_well_undisturbed(name):
+    _state, baseline = campaign.prepared(name)
+    assert baseline.complaints == []
+
+
 def test_a_sample(seed, capsys):
     dice = random.Random(seed)
     jobs, real = [], []
