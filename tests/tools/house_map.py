@@ -23,6 +23,7 @@ ROOMS = {
     "rules": "laws and decisions about what is there",
     "spec": "what users write becomes declarations",
     "plan": "from what is there and what is declared to steps",
+    "fleet/groups": "rolling updates of groups of VMs, for all hosts together",
     "zfs": "the storage",
     "hypervisor": "one driver for each hypervisor, behind one protocol",
     "engine": "one run of each module; the only room that changes anything",

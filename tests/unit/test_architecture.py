@@ -19,11 +19,12 @@ MAY_IMPORT = {
     "rules": {"rules", "model"},
     "spec": {"spec", "rules", "model"},
     "plan": {"plan", "spec", "rules", "model"},
+    "fleet": {"fleet", "rules", "model"},
     "zfs": {"zfs", "rules", "model"},
     "hypervisor": {"hypervisor", "rules", "model"},
     "engine": {"engine", "plan", "spec", "rules", "model", "zfs", "hypervisor"},
 }
-PURE = ("model", "rules", "spec", "plan")
+PURE = ("model", "rules", "spec", "plan", "fleet")
 WORLDLY = {"os", "subprocess", "shutil", "socket", "pathlib", "tempfile", "fcntl", "time", "random", "ansible"}
 OPTIONAL_ON_TARGETS = {"libvirt", "libzfs_core"}
 

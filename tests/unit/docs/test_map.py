@@ -29,11 +29,12 @@ def test_the_map_is_that_of_the_tree(house_map):
 
 
 def test_every_room_is_on_the_map(house_map):
-    assert {path.parent.name for path in house_map.HOUSE.glob("*/*.py")} == set(house_map.ROOMS)
+    files = house_map.HOUSE.rglob("*.py")
+    assert {path.parent.relative_to(house_map.HOUSE).as_posix() for path in files} == set(house_map.ROOMS)
 
 
 def test_every_file_says_what_it_is(house_map):
-    assert not [path for path in house_map.HOUSE.glob("*/*.py") if not house_map.sentence(path)]
+    assert not [path for path in house_map.HOUSE.rglob("*.py") if not house_map.sentence(path)]
 
 
 def test_files_that_the_page_names_are_there(house_map):

@@ -1,0 +1,55 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filters rolling_batches and duration: what a rolling update of a group would do, and how long a text says."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.batches import (
+    INDEXED,
+    sequence,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.durations import parse_duration
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+KEYS = ("current", "requested", "min_in_service", "max_batch_size")
+
+
+def rolling_batches(figures: t.Mapping[str, int], flavour: str = INDEXED) -> t.Dict[str, t.Any]:
+    """The steps from figures, which are whole numbers by the names in KEYS."""
+    if not isinstance(figures, t.Mapping) or set(figures) != set(KEYS):
+        raise AnsibleFilterError(f"rolling_batches: needs a dictionary of {', '.join(KEYS)}; got {figures!r}")
+    for key, value in figures.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise AnsibleFilterError(f"rolling_batches: {key} is {value!r}, which is not a whole number")
+    try:
+        found = sequence(**figures, flavour=flavour)
+    except FlexdiskError as error:
+        raise AnsibleFilterError(f"rolling_batches: {error.code}: {error.message}") from error
+    return {
+        "batches": [[step.size, step.batch] for step in found.batches],
+        "peak": found.peak,
+        "untouched_min": found.untouched_min,
+        "final_resize_to": found.final_size,
+        "pauses": found.pauses,
+    }
+
+
+def duration(text: str) -> int:
+    """The seconds of an ISO 8601 duration."""
+    try:
+        return parse_duration(text)
+    except FlexdiskError as error:
+        raise AnsibleFilterError(f"duration: {error.code}: {error.message}") from error
+
+
+class FilterModule:
+    """Filters of the collection in this file."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        return {"rolling_batches": rolling_batches, "duration": duration}

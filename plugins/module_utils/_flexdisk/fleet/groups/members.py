@@ -1,0 +1,79 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Members of an instance group, as they are, and the order in which a roll takes them."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+NOTHING, LIVE, RESTART, RECREATE, REFUSED = "nothing", "live", "restart", "recreate", "refused"
+CLASSES = (NOTHING, LIVE, RESTART, RECREATE, REFUSED)  # each needs more than the one before
+_NAME = re.compile(r"(.+)-(0|[1-9][0-9]{0,5})")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member as it is. index is the number at the end of its name.
+
+    host: where its VM, its detached disks or its intent lie, "" if it lies nowhere yet. there: it is a VM. in_service:
+    it runs, and its gate says yes. change: what the template means for it, one of CLASSES. why: the texts of a refusal.
+    marked: a run has taken it out of service and has not put it back. reachable: its host can be read.
+    """
+
+    name: str
+    index: int
+    host: str = ""
+    there: bool = True
+    in_service: bool = True
+    change: str = NOTHING
+    why: t.Tuple[str, ...] = ()
+    marked: bool = False
+    reachable: bool = True
+
+    @property
+    def serves(self) -> bool:
+        """Whether the member counts for the floor: it is in service, and nobody has taken it out."""
+        return self.there and self.in_service and not self.marked
+
+    @property
+    def current(self) -> bool:
+        """Whether a roll has nothing left to do with the member."""
+        return self.serves and self.change == NOTHING
+
+
+def member_name(group: str, index: int) -> str:
+    """The name of a member: C(web-0)."""
+    return f"{group}-{index}"
+
+
+def index_of(name: str, group: str = "") -> int:
+    """The number of the member of that name, -1 if it is none of the group's. group "" stands for every group."""
+    found = _NAME.fullmatch(name)
+    return int(found[2]) if found and (not group or found[1] == group) else -1
+
+
+def heaviest(classes: t.Iterable[str]) -> str:
+    """The class of a member whose differences have these classes. Raises ValueError for an unknown class."""
+    return max(classes, key=CLASSES.index, default=NOTHING)
+
+
+def absent(group: str, index: int) -> Member:
+    """A member that is found nowhere."""
+    return Member(member_name(group, index), index, there=False, in_service=False)
+
+
+def falling(members: t.Iterable[Member]) -> t.List[Member]:
+    """The members, the highest index first."""
+    return sorted(members, key=lambda member: -member.index)
+
+
+def waiting(members: t.Iterable[Member], canaries: t.Collection[str]) -> t.List[Member]:
+    """The members that are there and not up to date, in the order in which they are taken: those out of service, then
+    canaries, then the others, each from the highest index.
+    """
+    left = [member for member in members if member.there and not member.current]
+    return sorted(left, key=lambda member: (member.serves, member.name not in canaries, -member.index))

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The plan of a whole roll: its steps if nothing fails, what it costs, and why it is refused."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...model.errors import Problem
+from .policy import RollPolicy
+from .refusals import pauses_of, refusals
+from .roll import Group, Step, all_steps, is_done
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """The plan. peak: most members at a time; in_service: fewest in service; pauses: seconds of all pauses."""
+
+    steps: t.Tuple[Step, ...]
+    done: bool
+    peak: int
+    in_service: int
+    pauses: int
+    warnings: t.Tuple[str, ...] = ()
+    problems: t.Tuple[Problem, ...] = ()
+
+
+def plan_group(group: Group, policy: RollPolicy, hosts: t.Sequence[str]) -> GroupPlan:
+    """The plan for a group as it is now. hosts: those over which members that lie nowhere are spread."""
+    steps, end = all_steps(group, policy)
+    problems = refusals(group, policy, hosts, steps, end)
+    peak = max([len(group.there), *(step.peak for step in steps)])
+    least = min([group.serving, *(step.in_service for step in steps)])
+    warnings = tuple(_warnings(group, policy))
+    return GroupPlan(tuple(steps), is_done(group), peak, least, pauses_of(steps), warnings, tuple(problems))
+
+
+def _warnings(group: Group, policy: RollPolicy) -> t.Iterator[str]:
+    blind = [member.name for member in group.members if not member.reachable]
+    if blind:
+        yield f"{', '.join(blind)} cannot be read and will not be changed, and count as down"
+    floor = policy.limits(group.size).min_in_service
+    if floor > group.size:
+        yield f"min_in_service is {floor}, but the group has {group.size} members; {group.size} is meant"
+    if group.serving < min(floor, group.size):
+        yield f"{group.serving} of {group.size} members are in service, fewer than {floor}; no healthy one is touched"

@@ -1,0 +1,176 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The policy of a rolling update: what users write of it, and its limits for a group of a given size."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ...model.errors import FlexdiskError, Problem, Problems
+from .durations import parse_seconds
+
+CEILINGS = ("live", "restart", "recreate")
+ON_FAILURE = ("stop", "continue", "revert")
+LONGEST_PAUSE = 3600  # seconds, Heat's limit
+_PERCENT = re.compile(r"([0-9]{1,3})%")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_HEAT = ("min_in_service", "max_batch_size")
+_SHARE = ("max_unavailable", "max_surge")
+_OTHERS = (
+    "pause_time", "max_down_per_host", "max_members_per_host", "canary", "canary_pause", "failure_budget", "on_failure",
+    "action_ceiling", "deadline",
+)  # fmt: skip
+
+
+class Amount(t.NamedTuple):
+    """A number of members, or a percentage of the size of the group."""
+
+    number: int
+    percent: bool = False
+
+    def of(self, size: int, up: bool = False) -> int:
+        """The number of members in a group of that size. A percentage is rounded down, or up."""
+        if not self.percent:
+            return self.number
+        return -(-size * self.number // 100) if up else size * self.number // 100
+
+    def __str__(self) -> str:
+        return f"{self.number}{'%' if self.percent else ''}"
+
+
+NONE = Amount(0)
+
+
+class Limits(t.NamedTuple):
+    """What each step of a roll keeps to: members in service at least, members changed at most."""
+
+    min_in_service: int
+    max_batch_size: int
+
+
+@dataclass(frozen=True)
+class RollPolicy:
+    """A policy as it was written. Either min_in_service and max_batch_size hold, or the other two if they are set.
+
+    pause, canary_pause (None: as pause) and deadline (None: none) are seconds. canary: names of members, or how many.
+    """
+
+    min_in_service: int = 0
+    max_batch_size: int = 1
+    max_unavailable: t.Optional[Amount] = None
+    max_surge: t.Optional[Amount] = None
+    pause: int = 0
+    max_down_per_host: int = 1
+    max_members_per_host: t.Optional[int] = None
+    canary: t.Union[int, t.Tuple[str, ...]] = 0
+    canary_pause: t.Optional[int] = None
+    failure_budget: Amount = NONE
+    on_failure: str = "stop"
+    action_ceiling: str = "restart"
+    deadline: t.Optional[int] = None
+
+    def limits(self, size: int) -> Limits:
+        """The limits for a group of that size.
+
+        Of u members that may be missing (a percentage is rounded down) and s that may be there in excess (rounded up),
+        size - u are in service, and u + s are changed at a time. Where rounding leaves none at all, u is 1.
+        """
+        if self.max_unavailable is None or self.max_surge is None:
+            return Limits(self.min_in_service, self.max_batch_size)
+        missing, extra = self.max_unavailable.of(size), self.max_surge.of(size, up=True)
+        if not missing and not extra:
+            missing = 1
+        missing = min(missing, size)
+        return Limits(size - missing, max(missing + extra, 1))
+
+
+def parse_policy(raw: t.Mapping[str, t.Any]) -> t.Tuple[RollPolicy, t.List[Problem]]:
+    """The policy that a user has written, and everything that is wrong with it. None counts as not written."""
+    problems = Problems("")
+    given = {key: value for key, value in raw.items() if value is not None}
+    known = (*_HEAT, *_SHARE, *_OTHERS)
+    for key in sorted(set(given) - set(known)):
+        problems.add("InvalidArgument", f'policy has no option "{key}"; it has {", ".join(known)}')
+    both = [[key for key in keys if key in given] for keys in (_HEAT, _SHARE)]
+    if all(both):
+        problems.add("InvalidArgument", f"policy takes {both[0][0]} or {both[1][0]}, but not both")
+    values: t.Dict[str, t.Any] = {}
+    for key, read in _READERS.items():
+        if key in given:
+            values[_FIELDS.get(key, key)] = problems.attempt("", _named, key, read, given[key])
+    if both[1]:
+        values.setdefault("max_unavailable", NONE)
+        values.setdefault("max_surge", NONE)
+        if values["max_unavailable"] == values["max_surge"] == NONE:
+            problems.add("InvalidArgument", "max_unavailable and max_surge are both 0, so no member could be changed")
+    return (RollPolicy() if problems else RollPolicy(**values)), list(problems)
+
+
+def _named(key: str, read: t.Callable[[object], t.Any], value: object) -> t.Any:
+    """What read makes of the value. The option's name is put before a message of read."""
+    try:
+        return read(value)
+    except FlexdiskError as exc:
+        raise FlexdiskError(exc.code, f"{key}: {exc.message}") from exc
+
+
+def _integer(value: object, least: int) -> int:
+    text = str(value)
+    if isinstance(value, (bool, float)) or not _NUMBER.fullmatch(text) or int(text) < least:
+        raise FlexdiskError("InvalidArgument", f"{value!r} is not a whole number of {least} or more")
+    return int(text)
+
+
+def _amount(value: object) -> Amount:
+    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return Amount(_integer(value, 0))
+    if int(found[1]) > 100:
+        raise FlexdiskError("InvalidArgument", f"{value} is more than 100%")
+    return Amount(int(found[1]), found[1].strip("0") != "")
+
+
+def _pause(value: object) -> int:
+    seconds = parse_seconds(value)
+    if seconds > LONGEST_PAUSE:
+        raise FlexdiskError("InvalidArgument", f"{seconds} s is longer than a pause may be, {LONGEST_PAUSE} s")
+    return seconds
+
+
+def _canary(value: object) -> t.Union[int, t.Tuple[str, ...]]:
+    if not isinstance(value, (list, tuple)):
+        return _integer(value, 0)
+    if any(not isinstance(name, str) or not name for name in value) or len(set(value)) < len(value):
+        raise FlexdiskError("InvalidArgument", f"{value!r} is not a list of different names of members")
+    return tuple(value)
+
+
+def _word(words: t.Tuple[str, ...]) -> t.Callable[[object], str]:
+    def read(value: object) -> str:
+        if value not in words:
+            raise FlexdiskError("InvalidArgument", f"{value!r} is none of {', '.join(words)}")
+        return str(value)
+
+    return read
+
+
+_FIELDS = {"pause_time": "pause"}
+_READERS: t.Dict[str, t.Callable[[object], t.Any]] = {
+    "min_in_service": lambda value: _integer(value, 0),
+    "max_batch_size": lambda value: _integer(value, 1),
+    "max_unavailable": _amount,
+    "max_surge": _amount,
+    "pause_time": _pause,
+    "max_down_per_host": lambda value: _integer(value, 1),
+    "max_members_per_host": lambda value: _integer(value, 1),
+    "canary": _canary,
+    "canary_pause": _pause,
+    "failure_budget": _amount,
+    "on_failure": _word(ON_FAILURE),
+    "action_ceiling": _word(CEILINGS),
+    "deadline": parse_seconds,
+}

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Why a roll is refused before its first step: all reasons at once, each with members and figures."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.errors import Problem, Problems
+from .batches import sequence
+from .members import CLASSES, LIVE, REFUSED, Member, absent
+from .policy import RollPolicy
+from .roll import Group, Step, canaries_of, left_over
+
+
+def refusals(
+    group: Group, policy: RollPolicy, hosts: t.Sequence[str], steps: t.Sequence[Step], end: Group
+) -> t.List[Problem]:
+    """All reasons. hosts: those over which new members are spread. steps and end: of roll.all_steps."""
+    problems = Problems("")
+    _members(group, policy, problems)
+    _hosts(group, policy, hosts, problems)
+    _unreachable(group, policy, problems)
+    _surge(group, policy, problems)
+    _time(policy, steps, problems)
+    left = left_over(end)
+    if not problems and left:
+        problems.add("InvalidArgument", _blocked(end, left, policy))
+    return list(problems)
+
+
+def _members(group: Group, policy: RollPolicy, problems: Problems) -> None:
+    """Members that the template cannot have, those that need more than the policy allows, canaries of no group."""
+    staying = [member for member in group.there if member.index < group.size]
+    for member in staying:
+        if member.change == REFUSED:
+            problems.append(Problem("InvalidArgument", "; ".join(member.why) or "refused", member.name))
+    above = [m for m in staying if CLASSES.index(policy.action_ceiling) < CLASSES.index(m.change)]
+    needs: t.Dict[str, t.List[str]] = {}
+    for member in above:
+        if member.change != REFUSED:
+            needs.setdefault(member.change, []).append(member.name)
+    for change, names in needs.items():
+        problems.add(
+            "InvalidArgument",
+            f"action_ceiling is {policy.action_ceiling}, but {change} is needed for {', '.join(names)}",
+        )
+    known = {absent(group.name, index).name for index in range(group.size)}
+    for name in canaries_of(group, policy):
+        if name not in known:
+            problems.add("InvalidArgument", f"canary {name} is not among the {group.size} members of {group.name}")
+
+
+def _hosts(group: Group, policy: RollPolicy, hosts: t.Sequence[str], problems: Problems) -> None:
+    """Members without a host that find none, and hosts that would have too many."""
+    known = {member.index: member for member in group.members}
+    nowhere = [index for index in range(group.size) if index not in known or not known[index].host]
+    blind = sorted({member.host for member in group.members if not member.reachable})
+    if nowhere and blind:
+        names = ", ".join(absent(group.name, index).name for index in nowhere)
+        problems.add("InvalidArgument", f"{names}: no host is chosen while {', '.join(blind)} cannot be read")
+    elif nowhere and not hosts:
+        names = ", ".join(absent(group.name, index).name for index in nowhere)
+        problems.add("InvalidArgument", f"{names}: no host is given for them")
+    most = policy.max_members_per_host
+    if most is not None and hosts and group.size > most * len(hosts):
+        problems.add(
+            "InvalidArgument",
+            f"{group.size} members do not fit on {len(hosts)} hosts with max_members_per_host={most}: "
+            f"at most {most * len(hosts)}",
+        )
+
+
+def _unreachable(group: Group, policy: RollPolicy, problems: Problems) -> None:
+    """More members on hosts that cannot be read than may fail."""
+    names = [member.name for member in group.members if not member.reachable]
+    budget = policy.failure_budget.of(group.size)
+    if len(names) > budget:
+        problems.add(
+            "InvalidArgument",
+            f"failure_budget is {budget}, but {', '.join(names)} cannot be read, and each counts as a failure",
+        )
+
+
+def _surge(group: Group, policy: RollPolicy, problems: Problems) -> None:
+    """A floor that only further members could hold, where a further member has no data."""
+    if not group.keeps_disks or not any(_leaves_service(member, group.size) for member in group.there):
+        return
+    limits, there = policy.limits(group.size), len(group.there)
+    done = sum(member.current for member in group.there if member.index < group.size)
+    changed = group.size - done
+    floor = min(limits.min_in_service, group.size)
+    peak = sequence(group.size, group.size, floor, min(limits.max_batch_size, changed), "anonymous").peak
+    if peak <= max(group.size, there):
+        return
+    room = group.size - floor
+    way = f"max_batch_size={room}" if room else f"min_in_service={max(0, group.size - 1)}"
+    problems.add(
+        "InvalidArgument",
+        f"{floor} of {group.size} members in service and {limits.max_batch_size} changed at a time take {peak} "
+        f"members, but the members keep disks, which a further member does not have; {way} needs none",
+    )
+
+
+def _leaves_service(member: Member, size: int) -> bool:
+    return member.serves and member.index < size and CLASSES.index(member.change) > CLASSES.index(LIVE)
+
+
+def _time(policy: RollPolicy, steps: t.Sequence[Step], problems: Problems) -> None:
+    """Pauses that alone take as long as the whole roll may."""
+    pauses = pauses_of(steps)
+    if policy.deadline is not None and pauses >= policy.deadline:
+        problems.add(
+            "InvalidArgument",
+            f"the pauses between {len(steps)} steps take {pauses} s, but deadline is {policy.deadline} s",
+        )
+
+
+def pauses_of(steps: t.Sequence[Step]) -> int:
+    """Seconds of all pauses: there is none after the last step."""
+    return sum(step.pause for step in steps[:-1])
+
+
+def _blocked(end: Group, left: t.Sequence[Member], policy: RollPolicy) -> str:
+    """Why something is left although there is no further step."""
+    floor = min(policy.limits(end.size).min_in_service, end.size)
+    words = f"{', '.join(member.name for member in left)} cannot be changed: {end.serving} members are in service, at "
+    words += f"least {floor} must be, and at most {policy.max_down_per_host} of a host may be down"
+    down = [member for member in end.members if not member.serves and member.index < end.size]
+    if down:
+        words += "; down: " + ", ".join(f"{member.name} on {member.host or 'no host'}" for member in down)
+    return words

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Steps of a rolling update, from the members as they are: the next one, or all of them if nothing fails.
+
+Nothing remembers how far a roll came. The next step follows from the members alone, so a run that was killed is
+continued by the next one. A step never takes a member out of service if fewer than the floor would be left.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass, replace
+
+from .batches import next_batch
+from .members import LIVE, NOTHING, RECREATE, RESTART, Member, absent, falling, member_name, waiting
+from .policy import Limits, RollPolicy
+
+# What a step does with a member. finish: do what an interrupted run has begun with it, and put it back into service.
+FINISH, HEAL, CREATE, REMOVE = "finish", "heal", "create", "remove"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group as it is, and its size as it is declared.
+
+    keeps_disks: its members have disks that a surge member would not have, so there is no surge. failed: names of
+    members that have failed in this run; it leaves them alone.
+    """
+
+    name: str
+    size: int
+    members: t.Tuple[Member, ...]
+    keeps_disks: bool = True
+    failed: t.FrozenSet[str] = frozenset()
+
+    @property
+    def there(self) -> t.List[Member]:
+        """The members that are VMs."""
+        return [member for member in self.members if member.there]
+
+    @property
+    def serving(self) -> int:
+        """The number of members in service."""
+        return sum(member.serves for member in self.members)
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a step does with a member: C(live), C(restart), C(recreate) or one of the words of this file."""
+
+    member: str
+    index: int
+    host: str
+    do: str
+
+
+class Step(t.NamedTuple):
+    """One step. in_service: members in service while it runs, at least. peak: members that are there, at most.
+
+    pause: seconds to wait after it, unless it is the last.
+    """
+
+    actions: t.Tuple[Action, ...]
+    in_service: int
+    peak: int
+    pause: int
+
+
+def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
+    """The next step, or None: either the group is as declared, or what is left may not be done now (blocked)."""
+    marked = [member for member in group.there if member.marked and _free(group, member)]
+    if marked:
+        return _step(group, policy, [(member, FINISH) for member in falling(marked)])
+    staying = [member for member in group.there if member.index < group.size and _free(group, member)]
+    alive = [member for member in staying if member.change == LIVE]
+    if alive:
+        return _step(group, policy, [(member, LIVE) for member in falling(alive)], pause=0)
+    taken = _batch(group, policy, staying)
+    return _step(group, policy, taken) if taken else None
+
+
+def canaries_of(group: Group, policy: RollPolicy) -> t.Tuple[str, ...]:
+    """The names of the canaries. A number means so many members from the highest index."""
+    if not isinstance(policy.canary, int):
+        return policy.canary
+    lowest = max(0, group.size - policy.canary)
+    return tuple(member_name(group.name, index) for index in range(group.size - 1, lowest - 1, -1))
+
+
+def _free(group: Group, member: Member) -> bool:
+    """Whether this run may touch the member."""
+    return member.reachable and member.name not in group.failed
+
+
+def _batch(group: Group, policy: RollPolicy, staying: t.Sequence[Member]) -> t.List[t.Tuple[Member, str]]:
+    """The members of a step that takes some out of service, or makes new ones, or removes those above the size."""
+    limits, size, there = policy.limits(group.size), group.size, group.there
+    done = sum(member.current for member in there if member.index < size)
+    batch = next_batch(size, len(there), done, limits.max_batch_size, limits.min_in_service)
+    canaries = canaries_of(group, policy)
+    waits = waiting(staying, canaries)
+    taken = [(m, HEAL if m.change == NOTHING else m.change) for m in waits if not m.serves][: batch.batch]
+    made = _missing(group, size if group.keeps_disks else max(size, batch.size))
+    taken += [(member, CREATE) for member in made[: batch.batch - len(taken)]]
+    room = _Room(group, policy.max_down_per_host, limits)
+    healthy = [member for member in waits if member.serves]
+    for member in [member for member in healthy if member.name in canaries] or healthy:
+        if len(taken) < batch.batch and room.take(member):
+            taken.append((member, member.change))
+    surplus = [member for member in falling(there) if member.index >= size and _free(group, member)]
+    idle = [member for member in surplus if not member.serves]
+    spare = [member for member in surplus if member.serves][: max(0, len(there) - len(idle) - batch.size)]
+    return [*taken, *((member, REMOVE) for member in idle + [member for member in spare if room.take(member)])]
+
+
+def _missing(group: Group, size: int) -> t.List[Member]:
+    """The members that a group of that size lacks, the lowest index first: where they lie, or nowhere yet."""
+    known = {member.index: member for member in group.members}
+    lacking = [known.get(index) or absent(group.name, index) for index in range(size)]
+    return [member for member in lacking if not member.there and _free(group, member)]
+
+
+class _Room:
+    """How many members may leave service: for the floor of the group, and on each host.
+
+    A floor above the size of the group means that no member may be missing.
+    """
+
+    def __init__(self, group: Group, most_down: int, limits: Limits) -> None:
+        self._left = group.serving - min(limits.min_in_service, group.size)
+        self._most = most_down
+        down = (member.host for member in group.members if not member.serves and member.index < group.size)
+        self._down = collections.Counter(down)
+
+    def take(self, member: Member) -> bool:
+        """Take a member out of service if that is allowed."""
+        if self._left < 1 or self._down[member.host] >= self._most:
+            return False
+        self._left -= 1
+        self._down[member.host] += 1
+        return True
+
+
+def _step(
+    group: Group, policy: RollPolicy, taken: t.Sequence[t.Tuple[Member, str]], pause: t.Optional[int] = None
+) -> Step:
+    out = sum(member.serves and do in (RESTART, RECREATE, REMOVE) for member, do in taken)
+    new = sum(do == CREATE for _member, do in taken)
+    if pause is None:
+        canaries = canaries_of(group, policy) if policy.canary_pause is not None else ()
+        canary = any(member.name in canaries for member, _do in taken)
+        pause = policy.canary_pause if canary and policy.canary_pause is not None else policy.pause
+    actions = tuple(Action(member.name, member.index, member.host, do) for member, do in taken)
+    return Step(actions, group.serving - out, len(group.there) + new, pause)
+
+
+def after(group: Group, step: Step) -> Group:
+    """The group after a step in which nothing fails."""
+    members = {member.name: member for member in group.members}
+    for action in step.actions:
+        name = action.member
+        if action.do == REMOVE:
+            members[name] = replace(members[name], there=False, in_service=False, marked=False)
+        elif action.do == LIVE:
+            members[name] = replace(members[name], change=NOTHING)
+        else:
+            members[name] = Member(name, action.index, action.host)
+    return replace(group, members=tuple(members.values()))
+
+
+def left_over(group: Group) -> t.List[Member]:
+    """What a roll still has to change, make or remove, of what this run may touch."""
+    changed = [m for m in group.there if _free(group, m) and not (m.current and m.index < group.size)]
+    return _missing(group, group.size) + falling(changed)
+
+
+def is_done(group: Group) -> bool:
+    """Whether the group is as declared: of its size, every member up to date and in service, none marked."""
+    there = group.there
+    return {member.index for member in there} == set(range(group.size)) and all(member.current for member in there)
+
+
+def all_steps(group: Group, policy: RollPolicy) -> t.Tuple[t.List[Step], Group]:
+    """The steps that are left if nothing fails, and the group after them."""
+    steps: t.List[Step] = []
+    while True:
+        step = next_step(group, policy)
+        if step is None:
+            return steps, group
+        steps.append(step)
+        group = after(group, step)
