@@ -209,7 +209,7 @@ MUTATIONS = (
         "rules/identity.py",
         r'DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")',
         r'DISK_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")',
-        "tests/unit/fuzz",
+        "tests/unit/spec",
     ),
     Mutation(
         "description not encoded",
