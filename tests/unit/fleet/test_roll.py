@@ -17,6 +17,11 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import roll
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.homes import (
+    Homes,
+    parse_homes,
+    placed,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import (
     CLASSES,
     LIVE,
@@ -34,10 +39,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     RollPolicy,
     parse_policy,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "rolling.json").read_text(encoding="utf-8"))
 ANYWHERE = {"max_down_per_host": 99}
 HOSTS = ("hv0", "hv1", "hv2", "hv3")
+HOMES = Homes(HOSTS)
 
 
 def member(index, **fields):
@@ -214,15 +221,15 @@ def test_what_is_done_already_makes_no_step_and_no_surge():
 # -- the plan
 
 
-def messages(found, policy, hosts=HOSTS):
-    return [problem.message for problem in plan_group(found, policy, hosts).problems]
+def messages(found, policy, homes=HOMES):
+    return [problem.message for problem in plan_group(found, policy, homes).problems]
 
 
 def test_a_plan_has_its_figures():
-    plan = plan_group(group(12, stale(12, RECREATE)), RollPolicy(10, 2, pause=30, action_ceiling=RECREATE), HOSTS)
+    plan = plan_group(group(12, stale(12, RECREATE)), RollPolicy(10, 2, pause=30, action_ceiling=RECREATE), HOMES)
     assert (plan.problems, plan.warnings, plan.done) == ((), (), False)
     assert (len(plan.steps), plan.peak, plan.in_service, plan.pauses) == (6, 12, 10, 150)
-    again = plan_group(group(12, [member(index) for index in range(12)]), RollPolicy(10, 2), HOSTS)
+    again = plan_group(group(12, [member(index) for index in range(12)]), RollPolicy(10, 2), HOMES)
     assert (again.done, again.steps, again.in_service) == (True, (), 12)
 
 
@@ -245,13 +252,12 @@ def test_all_refusals_are_told_at_once():
         member(3, reachable=False, in_service=False),
     ]
     policy = RollPolicy(0, 2, canary=("web-9",), max_members_per_host=1, pause=10, deadline=5)
-    found = plan_group(group(5, members), policy, HOSTS).problems
+    found = plan_group(group(5, members), policy, HOMES).problems
     assert [(problem.vm, problem.message) for problem in found] == [
         ("web-0", "image: there is none"),
         ("", "action_ceiling is restart, but recreate is needed for web-1, web-2"),
         ("", "canary web-9 is not among the 5 members of web"),
         ("", "web-4: no host is chosen while hv3 cannot be read"),
-        ("", "5 members do not fit on 4 hosts with max_members_per_host=1: at most 4"),
         ("", "failure_budget is 0, but web-3 cannot be read, and each counts as a failure"),
         ("", "the pauses between 2 steps take 10 s, but deadline is 5 s"),
     ]
@@ -264,8 +270,34 @@ def test_pauses_as_long_as_the_deadline_are_refused():
     assert messages(group(3, stale(3)), RollPolicy(pause=100, deadline=201)) == []
 
 
+def test_new_members_are_spread_over_the_hosts_with_the_fewest():
+    found = placed(group(7, [member(0, host="hv1"), member(1, host="hv1")]), Homes(("hv0", "hv1", "hv2")))
+    assert [m.host for m in found.members] == ["hv1", "hv1", "hv0", "hv2", "hv0", "hv2", "hv0"]
+    assert [m.there for m in found.members] == [True, True, *[False] * 5]
+
+
+def test_a_map_of_hosts_is_followed_and_never_moves_a_member():
+    homes = Homes(fixed={"web-0": "hv1", "web-1": "hv2"})
+    assert [m.host for m in placed(group(2, [member(0, host="hv1")]), homes).members] == ["hv1", "hv2"]
+    assert messages(group(2, [member(0, host="hv3")]), RollPolicy(), homes) == ["web-0 lies on hv3, but hosts says hv1"]
+    assert messages(group(3, []), RollPolicy(), homes) == ["web-2: no host is given"]
+
+
 def test_no_host_for_new_members():
-    assert messages(group(2, [member(0)]), RollPolicy(), ()) == ["web-1: no host is given for them"]
+    assert messages(group(2, [member(0)]), RollPolicy(), Homes()) == ["web-1: no host is given"]
+
+
+def test_more_members_than_a_host_may_have():
+    assert messages(group(5, []), RollPolicy(max_members_per_host=1)) == [
+        "hv0 would have 2 members, but max_members_per_host is 1"
+    ]
+    assert messages(group(4, []), RollPolicy(max_members_per_host=1)) == []
+
+
+@pytest.mark.parametrize("raw", [None, "hv0", [1], [""], {"web-0": None}, {"": "hv0"}, ["hv0", "hv0"]])
+def test_hosts_are_a_list_or_a_map(raw):
+    with pytest.raises(FlexdiskError, match="hosts "):
+        parse_homes(raw)
 
 
 def test_a_floor_that_is_broken_already_stops_the_roll_with_who_is_down():
@@ -275,13 +307,13 @@ def test_a_floor_that_is_broken_already_stops_the_roll_with_who_is_down():
         "web-2, web-1, web-0 cannot be changed: 3 members are in service, at least 3 must be, and at most 99 of a host "
         "may be down; down: web-3 on hv3"
     ]
-    plan = plan_group(group(4, members), replace(policy, min_in_service=2), HOSTS)
+    plan = plan_group(group(4, members), replace(policy, min_in_service=2), HOMES)
     assert (plan.problems, plan.done, len(plan.steps)) == ((), False, 3)
     assert plan.warnings == ("web-3 cannot be read and will not be changed, and count as down",)
 
 
 def test_warnings():
-    plan = plan_group(group(2, [member(0), member(1, in_service=False)]), RollPolicy(3, 1), HOSTS)
+    plan = plan_group(group(2, [member(0), member(1, in_service=False)]), RollPolicy(3, 1), HOMES)
     assert plan.warnings == (
         "min_in_service is 3, but the group has 2 members; 2 is meant",
         "1 of 2 members are in service, fewer than 3; no healthy one is touched",
@@ -389,7 +421,7 @@ def test_every_promise_holds_in_random_histories(size, floor, batch, keeps_disks
     if not roll.is_done(end):
         assert keeps_disks, "only a floor that needs a surge of members with disks stops a roll"
         assert end.serving <= min(floor, world.size) or min(floor, world.size) == world.size
-        assert plan_group(end, policy, HOSTS).problems
+        assert plan_group(end, policy, HOMES).problems
     else:
         assert roll.next_step(end, policy) is None
 
@@ -408,5 +440,5 @@ def _down_by(found, step):
 def test_the_policy_of_words_and_the_roll_agree():
     policy, problems = parse_policy({"max_unavailable": "25%", "max_surge": 1})
     assert problems == []
-    plan = plan_group(group(8, stale(8), keeps_disks=False), replace(policy, max_down_per_host=9), HOSTS)
+    plan = plan_group(group(8, stale(8), keeps_disks=False), replace(policy, max_down_per_host=9), HOMES)
     assert (plan.problems, plan.in_service, plan.peak) == ((), 6, 9)

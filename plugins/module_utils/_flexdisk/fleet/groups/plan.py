@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import Problem
+from .homes import Homes, placed
 from .policy import RollPolicy
 from .refusals import pauses_of, refusals
 from .roll import Group, Step, all_steps, is_done
@@ -28,10 +29,11 @@ class GroupPlan:
     problems: t.Tuple[Problem, ...] = ()
 
 
-def plan_group(group: Group, policy: RollPolicy, hosts: t.Sequence[str]) -> GroupPlan:
-    """The plan for a group as it is now. hosts: those over which members that lie nowhere are spread."""
+def plan_group(group: Group, policy: RollPolicy, homes: Homes) -> GroupPlan:
+    """The plan for a group as it is now. homes: where members shall lie that lie nowhere yet."""
+    group = placed(group, homes)
     steps, end = all_steps(group, policy)
-    problems = refusals(group, policy, hosts, steps, end)
+    problems = refusals(group, policy, homes, steps, end)
     peak = max([len(group.there), *(step.peak for step in steps)])
     least = min([group.serving, *(step.in_service for step in steps)])
     warnings = tuple(_warnings(group, policy))

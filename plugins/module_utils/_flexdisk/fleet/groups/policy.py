@@ -20,7 +20,9 @@ _PERCENT = re.compile(r"([0-9]{1,3})%")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _HEAT = ("min_in_service", "max_batch_size")
 _SHARE = ("max_unavailable", "max_surge")
-_OTHERS = (
+OPTIONS = (
+    *_HEAT,
+    *_SHARE,
     "pause_time", "max_down_per_host", "max_members_per_host", "canary", "canary_pause", "failure_budget", "on_failure",
     "action_ceiling", "deadline",
 )  # fmt: skip
@@ -92,9 +94,8 @@ def parse_policy(raw: t.Mapping[str, t.Any]) -> t.Tuple[RollPolicy, t.List[Probl
     """The policy that a user has written, and everything that is wrong with it. None counts as not written."""
     problems = Problems("")
     given = {key: value for key, value in raw.items() if value is not None}
-    known = (*_HEAT, *_SHARE, *_OTHERS)
-    for key in sorted(set(given) - set(known)):
-        problems.add("InvalidArgument", f'policy has no option "{key}"; it has {", ".join(known)}')
+    for key in sorted(set(given) - set(OPTIONS)):
+        problems.add("InvalidArgument", f'policy has no option "{key}"; it has {", ".join(OPTIONS)}')
     both = [[key for key in keys if key in given] for keys in (_HEAT, _SHARE)]
     if all(both):
         problems.add("InvalidArgument", f"policy takes {both[0][0]} or {both[1][0]}, but not both")

@@ -10,18 +10,17 @@ import typing as t
 
 from ...model.errors import Problem, Problems
 from .batches import sequence
+from .homes import Homes, check_homes
 from .members import CLASSES, LIVE, REFUSED, Member, absent
 from .policy import RollPolicy
 from .roll import Group, Step, canaries_of, left_over
 
 
-def refusals(
-    group: Group, policy: RollPolicy, hosts: t.Sequence[str], steps: t.Sequence[Step], end: Group
-) -> t.List[Problem]:
-    """All reasons. hosts: those over which new members are spread. steps and end: of roll.all_steps."""
+def refusals(group: Group, policy: RollPolicy, homes: Homes, steps: t.Sequence[Step], end: Group) -> t.List[Problem]:
+    """All reasons. steps and end are those of roll.all_steps."""
     problems = Problems("")
     _members(group, policy, problems)
-    _hosts(group, policy, hosts, problems)
+    check_homes(group, homes, policy, problems)
     _unreachable(group, policy, problems)
     _surge(group, policy, problems)
     _time(policy, steps, problems)
@@ -51,26 +50,6 @@ def _members(group: Group, policy: RollPolicy, problems: Problems) -> None:
     for name in canaries_of(group, policy):
         if name not in known:
             problems.add("InvalidArgument", f"canary {name} is not among the {group.size} members of {group.name}")
-
-
-def _hosts(group: Group, policy: RollPolicy, hosts: t.Sequence[str], problems: Problems) -> None:
-    """Members without a host that find none, and hosts that would have too many."""
-    known = {member.index: member for member in group.members}
-    nowhere = [index for index in range(group.size) if index not in known or not known[index].host]
-    blind = sorted({member.host for member in group.members if not member.reachable})
-    if nowhere and blind:
-        names = ", ".join(absent(group.name, index).name for index in nowhere)
-        problems.add("InvalidArgument", f"{names}: no host is chosen while {', '.join(blind)} cannot be read")
-    elif nowhere and not hosts:
-        names = ", ".join(absent(group.name, index).name for index in nowhere)
-        problems.add("InvalidArgument", f"{names}: no host is given for them")
-    most = policy.max_members_per_host
-    if most is not None and hosts and group.size > most * len(hosts):
-        problems.add(
-            "InvalidArgument",
-            f"{group.size} members do not fit on {len(hosts)} hosts with max_members_per_host={most}: "
-            f"at most {most * len(hosts)}",
-        )
 
 
 def _unreachable(group: Group, policy: RollPolicy, problems: Problems) -> None:

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action group_plan: the steps of a rolling update. It runs on the controller and touches no host."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import CLASSES
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import (
+    GroupPlan,
+    plan_group,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.report import (
+    refusal,
+    result,
+)
+
+MEMBER: t.Dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "host": {"type": "str"},
+    "there": {"type": "bool", "default": True},
+    "in_service": {"type": "bool", "default": True},
+    "change": {"type": "str", "choices": list(CLASSES), "default": CLASSES[0]},
+    "why": {"type": "list", "elements": "str"},
+    "marked": {"type": "bool", "default": False},
+    "reachable": {"type": "bool", "default": True},
+}
+ARGUMENTS: t.Dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "size": {"type": "int", "required": True},
+    "policy": {"type": "dict"},
+    "members": {"type": "list", "elements": "dict", "options": MEMBER, "required": True},
+    "hosts": {"type": "raw"},
+    "keeps_disks": {"type": "bool", "default": True},
+    "failed": {"type": "list", "elements": "str"},
+}
+
+
+class ActionModule(ActionBase):
+    """The action. All that it knows of a group are its arguments."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = False
+
+    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """The plan as the result of a task. Raises AnsibleActionFail for a group that is refused."""
+        answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
+        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
+        arguments: t.Dict[str, t.Any] = checked[1]
+        declared, problems = parse_group(arguments)
+        plan: t.Optional[GroupPlan] = None
+        if not problems:
+            plan = plan_group(declared.group, declared.policy, declared.homes)
+            problems = list(plan.problems)
+        if plan is None or problems:
+            refused = refusal(problems)
+            raise AnsibleActionFail(refused["msg"], result={**answer, **refused})
+        return {**answer, **result(declared.group, plan)}

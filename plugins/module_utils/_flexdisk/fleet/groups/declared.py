@@ -1,0 +1,59 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""A group as a task declares it, with its members as their hosts report them."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...model.errors import Problem, Problems
+from .homes import Homes, parse_homes
+from .members import Member, index_of
+from .policy import RollPolicy, parse_policy
+from .roll import Group
+
+_Raw = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class GroupDeclaration:
+    """A group, how it may be changed, and where its members shall lie."""
+
+    group: Group
+    policy: RollPolicy
+    homes: Homes
+
+
+def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
+    """The arguments of group_plan, whose types Ansible has checked, and all their problems."""
+    problems = Problems("")
+    if raw["size"] < 0:
+        problems.add("InvalidArgument", f"size is {raw['size']}, but must not be negative")
+    policy, wrong = parse_policy(raw["policy"] or {})
+    problems += wrong
+    homes = problems.attempt("", parse_homes, raw["hosts"] if raw["hosts"] is not None else []) or Homes()
+    members = _members(raw["name"], raw["members"] or (), problems)
+    group = Group(raw["name"], raw["size"], members, raw["keeps_disks"], frozenset(raw["failed"] or ()))
+    return GroupDeclaration(group, policy, homes), list(problems)
+
+
+def _members(group: str, raw: t.Sequence[_Raw], problems: Problems) -> t.Tuple[Member, ...]:
+    """The members. One that several hosts have is a problem, never a choice."""
+    places: t.Dict[str, t.List[str]] = {}
+    members = []
+    for entry in raw:
+        name = entry["name"]
+        index = index_of(name, group)
+        if index < 0:
+            problems.add(
+                "InvalidArgument", f'"{name}" is not a member of {group}: those are called {group}-0, {group}-1'
+            )
+        places.setdefault(name, []).append(entry["host"] or "no host")
+        members.append(Member(index=index, **{**entry, "host": entry["host"] or "", "why": tuple(entry["why"] or ())}))
+    for name, hosts in places.items():
+        if len(hosts) > 1:
+            problems.add("Ambiguous", f"{name} is on several hosts: {', '.join(hosts)}")
+    return tuple(members)

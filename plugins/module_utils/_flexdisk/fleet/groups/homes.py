@@ -1,0 +1,87 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Hosts for members that lie nowhere yet, and whether the others lie where they are declared."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...model.errors import FlexdiskError, Problems
+from .members import Member, absent
+from .policy import RollPolicy
+from .roll import Group
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Where members shall lie: spread over hosts, or each on the host that fixed has for its name."""
+
+    hosts: t.Tuple[str, ...] = ()
+    fixed: t.Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def every(self) -> t.Tuple[str, ...]:
+        """All hosts that are named, each once."""
+        return self.hosts or tuple(dict.fromkeys(self.fixed.values()))
+
+
+def parse_homes(raw: object) -> Homes:
+    """A list of hosts, or a map from members to hosts. Raises FlexdiskError InvalidArgument."""
+    if isinstance(raw, dict) and all(isinstance(word, str) and word for pair in raw.items() for word in pair):
+        return Homes(fixed=dict(raw))
+    if isinstance(raw, list) and all(isinstance(word, str) and word for word in raw):
+        twice = sorted(name for name, count in collections.Counter(raw).items() if count > 1)
+        if twice:
+            raise FlexdiskError("InvalidArgument", f"hosts names {', '.join(twice)} more than once")
+        return Homes(tuple(raw))
+    raise FlexdiskError("InvalidArgument", f"hosts is a list of hosts, or a map from members to hosts; got {raw!r}")
+
+
+def placed(group: Group, homes: Homes) -> Group:
+    """The group with a host for each member that lies nowhere, if there is one: that of homes, or the host with the
+    fewest members, of these the first.
+
+    None is chosen while a host cannot be read, for the member may lie there.
+    """
+    if any(not member.reachable for member in group.members):
+        return group
+    known = {member.index: member for member in group.members}
+    count = collections.Counter(member.host for member in group.members if member.index < group.size)
+    for index in range(group.size):
+        member = known.get(index) or absent(group.name, index)
+        if not member.host:
+            host = homes.fixed.get(member.name) or min(homes.hosts, key=lambda name: count[name], default="")
+            count[host] += 1
+            known[index] = replace(member, host=host)
+    return replace(group, members=tuple(known.values()))
+
+
+def check_homes(group: Group, homes: Homes, policy: RollPolicy, problems: Problems) -> None:
+    """Members without a host, on one that is not theirs, or too many on one. placed has given the group its hosts."""
+    nowhere = [member.name for member in _staying(group) if not member.host]
+    blind = sorted({member.host for member in group.members if not member.reachable})
+    if nowhere and blind:
+        problems.add(
+            "InvalidArgument", f"{', '.join(nowhere)}: no host is chosen while {', '.join(blind)} cannot be read"
+        )
+    elif nowhere:
+        problems.add("InvalidArgument", f"{', '.join(nowhere)}: no host is given")
+    for member in _staying(group):
+        fixed = homes.fixed.get(member.name, member.host)
+        if member.host and member.host != fixed:
+            problems.add("InvalidArgument", f"{member.name} lies on {member.host}, but hosts says {fixed}")
+    most = policy.max_members_per_host
+    count = collections.Counter(member.host for member in _staying(group) if member.host)
+    for host, number in sorted(count.items()):
+        if most is not None and number > most:
+            problems.add("InvalidArgument", f"{host} would have {number} members, but max_members_per_host is {most}")
+
+
+def _staying(group: Group) -> t.List[Member]:
+    """The members of a group of its size, those that lie nowhere too."""
+    known = {member.index: member for member in group.members}
+    return [known.get(index) or absent(group.name, index) for index in range(group.size)]

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The plan of a roll as a task returns it, and as a table for a reader."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.errors import Problem
+from .plan import GroupPlan
+from .roll import Group, Step
+
+_Dict = t.Dict[str, t.Any]
+_COLUMNS = ("STEP", "MEMBER", "HOST", "DONE TO IT", "IN SERVICE")
+
+
+def result(group: Group, plan: GroupPlan) -> _Dict:
+    """The keys of a result."""
+    steps = [_step(step) for step in plan.steps]
+    return {
+        "changed": False,
+        "msg": summary(group, plan),
+        "done": plan.done,
+        "next": steps[0] if steps else {},
+        "steps": steps,
+        "peak": plan.peak,
+        "in_service": plan.in_service,
+        "pauses": plan.pauses,
+        "table": table(plan),
+        "warnings": list(plan.warnings),
+    }
+
+
+def refusal(problems: t.Sequence[Problem]) -> _Dict:
+    """The keys of a result that refuses, with all problems in its message."""
+    lines = [f"{problem.vm + ': ' if problem.vm else ''}{problem.message} [{problem.code}]" for problem in problems]
+    return {
+        "msg": "\n".join(lines),
+        "error_code": problems[0].code,
+        "problems": [problem.as_dict() for problem in problems],
+    }
+
+
+def summary(group: Group, plan: GroupPlan) -> str:
+    """C(web: 6 steps, 12 recreated, at least 10 of 12 in service, pauses 150 s)."""
+    if plan.done:
+        return f"{group.name}: {group.size} members, nothing to do"
+    count: t.Dict[str, int] = {}
+    for step in plan.steps:
+        for action in step.actions:
+            count[action.do] = count.get(action.do, 0) + 1
+    words = [f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}"]
+    words += [f"{number} {do}" for do, number in sorted(count.items())]
+    words += [f"at least {plan.in_service} of {group.size} in service"]
+    words += [f"{plan.peak} members at a time"] if plan.peak > group.size else []
+    words += [f"pauses {plan.pauses} s"] if plan.pauses else []
+    return f"{group.name}: {', '.join(words)}"
+
+
+def table(plan: GroupPlan) -> t.List[str]:
+    """Lines of a table with one line for each member of each step; none without steps."""
+    rows = [
+        (str(number), action.member, action.host, action.do, str(step.in_service))
+        for number, step in enumerate(plan.steps, 1)
+        for action in step.actions
+    ]
+    if not rows:
+        return []
+    widths = [max(len(row[column]) for row in (_COLUMNS, *rows)) for column in range(len(_COLUMNS))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (_COLUMNS, *rows)]
+
+
+def _step(step: Step) -> _Dict:
+    actions = [{"member": action.member, "host": action.host, "do": action.do} for action in step.actions]
+    return {"actions": actions, "in_service": step.in_service, "peak": step.peak, "pause": step.pause}

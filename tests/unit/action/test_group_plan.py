@@ -1,0 +1,169 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action group_plan: its documentation, its refusals, and its examples as ansible-playbook runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.flexdisk.hypervisor.plugins.action import group_plan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import report
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import plan_group
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import OPTIONS
+from ansible_collections.flexdisk.hypervisor.plugins.modules import group_plan as documented
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTATION = yaml.safe_load(documented.DOCUMENTATION)
+EXAMPLES = yaml.safe_load(documented.EXAMPLES)
+FILTER_EXAMPLES = [
+    task
+    for name in ("rolling_batches", "duration")
+    for task in yaml.safe_load(
+        yaml.safe_load((ROOT / "plugins" / "filter" / f"{name}.yml").read_text(encoding="utf-8"))["EXAMPLES"]
+    )
+]
+
+PAGE = (ROOT / "docs" / "groups.md").read_text(encoding="utf-8")
+BLOCKS = [task for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) for task in yaml.safe_load(block)]
+
+
+def plain(options, told=False):
+    """Names, types, defaults, choices and what is required, of options as documented or as checked."""
+    return {
+        name: {
+            "type": option["type"],
+            "elements": option.get("elements"),
+            "required": option.get("required", False),
+            "default": option.get("default"),
+            "choices": list(option.get("choices") or ()),
+            "options": plain(option.get("suboptions" if told else "options") or {}, told),
+        }
+        for name, option in options.items()
+    }
+
+
+def test_the_options_are_as_documented():
+    assert plain(DOCUMENTATION["options"], told=True) == plain(group_plan.ARGUMENTS)
+
+
+def test_every_option_of_a_policy_is_documented():
+    told = " ".join(DOCUMENTATION["options"]["policy"]["description"])
+    assert [name for name in OPTIONS if f"C({name})" not in told] == []
+
+
+def arguments(**given):
+    """Arguments as Ansible hands them over, with every option of members."""
+    members = [
+        {**{name: spec.get("default") for name, spec in group_plan.MEMBER.items()}, **entry}
+        for entry in given.pop("members", ())
+    ]
+    defaults = {name: spec.get("default") for name, spec in group_plan.ARGUMENTS.items()}
+    return {**defaults, "name": "web", "size": 2, "hosts": ["hv01"], **given, "members": members}
+
+
+def refused(**given):
+    declared, problems = parse_group(arguments(**given))
+    if not problems:
+        problems = plan_group(declared.group, declared.policy, declared.homes).problems
+    return report.refusal(problems)["msg"].splitlines() if problems else []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"size": -1}, ["size is -1, but must not be negative [InvalidArgument]"]),
+        ({"hosts": "hv01"}, ["hosts is a list of hosts, or a map from members to hosts; got 'hv01' [InvalidArgument]"]),
+        (
+            {"members": [{"name": "db-0"}, {"name": "web-00"}]},
+            [
+                '"db-0" is not a member of web: those are called web-0, web-1 [InvalidArgument]',
+                '"web-00" is not a member of web: those are called web-0, web-1 [InvalidArgument]',
+            ],
+        ),
+        (
+            {"members": [{"name": "web-0", "host": "hv01"}, {"name": "web-0", "host": "hv02"}]},
+            ["web-0 is on several hosts: hv01, hv02 [Ambiguous]"],
+        ),
+        (
+            {"policy": {"Foo": 1, "max_batch_size": 0}, "size": -2},
+            [
+                "size is -2, but must not be negative [InvalidArgument]",
+                f'policy has no option "Foo"; it has {", ".join(OPTIONS)} [InvalidArgument]',
+                "max_batch_size: 0 is not a whole number of 1 or more [InvalidArgument]",
+            ],
+        ),
+        ({"members": [{"name": "web-0", "host": "hv01", "change": "refused", "why": ["no image"]}]},
+         ["web-0: no image [InvalidArgument]"]),
+    ],
+)  # fmt: skip
+def test_refusals(given, said):
+    assert refused(**given) == said
+
+
+def test_a_table_has_a_line_for_each_member_of_a_step():
+    declared, _problems = parse_group(
+        arguments(
+            size=3,
+            hosts=["hv01", "hv02"],
+            policy={"max_batch_size": 2, "pause_time": 60},
+            members=[{"name": f"web-{n}", "host": f"hv0{n + 1}", "change": "restart"} for n in (0, 1)],
+        )
+    )
+    plan = plan_group(declared.group, declared.policy, declared.homes)
+    found = report.result(declared.group, plan)
+    assert found["msg"] == "web: 2 steps, 1 create, 2 restart, at least 1 of 3 in service, pauses 60 s"
+    assert found["table"] == [
+        "STEP  MEMBER  HOST  DONE TO IT  IN SERVICE",
+        "1     web-2   hv01  create      1",
+        "1     web-1   hv02  restart     1",
+        "2     web-0   hv01  restart     2",
+    ]
+    assert found["next"] == found["steps"][0]
+
+
+def test_nothing_to_do():
+    declared, _problems = parse_group(arguments(size=1, members=[{"name": "web-0", "host": "hv01"}]))
+    found = report.result(declared.group, plan_group(declared.group, declared.policy, declared.homes))
+    assert (found["done"], found["next"], found["table"]) == (True, {}, [])
+    assert found["msg"] == "web: 1 members, nothing to do"
+
+
+def test_examples_documentation_and_a_refusal_run(tmp_path):
+    """As a user runs them, on a host that does not exist: nothing is asked of it."""
+    said = "size is -1, but must not be negative [InvalidArgument]"
+    tasks = [
+        *EXAMPLES,
+        *FILTER_EXAMPLES,
+        *BLOCKS,
+        {
+            "flexdisk.hypervisor.group_plan": {"name": "web", "size": -1, "members": []},
+            "register": "refused",
+            "ignore_errors": True,
+        },
+        {"ansible.builtin.assert": {"that": ["refused.error_code == 'InvalidArgument'", f"refused.msg == '{said}'"]}},
+    ]
+    link = tmp_path / "collections" / "ansible_collections" / "flexdisk" / "hypervisor"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(ROOT)
+    book = tmp_path / "book.yml"
+    book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    done = subprocess.run(
+        [Path(sys.executable).parent / "ansible-playbook", "-i", "nowhere.invalid,", book],
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"), "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ok={len(tasks)} " in done.stdout
+    assert done.stdout.count("All assertions passed") == 8
