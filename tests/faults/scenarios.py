@@ -38,10 +38,10 @@ class Scenario:
     task: dict[str, Any]
 
 
-def declare(*disks: Entry, vm: str = "web01", root: Entry = ROOT, **more: Any) -> dict[str, Any]:
+def declare(*disks: Entry, vm: str = "web01", boot: bool | None = None, **more: Any) -> dict[str, Any]:
     """The arguments of a task for one VM. unlisted and flexible_disk_size belong to the VM, the rest to the task."""
     own = {key: more.pop(key) for key in ("unlisted", "flexible_disk_size", "quota") if key in more}
-    return {"vms": [{"vm": vm, "disks": [root, *disks], **own}], **more}
+    return {"vms": [{"vm": vm, "disks": [{**ROOT, "boot": boot}, *disks], **own}], **more}
 
 
 def disk_uuid(vm: str, index: int) -> str:
@@ -221,8 +221,7 @@ SCENARIOS = {
         Scenario("attach-running", detached_from_running, declare(A, B, allow_restart=True)),
         Scenario("grow-running", running, declare({**A, "size": 128}, B, allow_restart=True)),
         Scenario("slots", stopped, declare(*SWAPPED)),
-        Scenario("adopt", unnamed, declare({**A, "pci_slot": "0:4:1"}, {**B, "pci_slot": "0:4:2"},
-                                           root={**ROOT, "boot": True})),
+        Scenario("adopt", unnamed, declare({**A, "pci_slot": "0:4:1"}, {**B, "pci_slot": "0:4:2"}, boot=True)),
         Scenario("drift", drifted, declare(A, B)),
         Scenario("recreate", stopped, declare({**A, "size": 64, "block_size": 4096, "recreate": True}, B)),
         Scenario("recreate-preserved", preserved,
