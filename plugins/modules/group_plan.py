@@ -130,7 +130,7 @@ options:
     default: true
   failed:
     description:
-      - Members that have failed in this run. They are left alone.
+      - Members that have failed in this run. They are left alone, and count against C(failure_budget).
     type: list
     elements: str
 seealso:

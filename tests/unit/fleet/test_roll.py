@@ -258,7 +258,7 @@ def test_all_refusals_are_told_at_once():
         ("", "action_ceiling is restart, but recreate is needed for web-1, web-2"),
         ("", "canary web-9 is not among the 5 members of web"),
         ("", "web-4: no host is chosen while hv3 cannot be read"),
-        ("", "failure_budget is 0, but web-3 cannot be read, and each counts as a failure"),
+        ("", "failure_budget is 0, but web-3 cannot be read"),
         ("", "the pauses between 2 steps take 10 s, but deadline is 5 s"),
     ]
 
@@ -310,6 +310,14 @@ def test_a_floor_that_is_broken_already_stops_the_roll_with_who_is_down():
     plan = plan_group(group(4, members), replace(policy, min_in_service=2), HOMES)
     assert (plan.problems, plan.done, len(plan.steps)) == ((), False, 3)
     assert plan.warnings == ("web-3 cannot be read and will not be changed, and count as down",)
+
+
+def test_failures_and_hosts_that_cannot_be_read_have_one_budget():
+    members = [*stale(3), member(3, in_service=False, reachable=False)]
+    found = group(4, members, failed=frozenset({"web-2"}))
+    policy = RollPolicy(0, 1, failure_budget=Amount(25, True), **ANYWHERE)
+    assert messages(found, policy) == ["failure_budget is 1, but web-2 failed and web-3 cannot be read"]
+    assert messages(found, replace(policy, failure_budget=Amount(2))) == []
 
 
 def test_warnings():

@@ -21,7 +21,7 @@ def refusals(group: Group, policy: RollPolicy, homes: Homes, steps: t.Sequence[S
     problems = Problems("")
     _members(group, policy, problems)
     check_homes(group, homes, policy, problems)
-    _unreachable(group, policy, problems)
+    _failures(group, policy, problems)
     _surge(group, policy, problems)
     _time(policy, steps, problems)
     left = left_over(end)
@@ -52,15 +52,17 @@ def _members(group: Group, policy: RollPolicy, problems: Problems) -> None:
             problems.add("InvalidArgument", f"canary {name} is not among the {group.size} members of {group.name}")
 
 
-def _unreachable(group: Group, policy: RollPolicy, problems: Problems) -> None:
-    """More members on hosts that cannot be read than may fail."""
-    names = [member.name for member in group.members if not member.reachable]
+def _failures(group: Group, policy: RollPolicy, problems: Problems) -> None:
+    """More members that have failed, or are on hosts that cannot be read, than the policy allows in the whole run."""
+    blind = {member.name for member in group.members if not member.reachable}
     budget = policy.failure_budget.of(group.size)
-    if len(names) > budget:
-        problems.add(
-            "InvalidArgument",
-            f"failure_budget is {budget}, but {', '.join(names)} cannot be read, and each counts as a failure",
-        )
+    if len(blind | group.failed) > budget:
+        words = [
+            f"{', '.join(sorted(names))} {what}"
+            for names, what in ((group.failed, "failed"), (blind - group.failed, "cannot be read"))
+            if names
+        ]
+        problems.add("InvalidArgument", f"failure_budget is {budget}, but {' and '.join(words)}")
 
 
 def _surge(group: Group, policy: RollPolicy, problems: Problems) -> None:
