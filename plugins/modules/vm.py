@@ -133,6 +133,13 @@ options:
           - Protect the VM from deletion, and its disks from removal and shrinking. V(false) removes the protection.
             This already applies to the other changes of the same task.
         type: bool
+      drained:
+        description:
+          - Mark the VM as taken out of service, or remove the mark. The collection does nothing with it.
+            M(flexdisk.hypervisor.vm_info) reports it, so that a later run can put back into service what an
+            interrupted one has taken out. The mark is a property of the VM's dataset.
+        type: bool
+        version_added: 0.2.0
       destroy_disks:
         description:
           - Allow O(vms[].state=absent) to destroy data disks without C(preserve). The boot disk is always destroyed.
@@ -311,6 +318,10 @@ vms:
       description: Whether the VM is protected.
       type: bool
       returned: always
+    drained:
+      description: Whether the VM is marked as taken out of service.
+      type: bool
+      returned: always
 """
 
 import typing as t
@@ -341,6 +352,7 @@ VM = {
     "unlisted": {"type": "str", "default": "refuse", "choices": ["refuse", "keep", "detach", "destroy"]},
     "autoboot": {"type": "bool"},
     "indestructible": {"type": "bool"},
+    "drained": {"type": "bool"},
     "destroy_disks": {"type": "bool", "default": False},
     "destroy_snapshots": {"type": "bool", "default": False},
     "options": {"type": "dict"},

@@ -120,6 +120,10 @@ vms:
       description: Whether the VM is protected from deletion, and its disks from removal and shrinking.
       type: bool
       returned: always
+    drained:
+      description: Whether the VM is marked as taken out of service.
+      type: bool
+      returned: always
     disk_template:
       description: >-
         The common type of all disks, V(thick), V(sparse) or V(file). V(mixed) if the types differ, V(diskless) if

@@ -175,6 +175,12 @@ def test_the_pool_is_asked_for_where_nothing_tells_it(linux):
     settle(linux, {}, {"vm": "web02"}, pool=None)
 
 
+def test_a_mark_says_that_a_vm_is_out_of_service(linux):
+    assert settle(linux, {"disks": DISKS, "state": "running", "drained": True}).vms[0]["drained"] is True
+    done = settle(linux, {"disks": DISKS, "state": "running", "drained": False})
+    assert [(step["text"], step["class"]) for step in done.vms[0]["steps"]] == [("~ drained true -> false", "live")]
+
+
 def test_protection_is_kept_with_the_dataset(linux):
     uuid = settle(linux, {"disks": DISKS, "indestructible": True}).vms[0]["uuid"]
     refusal(linux, "Indestructible", GONE)

@@ -12,6 +12,7 @@ import json
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
@@ -405,6 +406,25 @@ def test_inflexible_becomes_flexible_and_never_back(sim):
     done = settle(sim, {**NEW, "package": "flexible"})
     assert done.vms[0]["flexible_disk_size"] == 102400
     assert "it cannot be taken away" in refusal(sim, "InvalidArgument", {**NEW, "package": "inflexible"})
+
+
+def test_a_mark_says_that_a_vm_is_out_of_service(sim):
+    """A running VM gets it and loses it without a stop, and everybody who reads the VM sees it."""
+    vm = {**NEW, "disks": [{"name": "root"}], "state": "running"}
+    assert settle(sim, vm).vms[0]["drained"] is False
+    done = settle(sim, {"vm": "web01", "drained": True})
+    steps = [(step["step"], step["text"], step["class"]) for step in done.vms[0]["steps"]]
+    assert steps == [("properties", "~ drained false -> true", "live")]
+    assert done.vms[0]["drained"] is True
+    assert info(Zfs(sim.runner), Vmadm(sim.runner), None, None, False).vms[0]["drained"] is True
+    both = settle(sim, {**vm, "state": "stopped", "vcpus": 2})  # who does not speak of the mark does not change it
+    assert both.vms[0]["drained"] is True
+    done = settle(sim, {"vm": "web01", "drained": False, "state": "running"})
+    assert [step["text"] for step in done.vms[0]["steps"]] == ["~ drained true -> false", "start"]
+    root = f"zones/{done.vms[0]['uuid']}"
+    assert "flexdisk:drained" not in sim.run("zfs", "get", "-Hpo", "property", "all", root).split()
+    settle(sim, {"vm": "web01", "state": "absent", "drained": True})
+    assert settle(sim, {**vm, "drained": True}).vms[0]["drained"] is True
 
 
 def test_protection_is_also_that_of_the_disks(sim):

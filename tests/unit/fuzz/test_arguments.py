@@ -77,6 +77,7 @@ WHOLE = st.fixed_dictionaries(
         "image": mostly(st.just("aaaaaaaa-0000-4000-8000-000000000001"), TEXTS),
         "disks": mostly(st.lists(DISK, max_size=3), ANY),
         "indestructible": st.booleans(),
+        "drained": st.booleans(),
         "options": mostly(st.just({"resolvers": ["8.8.8.8"]}), ANY),
         "customer_metadata": mostly(st.just({"cluster_id": "4"}), ANY),
         "secret_metadata": mostly(st.just({"root_pw": "correct-horse"}), ANY),

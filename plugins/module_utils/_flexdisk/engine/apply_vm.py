@@ -85,13 +85,13 @@ def _only_these(tools: Tools, vm: Vm, volumes: t.Mapping[str, int]) -> None:
 
 @perform.register
 def _properties(step: SetProperties, tools: Tools, change: Change) -> None:
-    vm, protected, package = change.vm, step.indestructible, step.package
+    vm, protected = change.vm, step.indestructible
     if step.machine:
         tools.hypervisor.set_machine(vm.config.uuid, step.machine)
     if protected is not None:
         storage_of(tools).set_indestructible(vm, protected)
-    if package is not None:
-        tools.zfs.set_facts(vm.root.name, {"package": package})
+    if step.facts:
+        tools.zfs.set_facts(vm.root.name, step.facts)
 
 
 @perform.register

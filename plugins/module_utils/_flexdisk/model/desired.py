@@ -149,6 +149,7 @@ class VmDeclaration:
     unlisted: str = "refuse"
     autoboot: t.Optional[bool] = None
     indestructible: t.Optional[bool] = None
+    drained: t.Optional[bool] = None
     destroy_disks: bool = False
     destroy_snapshots: bool = False
     options: t.Mapping[str, t.Any] = field(default_factory=dict)

@@ -240,6 +240,11 @@ class Vm:
         return self.root.user.get("package", "")
 
     @property
+    def drained(self) -> bool:
+        """Whether somebody has taken the VM out of service to change it, and has not put it back."""
+        return self.root.user.get("drained") == "true"
+
+    @property
     def volumes(self) -> t.Tuple[Dataset, ...]:
         """Every volume below the VM's dataset, configured or not: the quota law counts them all."""
         return tuple(d.volume for d in self.disks + self.orphans)

@@ -308,7 +308,10 @@ def _with_uuid(
 
 
 def _root_facts(new: NewVm, declared: VmDeclaration, capabilities: Capabilities) -> t.Dict[str, str]:
-    facts = {"package": declared.package.name if declared.package is not None else ""}
+    facts = {
+        "package": declared.package.name if declared.package is not None else "",
+        "drained": "true" if declared.drained else "",
+    }
     if not capabilities.keeps_storage:
         facts["indestructible"] = "true" if declared.indestructible else ""
         facts[identity.FLEXIBLE] = "" if new.flexible_disk_size is None else str(new.flexible_disk_size)

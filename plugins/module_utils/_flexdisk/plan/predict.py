@@ -57,6 +57,11 @@ def _based(vm: Vm, refreservation: int) -> Vm:
     return _root(vm, refreservation=refreservation, usedbyrefreservation=max(0, refreservation - unique))
 
 
+def _with_facts(vm: Vm, facts: t.Mapping[str, str]) -> Vm:
+    """The VM with properties of the collection on its dataset; "" removes one."""
+    return _root(vm, user={key: value for key, value in {**vm.root.user, **facts}.items() if value})
+
+
 def _config(vm: Vm, **changes: t.Any) -> Vm:
     return replace(vm, config=replace(vm.config, **changes))
 
@@ -449,8 +454,7 @@ def _delete_vm(step: vm_steps.DeleteVm, vm: Vm, geometry: PoolGeometry) -> Vm:
 @_after.register
 def _properties(step: vm_steps.SetProperties, vm: Vm, geometry: PoolGeometry) -> Vm:
     changes: t.Dict[str, t.Any] = dict(step.machine)
-    if step.package is not None:
-        vm = _root(vm, user={**vm.root.user, "package": step.package})
+    vm = _with_facts(vm, step.facts)
     if step.indestructible is not None:
         changes["indestructible"] = step.indestructible
     if step.indestructible is False:
@@ -461,7 +465,7 @@ def _properties(step: vm_steps.SetProperties, vm: Vm, geometry: PoolGeometry) ->
 
 @_after.register
 def _package(step: vm_steps.WritePackage, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _root(vm, user={key: value for key, value in {**vm.root.user, **step.facts}.items() if value})
+    return _with_facts(vm, step.facts)
 
 
 @_after.register

@@ -162,12 +162,13 @@ def rfd_usage_mib(vm: Vm) -> int:
 
 
 def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
-    """One step for memory, vcpus, protection and the package's name; None if nothing changes."""
+    """One step for what a VM is besides its disks; None if nothing changes."""
     package = declared.package
     wanted: t.Dict[str, t.Any] = {
         "memory": declared.memory if declared.memory is not None else package and package.memory,
         "vcpus": declared.vcpus if declared.vcpus is not None else package and package.vcpus,
         "indestructible": declared.indestructible,
+        "drained": declared.drained,
         "package": package and package.name,
     }
     now = dict(machine(vm))
@@ -183,6 +184,7 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
         vcpus=changes.get("vcpus"),
         indestructible=changes.get("indestructible"),
         package=changes.get("package"),
+        drained=changes.get("drained"),
     )
 
 
@@ -199,6 +201,7 @@ def machine(vm: Vm) -> t.Dict[str, t.Any]:
         "memory": config.memory,
         "vcpus": config.vcpus,
         "indestructible": config.indestructible,
+        "drained": vm.drained,
         "package": vm.package,
     }
 

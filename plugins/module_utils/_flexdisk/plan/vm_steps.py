@@ -123,7 +123,7 @@ class SetAutoboot(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SetProperties(Step):
-    """Set memory, vcpus, protection and the name of the package, where they are not None."""
+    """Set memory, vcpus, protection, the name of the package and the mark of a drained VM, where they are not None."""
 
     kind = "properties"
 
@@ -131,6 +131,13 @@ class SetProperties(Step):
     vcpus: t.Optional[int] = None
     indestructible: t.Optional[bool] = None
     package: t.Optional[str] = None
+    drained: t.Optional[bool] = None
+
+    @property
+    def facts(self) -> t.Dict[str, str]:
+        """What changes of the properties of the VM's dataset. "" removes a property."""
+        mark = {} if self.drained is None else {"drained": "true" if self.drained else ""}
+        return mark if self.package is None else {**mark, "package": self.package}
 
     @property
     def machine(self) -> t.Dict[str, int]:

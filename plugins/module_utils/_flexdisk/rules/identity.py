@@ -40,6 +40,7 @@ NAMES = (
     "mtime",
     "package",
     "indestructible",
+    "drained",
     "released",
 )
 

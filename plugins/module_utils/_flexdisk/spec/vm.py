@@ -40,6 +40,7 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclarati
         unlisted=raw.get("unlisted") or "refuse",
         autoboot=raw.get("autoboot"),
         indestructible=raw.get("indestructible"),
+        drained=raw.get("drained"),
         destroy_disks=bool(raw.get("destroy_disks")),
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         template=raw.get("template") or "",
