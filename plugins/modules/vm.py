@@ -398,7 +398,7 @@ def main() -> None:
 
 def named(params: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
     """The VMs of the task, each addressed by the same key."""
-    return [{**vm, "vm": vm["vm"] or vm["name"]} for vm in params["vms"]]
+    return [{**vm, "vm": vm["name"] if vm["vm"] is None else vm["vm"]} for vm in params["vms"]]
 
 
 def checked(params: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, t.Any], t.Sequence[Problem]]:

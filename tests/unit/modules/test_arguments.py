@@ -26,6 +26,7 @@ NEW = {"name": "web09", "memory": "1GiB", "disks": []}
         ("disk_verify", {"unused_days": -1}, "unused_days -1: from 0 to 36500"),
         ("vm_snapshot", {"name": "a", "keep": {"last": 10**9}}, "above 100000"),
         ("disk_info", {"tags": {"a": True}}, "is not a string; quote it"),
+        ("vm", {"vms": [{"vm": ""}]}, "vm must be a uuid, a unique prefix of one, or an alias; got ''"),
         ("vm", {"vms": [{**NEW, "options": {"nope": 1}}]}, "vmadm create does not know nope"),
         ("vm", {"vms": [{**NEW, "options": {"ram": 1}}]}, "options cannot set ram"),
         ("vm", {"vms": [{"name": "web01", "template": "<domain/>"}]}, "template works only with libvirt"),
