@@ -18,12 +18,13 @@ description:
     in service than the policy allows.
   - It runs on the controller and touches no host. All that it knows of the members is in O(members).
   - It remembers nothing. Each call plans the whole roll from the members as they are. So do the first step only, look
-    at the members again, and call it again, until RV(done) is true. A run that was interrupted goes on in the same
+    at the members again, and call it again, until RV(next) is empty. A run that was interrupted goes on in the same
     way.
   - Members are called C(NAME-0), C(NAME-1) and so on.
   - Members that an interrupted run has left out of service come first, then what all members take while they run.
     Of the others, those that are out of service come first, then new members, then canaries, then the rest from the
-    highest index. A group shrinks from the highest index.
+    highest index. A group shrinks from the highest index; the batch does not limit how many members are removed at
+    once, but the floor does.
   - A group that cannot be planned fails the task. The message has all reasons.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
@@ -53,17 +54,16 @@ options:
       - Either C(min_in_service) members stay in service (0) and C(max_batch_size) are changed at a time (1), or
         C(max_unavailable) members may be out of service and C(max_surge) may be there beyond O(size) (a number, or a
         percentage of O(size), V(25%); a percentage of members out of service is rounded down, one of additional
-        members up). Members with disks take no surge.
+        members up).
       - C(pause_time) is the time between two steps, in seconds or as V(PT1M30S), at most one hour.
       - C(max_down_per_host) members of one host may be out of service at a time (1). C(max_members_per_host) may lie
         on one host.
       - C(canary) names the members that are changed first, or tells how many. C(canary_pause) is the time after them.
       - C(failure_budget) members may fail in the whole run (a number, or a percentage rounded down; 0). Members on
         hosts that cannot be read count.
-      - C(on_failure) is V(stop), V(continue) or V(revert).
       - C(action_ceiling) is the most that may be done to a member, V(live), V(restart) or V(recreate) (V(restart)). A
         member that needs more is refused.
-      - C(deadline) is the time that the run may take. Pauses that alone take as long are refused.
+      - C(deadline) is the time that the whole roll may take. Pauses that alone take as long are refused.
     type: dict
   members:
     description:
@@ -124,8 +124,8 @@ options:
     type: raw
   keeps_disks:
     description:
-      - Whether members have disks that an additional member would not have. If so, the group is never larger than
-        O(size), and a floor that would need it is refused.
+      - Whether members have disks that an additional member would not have. If so, no member beyond O(size) is
+        created, and a policy that would need one is refused.
     type: bool
     default: true
   failed:
@@ -176,6 +176,12 @@ done:
   description: Whether the group is as declared, and all its members are in service.
   returned: success
   type: bool
+left:
+  description: >-
+    The members that are not as declared after all RV(steps), because they have failed in this run or cannot be read.
+  returned: success
+  type: list
+  elements: str
 next:
   description: The first of RV(steps). It is empty if there is none.
   returned: success

@@ -115,12 +115,12 @@ def test_every_option():
     raw = {
         "min_in_service": "2", "max_batch_size": 3, "pause_time": "PT1M", "max_down_per_host": 2,
         "max_members_per_host": 5, "canary": ["web-1"], "canary_pause": 90, "failure_budget": "25%",
-        "on_failure": "revert", "action_ceiling": "recreate", "deadline": "PT2H",
+        "action_ceiling": "recreate", "deadline": "PT2H",
     }  # fmt: skip
     policy, problems = parse_policy(raw)
     assert problems == []
     assert policy == RollPolicy(
-        2, 3, None, None, 60, 2, 5, ("web-1",), 90, Amount(25, True), "revert", "recreate", 7200
+        2, 3, None, None, 60, 2, 5, ("web-1",), 90, Amount(25, True), "recreate", 7200
     )  # fmt: skip
 
 
@@ -164,7 +164,6 @@ def test_shares_of_a_group(written, size, limits):
         ({"pause_time": "PT61M"}, "pause_time: 3660 s is longer than a pause may be, 3600 s"),
         ({"pause_time": "ABCD1234"}, "pause_time: 'ABCD1234' is not a duration: write seconds, or PT1H30M5S"),
         ({"canary": ["a", "a"]}, "canary: ['a', 'a'] is not a list of different names of members"),
-        ({"on_failure": "retry"}, "on_failure: 'retry' is none of stop, continue, revert"),
         ({"action_ceiling": "nothing"}, "action_ceiling: 'nothing' is none of live, restart, recreate"),
         ({"deadline": -1}, "deadline: -1 is not a duration: write seconds, or PT1H30M5S"),
     ],
@@ -176,4 +175,4 @@ def test_bad_policies(raw, said):
 
 
 def test_all_problems_of_a_policy_are_told_at_once():
-    assert len(messages({"Foo": 1, "max_batch_size": 0, "pause_time": "x", "on_failure": "x"})) == 4
+    assert len(messages({"Foo": 1, "max_batch_size": 0, "pause_time": "x", "action_ceiling": "x"})) == 4

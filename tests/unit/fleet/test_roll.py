@@ -320,6 +320,62 @@ def test_failures_and_hosts_that_cannot_be_read_have_one_budget():
     assert messages(found, replace(policy, failure_budget=Amount(2))) == []
 
 
+def test_members_that_may_not_be_touched_want_no_surge_for_ever():
+    """They neither wait for a place nor make room for another one."""
+    members = [member(0, change=RESTART), member(3, in_service=False)]
+    found = group(1, members, keeps_disks=False, failed=frozenset({"web-0", "web-3"}))
+    policy = RollPolicy(1, 1, failure_budget=Amount(2), **ANYWHERE)
+    plan = plan_group(found, policy, HOMES)
+    assert (plan.steps, plan.problems, plan.done, plan.left) == ((), (), False, ("web-0", "web-3"))
+
+
+def test_a_member_that_cannot_be_read_does_not_serve():
+    members = [member(0), replace(member(1), reachable=False), member(2, change=RESTART)]
+    policy = RollPolicy(2, 1, failure_budget=Amount(1), **ANYWHERE)
+    assert messages(group(3, members), policy) == [
+        "web-2 cannot be changed: 2 members are in service, at least 2 must be, and at most 99 of a host may be down; "
+        "down: web-1 on hv1"
+    ]
+    plan = plan_group(group(3, [*members[:2], member(2)]), policy, HOMES)
+    assert (plan.steps, plan.done, plan.left, plan.problems) == ((), False, ("web-1",), ())
+
+
+def test_surge_members_get_hosts_too():
+    policy = RollPolicy(2, 1, **ANYWHERE)
+    plan = plan_group(group(2, stale(2), keeps_disks=False), policy, HOMES)
+    created = [(a.member, a.host) for step in plan.steps for a in step.actions if a.do == "create"]
+    assert created == [("web-2", "hv2")]
+    fixed = Homes(fixed={"web-0": "hv0", "web-1": "hv1"})
+    assert messages(group(2, stale(2), keeps_disks=False), policy, fixed) == ["web-2: no host is given"]
+    most = replace(policy, max_members_per_host=1)
+    assert messages(group(2, stale(2), keeps_disks=False), most, Homes(("hv0", "hv1"))) == [
+        "hv0 would have 2 members, but max_members_per_host is 1"
+    ]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_canary_that_is_down_or_new_goes_without_healthy_members(there):
+    members = [member(0, change=RESTART), member(2, change=RESTART), member(3, change=RESTART)]
+    if there:
+        members.append(member(1, in_service=False, change=RESTART))
+    policy = RollPolicy(0, 3, canary=("web-1",), canary_pause=60, pause=5, **ANYWHERE)
+    found, _end = roll.all_steps(group(4, members), policy)
+    assert [[action.index for action in step.actions] for step in found] == [[1], [3, 2, 0]]
+    assert found[0].pause == 60
+
+
+def test_a_deadline_without_pauses_refuses_nothing():
+    assert messages(group(1, [member(0)]), RollPolicy(deadline=0)) == []
+    assert messages(group(1, stale(1)), RollPolicy(deadline=0, pause=9)) == []
+
+
+def test_a_host_without_a_name_that_cannot_be_read():
+    members = [member(0, host="", reachable=False)]
+    assert messages(group(2, members), RollPolicy(failure_budget=Amount(1))) == [
+        "web-0, web-1: no host is chosen while the host of web-0 cannot be read"
+    ]
+
+
 def test_warnings():
     plan = plan_group(group(2, [member(0), member(1, in_service=False)]), RollPolicy(3, 1), HOMES)
     assert plan.warnings == (
@@ -432,6 +488,46 @@ def test_every_promise_holds_in_random_histories(size, floor, batch, keeps_disks
         assert plan_group(end, policy, HOMES).problems
     else:
         assert roll.next_step(end, policy) is None
+
+
+STATES = st.builds(
+    lambda index, **fields: member(index, **fields),
+    index=st.integers(0, 7),
+    there=st.booleans(),
+    in_service=st.booleans(),
+    change=st.sampled_from([NOTHING, LIVE, RESTART, RECREATE]),
+    marked=st.sampled_from([False, False, True]),
+    reachable=st.sampled_from([True, True, True, False]),
+)
+
+
+@seed(int(os.environ["FLEXDISK_SEED"]))
+@settings(max_examples=500, deadline=None)
+@given(
+    st.integers(0, 6),
+    st.lists(STATES, max_size=7, unique_by=lambda m: m.index),
+    st.sets(st.integers(0, 7), max_size=3),
+    st.integers(0, 7),
+    st.integers(1, 4),
+    st.booleans(),
+    st.sampled_from([1, 2, 99]),
+)
+def test_every_roll_ends_and_keeps_the_floor_from_any_state(size, members, failed, floor, batch, keeps_disks, per_host):
+    found = group(size, members, keeps_disks=keeps_disks, failed=frozenset(f"web-{index}" for index in failed))
+    policy = RollPolicy(floor, batch, max_down_per_host=per_host)
+    done, end = roll.all_steps(found, policy)
+    assert roll.next_step(end, policy) is None, "the steps were cut off by their limit"
+    for step in done:
+        touched = {action.member for action in step.actions}
+        leave = sum(a.do in (RESTART, RECREATE, "remove") and _serves(found, a) for a in step.actions)
+        assert len(touched) == len(step.actions)
+        assert not leave or found.serving - leave >= min(floor, size)
+        assert step.in_service == found.serving - leave
+        assert not touched & (found.failed | {m.name for m in found.members if not m.reachable})
+        assert all(count <= per_host for count in _down_by(found, step).values())
+        found = roll.after(found, step)
+    plan = plan_group(found, policy, HOMES)
+    assert plan.done or plan.left or plan.problems
 
 
 def _serves(found, action):

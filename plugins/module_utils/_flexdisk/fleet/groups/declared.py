@@ -30,6 +30,8 @@ class GroupDeclaration:
 def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
     """The arguments of group_plan, whose types Ansible has checked, and all their problems."""
     problems = Problems("")
+    if not raw["name"]:
+        problems.add("InvalidArgument", "name is empty, but a group needs a name")
     if raw["size"] < 0:
         problems.add("InvalidArgument", f"size is {raw['size']}, but must not be negative")
     policy, wrong = parse_policy(raw["policy"] or {})

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ...model.errors import FlexdiskError, Problems
 from .members import Member, absent
 from .policy import RollPolicy
-from .roll import Group
+from .roll import Group, Step
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def parse_homes(raw: object) -> Homes:
     raise FlexdiskError("InvalidArgument", f"hosts is a list of hosts, or a map from members to hosts; got {raw!r}")
 
 
-def placed(group: Group, homes: Homes) -> Group:
+def placed(group: Group, homes: Homes, surge: int = 0) -> Group:
     """The group with a host for each member that lies nowhere, if there is one: that of homes, or the host with the
-    fewest members, of these the first.
+    fewest members, of these the first. surge: so many members beyond its size get hosts, too.
 
     None is chosen while a host cannot be read, for the member may lie there.
     """
@@ -51,7 +51,7 @@ def placed(group: Group, homes: Homes) -> Group:
         return group
     known = {member.index: member for member in group.members}
     count = collections.Counter(member.host for member in group.members if member.index < group.size)
-    for index in range(group.size):
+    for index in range(group.size + surge):
         member = known.get(index) or absent(group.name, index)
         if not member.host:
             host = homes.fixed.get(member.name) or min(homes.hosts, key=lambda name: count[name], default="")
@@ -60,28 +60,30 @@ def placed(group: Group, homes: Homes) -> Group:
     return replace(group, members=tuple(known.values()))
 
 
-def check_homes(group: Group, homes: Homes, policy: RollPolicy, problems: Problems) -> None:
+def check_homes(group: Group, homes: Homes, policy: RollPolicy, steps: t.Sequence[Step], problems: Problems) -> None:
     """Members without a host, on one that is not theirs, or too many on one. placed has given the group its hosts."""
-    nowhere = [member.name for member in _staying(group) if not member.host]
-    blind = sorted({member.host for member in group.members if not member.reachable})
+    surge = {action.index for step in steps for action in step.actions if action.index >= group.size}
+    every = _members(group, [*range(group.size), *sorted(surge)])
+    nowhere = [member.name for member in every if not member.host]
+    blind = sorted({m.host or f"the host of {m.name}" for m in group.members if not m.reachable})
     if nowhere and blind:
         problems.add(
             "InvalidArgument", f"{', '.join(nowhere)}: no host is chosen while {', '.join(blind)} cannot be read"
         )
     elif nowhere:
         problems.add("InvalidArgument", f"{', '.join(nowhere)}: no host is given")
-    for member in _staying(group):
+    for member in every:
         fixed = homes.fixed.get(member.name, member.host)
         if member.host and member.host != fixed:
             problems.add("InvalidArgument", f"{member.name} lies on {member.host}, but hosts says {fixed}")
     most = policy.max_members_per_host
-    count = collections.Counter(member.host for member in _staying(group) if member.host)
+    count = collections.Counter(member.host for member in every if member.host)
     for host, number in sorted(count.items()):
         if most is not None and number > most:
             problems.add("InvalidArgument", f"{host} would have {number} members, but max_members_per_host is {most}")
 
 
-def _staying(group: Group) -> t.List[Member]:
-    """The members of a group of its size, those that lie nowhere too."""
+def _members(group: Group, indexes: t.Iterable[int]) -> t.List[Member]:
+    """The members with these indexes, those that lie nowhere too."""
     known = {member.index: member for member in group.members}
-    return [known.get(index) or absent(group.name, index) for index in range(group.size)]
+    return [known.get(index) or absent(group.name, index) for index in indexes]

@@ -36,8 +36,8 @@ class Member:
 
     @property
     def serves(self) -> bool:
-        """Whether the member counts for the floor: it is in service, and nobody has taken it out."""
-        return self.there and self.in_service and not self.marked
+        """Whether the member counts for the floor: it can be read and is in service, and nobody has taken it out."""
+        return self.there and self.reachable and self.in_service and not self.marked
 
     @property
     def current(self) -> bool:
@@ -50,10 +50,10 @@ def member_name(group: str, index: int) -> str:
     return f"{group}-{index}"
 
 
-def index_of(name: str, group: str = "") -> int:
-    """The number of the member of that name, -1 if it is none of the group's. group "" stands for every group."""
+def index_of(name: str, group: str) -> int:
+    """The number of the member of that name, -1 if it is none of the group's."""
     found = _NAME.fullmatch(name)
-    return int(found[2]) if found and (not group or found[1] == group) else -1
+    return int(found[2]) if found and found[1] == group else -1
 
 
 def heaviest(classes: t.Iterable[str]) -> str:

@@ -18,10 +18,13 @@ from .roll import Group, Step, all_steps, is_done
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """The plan. peak: most members at a time; in_service: fewest in service; pauses: seconds of all pauses."""
+    """The plan. left: names of the members that are not as declared after it, because they failed or cannot be read;
+    peak: most members at a time; in_service: fewest in service; pauses: seconds of all pauses.
+    """
 
     steps: t.Tuple[Step, ...]
     done: bool
+    left: t.Tuple[str, ...]
     peak: int
     in_service: int
     pauses: int
@@ -31,13 +34,14 @@ class GroupPlan:
 
 def plan_group(group: Group, policy: RollPolicy, homes: Homes) -> GroupPlan:
     """The plan for a group as it is now. homes: where members shall lie that lie nowhere yet."""
-    group = placed(group, homes)
+    group = placed(group, homes, 0 if group.keeps_disks else policy.limits(group.size).max_batch_size)
     steps, end = all_steps(group, policy)
     problems = refusals(group, policy, homes, steps, end)
     peak = max([len(group.there), *(step.peak for step in steps)])
     least = min([group.serving, *(step.in_service for step in steps)])
     warnings = tuple(_warnings(group, policy))
-    return GroupPlan(tuple(steps), is_done(group), peak, least, pauses_of(steps), warnings, tuple(problems))
+    left = tuple(m.name for m in end.members if not m.current and (m.there or m.index < end.size))
+    return GroupPlan(tuple(steps), is_done(group), left, peak, least, pauses_of(steps), warnings, tuple(problems))
 
 
 def _warnings(group: Group, policy: RollPolicy) -> t.Iterator[str]:

@@ -20,7 +20,7 @@ def refusals(group: Group, policy: RollPolicy, homes: Homes, steps: t.Sequence[S
     """All reasons. steps and end are those of roll.all_steps."""
     problems = Problems("")
     _members(group, policy, problems)
-    check_homes(group, homes, policy, problems)
+    check_homes(group, homes, policy, steps, problems)
     _failures(group, policy, problems)
     _surge(group, policy, problems)
     _time(policy, steps, problems)
@@ -78,6 +78,7 @@ def _surge(group: Group, policy: RollPolicy, problems: Problems) -> None:
         return
     room = group.size - floor
     way = f"max_batch_size={room}" if room else f"min_in_service={max(0, group.size - 1)}"
+    way = "max_surge=0" if policy.max_surge is not None else way
     problems.add(
         "InvalidArgument",
         f"{floor} of {group.size} members in service and {limits.max_batch_size} changed at a time take {peak} "
@@ -92,7 +93,7 @@ def _leaves_service(member: Member, size: int) -> bool:
 def _time(policy: RollPolicy, steps: t.Sequence[Step], problems: Problems) -> None:
     """Pauses that alone take as long as the whole roll may."""
     pauses = pauses_of(steps)
-    if policy.deadline is not None and pauses >= policy.deadline:
+    if policy.deadline is not None and pauses and pauses >= policy.deadline:
         problems.add(
             "InvalidArgument",
             f"the pauses between {len(steps)} steps take {pauses} s, but deadline is {policy.deadline} s",
@@ -107,7 +108,8 @@ def pauses_of(steps: t.Sequence[Step]) -> int:
 def _blocked(end: Group, left: t.Sequence[Member], policy: RollPolicy) -> str:
     """Why something is left although there is no further step."""
     floor = min(policy.limits(end.size).min_in_service, end.size)
-    words = f"{', '.join(member.name for member in left)} cannot be changed: {end.serving} members are in service, at "
+    names = [member.name for member in left if member.index < end.size] or [member.name for member in left]
+    words = f"{', '.join(names)} cannot be changed: {end.serving} members are in service, at "
     words += f"least {floor} must be, and at most {policy.max_down_per_host} of a host may be down"
     down = [member for member in end.members if not member.serves and member.index < end.size]
     if down:

@@ -23,6 +23,7 @@ def result(group: Group, plan: GroupPlan) -> _Dict:
         "changed": False,
         "msg": summary(group, plan),
         "done": plan.done,
+        "left": list(plan.left),
         "next": steps[0] if steps else {},
         "steps": steps,
         "peak": plan.peak,
@@ -45,8 +46,9 @@ def refusal(problems: t.Sequence[Problem]) -> _Dict:
 
 def summary(group: Group, plan: GroupPlan) -> str:
     """C(web: 6 steps, 12 recreated, at least 10 of 12 in service, pauses 150 s)."""
-    if plan.done:
-        return f"{group.name}: {group.size} members, nothing to do"
+    if not plan.steps:
+        left = f", but {', '.join(plan.left)} failed or cannot be read" if plan.left else ""
+        return f"{group.name}: {group.size} members, nothing to do{left}"
     count: t.Dict[str, int] = {}
     for step in plan.steps:
         for action in step.actions:

@@ -97,20 +97,25 @@ def _free(group: Group, member: Member) -> bool:
 
 def _batch(group: Group, policy: RollPolicy, staying: t.Sequence[Member]) -> t.List[t.Tuple[Member, str]]:
     """The members of a step that takes some out of service, or makes new ones, or removes those above the size."""
-    limits, size, there = policy.limits(group.size), group.size, group.there
-    done = sum(member.current for member in there if member.index < size)
+    limits, size = policy.limits(group.size), group.size
+    # What this run may not touch is left as it is: nothing waits for it, and it takes no place.
+    there = [member for member in group.there if member.index < size or _free(group, member)]
+    done = sum(member.current or not _free(group, member) for member in there if member.index < size)
     batch = next_batch(size, len(there), done, limits.max_batch_size, limits.min_in_service)
     canaries = canaries_of(group, policy)
     waits = waiting(staying, canaries)
     taken = [(m, HEAL if m.change == NOTHING else m.change) for m in waits if not m.serves][: batch.batch]
     made = _missing(group, size if group.keeps_disks else max(size, batch.size))
+    made.sort(key=lambda member: member.name not in canaries)
     taken += [(member, CREATE) for member in made[: batch.batch - len(taken)]]
     room = _Room(group, policy.max_down_per_host, limits)
     healthy = [member for member in waits if member.serves]
-    for member in [member for member in healthy if member.name in canaries] or healthy:
+    first = [member for member in healthy if member.name in canaries]
+    alone = bool(first) or any(member.name in canaries for member, _do in taken)
+    for member in first if alone else healthy:
         if len(taken) < batch.batch and room.take(member):
             taken.append((member, member.change))
-    surplus = [member for member in falling(there) if member.index >= size and _free(group, member)]
+    surplus = [member for member in falling(there) if member.index >= size]
     idle = [member for member in surplus if not member.serves]
     spare = [member for member in surplus if member.serves][: max(0, len(there) - len(idle) - batch.size)]
     return [*taken, *((member, REMOVE) for member in idle + [member for member in spare if room.take(member)])]
@@ -184,11 +189,15 @@ def is_done(group: Group) -> bool:
 
 
 def all_steps(group: Group, policy: RollPolicy) -> t.Tuple[t.List[Step], Group]:
-    """The steps that are left if nothing fails, and the group after them."""
+    """The steps that are left if nothing fails, and the group after them.
+
+    A step changes, makes or removes at least one member, and a surge makes and removes some once more.
+    """
     steps: t.List[Step] = []
-    while True:
+    for _number in range(3 * (len(group.members) + group.size) + policy.limits(group.size).max_batch_size):
         step = next_step(group, policy)
         if step is None:
-            return steps, group
+            break
         steps.append(step)
         group = after(group, step)
+    return steps, group
