@@ -491,7 +491,7 @@ def test_every_promise_holds_in_random_histories(size, floor, batch, keeps_disks
 
 
 STATES = st.builds(
-    lambda index, **fields: member(index, **fields),
+    member,
     index=st.integers(0, 7),
     there=st.booleans(),
     in_service=st.booleans(),
