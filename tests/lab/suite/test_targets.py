@@ -58,6 +58,7 @@ def test_vm_disks_in_full(lab: Lab, name: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("name", SHARE + REST)
 def test_vm_disks_of_libvirt(lab: Lab, name: str) -> None:
+    lab.reset()  # the other driver's VMs have the same UUIDs
     run(lab, "vm_disks", "-e", f"flexdisk_tests={name}", "-e", "flexdisk_hypervisor=libvirt")
 
 
@@ -117,6 +118,7 @@ def test_disk(lab: Lab) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("hypervisor", ["vmadm", "libvirt"])
 def test_vm_in_full(lab: Lab, hypervisor: str) -> None:
+    lab.reset()
     run(lab, "vm", "-e", f"flexdisk_hypervisor={hypervisor}")
 
 
@@ -143,6 +145,7 @@ def test_every_scenario_of_vm_disks_is_run() -> None:
     ],
 )
 def test_target_in_full(lab: Lab, target: str, hypervisor: str) -> None:
+    lab.reset()
     run(lab, target, "-e", f"flexdisk_hypervisor={hypervisor}")
 
 
