@@ -23,14 +23,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     placed,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import (
-    CLASSES,
     LIVE,
     NOTHING,
     RECREATE,
     REFUSED,
     RESTART,
     Member,
-    heaviest,
     index_of,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import plan_group
@@ -85,12 +83,6 @@ def test_members_are_known_by_their_names(name, index):
 def test_a_group_whose_name_ends_in_a_number():
     assert index_of("web-1-2", "web-1") == 2
     assert index_of("web-1-2", "web") == -1
-
-
-def test_the_heaviest_difference_decides():
-    assert heaviest([]) == NOTHING
-    assert heaviest([LIVE, RECREATE, RESTART]) == RECREATE
-    assert heaviest(CLASSES) == REFUSED
 
 
 # -- the order of members
@@ -292,6 +284,12 @@ def test_more_members_than_a_host_may_have():
         "hv0 would have 2 members, but max_members_per_host is 1"
     ]
     assert messages(group(4, []), RollPolicy(max_members_per_host=1)) == []
+
+
+def test_hosts_are_kept_in_their_order():
+    assert parse_homes(["hv1", "hv0"]) == Homes(("hv1", "hv0"))
+    assert parse_homes({"web-0": "hv1"}) == Homes(fixed={"web-0": "hv1"})
+    assert parse_homes([]) == Homes()
 
 
 @pytest.mark.parametrize("raw", [None, "hv0", [1], [""], {"web-0": None}, {"": "hv0"}, ["hv0", "hv0"]])

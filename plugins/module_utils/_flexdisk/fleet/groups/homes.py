@@ -23,11 +23,6 @@ class Homes:
     hosts: t.Tuple[str, ...] = ()
     fixed: t.Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def every(self) -> t.Tuple[str, ...]:
-        """All hosts that are named, each once."""
-        return self.hosts or tuple(dict.fromkeys(self.fixed.values()))
-
 
 def parse_homes(raw: object) -> Homes:
     """A list of hosts, or a map from members to hosts. Raises FlexdiskError InvalidArgument."""

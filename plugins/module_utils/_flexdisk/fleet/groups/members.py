@@ -56,11 +56,6 @@ def index_of(name: str, group: str) -> int:
     return int(found[2]) if found and found[1] == group else -1
 
 
-def heaviest(classes: t.Iterable[str]) -> str:
-    """The class of a member whose differences have these classes. Raises ValueError for an unknown class."""
-    return max(classes, key=CLASSES.index, default=NOTHING)
-
-
 def absent(group: str, index: int) -> Member:
     """A member that is found nowhere."""
     return Member(member_name(group, index), index, there=False, in_service=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import Problem, Problems
-from .batches import sequence
+from .batches import ANONYMOUS, sequence
 from .homes import Homes, check_homes
 from .members import CLASSES, LIVE, REFUSED, Member, absent
 from .policy import RollPolicy
@@ -73,7 +73,7 @@ def _surge(group: Group, policy: RollPolicy, problems: Problems) -> None:
     done = sum(member.current for member in group.there if member.index < group.size)
     changed = group.size - done
     floor = min(limits.min_in_service, group.size)
-    peak = sequence(group.size, group.size, floor, min(limits.max_batch_size, changed), "anonymous").peak
+    peak = sequence(group.size, group.size, floor, min(limits.max_batch_size, changed), ANONYMOUS).peak
     if peak <= max(group.size, there):
         return
     room = group.size - floor
