@@ -140,6 +140,22 @@ options:
             interrupted one has taken out. The mark is a property of the VM's dataset.
         type: bool
         version_added: 0.2.0
+      restart:
+        description:
+          - Restart a running VM whose memory or number of CPUs changes, so that it gets them now. It also needs
+            O(allow_restart=true).
+        type: bool
+        default: false
+        version_added: 0.2.0
+      generation:
+        description:
+          - A word for a start of the VM, for example a date. A running VM that was started for another word is
+            restarted, which needs O(allow_restart=true). The same word again changes nothing. So a task can restart
+            many VMs once, however often it is repeated.
+          - Up to 64 letters, digits, dots, colons, underscores, dashes and plus signs. The word is a property of the
+            VM's dataset.
+        type: str
+        version_added: 0.2.0
       destroy_disks:
         description:
           - Allow O(vms[].state=absent) to destroy data disks without C(preserve). The boot disk is always destroyed.
@@ -322,6 +338,10 @@ vms:
       description: Whether the VM is marked as taken out of service.
       type: bool
       returned: always
+    generation:
+      description: The word for which the VM was started last. Empty if there is none.
+      type: str
+      returned: always
 """
 
 import typing as t
@@ -353,6 +373,8 @@ VM = {
     "autoboot": {"type": "bool"},
     "indestructible": {"type": "bool"},
     "drained": {"type": "bool"},
+    "restart": {"type": "bool", "default": False},
+    "generation": {"type": "str"},
     "destroy_disks": {"type": "bool", "default": False},
     "destroy_snapshots": {"type": "bool", "default": False},
     "options": {"type": "dict"},

@@ -124,6 +124,10 @@ vms:
       description: Whether the VM is marked as taken out of service.
       type: bool
       returned: always
+    generation:
+      description: The word for which the VM was started last. Empty if there is none.
+      type: str
+      returned: always
     disk_template:
       description: >-
         The common type of all disks, V(thick), V(sparse) or V(file). V(mixed) if the types differ, V(diskless) if
@@ -395,6 +399,20 @@ parked:
       description: UUID of the VM that had the disk last.
       type: str
       returned: always
+pools:
+  description: The pools that were read.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the pool.
+      type: str
+      returned: always
+    guid:
+      description: GUID of the pool's own dataset. The UUIDs of new VMs are derived from it.
+      type: int
+      returned: always
 skipped_vms:
   description: VMs of other brands, and VMs without a dataset. Empty with O(vms).
   returned: always
@@ -441,7 +459,13 @@ def main() -> None:
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of vm_info."""
     found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"])
-    keys = {"vms": found.vms, "parked": found.detached, "skipped_vms": found.skipped, "intents": found.intents}
+    keys = {
+        "vms": found.vms,
+        "parked": found.detached,
+        "skipped_vms": found.skipped,
+        "intents": found.intents,
+        "pools": found.pools,
+    }
     return Answer({"changed": False, **keys}, refusal(found.problems) if found.problems else None)
 
 

@@ -427,6 +427,38 @@ def test_a_mark_says_that_a_vm_is_out_of_service(sim):
     assert settle(sim, {**vm, "drained": True}).vms[0]["drained"] is True
 
 
+@pytest.mark.parametrize("autoboot", [True, False])
+def test_a_change_that_waits_for_a_start_gets_one_if_the_task_wants_it(sim, autoboot):
+    vm = {**NEW, "disks": [{"name": "root"}], "state": "running", "autoboot": autoboot}
+    settle(sim, vm)
+    more = {"vm": "web01", "vcpus": 5, "restart": True}
+    said = refusal(sim, "VmNotStopped", more)
+    assert "must be restarted for: ~ vcpus" in said
+    done = settle(sim, more, allow_restart=True)
+    steps = [step["step"] for step in done.vms[0]["steps"]]
+    assert steps == ["stop", "properties", "start", *([] if autoboot else ["autoboot"])]
+    assert {step["class"] for step in done.vms[0]["steps"][:3]} == {"restart"}
+    assert (done.vms[0]["state"], done.vms[0]["autoboot"], done.vms[0]["vcpus"]) == ("running", autoboot, 5)
+    assert done.warnings == []
+    settle(sim, {"vm": "web01", "state": "stopped"})
+    done = settle(sim, {**more, "vcpus": 6}, allow_restart=True)
+    assert [step["step"] for step in done.vms[0]["steps"]] == ["properties"]
+
+
+def test_a_generation_restarts_a_vm_once(sim):
+    vm = {**NEW, "disks": [{"name": "root"}], "state": "running", "generation": "one"}
+    assert settle(sim, vm).vms[0]["generation"] == "one"
+    assert "~ generation one -> two" in refusal(sim, "VmNotStopped", {"vm": "web01", "generation": "two"})
+    both = {"vm": "web01", "generation": "two", "disks": [{"name": "root", "size": 20480}]}
+    done = settle(sim, both, allow_restart=True)
+    steps = [(step["step"], step["class"]) for step in done.vms[0]["steps"] if step["step"] != "law"]
+    assert steps == [("stop", "restart"), ("properties", "restart"), ("grow", "restart"), ("start", "restart")]
+    assert info(Zfs(sim.runner), Vmadm(sim.runner), None, None, False).vms[0]["generation"] == "two"
+    assert settle(sim, {"vm": "web01", "state": "stopped"}).vms[0]["generation"] == "two"
+    settle(sim, {"vm": "web01", "generation": "three", "state": "stopped"})
+    assert "generation 'a b' is not" in refusal(sim, "InvalidArgument", {"vm": "web01", "generation": "a b"})
+
+
 def test_protection_is_also_that_of_the_disks(sim):
     vm = {**NEW, "disks": [{"name": "root"}, {"name": "a", "size": 2048}], "indestructible": True}
     done = settle(sim, vm)
@@ -602,7 +634,7 @@ class Killed(Exception):
     """The run ends here."""
 
 
-def interrupted(sim, when, number, *vms):
+def interrupted(sim, when, number, *vms, **policy):
     """A run that is killed before or after its change of that number, or whose change fails; whether it came so far."""
     count, came = 0, False
     runner = sim.runner
@@ -623,7 +655,7 @@ def interrupted(sim, when, number, *vms):
 
     zfs, hypervisor = Zfs(killing, lambda seconds: None), Vmadm(killing)
     with contextlib.suppress(Killed):
-        done = run(zfs, hypervisor, [{**DEFAULTS, **vm} for vm in vms], PACKAGES, Policy(), None, False)
+        done = run(zfs, hypervisor, [{**DEFAULTS, **vm} for vm in vms], PACKAGES, Policy(**policy), None, False)
         assert (done.failure is not None) is came
     return came
 
@@ -659,3 +691,22 @@ def test_killed_at_any_change_a_second_run_ends_it(when, vm):
             left = [n for n in sim.run("zfs", "list", "-Ho", "name").split() if n.count("/") == 1]
             assert set(left) <= {f"zones/{vms[0]['uuid']}", f"zones/{IMAGE}", "zones/flexdisk"}
     assert number > 3
+
+
+@pytest.mark.parametrize("when", ["before", "after", "failed"])
+def test_a_restart_that_is_killed_at_any_change_is_ended_by_the_same_task(when):
+    """The VM runs again with what it was restarted for, starts with its host, and starts once for the generation."""
+    number, came = 0, True
+    while came:
+        number += 1
+        sim = Simulated(512 << 30)
+        go(sim, {**NEW, "disks": [{"name": "root"}], "state": "running", "autoboot": True})
+        wanted = {"vm": "web01", "generation": "two", "vcpus": 5, "restart": True}
+        came = interrupted(sim, when, number, wanted, allow_restart=True)
+        done = go(sim, wanted, allow_restart=True)
+        assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
+        vm = done.vms[0]
+        assert [vm[key] for key in ("state", "generation", "vcpus", "autoboot")] == ["running", "two", 5, True], number
+        again = go(sim, wanted, check=True)
+        assert (again.problems, again.changed) == ([], False), (number, again.diff)
+    assert number > 4

@@ -78,6 +78,8 @@ WHOLE = st.fixed_dictionaries(
         "disks": mostly(st.lists(DISK, max_size=3), ANY),
         "indestructible": st.booleans(),
         "drained": st.booleans(),
+        "restart": st.booleans(),
+        "generation": mostly(st.just("2026-11-25"), TEXTS),
         "options": mostly(st.just({"resolvers": ["8.8.8.8"]}), ANY),
         "customer_metadata": mostly(st.just({"cluster_id": "4"}), ANY),
         "secret_metadata": mostly(st.just({"root_pw": "correct-horse"}), ANY),

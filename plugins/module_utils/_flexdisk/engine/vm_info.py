@@ -33,6 +33,7 @@ class Info:
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
     problems: t.List[Problem] = field(default_factory=list)
     intents: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    pools: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
 
 
 def chosen(host: Host, names: t.Optional[t.Sequence[str]]) -> t.Tuple[t.List[Vm], t.List[Problem]]:
@@ -64,6 +65,7 @@ def info(
     host = observe(zfs, hypervisor, pool, snapshots=figures)
     vms, problems = chosen(host, names)
     result = Info(problems=problems, skipped=skipped(host) if names is None else [])
+    result.pools = [{"name": name, "guid": host.datasets[name].guid} for name in sorted(host.geometry)]
     found = {key: recovery.record_result(record) for key, record in host.intents.items()}
     result.vms = [
         dict(

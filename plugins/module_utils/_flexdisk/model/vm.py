@@ -240,6 +240,11 @@ class Vm:
         return self.root.user.get("package", "")
 
     @property
+    def generation(self) -> str:
+        """The word of the user for which the VM was started last, "" if there is none."""
+        return self.root.user.get("generation", "")
+
+    @property
     def drained(self) -> bool:
         """Whether somebody has taken the VM out of service to change it, and has not put it back."""
         return self.root.user.get("drained") == "true"

@@ -311,6 +311,7 @@ def _root_facts(new: NewVm, declared: VmDeclaration, capabilities: Capabilities)
     facts = {
         "package": declared.package.name if declared.package is not None else "",
         "drained": "true" if declared.drained else "",
+        "generation": declared.generation,
     }
     if not capabilities.keeps_storage:
         facts["indestructible"] = "true" if declared.indestructible else ""

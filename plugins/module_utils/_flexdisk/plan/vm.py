@@ -79,11 +79,25 @@ def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, cap
     seq = Sequence(vm, geometry)
     if declared.state == "stopped" and vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
-    seq.add(_properties(seq.vm, declared))
+    properties = _properties(seq.vm, declared)
+    restarts = _restarts(vm, declared, properties)
+    if restarts and not policy.allow_restart:
+        problems.add(
+            "VmNotStopped",
+            f"the VM is running and must be restarted for: {properties.text if properties else ''}; allow_restart=true "
+            "allows a shutdown and a start",
+        )
+    elif restarts:
+        seq.add(ordering.stop(capabilities))
+    seq.add(properties)
     disks = plan_vm(host, seq.vm, spec, policy, capabilities)
-    if disks.problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), disks.problems)
+    if problems or disks.problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), (*problems, *disks.problems))
     seq.extend(disks.steps)
+    if restarts and seq.vm.config.state == "stopped":
+        seq.add(recovery.start(capabilities))
+    if restarts:
+        seq.extend(recovery.power(vm, seq.vm, capabilities))
     seq.extend(power(seq.vm, declared, capabilities))
     if seq.steps:
         ordering.check_ready(vm, problems)
@@ -170,6 +184,7 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
         "indestructible": declared.indestructible,
         "drained": declared.drained,
         "package": package and package.name,
+        "generation": declared.generation or None,
     }
     now = dict(machine(vm))
     changes = {key: value for key, value in wanted.items() if value is not None and value != now[key]}
@@ -185,7 +200,15 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
         indestructible=changes.get("indestructible"),
         package=changes.get("package"),
         drained=changes.get("drained"),
+        generation=changes.get("generation"),
     )
+
+
+def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetProperties]) -> bool:
+    """Whether a running VM is restarted for its properties: always for a generation, else where the task wants it."""
+    if properties is None or vm.config.state != "running" or declared.state == "stopped":
+        return False
+    return properties.generation is not None or (declared.restart and bool(properties.machine))
 
 
 def _word(key: str, value: t.Any) -> str:
@@ -203,6 +226,7 @@ def machine(vm: Vm) -> t.Dict[str, t.Any]:
         "indestructible": config.indestructible,
         "drained": vm.drained,
         "package": vm.package,
+        "generation": vm.generation,
     }
 
 

@@ -123,7 +123,7 @@ class SetAutoboot(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SetProperties(Step):
-    """Set memory, vcpus, protection, the name of the package and the mark of a drained VM, where they are not None."""
+    """Set memory, vcpus, protection, package, generation and the mark of a drained VM, where they are not None."""
 
     kind = "properties"
 
@@ -132,12 +132,14 @@ class SetProperties(Step):
     indestructible: t.Optional[bool] = None
     package: t.Optional[str] = None
     drained: t.Optional[bool] = None
+    generation: t.Optional[str] = None
 
     @property
     def facts(self) -> t.Dict[str, str]:
         """What changes of the properties of the VM's dataset. "" removes a property."""
-        mark = {} if self.drained is None else {"drained": "true" if self.drained else ""}
-        return mark if self.package is None else {**mark, "package": self.package}
+        mark = None if self.drained is None else "true" if self.drained else ""
+        values = {"drained": mark, "package": self.package, "generation": self.generation}
+        return {key: value for key, value in values.items() if value is not None}
 
     @property
     def machine(self) -> t.Dict[str, int]:
@@ -146,8 +148,8 @@ class SetProperties(Step):
         return {key: value for key, value in sizes.items() if value is not None}
 
     def late(self, live: t.Collection[str]) -> bool:
-        """Whether memory or vcpus change: the machine has another size only after a restart."""
-        return bool(self.machine)
+        """Whether memory, vcpus or the generation change: the machine is another one only after a restart."""
+        return bool(self.machine) or self.generation is not None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -41,6 +41,7 @@ NAMES = (
     "package",
     "indestructible",
     "drained",
+    "generation",
     "released",
 )
 

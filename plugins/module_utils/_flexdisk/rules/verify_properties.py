@@ -15,7 +15,7 @@ from .findings import Finding, own_task
 from .property_text import LIMIT
 from .verify_facts import About, Facts, Findings, busy, listed, of_vm, vm_disks
 
-_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", "drained")
+_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", "drained", "generation")
 _OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "from", "released"))
 
 
