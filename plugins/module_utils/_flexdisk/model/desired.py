@@ -132,8 +132,8 @@ class VmDeclaration:
     """What a task wants of one VM. state is present, running, stopped or absent; memory is MiB, quota bytes.
 
     vm is a uuid, the beginning of one, or an alias, which a new VM gets; uuid is that of a new VM. disks are entries as
-    they were declared; options, metadata and template are the hypervisor's business and only for a new VM. generation is
-    a word of the user for a start, "" for none; restart: what needs a restart gets one.
+    they were declared; options, metadata and template are the hypervisor's business and only for a new VM. generation
+    is a word for a start, "" for none; restart: what needs a restart gets one.
     """
 
     vm: str
