@@ -1,0 +1,69 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action group_gate: whether members of a group serve. It runs on the controller and asks over its own sockets."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from dataclasses import replace
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.gate import parse_gate
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.report import refusal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import ask_all
+
+MEMBER: t.Dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "index": {"type": "int"},
+    "host": {"type": "str"},
+    "address": {"type": "str"},
+    "running": {"type": "bool", "default": True},
+}
+TCP: t.Dict[str, t.Any] = {
+    "port": {"type": "raw", "required": True},
+    "address": {"type": "str"},
+    "timeout": {"type": "raw", "default": 3},
+}
+HTTP: t.Dict[str, t.Any] = {
+    "url": {"type": "str", "required": True},
+    "status": {"type": "list", "elements": "int", "default": [200]},
+    "timeout": {"type": "raw", "default": 3},
+    "validate_certs": {"type": "bool", "default": True},
+}
+ARGUMENTS: t.Dict[str, t.Any] = {
+    "members": {"type": "list", "elements": "dict", "options": MEMBER, "required": True},
+    "tcp": {"type": "dict", "options": TCP},
+    "http": {"type": "dict", "options": HTTP},
+    "retries": {"type": "int", "default": 0},
+    "delay": {"type": "raw", "default": 5},
+    "stable_for": {"type": "raw", "default": 0},
+}
+
+
+class ActionModule(ActionBase):
+    """The action. It changes nothing, so check mode asks too, but once: what would serve later cannot be waited for."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = False
+
+    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """What the members say, as the result of a task. Raises AnsibleActionFail for a gate that is refused."""
+        answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
+        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
+        gate, problems = parse_gate(checked[1])
+        if problems:
+            refused = refusal(problems)
+            raise AnsibleActionFail(refused["msg"], result={**answer, **refused})
+        if self._task.check_mode:
+            gate = replace(gate, retries=0, stable_for=0)
+        return {**answer, **watch(gate, ask_all, Clock(time.monotonic, time.sleep), self._tell)}
+
+    def _tell(self, text: str) -> None:
+        self._display.display(f"group_gate: {text}")

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The gate of a group as a task declares it: what is asked of each member, and how often until its answer counts."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ...model.errors import FlexdiskError, Problem, Problems
+from . import placeholders
+from .durations import parse_seconds
+
+_Raw = t.Mapping[str, t.Any]
+FACTS = ("name", "index", "host", "address")  # the placeholders of a member
+LONGEST = 3600  # seconds
+_PORT = re.compile(r"[0-9]{1,5}")
+_PLAIN = re.compile(r"[!-~]*")  # what can stand in a request: no blanks, no control characters, ASCII alone
+
+
+class Tcp(t.NamedTuple):
+    """Whether a port takes connections. timeout is seconds."""
+
+    address: str
+    port: int
+    timeout: int
+
+    def __str__(self) -> str:
+        return f"tcp {f'[{self.address}]' if ':' in self.address else self.address}:{self.port}"
+
+
+class Http(t.NamedTuple):
+    """Whether a URL answers with one of the statuses. timeout is seconds."""
+
+    url: str
+    status: t.Tuple[int, ...]
+    timeout: int
+    validate_certs: bool
+
+    def __str__(self) -> str:
+        return f"http {self.url}"
+
+
+Question = t.Union[Tcp, Http]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A member with its questions. All of them must be answered with yes. One that does not run has none."""
+
+    name: str
+    running: bool
+    questions: t.Tuple[Question, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The members, and how patient the gate is. A member may say no once more than retries, delay seconds apart.
+
+    It counts when it has said yes for stable_for seconds without a no.
+    """
+
+    members: t.Tuple[Asked, ...]
+    retries: int = 0
+    delay: int = 0
+    stable_for: int = 0
+
+
+def parse_gate(raw: _Raw) -> t.Tuple[Gate, t.List[Problem]]:
+    """The arguments of group_gate, whose types Ansible has checked, and all their problems."""
+    problems = Problems("")
+    if raw["retries"] < 0:
+        problems.add("InvalidArgument", f"retries is {raw['retries']}, but must not be negative")
+    delay = problems.attempt("", _seconds, "delay", raw["delay"], 0)
+    stable_for = problems.attempt("", _seconds, "stable_for", raw["stable_for"], 0)
+    if stable_for and delay == 0:
+        problems.add("InvalidArgument", "delay is 0, so that members would be asked without a pause during stable_for")
+    asked = _questions_for_all(raw["tcp"], raw["http"], problems)
+    members = _members(raw["members"] or (), asked, problems)
+    return Gate(members, raw["retries"], delay, stable_for), list(problems)
+
+
+class _Declared(t.NamedTuple):
+    """A question with placeholders still in it: key is the option, build makes the question of what is filled in."""
+
+    key: str
+    template: t.Dict[str, t.Any]
+    build: t.Callable[[t.Dict[str, t.Any]], Question]
+
+
+def _questions_for_all(tcp: t.Optional[_Raw], http: t.Optional[_Raw], problems: Problems) -> t.List[_Declared]:
+    """The questions, after what is wrong with them whichever member is asked. Such a question is left out."""
+    found = []
+    if tcp is not None:
+        timeout = problems.attempt("", _seconds, "tcp.timeout", tcp["timeout"], 1)
+        template = {"address": tcp["address"] or "{instance.address}", "port": tcp["port"]}
+        found.append(_Declared("tcp", template, lambda of: _tcp(of, timeout)))
+    if http is not None:
+        seconds = problems.attempt("", _seconds, "http.timeout", http["timeout"], 1)
+        status = tuple(problems.attempt("", _status, item) for item in http["status"])
+        if not status:
+            problems.add("InvalidArgument", "http.status is empty, so no answer would do")
+        found.append(
+            _Declared("http", {"url": http["url"]}, lambda of: _http(of, status, seconds, http["validate_certs"]))
+        )
+    for declared in list(found):
+        before = len(problems)
+        problems.attempt("", _named, declared.key, placeholders.check, declared.template, FACTS)
+        if len(problems) > before:
+            found.remove(declared)
+    return found
+
+
+def _members(raw: t.Sequence[_Raw], asked: t.Sequence[_Declared], problems: Problems) -> t.Tuple[Asked, ...]:
+    """The members with their questions. What is wrong for several of them alike is said of the first."""
+    names: t.Set[str] = set()
+    said = {problem.message for problem in problems}
+    members = []
+    for entry in raw:
+        name = entry["name"]
+        if not name or name in names:
+            problems.add("InvalidArgument", f"{name} is there twice" if name else "a member has no name")
+        names.add(name)
+        own = Problems(name)
+        members.append(Asked(name, entry["running"], _questions_of(entry, asked, own)))
+        problems += [problem for problem in own if problem.message not in said]
+        said |= {problem.message for problem in own}
+    return tuple(members)
+
+
+def _questions_of(entry: _Raw, asked: t.Sequence[_Declared], problems: Problems) -> t.Tuple[Question, ...]:
+    """The questions to a member. One that does not run needs no host or index for them."""
+    facts = {key: entry[key] for key in FACTS if entry[key] not in (None, "")}
+    facts.setdefault("address", entry["name"])
+    ready = [one for one in asked if entry["running"] or placeholders.used(one.template) <= set(facts)]
+    questions = [problems.attempt("", _question, one, facts) for one in ready]
+    return tuple(question for question in questions if question is not None) if entry["running"] else ()
+
+
+def _question(declared: _Declared, facts: t.Mapping[str, t.Any]) -> Question:
+    def build() -> Question:
+        return declared.build(placeholders.filled(declared.template, facts))
+
+    question: Question = _named(declared.key, build)
+    return question
+
+
+def _tcp(of: _Raw, timeout: int) -> Tcp:
+    if not _PLAIN.fullmatch(of["address"]):
+        raise FlexdiskError("InvalidArgument", f"{of['address']!r} is not an address")
+    port = str(of["port"])
+    if isinstance(of["port"], bool) or not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
+        raise FlexdiskError("InvalidArgument", f"{of['port']!r} is not a port, a number from 1 to 65535")
+    return Tcp(of["address"], int(port), timeout)
+
+
+def _http(of: _Raw, status: t.Tuple[int, ...], timeout: int, validate_certs: bool) -> Http:
+    """Raises FlexdiskError InvalidArgument for a URL that cannot be asked as it is written."""
+    url = str(of["url"])
+    try:
+        parts = urlsplit(url)
+        usable = parts.hostname and parts.port != 0 and _PLAIN.fullmatch(url)
+    except ValueError:
+        usable = None
+    if not usable or parts.scheme not in ("http", "https"):
+        raise FlexdiskError("InvalidArgument", f"{url!r} is not a URL that begins with http:// or https:// and a host")
+    if parts.username is not None:
+        raise FlexdiskError("InvalidArgument", f"the URL for {parts.hostname} has a user, but nobody is logged in")
+    return Http(url, status, timeout, validate_certs)
+
+
+def _status(value: int) -> int:
+    if not 100 <= value <= 599:
+        raise FlexdiskError("InvalidArgument", f"http.status: {value} is not a status, a number from 100 to 599")
+    return value
+
+
+def _seconds(name: str, value: object, least: int) -> int:
+    seconds = int(_named(name, parse_seconds, value))
+    if not least <= seconds <= LONGEST:
+        raise FlexdiskError("InvalidArgument", f"{name} is {seconds} s, but must be {least} s to {LONGEST} s")
+    return seconds
+
+
+def _named(key: str, act: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
+    """What act(*args) returns. The option's name is put before a message of its error."""
+    try:
+        return act(*args)
+    except FlexdiskError as exc:
+        raise FlexdiskError(exc.code, f"{key}: {exc.message}") from exc

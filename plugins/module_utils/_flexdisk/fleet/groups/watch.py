@@ -1,0 +1,93 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The decision of a gate over time: members are asked until each counts as in service or has said no too often."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from .gate import Asked, Gate
+
+TOLD_EVERY = 30  # seconds
+NOT_RUNNING = "not running"
+Ask = t.Callable[[t.Sequence[Asked]], t.Mapping[str, str]]
+
+
+class Clock(t.NamedTuple):
+    """A clock that never goes back, and how to wait for it. Both are seconds."""
+
+    now: t.Callable[[], float]
+    sleep: t.Callable[[float], None]
+
+
+@dataclass
+class _Standing:
+    """How it stands with a member: why it is not in service ("" if it is), how often it has said no, since when it
+    says yes (None: it does not), and when it is asked next.
+    """
+
+    member: Asked
+    why: str = ""
+    noes: int = 0
+    since: t.Optional[float] = None
+    due: float = 0.0
+
+
+def watch(gate: Gate, ask: Ask, clock: Clock, tell: t.Callable[[str], None]) -> t.Dict[str, t.Any]:
+    """The result of a gate, when all members are decided. A member without questions is decided by whether it runs.
+
+    ask puts their questions to members at once, and returns the reason of each that says no, "" for yes. tell gets a
+    line about the others now and then.
+    """
+    every = [_Standing(member, "" if member.running else NOT_RUNNING) for member in gate.members]
+    undecided = [one for one in every if one.member.questions]
+    start = told = clock.now()
+    for one in undecided:
+        one.due = start
+    while undecided:
+        clock.sleep(max(0.0, min(one.due for one in undecided) - clock.now()))
+        begun = clock.now()
+        due = [one for one in undecided if one.due <= begun]
+        answers = ask([one.member for one in due])
+        ended = clock.now()
+        decided = {one.member.name for one in due if _decides(gate, one, answers[one.member.name], begun, ended)}
+        undecided = [one for one in undecided if one.member.name not in decided]
+        if undecided and ended - told >= TOLD_EVERY:
+            told = ended
+            tell(f"after {ended - start:.0f} s still waiting for {', '.join(one.member.name for one in undecided)}")
+    return result([(one.member.name, one.why) for one in every])
+
+
+def _decides(gate: Gate, one: _Standing, why: str, begun: float, ended: float) -> bool:
+    """Whether the answer decides about a member. If not, it is asked again.
+
+    A yes holds from the end of its question, and is confirmed by one that begins stable_for seconds later.
+    """
+    one.why = why
+    if why:
+        one.noes += 1
+        one.since = None
+        one.due = ended + gate.delay
+        return one.noes > gate.retries
+    if one.since is None:
+        one.since = ended
+        confirmed = gate.stable_for == 0
+    else:
+        confirmed = begun >= one.since + gate.stable_for
+    one.due = min(ended + gate.delay, one.since + gate.stable_for)
+    return confirmed
+
+
+def result(found: t.Sequence[t.Tuple[str, str]]) -> t.Dict[str, t.Any]:
+    """The keys of a result, from each member's name and why it is not in service, "" if it is."""
+    failing = [f"{name}: {why}" for name, why in found if why]
+    return {
+        "changed": False,
+        "msg": "; ".join([f"{len(found) - len(failing)} of {len(found)} members in service", *failing]),
+        "members": [{"name": name, "in_service": not why, "why": why} for name, why in found],
+        "serving": [name for name, why in found if not why],
+        "failing": [name for name, why in found if why],
+    }

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Puts the questions of a gate to members of a group, over sockets of the controller, many at once."""
+
+from __future__ import annotations
+
+import http.client
+import queue
+import re
+import socket
+import ssl
+import threading
+import time
+import typing as t
+from urllib.parse import urlsplit
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.gate import (
+    Asked,
+    Http,
+    Question,
+    Tcp,
+)
+
+AT_ONCE = 50
+GRACE = 1.0  # seconds beyond all time-outs of a member, for what knows none: the look-up of a name
+_HEADERS = {"User-Agent": "flexdisk.hypervisor", "Accept": "*/*", "Connection": "close"}
+_STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\n]*)?\r?\n")
+_LONGEST_LINE = 4096
+
+_Answers = t.Dict[str, str]
+
+
+def ask_all(members: t.Sequence[Asked], at_once: int = AT_ONCE) -> _Answers:
+    """Why each member says no, "" if it says yes.
+
+    Each has a thread of its own, and one that does not end in time is left behind. So they are daemons: nothing waits
+    for them when the task ends or is interrupted.
+    """
+    answers: _Answers = {}
+    waiting = list(reversed(members))
+    ends: t.Dict[str, float] = {}
+    found: queue.Queue[t.Tuple[str, str]] = queue.Queue()
+    while waiting or ends:
+        while waiting and len(ends) < at_once:
+            member = waiting.pop()
+            ends[member.name] = time.monotonic() + _limit(member)
+            threading.Thread(target=_answer, args=(member, found), daemon=True).start()
+        try:
+            name, why = found.get(timeout=max(0.0, min(ends.values()) - time.monotonic()))
+        except queue.Empty:
+            name = min(ends, key=lambda one: ends[one])
+            why = "no answer in time"
+        if ends.pop(name, None) is not None:
+            answers[name] = why
+    return answers
+
+
+def _limit(member: Asked) -> float:
+    return GRACE + sum(question.timeout for question in member.questions)
+
+
+def _answer(member: Asked, found: queue.Queue[t.Tuple[str, str]]) -> None:
+    """Put the member's name there, with why it says no: the first question without a yes."""
+    for question in member.questions:
+        why = why_not(question)
+        if why:
+            found.put((member.name, f"{question}: {why}"))
+            return
+    found.put((member.name, ""))
+
+
+def why_not(question: Question) -> str:
+    """Why the answer to a question is no, "" if it is yes."""
+    try:
+        return _tcp(question) if isinstance(question, Tcp) else _http(question)
+    except TimeoutError:
+        return f"no answer within {question.timeout} s"
+    except ssl.SSLCertVerificationError as exc:
+        return f"certificate: {exc.verify_message}"
+    except (OSError, http.client.HTTPException, ValueError) as exc:
+        return getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
+
+
+def _tcp(question: Tcp) -> str:
+    socket.create_connection((question.address, question.port), question.timeout).close()
+    return ""
+
+
+def _http(question: Http) -> str:
+    """Only the status counts, so nothing behind it is read and no redirect is followed."""
+    end = time.monotonic() + question.timeout
+    connection = _connection(question)
+    try:
+        connection.connect()
+        connection.request("GET", _target(question.url), headers=_HEADERS)
+        line = _first_line(connection.sock, end)
+    finally:
+        connection.close()
+    found = _STATUS_LINE.match(line)
+    if found is None:
+        return "no answer" if not line else "what answers does not speak HTTP"
+    status = int(found[1])
+    return "" if status in question.status else f"status {status}, not {' or '.join(map(str, question.status))}"
+
+
+def _connection(question: Http) -> http.client.HTTPConnection:
+    """A connection to the URL's own host: proxies are not looked for."""
+    parts = urlsplit(question.url)
+    host = parts.hostname or ""
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(host, parts.port or 80, timeout=question.timeout)
+    context = ssl.create_default_context()
+    if not question.validate_certs:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(host, parts.port or 443, timeout=question.timeout, context=context)
+
+
+def _target(url: str) -> str:
+    """What a request asks for: the path with its query. A fragment is never sent."""
+    parts = urlsplit(url)
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def _first_line(connected: socket.socket, end: float) -> bytes:
+    """What is answered up to the end of a line. Raises TimeoutError at `end`, however slowly the answer drips."""
+    line = b""
+    while b"\n" not in line and len(line) < _LONGEST_LINE:
+        connected.settimeout(max(0.001, end - time.monotonic()))
+        more = connected.recv(_LONGEST_LINE)
+        if not more:
+            break
+        line += more
+    return line
