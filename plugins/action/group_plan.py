@@ -21,6 +21,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     refusal,
     result,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.roll import (
+    CREATE,
+    FINISH,
+    HEAL,
+    REMOVE,
+)
 
 MEMBER: t.Dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -31,6 +37,13 @@ MEMBER: t.Dict[str, t.Any] = {
     "why": {"type": "list", "elements": "str"},
     "marked": {"type": "bool", "default": False},
     "reachable": {"type": "bool", "default": True},
+    "destroys": {"type": "int", "default": 0},
+}
+ACTION: t.Dict[str, t.Any] = {
+    "member": {"type": "str", "required": True},
+    "do": {"type": "str", "choices": [*CLASSES[1:4], FINISH, HEAL, CREATE, REMOVE], "required": True},
+    "host": {"type": "str"},
+    "destroys": {"type": "int"},
 }
 ARGUMENTS: t.Dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -40,6 +53,7 @@ ARGUMENTS: t.Dict[str, t.Any] = {
     "hosts": {"type": "raw"},
     "keeps_disks": {"type": "bool", "default": True},
     "failed": {"type": "list", "elements": "str"},
+    "after": {"type": "list", "elements": "dict", "options": ACTION},
 }
 
 
@@ -61,6 +75,6 @@ class ActionModule(ActionBase):
             plan = plan_group(declared.group, declared.policy, declared.homes)
             problems = list(plan.problems)
         if plan is None or problems:
-            refused = refusal(problems)
+            refused = {**refusal(problems), "failures": sorted(declared.group.failed)}
             raise AnsibleActionFail(refused["msg"], result={**answer, **refused})
         return {**answer, **result(declared.group, plan)}

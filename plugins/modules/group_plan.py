@@ -61,6 +61,9 @@ options:
       - C(canary) names the members that are changed first, or tells how many. C(canary_pause) is the time after them.
       - C(failure_budget) members may fail in the whole run (a number, or a percentage rounded down; 0). Members on
         hosts that cannot be read count.
+      - With C(on_failure), V(stop) refuses all further steps if more members have failed (the default), and so does
+        V(revert), by which the role C(flexdisk.hypervisor.instance_group) also brings the failed members back to what
+        they were. V(continue) goes on with the others, as far as the floor allows it.
       - C(action_ceiling) is the most that may be done to a member, V(live), V(restart) or V(recreate) (V(restart)). A
         member that needs more is refused.
       - C(deadline) is the time that the whole roll may take. Pauses that alone take as long are refused.
@@ -117,6 +120,11 @@ options:
           - Whether its host can be read. One that cannot be read counts as out of service.
         type: bool
         default: true
+      destroys:
+        description:
+          - MiB of the disks that the change destroys. The plan shows it.
+        type: int
+        default: 0
   hosts:
     description:
       - The hosts over which new members are spread, as a list, or the host of each member, as a dictionary. A member
@@ -133,6 +141,32 @@ options:
       - Members that have failed in this run. They are left alone, and count against C(failure_budget).
     type: list
     elements: str
+  after:
+    description:
+      - The C(actions) of the step that was done last. Those of its members that are not as the step should have made
+        them have failed, too.
+    type: list
+    elements: dict
+    suboptions:
+      member:
+        description:
+          - Name of the member.
+        type: str
+        required: true
+      do:
+        description:
+          - What was done to it.
+        type: str
+        choices: [live, restart, recreate, finish, heal, create, remove]
+        required: true
+      host:
+        description:
+          - Its host. It is not looked at.
+        type: str
+      destroys:
+        description:
+          - MiB that it destroys. It is not looked at.
+        type: int
 seealso:
   - plugin: flexdisk.hypervisor.rolling_batches
     plugin_type: filter
@@ -182,6 +216,11 @@ left:
   returned: success
   type: list
   elements: str
+failures:
+  description: The members that have failed in this run, those of O(failed) and those of O(after).
+  returned: always
+  type: list
+  elements: str
 next:
   description: The first of RV(steps). It is empty if there is none.
   returned: success
@@ -209,6 +248,9 @@ steps:
               service that is as the template says. The others are V(live), V(restart), V(recreate), V(create) and
               V(remove).
           type: str
+        destroys:
+          description: MiB of the disks that it destroys.
+          type: int
     in_service:
       description: The number of members in service during the step, at least.
       type: int
@@ -236,9 +278,9 @@ table:
   type: list
   elements: str
   sample:
-    - STEP  MEMBER  HOST  DONE TO IT  IN SERVICE
-    - 1     web-1   hv02  restart     1
-    - 2     web-0   hv01  restart     1
+    - STEP  MEMBER  HOST  DONE TO IT  IN SERVICE  DESTROYS
+    - 1     web-1   hv02  restart     1           -
+    - 2     web-0   hv01  restart     1           -
 error_code:
   description: Code of the first of RV(problems).
   returned: failure

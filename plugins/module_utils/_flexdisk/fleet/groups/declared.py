@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...model.errors import Problem, Problems
 from .homes import Homes, parse_homes
 from .members import Member, index_of
 from .policy import RollPolicy, parse_policy
-from .roll import Group
+from .roll import Group, failures
 
 _Raw = t.Mapping[str, t.Any]
 
@@ -39,6 +39,8 @@ def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
     homes = problems.attempt("", parse_homes, raw["hosts"] if raw["hosts"] is not None else []) or Homes()
     members = _members(raw["name"], raw["members"] or (), problems)
     group = Group(raw["name"], raw["size"], members, raw["keeps_disks"], frozenset(raw["failed"] or ()))
+    done = [(action["member"], action["do"]) for action in raw["after"] or ()]
+    group = replace(group, failed=group.failed | failures(group, done))
     return GroupDeclaration(group, policy, homes), list(problems)
 
 

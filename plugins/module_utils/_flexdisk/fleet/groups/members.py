@@ -21,7 +21,8 @@ class Member:
 
     host: where its VM, its detached disks or its intent lie, "" if it lies nowhere yet. there: it is a VM. in_service:
     it runs, and its gate says yes. change: what the template means for it, one of CLASSES. why: the texts of a refusal.
-    marked: a run has taken it out of service and has not put it back. reachable: its host can be read.
+    marked: a run has taken it out of service and has not put it back. reachable: its host can be read. destroys: MiB of
+    the disks that the change destroys, or the deletion of a member above the size.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Member:
     why: t.Tuple[str, ...] = ()
     marked: bool = False
     reachable: bool = True
+    destroys: int = 0
 
     @property
     def serves(self) -> bool:

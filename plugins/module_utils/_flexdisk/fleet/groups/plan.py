@@ -51,5 +51,5 @@ def _warnings(group: Group, policy: RollPolicy) -> t.Iterator[str]:
     floor = policy.limits(group.size).min_in_service
     if floor > group.size:
         yield f"min_in_service is {floor}, but the group has {group.size} members; {group.size} is meant"
-    if group.serving < min(floor, group.size):
+    if group.there and group.serving < min(floor, group.size):
         yield f"{group.serving} of {group.size} members are in service, fewer than {floor}; no healthy one is touched"

@@ -14,6 +14,7 @@ from ...model.errors import FlexdiskError, Problem, Problems
 from .durations import parse_seconds
 
 CEILINGS = ("live", "restart", "recreate")
+STOP, CONTINUE, REVERT = ON_FAILURE = ("stop", "continue", "revert")
 LONGEST_PAUSE = 3600  # seconds, Heat's limit
 _PERCENT = re.compile(r"([0-9]{1,3})%")
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -22,7 +23,7 @@ _SHARE = ("max_unavailable", "max_surge")
 OPTIONS = (
     *_HEAT,
     *_SHARE,
-    "pause_time", "max_down_per_host", "max_members_per_host", "canary", "canary_pause", "failure_budget",
+    "pause_time", "max_down_per_host", "max_members_per_host", "canary", "canary_pause", "failure_budget", "on_failure",
     "action_ceiling", "deadline",
 )  # fmt: skip
 
@@ -70,6 +71,7 @@ class RollPolicy:
     canary: t.Union[int, t.Tuple[str, ...]] = 0
     canary_pause: t.Optional[int] = None
     failure_budget: Amount = NONE
+    on_failure: str = STOP
     action_ceiling: str = "restart"
     deadline: t.Optional[int] = None
 
@@ -169,6 +171,7 @@ _READERS: t.Dict[str, t.Callable[[object], t.Any]] = {
     "canary": _canary,
     "canary_pause": _pause,
     "failure_budget": _amount,
+    "on_failure": _word(ON_FAILURE),
     "action_ceiling": _word(CEILINGS),
     "deadline": parse_seconds,
 }

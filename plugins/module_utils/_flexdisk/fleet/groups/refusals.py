@@ -12,7 +12,7 @@ from ...model.errors import Problem, Problems
 from .batches import ANONYMOUS, sequence
 from .homes import Homes, check_homes
 from .members import CLASSES, LIVE, REFUSED, Member, absent
-from .policy import RollPolicy
+from .policy import CONTINUE, RollPolicy
 from .roll import Group, Step, canaries_of, left_over
 
 
@@ -33,7 +33,7 @@ def refusals(group: Group, policy: RollPolicy, homes: Homes, steps: t.Sequence[S
 def _members(group: Group, policy: RollPolicy, problems: Problems) -> None:
     """Members that the template cannot have, those that need more than the policy allows, canaries of no group."""
     staying = [member for member in group.there if member.index < group.size]
-    for member in staying:
+    for member in group.members:
         if member.change == REFUSED:
             problems.append(Problem("InvalidArgument", "; ".join(member.why) or "refused", member.name))
     above = [m for m in staying if CLASSES.index(policy.action_ceiling) < CLASSES.index(m.change)]
@@ -56,6 +56,8 @@ def _failures(group: Group, policy: RollPolicy, problems: Problems) -> None:
     """More members that have failed, or are on hosts that cannot be read, than the policy allows in the whole run."""
     blind = {member.name for member in group.members if not member.reachable}
     budget = policy.failure_budget.of(group.size)
+    if policy.on_failure == CONTINUE:
+        return
     if len(blind | group.failed) > budget:
         words = [
             f"{', '.join(sorted(names))} {what}"

@@ -9,11 +9,14 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import Problem
+from ...model.sizes import render_mib
+from .members import LIVE
 from .plan import GroupPlan
-from .roll import Group, Step
+from .roll import CREATE, Group, Step
 
 _Dict = t.Dict[str, t.Any]
-_COLUMNS = ("STEP", "MEMBER", "HOST", "DONE TO IT", "IN SERVICE")
+_DONE = ("STEP", "MEMBER", "HOST", "DONE TO IT", "OUT OF SERVICE", "RESULT")
+_COLUMNS = ("STEP", "MEMBER", "HOST", "DONE TO IT", "IN SERVICE", "DESTROYS")
 
 
 def result(group: Group, plan: GroupPlan) -> _Dict:
@@ -24,6 +27,7 @@ def result(group: Group, plan: GroupPlan) -> _Dict:
         "msg": summary(group, plan),
         "done": plan.done,
         "left": list(plan.left),
+        "failures": sorted(group.failed),
         "next": steps[0] if steps else {},
         "steps": steps,
         "peak": plan.peak,
@@ -61,19 +65,47 @@ def summary(group: Group, plan: GroupPlan) -> str:
     return f"{group.name}: {', '.join(words)}"
 
 
+def done_table(log: t.Iterable[t.Mapping[str, t.Any]], failed: t.Collection[str]) -> t.List[str]:
+    """Lines of a table of what was done. log: actions with their step and the seconds that it took the member out of
+    service, the time until its gate said yes included. failed: names of members that did not come back.
+    """
+    rows = [
+        (
+            *(
+                str(entry["step"]),
+                entry["member"],
+                entry["host"],
+                entry["do"],
+                f"{entry['seconds']:.0f} s" if entry["do"] not in (LIVE, CREATE) else "-",
+            ),
+            "FAILED" if entry["member"] in failed else "ok",
+        )
+        for entry in log
+    ]
+    return _aligned(_DONE, rows)
+
+
 def table(plan: GroupPlan) -> t.List[str]:
     """Lines of a table with one line for each member of each step; none without steps."""
     rows = [
-        (str(number), action.member, action.host, action.do, str(step.in_service))
+        (
+            *(str(number), action.member, action.host, action.do, str(step.in_service)),
+            render_mib(action.destroys) if action.destroys else "-",
+        )
         for number, step in enumerate(plan.steps, 1)
         for action in step.actions
     ]
+    return _aligned(_COLUMNS, rows)
+
+
+def _aligned(columns: t.Sequence[str], rows: t.Sequence[t.Sequence[str]]) -> t.List[str]:
     if not rows:
         return []
-    widths = [max(len(row[column]) for row in (_COLUMNS, *rows)) for column in range(len(_COLUMNS))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (_COLUMNS, *rows)]
+    widths = [max(len(row[column]) for row in (columns, *rows)) for column in range(len(columns))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (columns, *rows)]
 
 
 def _step(step: Step) -> _Dict:
-    actions = [{"member": action.member, "host": action.host, "do": action.do} for action in step.actions]
+    keys = ("member", "host", "do", "destroys")
+    actions = [{key: getattr(action, key) for key in keys} for action in step.actions]
     return {"actions": actions, "in_service": step.in_service, "peak": step.peak, "pause": step.pause}

@@ -49,12 +49,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Action:
-    """What a step does with a member: C(live), C(restart), C(recreate) or one of the words of this file."""
+    """What a step does with a member: C(live), C(restart), C(recreate) or one of the words of this file. destroys is
+    MiB.
+    """
 
     member: str
     index: int
     host: str
     do: str
+    destroys: int = 0
 
 
 class Step(t.NamedTuple):
@@ -73,7 +76,8 @@ def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
     """The next step, or None: either the group is as declared, or what is left may not be done now (blocked)."""
     marked = [member for member in group.there if member.marked and _free(group, member)]
     if marked:
-        return _step(group, policy, [(member, FINISH) for member in falling(marked)])
+        words = [(member, FINISH if member.index < group.size else REMOVE) for member in falling(marked)]
+        return _step(group, policy, words)
     staying = [member for member in group.there if member.index < group.size and _free(group, member)]
     alive = [member for member in staying if member.change == LIVE]
     if alive:
@@ -158,7 +162,7 @@ def _step(
         canaries = canaries_of(group, policy) if policy.canary_pause is not None else ()
         canary = any(member.name in canaries for member, _do in taken)
         pause = policy.canary_pause if canary and policy.canary_pause is not None else policy.pause
-    actions = tuple(Action(member.name, member.index, member.host, do) for member, do in taken)
+    actions = tuple(Action(member.name, member.index, member.host, do, member.destroys) for member, do in taken)
     return Step(actions, group.serving - out, len(group.there) + new, pause)
 
 
@@ -174,6 +178,24 @@ def after(group: Group, step: Step) -> Group:
         else:
             members[name] = Member(name, action.index, action.host)
     return replace(group, members=tuple(members.values()))
+
+
+def failures(group: Group, actions: t.Iterable[t.Tuple[str, str]]) -> t.FrozenSet[str]:
+    """The members that a step has not brought to its end, of the names and words of its actions. group is as it is
+    after the step.
+    """
+    members = {member.name: member for member in group.members}
+    failed = set()
+    for name, do in actions:
+        member = members.get(name)
+        if do == REMOVE:
+            ended = member is None or (member.reachable and not member.there)
+        elif do == LIVE:
+            ended = member is not None and member.reachable and member.change == NOTHING
+        else:
+            ended = member is not None and member.current
+        failed |= set() if ended else {name}
+    return frozenset(failed)
 
 
 def left_over(group: Group) -> t.List[Member]:

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What the template means for each member, from what the module vm says in check mode, and whether it is in service."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .members import CLASSES, NOTHING, REFUSED
+
+_Raw = t.Mapping[str, t.Any]
+
+
+def judged(
+    members: t.Sequence[_Raw],
+    checks: t.Mapping[str, _Raw],
+    serving: t.Collection[str],
+    size: int,
+    recreate: bool,
+) -> t.List[t.Dict[str, t.Any]]:
+    """The members as group_plan takes them.
+
+    members are those of found.observed. checks has the result of vm in check mode of each host that was asked. serving
+    names the members whose gate says yes. recreate: vm was allowed to make boot disks anew, so what is a problem all
+    the same is a refusal. A member above the size that is not there would be made for a while only: it is judged when
+    it is made.
+    """
+    return [_judged(member, checks.get(member["host"]), serving, size, recreate) for member in members]
+
+
+def _judged(
+    member: _Raw, check: t.Optional[_Raw], serving: t.Collection[str], size: int, recreate: bool
+) -> t.Dict[str, t.Any]:
+    name, lost = member["name"], bool(check and check.get("unreachable"))
+    change, why = NOTHING, []
+    asked = check is not None and not lost and member["reachable"]
+    if check is not None and asked and (member["there"] or member["index"] < size):
+        change, why = _change(name, check, recreate)
+    return {
+        **{key: member[key] for key in ("name", "host", "there", "marked")},
+        "reachable": member["reachable"] and not lost,
+        "in_service": member["there"] and member["running"] and name in serving,
+        "change": change,
+        "why": why,
+        "destroys": _destroyed(member, check),
+    }
+
+
+def _change(name: str, check: _Raw, recreate: bool) -> t.Tuple[str, t.List[str]]:
+    """The class of the heaviest step or problem of a member, and the texts of its problems."""
+    problems = [problem for problem in check.get("problems") or () if problem["vm"] in (name, "")]
+    known = [vm for vm in check.get("vms") or () if vm["vm"] == name]
+    if check.get("failed") and not problems and not known:
+        return REFUSED, [str(check.get("msg", ""))]
+    said = [step["class"] for vm in known for step in vm["steps"]]
+    said += [REFUSED if recreate else problem["class"] for problem in problems]
+    change = max((word for word in said if word), key=CLASSES.index, default=NOTHING)
+    return change, [_words(problem) for problem in problems]
+
+
+def ended(result: _Raw) -> t.List[str]:
+    """The members that a run of vm has brought to what the task wants, by its result."""
+    wrong = {problem["vm"] for problem in result.get("problems") or ()}
+    vms = [] if "" in wrong else [vm for vm in result.get("vms") or () if vm["vm"] not in wrong]
+    return [vm["vm"] for vm in vms if all(step.get("status", "done") == "done" for step in vm["steps"])]
+
+
+def _words(problem: _Raw) -> str:
+    return f"{problem['disk'] + ': ' if problem['disk'] else ''}{problem['message']}"
+
+
+def _destroyed(member: _Raw, check: t.Optional[_Raw]) -> int:
+    """MiB of the disks that the plan of the member destroys; of a VM that is deleted, those without C(preserve)."""
+    known = [vm for vm in (check or {}).get("vms") or () if vm["vm"] == member["name"]]
+    if any(vm["state"] == "absent" for vm in known):
+        return sum(disk["size"] for disk in member["disks"] if not disk["preserve"])
+    gone = {step["disk"] for vm in known for step in vm["steps"] if step["destroys"]}
+    return sum(disk["size"] for disk in member["disks"] if disk["name"] in gone)

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The template of a group: what each member shall be, in the words of the module vm."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.errors import Problem, Problems
+from .members import index_of
+from .placeholders import check, filled
+
+_Raw = t.Mapping[str, t.Any]
+REMOVAL = ("destroy_disks", "destroy_snapshots")  # what a template allows where a member is deleted
+OWNED = ("vm", "name", "uuid", "state", "drained", "generation", "restart")  # words of vm that the roll itself says
+MERGED = ("options", "customer_metadata", "secret_metadata")  # a member's own keys come on top of the template's
+PLACEHOLDERS = ("name", "index", "host", "address")
+ADDRESS = "address"  # a member's own word that is none of vm: where its gate asks
+
+
+def check_template(group: str, size: int, template: _Raw, own: t.Mapping[str, t.Any]) -> t.List[Problem]:
+    """What is wrong with a template and the values that members have of their own, all together."""
+    problems = Problems("")
+    for name, values in [("template", template), *own.items()]:
+        if name != "template" and not 0 <= index_of(name, group) < size:
+            problems.add("InvalidArgument", f"{name} is not among the {size} members of {group}")
+        if not isinstance(values, dict):
+            problems.add("InvalidArgument", f"{name} is {values!r}, but must be a dictionary of the words of vm")
+            continue
+        said = [word for word in OWNED if word in values]
+        if said:
+            problems.add("InvalidArgument", f"{name} has {', '.join(said)}, which the update of the group sets itself")
+        problems.attempt("", check, values, PLACEHOLDERS)
+    if isinstance(template, dict) and ADDRESS in template and "{instance." not in str(template[ADDRESS]):
+        problems.add("InvalidArgument", f"address is {template[ADDRESS]!r} for all members; it needs a placeholder")
+    return list(problems)
+
+
+def facts_of(member: _Raw, template: _Raw, own: t.Mapping[str, _Raw]) -> t.Dict[str, t.Union[str, int]]:
+    """What placeholders stand for. member has name, index and host. An address without a declaration is the name."""
+    facts: t.Dict[str, t.Union[str, int]] = {key: member[key] for key in ("name", "index", "host")}
+    declared = own.get(member["name"], {}).get(ADDRESS, template.get(ADDRESS, member["name"]))
+    return {**facts, ADDRESS: filled(declared, {**facts, ADDRESS: member["name"]})}
+
+
+def entry(member: _Raw, template: _Raw, own: t.Mapping[str, _Raw], recreate: bool) -> t.Dict[str, t.Any]:
+    """What the member shall be, as an entry of O(flexdisk.hypervisor.vm#module:vms). recreate: its boot disk may be
+    made anew for another image.
+    """
+    values = own.get(member["name"], {})
+    merged = {key: {**template.get(key, {}), **values[key]} for key in MERGED if key in values}
+    whole = filled({**template, **values, **merged}, facts_of(member, template, own))
+    whole.pop(ADDRESS, None)
+    if recreate and whole.get("disks"):
+        whole["disks"] = _replaceable(whole["disks"])
+    return {**whole, "vm": member["name"], "state": "running"}
+
+
+def removal(member: _Raw, template: _Raw) -> t.Dict[str, t.Any]:
+    """What deletes a member, as an entry of O(flexdisk.hypervisor.vm#module:vms)."""
+    return {**{word: template[word] for word in REMOVAL if word in template}, "vm": member["name"], "state": "absent"}
+
+
+def _replaceable(disks: t.Sequence[_Raw]) -> t.List[t.Dict[str, t.Any]]:
+    """The disks, of which the boot disk may be made anew: the entry with C(boot), else the first, as in vm."""
+    boots = next((number for number, disk in enumerate(disks) if disk.get("boot")), 0)
+    words = {"boot": True, "recreate": True}
+    return [{**disk, **words} if number == boots else dict(disk) for number, disk in enumerate(disks)]
+
+
+def keeps_disks(template: _Raw) -> bool:
+    """Whether members have disks besides their boot disk. A template without disks leaves them to its package."""
+    disks = template.get("disks")
+    return disks is None or len(disks) > 1
