@@ -98,8 +98,10 @@ options:
       image:
         description:
           - UUID of the image that a new VM boots from, the dataset C(POOL/UUID) with its snapshot C(final).
-          - For an existing VM, an image other than the one that it boots from is refused, if that image is known. An
-            image together with an empty list of disks is refused too.
+          - For an existing VM, an image other than the one that it boots from is refused, if that image is known. If
+            the entry of its boot disk (the one with C(boot), else the first) has C(recreate), the boot disk is made
+            anew from the image instead, and everything else stays. This is refused with libvirt.
+          - An image together with an empty list of disks is refused.
         type: str
       image_file:
         description:

@@ -360,6 +360,10 @@ vms:
           description: Name of the VM that was being created. Empty if there is none.
           type: str
           returned: if it can be read
+        boots:
+          description: Whether the VM had a boot disk before the run.
+          type: bool
+          returned: if it can be read
       sample:
         readable: true
         plan: 0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e
@@ -373,6 +377,7 @@ vms:
         moves: []
         rollback: ""
         creates: ""
+        boots: true
 intents:
   description: Intents of VMs that do not exist. They are never executed. Empty with O(vms).
   returned: always

@@ -17,6 +17,7 @@ from typing import Any
 from tests.faults.backend import POOL, Backend
 
 IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+SECOND = IMAGE.replace("1", "5")
 WEB = "cccccccc-0000-4000-8000-000000000001"
 DB = "dddddddd-0000-4000-8000-000000000001"
 FLEXIBLE = 1024
@@ -38,10 +39,12 @@ class Scenario:
     task: dict[str, Any]
 
 
-def declare(*disks: Entry, vm: str = "web01", boot: bool | None = None, **more: Any) -> dict[str, Any]:
-    """The arguments of a task for one VM. unlisted and flexible_disk_size belong to the VM, the rest to the task."""
+def declare(*disks: Entry, vm: str = "web01", root: Entry | None = None, **more: Any) -> dict[str, Any]:
+    """The arguments of a task for one VM. root is what is said of its boot disk besides the name. unlisted and
+    flexible_disk_size belong to the VM, the rest to the task.
+    """
     own = {key: more.pop(key) for key in ("unlisted", "flexible_disk_size", "quota") if key in more}
-    return {"vms": [{"vm": vm, "disks": [{**ROOT, "boot": boot}, *disks], **own}], **more}
+    return {"vms": [{"vm": vm, "disks": [{**ROOT, **(root or {})}, *disks], **own}], **more}
 
 
 def disk_uuid(vm: str, index: int) -> str:
@@ -174,6 +177,13 @@ def drifted(backend: Backend) -> None:
     backend.run("zfs", "set", "quota=8G", f"{POOL}/{WEB}")
 
 
+def second_image(backend: Backend) -> None:
+    """A running VM, and another image for its boot disk, which is preserved."""
+    running(backend)
+    backend.admin("image-import", SECOND, str(IMAGE_MIB))
+    must(backend, declare(A, B, root={"preserve": True}))
+
+
 TO_WEB = {**A, "vm": "web01", "state": "attached"}
 NEW = {"name": "n", "size": 32, "description": "new", "tags": {"k": "v"}}
 SHRUNK = {**A, "size": 32, "dangerous_allow_shrink": True}
@@ -221,11 +231,14 @@ SCENARIOS = {
         Scenario("attach-running", detached_from_running, declare(A, B, allow_restart=True)),
         Scenario("grow-running", running, declare({**A, "size": 128}, B, allow_restart=True)),
         Scenario("slots", stopped, declare(*SWAPPED)),
-        Scenario("adopt", unnamed, declare({**A, "pci_slot": "0:4:1"}, {**B, "pci_slot": "0:4:2"}, boot=True)),
+        Scenario("adopt", unnamed, declare({**A, "pci_slot": "0:4:1"}, {**B, "pci_slot": "0:4:2"}, root={"boot": True})),
         Scenario("drift", drifted, declare(A, B)),
         Scenario("recreate", stopped, declare({**A, "size": 64, "block_size": 4096, "recreate": True}, B)),
         Scenario("recreate-preserved", preserved,
                  declare({**A, "size": 64, "block_size": 4096, "recreate": True, "preserve": True}, B)),
+        Scenario("recreate-boot", second_image,
+                 declare(A, B, root={"boot": True, "image": SECOND, "recreate": True, "preserve": True},
+                         allow_restart=True)),
         Scenario("two-vms", two, TOGETHER),
         Scenario("disk-make", stopped, {"disks": [{"name": "n", "size": 32, "tags": {"k": "v"}}]}),
         Scenario("disk-copy", snapshots, {"disks": [{"name": "n", "source": "a", "size": 80}]}),

@@ -175,6 +175,16 @@ def test_the_pool_is_asked_for_where_nothing_tells_it(linux):
     settle(linux, {}, {"vm": "web02"}, pool=None)
 
 
+def test_the_boot_disk_is_not_made_anew(linux):
+    """For a moment another disk would be the boot disk."""
+    second = IMAGE.replace("1", "5")
+    linux.run("zfs", "create", "-V", "64M", f"tank/{second}")
+    linux.run("zfs", "snapshot", f"tank/{second}@final")
+    settle(linux, {"disks": DISKS, "state": "running"})
+    wanted = {"image": second, "disks": [{"name": "root", "recreate": True}, *DISKS[1:]]}
+    assert "cannot be made anew with libvirt" in refusal(linux, "NotSupported", wanted, allow_restart=True)
+
+
 def test_a_mark_says_that_a_vm_is_out_of_service(linux):
     assert settle(linux, {"disks": DISKS, "state": "running", "drained": True}).vms[0]["drained"] is True
     done = settle(linux, {"disks": DISKS, "state": "running", "drained": False})

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from .conftest import IMAGE, VM, Simulated
@@ -472,6 +474,76 @@ def test_recreate_of_a_detached_disk_that_is_not(sim):
     done = sim.four_steps(one({"name": "a", "size": 64, "block_size": 4096, "recreate": True}))
     assert kinds(done) == ["destroy_parked", "create"]
     assert sim.vm().detached == ()
+
+
+SECOND = IMAGE.replace("1", "5")
+
+
+@pytest.mark.parametrize("preserve", [True, False])
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_recreate_of_the_boot_disk_leaves_everything_else(sim, state, preserve):
+    """Another image for a VM that keeps its UUID, its network cards and its data disks."""
+    sim.admin("image-import", SECOND, "1024")
+    sim.adopted(64)
+    if state == "running":
+        sim.run("vmadm", "start", VM)
+    sim.four_steps({"vm": "web01", "disks": [{**ROOT, "preserve": preserve}, {"name": "a"}]})
+    old, data = sim.disks()["root"], sim.disks()["a"]
+    sim.write(old.volume.name, 9)
+    sim.write(data.volume.name, 7)
+    data = sim.disks()["a"]
+    digests = [sim.digest(disk.volume.name) for disk in (old, data)]
+    before = machine_of(sim)
+    done = sim.four_steps(
+        {
+            "vm": "web01",
+            "disks": [{**ROOT, "boot": True, "image": SECOND, "recreate": True, "preserve": preserve}, {"name": "a"}],
+        },
+        allow_restart=True,
+    )
+    goes = "detach" if preserve else "destroy"
+    assert kinds(done) == (["stop", goes, "create", "start"] if state == "running" else [goes, "create"])
+    new = sim.disks()["root"]
+    assert (new.image, new.boot, new.pci_slot, new.index) == (SECOND, True, old.pci_slot, old.index)
+    assert new.uuid != old.uuid
+    same = sim.disks()["a"]
+    assert (same.uuid, same.path, same.pci_slot, same.volume.user) == (
+        data.uuid, data.path, data.pci_slot, data.volume.user,
+    )  # fmt: skip
+    assert sim.digest(data.volume.name) == digests[1]
+    assert machine_of(sim) == before
+    assert [disk.uuid for disk in sim.vm().detached] == ([old.uuid] if preserve else [])
+    if preserve:
+        assert sim.digest("zones/flexdisk/" + old.uuid) == digests[0]
+
+
+def machine_of(sim):
+    """What vmadm says of the VM besides its disks and what a clock sets."""
+    config = json.loads(sim.run("vmadm", "get", sim.vm().config.uuid))
+    left = ("disks", "free_space", "last_modified", "boot_timestamp", "pid", "zoneid", "snapshots")
+    return {key: value for key, value in config.items() if key not in left}
+
+
+def test_recreate_of_the_boot_disk_of_a_protected_vm_is_refused(sim):
+    sim.admin("image-import", SECOND, "1024")
+    sim.adopted(64)
+    sim.run("vmadm", "update", VM, "indestructible_zoneroot=true")
+    entry = {**ROOT, "boot": True, "image": SECOND, "recreate": True}
+    for preserve in (True, False):
+        done = sim.converge({"vm": "web01", "disks": [{**entry, "preserve": preserve}, {"name": "a"}]})
+        assert "Indestructible" in [p.code for p in done.problems]
+
+
+def test_recreate_of_the_boot_disk_needs_its_word(sim):
+    sim.admin("image-import", SECOND, "1024")
+    sim.adopted(64)
+    done = sim.converge({"vm": "web01", "disks": [{**ROOT, "image": SECOND}, {"name": "a"}]})
+    assert [(p.code, p.disk) for p in done.problems] == [("FixedAtBirth", "root")]
+    for boot in (None, False):
+        entry = {**ROOT, "image": SECOND, "recreate": True, "boot": boot}
+        done = sim.converge({"vm": "web01", "disks": [entry, {"name": "a"}]})
+        assert (done.problems[0].code, done.problems[0].disk) == ("InvalidArgument", "root")
+        assert "recreate=true makes a boot disk anew only with boot=true" in done.problems[0].message
 
 
 def test_recreate_of_the_same_is_nothing(sim):

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import disk, module_run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.four_steps import differences
@@ -78,7 +79,26 @@ def preserved(sim):
     assert sim.converge(one({"name": "a", "preserve": True})).failure is None
 
 
+SECOND = IMAGE.replace("1", "5")
+NEW_ROOT = {"name": "root", "boot": True, "image": SECOND, "recreate": True}
+
+
+def second_image(sim):
+    sim.admin("image-import", SECOND, "1024")
+    running(sim)
+
+
+def preserved_root(sim):
+    second_image(sim)
+    assert sim.converge({"vm": "web01", "disks": [{"name": "root", "preserve": True}, {"name": "a"}]}).failure is None
+
+
 SCENARIOS = {
+    "recreate the boot disk": (second_image, {"vm": "web01", "disks": [NEW_ROOT, {"name": "a"}]}),
+    "recreate a boot disk that is preserved": (
+        preserved_root,
+        {"vm": "web01", "disks": [{**NEW_ROOT, "preserve": True}, {"name": "a"}]},
+    ),
     "grow": (attached, one({"name": "a", "size": 4096})),
     "grow running": (running, one({"name": "a", "size": 4096})),
     "shrink": (attached, one(SHRUNK)),
@@ -622,9 +642,34 @@ def test_a_busy_volume_is_tried_again(sim):
     sim.node.pools.faults["busy:" + sim.disks()["a"].volume.name] = 3
     waits: list[float] = []
     from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
-    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 
     zfs = Zfs(sim.runner, waits.append)
     done = converge(zfs, Vmadm(sim.runner), [one(unlisted="detach")], Policy(), None, False)
     assert done.failure is None
     assert len(waits) == 3
+
+
+def test_a_vm_whose_boot_disk_is_gone_stays_down_until_it_has_one(sim):
+    """Neither this run nor another task starts it; the same task ends it."""
+    second_image(sim)
+    wanted = {"vm": "web01", "disks": [NEW_ROOT, {"name": "a"}]}
+    sim.fault = lambda argv: "injected" if argv[:2] == ["zfs", "clone"] else None
+    broken = sim.converge(wanted, allow_restart=True)
+    sim.fault = None
+    assert (broken.failure["restarted"], broken.failure["restart"]) == (
+        False, "1 attempt in 0 s to start it, the last error: it has no boot disk",
+    )  # fmt: skip
+    assert sim.get()["state"] == "stopped"
+    before = sim.fingerprint()
+    for other in (one({"name": "a", "size": 4096}), {"vm": "web01", "flexible_disk_size": 40960}):
+        refused = sim.converge(other, allow_restart=True)
+        assert [p.code for p in refused.problems] == ["InUse"]
+        assert "its boot disk was being made anew" in refused.problems[0].message
+    raw = {"name": "a", "vm": "web01", "state": "detached", "take": False}
+    moved = disk.run(Zfs(sim.runner), Vmadm(sim.runner), [raw], Policy(allow_restart=True), None, False)
+    assert [p.code for p in moved.problems] == ["InUse"]
+    assert sim.fingerprint() == before
+    done = sim.converge(wanted, allow_restart=True)
+    assert (done.problems, done.failure) == ([], None)
+    assert (sim.get()["state"], sim.disks()["root"].image) == ("running", SECOND)
+    assert not litter(sim)

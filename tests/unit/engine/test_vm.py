@@ -343,12 +343,40 @@ def test_another_image_for_a_vm_that_is_there_is_refused(sim):
     settle(sim, NEW)
     for more in ({}, {"disks": [{"name": "disk0"}], "unlisted": "keep"}, {"package": "larger"}):
         said = refusal(sim, "FixedAtBirth", {**NEW, **more, "image": SECOND})
-        assert f"boots from image {IMAGE}, and only a new VM gets image {SECOND}" in said
+        assert f"boots from image {IMAGE}, and only a new boot disk gets image {SECOND}" in said
     [problem] = go(sim, {**NEW, "image": SECOND}, check=True).problems
     assert problem.as_dict()["class"] == "recreate"
     assert not go(sim, {**NEW, "image": None}, check=True).changed
     data = {"name": "data", "size": 10240, "image": SECOND}
     assert go(sim, {**NEW, "package": "larger", "disks": [data], "unlisted": "keep"}).changed
+
+
+@pytest.mark.parametrize("more_of_entry", [{}, {"image": SECOND}, {"boot": True}])
+def test_another_image_makes_the_boot_disk_anew_where_its_entry_allows_it(sim, more_of_entry):
+    """The VM keeps its UUID, its network cards, its metadata and its other disks, which nobody touches."""
+    sim.admin("image-import", SECOND, "10240")
+    root, data = {"name": "root", **more_of_entry, "preserve": True}, {"name": "data", "size": 64}
+    nics = [{"nic_tag": "admin", "ips": ["dhcp"]}]
+    more = {"options": {"nics": nics}, "customer_metadata": {"role": "web"}, "state": "running"}
+    made = {"name": "root", "preserve": True}
+    uuid = settle(sim, {**NEW, **more, "disks": [made, data]}).vms[0]["uuid"]
+    kept = ("uuid", "nics", "customer_metadata", "create_timestamp", "alias", "ram", "vcpus", "autoboot")
+    before = {key: json.loads(sim.run("vmadm", "get", uuid)).get(key) for key in kept}
+    assert before["nics"][0]["mac"]
+    sim.write(f"zones/{uuid}/disk1", 7)
+    digest = sim.digest(f"zones/{uuid}/disk1")
+    wanted = {**NEW, **more, "image": SECOND, "disks": [{**root, "recreate": True}, data]}
+    done = settle(sim, wanted, allow_restart=True)
+    steps = [(step["step"], step["disk"], step["class"]) for step in done.vms[0]["steps"]]
+    assert steps == [
+        ("stop", "", "restart"), ("detach", "root", "recreate"), ("create", "root", "recreate"), ("start", "", "restart"),
+    ]  # fmt: skip
+    assert {key: json.loads(sim.run("vmadm", "get", uuid)).get(key) for key in kept} == before
+    assert [(d["name"], d["image"], d["pci_slot"]) for d in done.vms[0]["disks"]] == [
+        ("root", SECOND, "0:4:0"), ("data", "", "0:4:1"),
+    ]  # fmt: skip
+    assert sim.digest(f"zones/{uuid}/disk1") == digest
+    assert [d["preserve"] for d in done.vms[0]["parked"]] == [True]
 
 
 def test_an_image_that_is_not_known_is_not_compared(sim):

@@ -169,6 +169,8 @@ class Applier:
         vm = next((v for v in host.vms if v.config.uuid == plan.vm), None)
         if vm is None:
             return "it is not there"
+        if any(disk.boot for disk in plan.before.disks) and not any(disk.boot for disk in vm.disks):
+            return "it has no boot disk"
         for path in vm.ghosts:
             self._hypervisor.forget_disk(plan.vm, path)
         missing = sorted({*vm.missing} - {*vm.ghosts, *plan.before.missing})

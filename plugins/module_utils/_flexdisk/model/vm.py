@@ -169,8 +169,8 @@ class JournalEntry(t.NamedTuple):
     """What a run wrote down before it changed a VM: its plan's id, host and time (UTC), and the VM as it was.
 
     stops: the run was about to stop the VM, or had done so; only then state and autoboot are to be restored.
-    rollback names the snapshot that all disks are going back to, creates the VM that was being made; steps and moves
-    (guid, from, to) are for people.
+    rollback names the snapshot that all disks are going back to, creates the VM that was being made; boots: the VM had
+    a boot disk; steps and moves (guid, from, to) are for people.
     """
 
     plan: str
@@ -183,6 +183,7 @@ class JournalEntry(t.NamedTuple):
     moves: t.Tuple[t.Tuple[int, str, str], ...] = ()
     rollback: str = ""
     creates: str = ""
+    boots: bool = False
 
     @property
     def powers(self) -> bool:

@@ -48,7 +48,7 @@ def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
     disk = target.disk
     if disk is not None and not disk.detached:
         return disk.index, disk.volume.name
-    remembered = disk.index if disk else 0
+    remembered = disk.index if disk else target.replaces.index if target.replaces else 0
     index = _free_index(vm, remembered if target.spec.index is None else target.spec.index)
     return index, disk_dataset(vm.config.dataset, index)
 

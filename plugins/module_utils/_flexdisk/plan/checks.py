@@ -112,7 +112,7 @@ def _protected(vm: Vm, disk: Disk, what: str, problems: Problems) -> None:
 
 def _leaver(leaver: Leaver, problems: Problems) -> None:
     disk = leaver.disk
-    if disk.boot and disk.path:
+    if disk.boot and disk.path and not leaver.anew:
         problems.add("InvalidArgument", "the boot disk cannot be removed", disk.label)
     _gone(leaver, problems)
 
@@ -246,6 +246,13 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
             "NotSupported",
             f"cannot become the boot disk: the VM boots by type of device ({config.boot_types}); "
             "give its devices a boot order",
+            target.label,
+        )
+    elif target.anew and config.bare:
+        problems.add(
+            "NotSupported",
+            "the boot disk cannot be made anew with libvirt, where another disk would be the boot disk for a moment; "
+            "create the VM anew",
             target.label,
         )
     elif not target.stays and config.bare and _loses_boot(resolved):

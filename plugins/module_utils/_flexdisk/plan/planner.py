@@ -22,7 +22,7 @@ from ..rules.reservation import PoolGeometry
 from . import ordering, predict
 from .checks import check
 from .disk_steps import AttachDisk, Convert, DestroyDetached
-from .recovery import unfinished
+from .recovery import held_down
 from .relocation import adopt, without_dataset
 from .resolve import resolve
 from .steps import VmPlan
@@ -66,7 +66,7 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
     """Steps for one VM, or every problem of its declaration."""
     problems = Problems(spec.vm)
     before, first = vm, adopt(host, vm, capabilities.device_prefix, problems) if spec.adopt and vm.config.bare else None
-    check_begun(vm, problems)
+    check_begun(vm, problems, boots=any(disk.boot and disk.present for disk in spec.disks or ()))
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     if first is not None:
@@ -83,10 +83,13 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
     return replace(plan, before=before, steps=steps, warnings=warnings + plan.warnings)
 
 
-def check_begun(vm: Vm, problems: Problems) -> None:
-    """Refuse all other changes until an interrupted rollback or release is finished."""
-    if vm.interrupted is not None and vm.interrupted.rollback:
-        problems.add("InUse", unfinished(vm.interrupted))
+def check_begun(vm: Vm, problems: Problems, boots: bool = False) -> None:
+    """Refuse all other changes until an interrupted rollback, release or exchange of the boot disk is finished. boots:
+    the task declares a boot disk.
+    """
+    why = held_down(vm)
+    if why and not (boots and vm.interrupted is not None and not vm.interrupted.rollback):
+        problems.add("InUse", why)
     for disk in (d for d in vm.disks if released_identity.halfway(d.volume)):
         problems.add(
             "InUse",

@@ -10,6 +10,7 @@ import typing as t
 
 from ..model.capabilities import Capabilities
 from ..model.vm import JournalEntry, Vm
+from ..rules.differences import in_conversion
 from ..rules.identity import PREFIX
 from ..rules.inventory import Host
 from ..rules.journal import property_of
@@ -34,6 +35,21 @@ def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
     if ((starts and capabilities.moves_autoboot) or now.config.autoboot) != vm.autoboot_before:
         word = "on" if vm.autoboot_before else "off"
         yield SetAutoboot(Told(f"autoboot {word}, as before"), autoboot=vm.autoboot_before)
+
+
+def held_down(vm: Vm) -> str:
+    """Why a VM must stay down until the task that was interrupted is done again; "" if it need not."""
+    left = vm.interrupted
+    if left is None:
+        return ""
+    if left.rollback:
+        return unfinished(left)
+    if not left.boots or any(d.boot for d in vm.disks) or any(in_conversion(vm, d) for d in vm.detached):
+        return ""
+    return (
+        f"its boot disk was being made anew when a run was interrupted at {left.since}; list it with boot=true and "
+        "what it is made of, or the VM would run without a boot disk"
+    )
 
 
 def start(capabilities: Capabilities) -> Start:

@@ -27,8 +27,8 @@ from .predict import unguarded
 @dataclass
 class Target:
     """What the disk of an entry shall be. size is MiB; disk is None for a new disk; managed: the entry declares a size;
-    kept is the type if the entry declares none; uuid is that of a new disk, "" if it is chosen later; anew: the disk
-    replaces one that differs in what is fixed at birth.
+    kept is the type if the entry declares none; uuid is that of a new disk, "" if it is chosen later; replaces is the
+    disk that a new one replaces, because it differs in what is fixed at birth.
     """
 
     spec: DiskDeclaration
@@ -44,7 +44,12 @@ class Target:
     type: str = THICK
     kept: str = THICK
     uuid: str = ""
-    anew: bool = False
+    replaces: t.Optional[Disk] = None
+
+    @property
+    def anew(self) -> bool:
+        """Whether the disk replaces another one."""
+        return self.replaces is not None
 
     @property
     def bytes(self) -> int:
@@ -149,10 +154,17 @@ def _pair(
             "recreate=true makes a disk with another uuid, which this entry would not find again; list it by name",
             entry.label,
         )
+    elif fixed and disk.boot and disk.path and not entry.boot:
+        problems.add(
+            "InvalidArgument",
+            "recreate=true makes a boot disk anew only with boot=true, by which a second run knows it if this one is "
+            "interrupted",
+            entry.label,
+        )
     elif fixed:
         resolved.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True, anew=True))
         resolved.targets.append(_new(resolved.vm, entry, host, capabilities, problems))
-        resolved.targets[-1].anew = True
+        resolved.targets[-1].replaces = disk
         return
     size = -(-disk.size // MIB) if entry.size is None else entry.size
     managed = entry.size is not None or entry.remaining
@@ -279,7 +291,7 @@ def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
         if owner is not None and owner != _key(target):
             problems.add("InvalidArgument", f'pci_slot "{target.slot}" belongs to {owner}', target.label)
         taken[slot] = _key(target)
-    remembered = [_remembered(target.disk, resolved.vm) for target in waiting]
+    remembered = [_remembered(target.disk or target.replaces, resolved.vm) for target in waiting]
     lost = slots.unseen({*taken, *(slots.parse_slot(text) for text in remembered if text)}, pci)
     for target, text in zip(waiting, remembered):
         try:

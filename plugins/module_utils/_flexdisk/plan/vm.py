@@ -73,7 +73,6 @@ def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, cap
     spec = _spec(vm, declared, problems)
     problems += slot_problems(spec, vm.config)
     _fits(vm, declared, problems)
-    _same_image(vm, declared, problems)
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     seq = Sequence(vm, geometry)
@@ -114,6 +113,8 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
     disks = packages.initial_disks(declared, problems) if creating else None
     if not creating and declared.disks is not None:
         disks = packages.named(declared.disks)
+    if creating or not packages.with_new_image(declared, disks or [], problems):
+        _same_image(vm, declared, problems)
     if creating:
         uuids = {disk.uuid for disk in vm.disks}
         for number, entry in enumerate(disks or ()):
@@ -162,9 +163,9 @@ def _same_image(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     if declared.image and boots is not None and boots.image and boots.image not in named:
         problems.add(
             "FixedAtBirth",
-            f"the VM boots from image {boots.image}, and only a new VM gets image {declared.image}; "
-            "declare its image or none to keep the VM, or "
-            "delete it first with state=absent to make it anew",
+            f"the VM boots from image {boots.image}, and only a new boot disk gets image {declared.image}; "
+            "declare its image or none to keep the disk, or set recreate=true for it, which "
+            f"{'detaches' if boots.preserve else 'destroys'} the old one",
             boots.label,
         )
 

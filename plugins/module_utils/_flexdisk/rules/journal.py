@@ -85,6 +85,7 @@ def _valid(record: JournalEntry) -> bool:
         and record.state in ("running", "stopped")
         and isinstance(record.autoboot, bool)
         and isinstance(record.stops, bool)
+        and isinstance(record.boots, bool)
         and isinstance(record.rollback, str)
         and (not record.rollback or is_name(record.rollback))
         and isinstance(record.creates, str)

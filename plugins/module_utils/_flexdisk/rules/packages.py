@@ -82,6 +82,19 @@ def initial_disks(declared: VmDeclaration, problems: Problems) -> _Entries:
     return entries
 
 
+def with_new_image(declared: VmDeclaration, entries: _Entries, problems: Problems) -> bool:
+    """Whether the boot disk of an existing VM may be made anew from the VM's image. Its entry gets both words then.
+
+    The boot disk is the entry with C(boot), else the first one, as for a new VM.
+    """
+    boots = next((entry for entry in entries if entry.get("boot")), entries[0] if entries else {})
+    if not (declared.image and boots.get("recreate")):
+        return False
+    boots["boot"] = True
+    _boot_from(declared.image, boots, problems)
+    return True
+
+
 def _asked_disks(declared: VmDeclaration) -> t.Sequence[_Raw]:
     """The disks that a task asks for, else those of the package, else a boot disk and what the package's size says."""
     package = declared.package
