@@ -664,7 +664,7 @@ def test_a_vm_whose_boot_disk_is_gone_stays_down_until_it_has_one(sim):
     for other in (one({"name": "a", "size": 4096}), {"vm": "web01", "flexible_disk_size": 40960}):
         refused = sim.converge(other, allow_restart=True)
         assert [p.code for p in refused.problems] == ["InUse"]
-        assert "its boot disk was being made anew" in refused.problems[0].message
+        assert "its boot disk left it in a run that was interrupted" in refused.problems[0].message
     raw = {"name": "a", "vm": "web01", "state": "detached", "take": False}
     moved = disk.run(Zfs(sim.runner), Vmadm(sim.runner), [raw], Policy(allow_restart=True), None, False)
     assert [p.code for p in moved.problems] == ["InUse"]

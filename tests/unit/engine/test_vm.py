@@ -369,7 +369,8 @@ def test_another_image_makes_the_boot_disk_anew_where_its_entry_allows_it(sim, m
     done = settle(sim, wanted, allow_restart=True)
     steps = [(step["step"], step["disk"], step["class"]) for step in done.vms[0]["steps"]]
     assert steps == [
-        ("stop", "", "restart"), ("detach", "root", "recreate"), ("create", "root", "recreate"), ("start", "", "restart"),
+        ("stop", "", "restart"), ("detach", "root", "recreate"),
+        ("create", "root", "recreate"), ("start", "", "restart"),
     ]  # fmt: skip
     assert {key: json.loads(sim.run("vmadm", "get", uuid)).get(key) for key in kept} == before
     assert [(d["name"], d["image"], d["pci_slot"]) for d in done.vms[0]["disks"]] == [

@@ -101,7 +101,8 @@ class Applier:
                     raise StepFailed(exc, number, Restart(False), begun) from exc
                 restart = self._restart(plan) if down else None
                 told = self._tells(plan, step)
-                if told and ((restart and restart.running) or not _stops(plan, number)):
+                waits = _stops(plan, number) or (plan.before.booted and not (vm.boots and after.boots))
+                if told and ((restart and restart.running) or not waits):
                     self._give_up(plan)
                 raise StepFailed(exc, number, restart, begun) from exc
             down = down and not step.starts
@@ -135,7 +136,10 @@ class Applier:
         return self._tools.capabilities.keeps_storage or not isinstance(step, Grow)
 
     def _give_up(self, plan: VmPlan) -> None:
-        """Clear the intent after a failure if power is as before. That of an inflexible VM stays: it tells its room."""
+        """Clear the intent after a failure if power is as before and the VM keeps its boot disk.
+
+        That of an inflexible VM stays: it tells its room.
+        """
         with contextlib.suppress(FlexdiskError):
             if plan.before.flexible or not (plan.before.there and plan.vm):
                 self._clear(plan)
@@ -169,7 +173,7 @@ class Applier:
         vm = next((v for v in host.vms if v.config.uuid == plan.vm), None)
         if vm is None:
             return "it is not there"
-        if any(disk.boot for disk in plan.before.disks) and not any(disk.boot for disk in vm.disks):
+        if plan.before.booted and not vm.boots:
             return "it has no boot disk"
         for path in vm.ghosts:
             self._hypervisor.forget_disk(plan.vm, path)

@@ -81,7 +81,7 @@ class Journal:
             moves=tuple(_moves(plan)),
             rollback=next((step.name for step in plan.steps if isinstance(step, RollBack)), ""),
             creates=vm.config.alias if not vm.there else "",
-            boots=left.boots if left is not None else any(disk.boot for disk in vm.disks),
+            boots=vm.booted,
         )
         self._there[pool].add(plan.vm)
         facts = {journal.property_of(plan.vm): journal.encode(record), journal.INDEX: self._listed(pool)}

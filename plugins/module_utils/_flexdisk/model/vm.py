@@ -227,6 +227,16 @@ class Vm:
         return left.autoboot if left is not None and left.powers else self.config.autoboot
 
     @property
+    def boots(self) -> bool:
+        """Whether the VM has a boot disk."""
+        return any(disk.boot for disk in self.disks)
+
+    @property
+    def booted(self) -> bool:
+        """Whether the VM has a boot disk, or had one before the interrupted run."""
+        return self.boots or (self.interrupted is not None and self.interrupted.boots)
+
+    @property
     def label(self) -> str:
         return self.config.label if self.there else self.config.alias or self.config.uuid
 

@@ -22,7 +22,7 @@ from ..rules.reservation import PoolGeometry
 from . import ordering, predict
 from .checks import check
 from .disk_steps import AttachDisk, Convert, DestroyDetached
-from .recovery import held_down
+from .recovery import held_down, unfinished
 from .relocation import adopt, without_dataset
 from .resolve import resolve
 from .steps import VmPlan
@@ -66,7 +66,7 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
     """Steps for one VM, or every problem of its declaration."""
     problems = Problems(spec.vm)
     before, first = vm, adopt(host, vm, capabilities.device_prefix, problems) if spec.adopt and vm.config.bare else None
-    check_begun(vm, problems, boots=any(disk.boot and disk.present for disk in spec.disks or ()))
+    check_begun(vm, problems)
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     if first is not None:
@@ -83,13 +83,10 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
     return replace(plan, before=before, steps=steps, warnings=warnings + plan.warnings)
 
 
-def check_begun(vm: Vm, problems: Problems, boots: bool = False) -> None:
-    """Refuse all other changes until an interrupted rollback, release or exchange of the boot disk is finished. boots:
-    the task declares a boot disk.
-    """
-    why = held_down(vm)
-    if why and not (boots and vm.interrupted is not None and not vm.interrupted.rollback):
-        problems.add("InUse", why)
+def check_begun(vm: Vm, problems: Problems) -> None:
+    """Refuse all other changes until an interrupted rollback or release is finished."""
+    if vm.interrupted is not None and vm.interrupted.rollback:
+        problems.add("InUse", unfinished(vm.interrupted))
     for disk in (d for d in vm.disks if released_identity.halfway(d.volume)):
         problems.add(
             "InUse",
@@ -109,6 +106,10 @@ def plan_matched(
     problems: Problems,
 ) -> VmPlan:
     """Steps for a VM whose entries are matched with disks. problems has what was found before."""
+    why = held_down(vm)
+    if why and not (problems or _boots_again(matched)):
+        problems.add("InUse", why)
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _duplicates(host, vm, [disk for _spec, disk in matched.pairs], problems)
     resolved = resolve(vm, spec, matched, host, capabilities, problems)
     check(resolved, host, capabilities, problems)
@@ -119,6 +120,16 @@ def plan_matched(
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     warnings = tuple(warnings_of(sequence.vm, spec, resolved))
     return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
+
+
+def _boots_again(matched: Match) -> bool:
+    """Whether an entry gives a boot disk to a VM that has lost its own: a new one, or one that the VM has not attached.
+
+    Not every disk will do: a data disk has nothing to boot from.
+    """
+    found = [entry.image for entry in matched.creates if entry.boot]
+    found += [entry.image or disk.image for entry, disk in matched.pairs if entry.boot and not disk.path]
+    return any(found)
 
 
 def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problems) -> None:

@@ -44,11 +44,11 @@ def held_down(vm: Vm) -> str:
         return ""
     if left.rollback:
         return unfinished(left)
-    if not left.boots or any(d.boot for d in vm.disks) or any(in_conversion(vm, d) for d in vm.detached):
+    if not left.boots or vm.boots or any(in_conversion(vm, d) for d in vm.detached):
         return ""
     return (
-        f"its boot disk was being made anew when a run was interrupted at {left.since}; list it with boot=true and "
-        "what it is made of, or the VM would run without a boot disk"
+        f"its boot disk left it in a run that was interrupted at {left.since}, and it cannot run without one; do the "
+        "same task again, or list its boot disk with boot=true and an image"
     )
 
 
@@ -108,7 +108,7 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
         elif vm.interrupted is None:
             words = f"a run on host {record.host} was interrupted at {record.since}; only that host finishes it"
         else:
-            words = unfinished(record)
+            words = held_down(vm) or unfinished(record)
         name = PREFIX + property_of(uuid)
         found.append(f"{vm.label}: {words} (zfs inherit {name} {container(pool)} removes it)")
     return found

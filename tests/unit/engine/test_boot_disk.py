@@ -1,0 +1,228 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A boot disk in the place of another: interrupted twice, by the same task and by others, the VM never starts without a
+boot disk, and the same task ends in the wanted state.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm as vm_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+from .conftest import IMAGE, VM, Simulated
+from .test_failures import Failing, Killed, data, final, litter
+
+SECOND = IMAGE.replace("1", "5")
+NEW_ROOT = {"name": "root", "boot": True, "image": SECOND, "recreate": True}
+WANTED = {"vm": "web01", "disks": [NEW_ROOT, {"name": "a", "preserve": True}]}
+ABSENT = {"vm": "web01", "state": "absent", "unlisted": "refuse", "destroy_disks": False, "destroy_snapshots": False}
+
+Task = Callable[[Simulated], Any]
+
+
+def prepared(state: str) -> Simulated:
+    """web01 with root and a, which is preserved and has been written to; another image."""
+    sim = Simulated()
+    sim.admin("image-import", SECOND, "1024")
+    sim.adopted(2048)
+    sim.write(sim.disks()["root"].volume.name, 9, 0, 100)
+    sim.write(sim.disks()["a"].volume.name, 7, 0, 100)
+    done = sim.converge({"vm": "web01", "disks": [{"name": "root"}, {"name": "a", "preserve": True}]})
+    assert (done.problems, done.failure) == ([], None)
+    if state == "running":
+        sim.run("vmadm", "start", VM)
+    return sim
+
+
+def anew(sim: Simulated) -> Any:
+    return sim.converge(WANTED, allow_restart=True)
+
+
+def absent(sim: Simulated) -> Any:
+    policy = Policy(allow_restart=True)
+    return vm_run.run(Zfs(sim.runner), Vmadm(sim.runner, sim.waits.append), [ABSENT], [], policy, None, False)
+
+
+def quota(sim: Simulated) -> Any:
+    return sim.quota()
+
+
+def there(sim: Simulated) -> bool:
+    return VM in sim.run("vmadm", "lookup")
+
+
+def bootless(sim: Simulated) -> bool:
+    """Whether the VM has no boot disk: none is configured, or its volume is not there."""
+    volumes = sim.run("zfs", "list", "-Hr", "-t", "volume", "-o", "name", "zones").split()
+    paths = [disk["path"] for disk in sim.get()["disks"] if disk.get("boot")]
+    return not any(path.replace("/dev/zvol/rdsk/", "") in volumes for path in paths)
+
+
+class Interrupting(Failing):
+    """As Failing. It also looks whether the VM is started without a boot disk."""
+
+    def __call__(self, argv: list[str]) -> str | None:
+        if argv[:2] == ["vmadm", "start"]:
+            assert not bootless(self.sim), "started without a boot disk"
+        return super().__call__(argv)
+
+
+def interrupted(sim: Simulated, task: Task, nth: int, how: str) -> bool:
+    """Whether the task came to a command with this number, and was interrupted there."""
+    fault = Interrupting(sim, nth, how)
+    sim.fault = fault
+    try:
+        task(sim)
+    except Killed:
+        pass
+    finally:
+        sim.fault = None
+    return bool(fault.hit)
+
+
+def clone(sim: Simulated) -> Simulated:
+    twin = Simulated.__new__(Simulated)
+    twin.__dict__.update(sim.__dict__, node=copy.deepcopy(sim.node), calls=[], waits=[])
+    return twin
+
+
+HOWS = ("before", "after", "killed")
+
+
+def points(sim: Simulated, task: Task, turn: int = 0) -> list[Simulated]:
+    """The node after an interruption of the task at each command, in each way in turn."""
+    found: list[Simulated] = []
+    while True:
+        twin = clone(sim)
+        if not interrupted(twin, task, len(found) + 1, HOWS[(len(found) + turn) % len(HOWS)]):
+            return found
+        found.append(twin)
+
+
+@pytest.mark.parametrize("then", [anew, absent, quota])
+def test_two_interruptions(then: Task) -> None:
+    first = prepared("running")
+    guid = first.disks()["a"].volume.guid
+    whole = clone(first)
+    assert anew(whole).failure is None
+    before, wanted, tried = data(first, guid), final(whole), 0
+    for turn, once in enumerate(points(first, anew)):
+        for twice in points(once, then, turn // len(HOWS)):
+            tried += 1
+            assert data(twice, guid) == before
+            if not there(twice):
+                continue
+            assert not (bootless(twice) and twice.get()["state"] == "running")
+            twice.fault = Interrupting(twice, 1 << 30, "before")
+            done = anew(twice)
+            assert (done.problems, done.failure) == ([], None)
+            assert final(twice) == wanted
+            assert data(twice, guid) == before
+            assert litter(twice) == []
+            assert not anew(twice).changed
+    assert tried > 10
+
+
+def fail_at(sim: Simulated, task: Task, *begin: str) -> Any:
+    """The outcome of a task in which every command that begins so fails."""
+    sim.fault = lambda argv: "injected" if argv[: len(begin)] == list(begin) else None
+    done = task(sim)
+    sim.fault = None
+    assert done.failure is not None
+    return done
+
+
+def without_boot_disk(state: str) -> Simulated:
+    """The VM after a failure between the two disks."""
+    sim = prepared(state)
+    fail_at(sim, anew, "zfs", "clone")
+    assert bootless(sim)
+    return sim
+
+
+def vm_task(sim: Simulated, **declared: Any) -> Any:
+    policy = Policy(allow_restart=True)
+    vm = {**ABSENT, "state": "present", **declared}
+    return vm_run.run(Zfs(sim.runner), Vmadm(sim.runner, sim.waits.append), [vm], [], policy, None, False)
+
+
+def held_down(done: Any) -> bool:
+    return [p.code for p in done.problems] == ["InUse"] and "cannot run without one" in done.problems[0].message
+
+
+def test_a_stopped_vm_that_has_lost_its_boot_disk_is_remembered():
+    """The power state is as before, but the VM is not: nothing else would tell."""
+    sim = without_boot_disk("stopped")
+    assert held_down(vm_task(sim, state="running"))
+    assert anew(sim).failure is None
+    assert (sim.get()["state"], bootless(sim), litter(sim)) == ("stopped", False, [])
+
+
+def test_the_intent_of_an_older_release_is_no_reason_to_forget_the_boot_disk():
+    """Its intent did not say that the VM had one."""
+    sim = prepared("running")
+    interrupted(sim, anew, 3, "killed")
+    [name] = [name for name in litter(sim) if "intent." in name]
+    value = sim.run("zfs", "get", "-Ho", "value", name, "zones/flexdisk").strip()
+    sim.run("zfs", "set", name + "=" + value.replace(',"boots":true', ""), "zones/flexdisk")
+    fail_at(sim, anew, "zfs", "clone")
+    assert held_down(vm_task(sim, state="running"))
+    assert anew(sim).failure is None
+    assert not bootless(sim)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "a", "boot": True},
+        {"name": "a", "boot": True, "image": SECOND, "recreate": True},
+        {"name": "b", "boot": True},
+        {"name": "root", "boot": True, "size": 1024},
+    ],
+)
+def test_only_an_entry_that_leads_to_a_boot_disk_goes_on(entry):
+    """A data disk has nothing to boot from, and neither has an empty one."""
+    sim = prepared("running")
+    done = sim.converge(
+        {"vm": "web01", "disks": [{"name": "root"}, {"name": "a"}, {"name": "b", "size": 64}]}, allow_restart=True
+    )
+    assert done.failure is None
+    done = sim.converge(
+        {"vm": "web01", "disks": [{"name": "root"}, {"name": "a"}], "unlisted": "detach"}, allow_restart=True
+    )
+    assert done.failure is None
+    fail_at(sim, anew, "zfs", "clone")
+    before = sim.fingerprint()
+    for matching in ("name", "order"):
+        others = [] if entry["name"] == "a" else [{"name": "a"}]
+        done = sim.converge({"vm": "web01", "disks": [entry, *others]}, allow_restart=True, matching=matching)
+        assert held_down(done) or (matching == "order" and done.problems)
+    assert sim.fingerprint() == before
+    assert anew(sim).failure is None
+
+
+def test_an_interrupted_deletion_holds_the_vm_down_too():
+    """It ends by the same task, or by one that gives the VM its boot disk back."""
+    sim = prepared("running")
+    kept = {"vm": "web01", "disks": [{"name": "root", "preserve": True}, {"name": "a", "preserve": True}]}
+    assert sim.converge(kept).failure is None
+    fail_at(sim, absent, "vmadm", "delete")
+    assert (bootless(sim), sim.get()["state"]) == (True, "stopped")
+    for task in ({"state": "running"}, {"disks": [{"name": "root"}, {"name": "a"}]}):
+        assert held_down(vm_task(sim, **task))
+    back = clone(sim)
+    again = back.converge({"vm": "web01", "disks": [{"name": "root", "boot": True}, {"name": "a"}]}, allow_restart=True)
+    assert (again.problems, again.failure) == ([], None)
+    assert (bootless(back), back.get()["state"], litter(back)) == (False, "running", [])
+    done = absent(sim)
+    assert (done.problems, done.failure, there(sim), litter(sim)) == ([], None, False, [])
