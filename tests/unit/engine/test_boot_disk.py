@@ -9,6 +9,7 @@ boot disk, and the same task ends in the wanted state.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -226,3 +227,70 @@ def test_an_interrupted_deletion_holds_the_vm_down_too():
     assert (bootless(back), back.get()["state"], litter(back)) == (False, "running", [])
     done = absent(sim)
     assert (done.problems, done.failure, there(sim), litter(sim)) == ([], None, False, [])
+
+
+def refusals(sim: Simulated, *entries: dict[str, Any]) -> list[tuple[str, str]]:
+    """Code and message of each problem; a refusal changes nothing."""
+    before = sim.fingerprint()
+    done = sim.converge({"vm": "web01", "disks": list(entries)}, allow_restart=True)
+    assert sim.fingerprint() == before
+    return [(p.code, p.message) for p in done.problems]
+
+
+def test_a_boot_disk_is_made_anew_only_from_an_image():
+    sim = prepared("running")
+    entry = {"name": "root", "boot": True, "block_size": 4096, "size": 10240, "recreate": True}
+    [(code, message)] = refusals(sim, entry, {"name": "a"})
+    assert (code, "only from an image" in message) == ("InvalidArgument", True)
+
+
+def test_a_data_disk_does_not_become_the_boot_disk_by_being_made_anew():
+    sim = prepared("running")
+    entry = {"name": "a", "boot": True, "image": SECOND, "recreate": True}
+    found = refusals(sim, {"name": "root", "boot": False}, entry)
+    assert found[0][0] == "InvalidArgument"
+    assert "is a data disk" in found[0][1]
+
+
+def test_the_new_disk_keeps_model_slot_and_index_and_others_choose_later():
+    """A new disk that is listed before it would take its slot."""
+    sim = prepared("running")
+    edited = {"name": "root", "model": "nvme", "pci_slot": "0:4:3"}
+    done = sim.converge({"vm": "web01", "disks": [edited, {"name": "a"}]}, allow_restart=True)
+    assert done.failure is None
+    old = sim.disks()["root"]
+    n = {"name": "n", "size": 64}
+    sim.four_steps({"vm": "web01", "disks": [n, NEW_ROOT, {"name": "a"}]}, allow_restart=True)
+    new = sim.disks()["root"]
+    assert (new.model, new.pci_slot, new.index) == (old.model, old.pci_slot, old.index) == ("nvme", "0:4:3", 0)
+
+
+def test_the_slot_of_a_disk_that_comes_back_is_not_given_to_a_new_one():
+    sim = prepared("stopped")
+    assert sim.converge({"vm": "web01", "disks": [{"name": "root"}], "unlisted": "detach"}).failure is None
+    sim.four_steps({"vm": "web01", "disks": [{"name": "root"}, {"name": "n", "size": 64}, {"name": "a"}]})
+    assert {name: disk.pci_slot for name, disk in sim.disks().items()} == {"root": "0:4:0", "a": "0:4:1", "n": "0:4:2"}
+
+
+DISC = {"path": "/isos/rescue.iso", "boot": True, "media": "cdrom", "model": "ahci"}
+
+
+def test_a_cd_rom_that_boots_is_no_boot_disk():
+    sim = without_boot_disk("running")
+    sim.run("vmadm", "update", VM, stdin=json.dumps({"add_disks": [DISC]}))
+    assert held_down(vm_task(sim, state="running"))
+
+
+def test_a_disk_does_not_boot_besides_a_cd_rom():
+    """vmadm would not start the VM. What does not concern booting is done."""
+    sim = prepared("stopped")
+    sim.run("vmadm", "update", VM, stdin=json.dumps({"add_disks": [DISC]}))
+    several = [("InvalidArgument", "the VM would have several boot disks: root, /isos/rescue.iso")]
+    assert refusals(sim, NEW_ROOT, {"name": "a"}) == several
+    sim.four_steps({"vm": "web01", "disks": [{"name": "root", "boot": True}, {"name": "a", "size": 4096}]})
+
+
+def test_the_new_boot_disk_needs_room_in_the_vm():
+    sim = prepared("stopped")
+    [(code, message)] = refusals(sim, {**NEW_ROOT, "size": 40960}, {"name": "a"})
+    assert (code, "flexible_disk_size" in message) == ("InsufficientSpace", True)

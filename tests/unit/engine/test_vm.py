@@ -377,7 +377,58 @@ def test_another_image_makes_the_boot_disk_anew_where_its_entry_allows_it(sim, m
         ("root", SECOND, "0:4:0"), ("data", "", "0:4:1"),
     ]  # fmt: skip
     assert sim.digest(f"zones/{uuid}/disk1") == digest
-    assert [d["preserve"] for d in done.vms[0]["parked"]] == [True]
+    assert [(d["image"], d["name"]) for d in done.vms[0]["parked"]] == [(IMAGE, "")]
+
+
+def two_disks(sim):
+    """A VM with disks root and data, and a second image. Returns what declares the VM with that image."""
+    sim.admin("image-import", SECOND, "10240")
+    vm = {**NEW, "disks": [{"name": "root"}, {"name": "data", "size": 64}]}
+    settle(sim, vm)
+
+    def wanted(*disks):
+        return {**vm, "image": SECOND, "disks": list(disks)}
+
+    return wanted
+
+
+ANEW = {"name": "root", "recreate": True}
+
+
+def test_the_entry_that_names_the_boot_disk_is_made_anew_wherever_it_stands(sim):
+    wanted = two_disks(sim)
+    data = {"name": "data", "size": 64}
+    done = settle(sim, wanted(data, {**ANEW, "boot": True}))
+    assert [(d["name"], d["image"]) for d in done.vms[0]["disks"]] == [("root", SECOND), ("data", "")]
+
+
+def test_an_entry_that_is_not_first_needs_boot(sim):
+    """A second run would not know it if this one were interrupted."""
+    wanted = two_disks(sim)
+    said = refusal(sim, "InvalidArgument", wanted({"name": "data"}, ANEW))
+    assert said == "is the boot disk, but not the first entry; recreate=true makes it anew only with boot=true"
+
+
+def test_a_data_disk_never_becomes_the_boot_disk_because_it_stands_first(sim):
+    wanted = two_disks(sim)
+    said = refusal(sim, "FixedAtBirth", wanted({"name": "data", "recreate": True}, {"name": "root"}))
+    assert "only a new boot disk gets image" in said
+    first = {"name": "data", "recreate": True, "boot": True}
+    assert "is a data disk" in refusal(sim, "InvalidArgument", {**wanted(first), "unlisted": "keep"})
+
+
+def test_a_boot_disk_that_is_listed_by_its_uuid_is_not_made_anew(sim):
+    """The entry would not find the new one."""
+    wanted = two_disks(sim)
+    uuid = next(d.uuid for d in sim.vm(go(sim, {**NEW, "image": None}).vms[0]["uuid"]).disks if d.boot)
+    entry = {"uuid": uuid, "recreate": True, "boot": True}
+    assert "only a new boot disk" in refusal(sim, "FixedAtBirth", wanted(entry, {"name": "data"}))
+
+
+def test_an_entry_that_says_boot_false_is_not_overruled(sim):
+    wanted = two_disks(sim)
+    said = refusal(sim, "InvalidArgument", wanted({**ANEW, "boot": False}, {"name": "data"}))
+    assert "only with boot=true" in said
 
 
 def test_an_image_that_is_not_known_is_not_compared(sim):

@@ -231,6 +231,9 @@ def _boot(resolved: Resolved, problems: Problems) -> None:
             boots.append(target.label)
         if target.spec.boot:
             _check_boot_disk(resolved, target, now, problems)
+        if target.spec.boot and not (now or vm.config.bare):
+            # No task declares a CD-ROM, and vmadm starts no VM in which a second device boots.
+            boots += [entry.path for entry in vm.config.disks if entry.boot and entry.media != "disk"]
     if len(boots) > 1:
         problems.add("InvalidArgument", f"the VM would have several boot disks: {', '.join(boots)}")
     leaving = {id(leaver.disk) for leaver in resolved.leavers}

@@ -172,8 +172,8 @@ def _work(
 
 
 def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabilities) -> None:
-    """Add the disks that come. Existing disks come before new ones."""
-    for target in sorted(arriving, key=lambda g: g.disk is None):
+    """Add the disks that come. Existing disks come before new ones, which must not take the index of a replaced one."""
+    for target in sorted(arriving, key=lambda g: (g.disk is None, not g.anew)):
         target = replace(target, disk=target.disk and predict.unguarded(target.disk))
         seq.add(arrivals.arrive(seq.vm, target, capabilities).for_disk(target.anew))
 

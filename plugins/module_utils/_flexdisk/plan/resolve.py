@@ -16,7 +16,7 @@ from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
 from ..rules import identity, slots, space
-from ..rules.differences import birth_differences
+from ..rules.differences import birth_differences, in_conversion
 from ..rules.inventory import Host
 from ..rules.layout import final, image_dataset
 from ..rules.matching import Match
@@ -141,11 +141,11 @@ def _pair(
         problems.add("InUse", unfinished_words(disk.volume.name), entry.label)
     fixed = birth_differences(entry, disk)
     if fixed and not entry.recreate:
+        goes = "detaches" if disk.preserve else "destroys"
         for what, (now, wanted) in fixed.items():
             problems.add(
                 "FixedAtBirth",
-                f"{what} is {now} and cannot become {wanted}; recreate=true makes a new disk and "
-                f"{'detaches' if disk.preserve else 'destroys'} this one",
+                f"{what} is {now} and cannot become {wanted}; recreate=true makes a new disk and {goes} this one",
                 entry.label,
             )
     elif fixed and entry.uuid:
@@ -154,13 +154,8 @@ def _pair(
             "recreate=true makes a disk with another uuid, which this entry would not find again; list it by name",
             entry.label,
         )
-    elif fixed and disk.boot and disk.path and not entry.boot:
-        problems.add(
-            "InvalidArgument",
-            "recreate=true makes a boot disk anew only with boot=true, by which a second run knows it if this one is "
-            "interrupted",
-            entry.label,
-        )
+    elif fixed and _anew_refused(resolved.vm, entry, disk):
+        problems.add("InvalidArgument", _anew_refused(resolved.vm, entry, disk), entry.label)
     elif fixed:
         resolved.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True, anew=True))
         resolved.targets.append(_new(resolved.vm, entry, host, capabilities, problems))
@@ -171,6 +166,21 @@ def _pair(
     basis = disk.remaining if entry.remaining else ""
     kept = kept_type(disk, capabilities)
     resolved.targets.append(Target(entry, disk, size, basis=basis, managed=managed, type=entry.type or kept, kept=kept))
+
+
+def _anew_refused(vm: Vm, entry: DiskDeclaration, disk: Disk) -> str:
+    """Why no disk is made anew that boots, or is to boot; "" if nothing is against it."""
+    boots = disk.boot and (bool(disk.path) or in_conversion(vm, disk))
+    if boots and not entry.boot:
+        return (
+            "recreate=true makes a boot disk anew only with boot=true, by which a second run knows it if this one is "
+            "interrupted"
+        )
+    if entry.boot and disk.path and not disk.boot:
+        return "is a data disk, and recreate=true with boot=true would make a boot disk of it; name the boot disk"
+    if entry.boot and entry.image is None:
+        return "recreate=true makes a boot disk anew only from an image; without one, it would be empty"
+    return ""
 
 
 def new_uuid(host: Host, *words: object) -> str:
@@ -258,8 +268,8 @@ def _detach_orphans(resolved: Resolved, spec: VmDisksDeclaration, match: Match) 
 
 
 def _model(vm: Vm, target: Target, capabilities: Capabilities) -> str:
-    """The declared model, else the model that the disk has or had, else that of the VM's first disk."""
-    disk = target.disk
+    """The declared model, else that of the disk, or of the one that it replaces, else that of the VM's first disk."""
+    disk = target.disk or target.replaces
     if target.spec.model or (target.stays and disk is not None):
         return target.spec.model or (disk.model if disk else "")
     possible = vm.config.models or capabilities.models
@@ -293,7 +303,8 @@ def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
         taken[slot] = _key(target)
     remembered = [_remembered(target.disk or target.replaces, resolved.vm) for target in waiting]
     lost = slots.unseen({*taken, *(slots.parse_slot(text) for text in remembered if text)}, pci)
-    for target, text in zip(waiting, remembered):
+    # A slot that a disk had is given before others choose.
+    for target, text in sorted(zip(waiting, remembered), key=lambda pair: not pair[1]):
         try:
             slot = _arrival_slot(text, taken, lost, pci, capabilities)
             target.slot = slots.render_slot(slot)

@@ -113,8 +113,9 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
     disks = packages.initial_disks(declared, problems) if creating else None
     if not creating and declared.disks is not None:
         disks = packages.named(declared.disks)
-    if creating or not packages.with_new_image(declared, disks or [], problems):
-        _same_image(vm, declared, problems)
+    boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
+    if creating or not packages.with_new_image(declared, disks or [], boots, problems):
+        _same_image(declared, boots, problems)
     if creating:
         uuids = {disk.uuid for disk in vm.disks}
         for number, entry in enumerate(disks or ()):
@@ -156,15 +157,14 @@ def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
         )
 
 
-def _same_image(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
+def _same_image(declared: VmDeclaration, boots: t.Optional[Disk], problems: Problems) -> None:
     """Refuse another image for an existing VM. The image that a disk was made from is not always known."""
-    boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
     named = {declared.image, *(entry.get("image") for entry in declared.disks or ())}
     if declared.image and boots is not None and boots.image and boots.image not in named:
         problems.add(
             "FixedAtBirth",
             f"the VM boots from image {boots.image}, and only a new boot disk gets image {declared.image}; "
-            "declare its image or none to keep the disk, or set recreate=true for it, which "
+            "declare its image or none to keep the disk, or set recreate=true in the entry of its name, which "
             f"{'detaches' if boots.preserve else 'destroys'} the old one",
             boots.label,
         )

@@ -195,10 +195,13 @@ class _Matcher:
         self.attached = [d for d in self.attached if not any(d is other for other in disks)]
 
     def by_first_fit(self, unlisted: str) -> None:
-        """Match as instance groups do (matching=order), without names. unlisted: what becomes of the other disks."""
-        for spec in [s for s in self.open_specs if s.present and s.remaining]:
+        """Match as instance groups do (matching=order), without names. unlisted: what becomes of the other disks.
+
+        An entry that boots has found the boot disk already, or wants a new one: it never means a data disk.
+        """
+        for spec in [s for s in self.open_specs if s.present and s.remaining and not s.boot]:
             self._first(spec, [d for d in self.attached if d.remaining and not d.boot])
-        specs = [s for s in self.open_specs if s.present and not s.remaining]
+        specs = [s for s in self.open_specs if s.present and not (s.remaining or s.boot)]
         disks = [d for d in self.attached if not d.boot]
         images = {s.image for s in specs}
         result = match_disks([_present(d, images, unlisted) for d in disks], [_desired(s) for s in specs], "order")

@@ -14,6 +14,7 @@ import typing as t
 
 from ..model.desired import VmDeclaration
 from ..model.errors import Problem, Problems
+from ..model.vm import Disk
 from . import identity
 from .layout import disk_name
 
@@ -82,17 +83,29 @@ def initial_disks(declared: VmDeclaration, problems: Problems) -> _Entries:
     return entries
 
 
-def with_new_image(declared: VmDeclaration, entries: _Entries, problems: Problems) -> bool:
+def with_new_image(declared: VmDeclaration, entries: _Entries, boot_disk: t.Optional[Disk], problems: Problems) -> bool:
     """Whether the boot disk of an existing VM may be made anew from the VM's image. Its entry gets both words then.
 
-    The boot disk is the entry with C(boot), else the first one, as for a new VM.
+    That is the entry that names the boot disk, else the one with C(boot), else the first one, as for a new VM. An
+    interrupted run leaves no boot disk to be named, so only the first entry can do without C(boot).
     """
-    boots = next((entry for entry in entries if entry.get("boot")), entries[0] if entries else {})
-    if not (declared.image and boots.get("recreate")):
+    if not (declared.image and entries):
         return False
-    boots["boot"] = True
+    boots = next((entry for entry in entries if boot_disk is not None and _names(entry, boot_disk)), None)
+    boots = boots or next((entry for entry in entries if entry.get("boot")), entries[0])
+    if not boots.get("recreate") or boots.get("uuid"):
+        return False
+    if boots.get("boot") is None and boots is not entries[0]:
+        words = "is the boot disk, but not the first entry; recreate=true makes it anew only with boot=true"
+        problems.add("InvalidArgument", words, boots["name"])
+    elif boots.get("boot") is None:
+        boots["boot"] = True
     _boot_from(declared.image, boots, problems)
     return True
+
+
+def _names(entry: _Raw, disk: Disk) -> bool:
+    return bool(entry.get("uuid") == disk.uuid if entry.get("uuid") else disk.name and entry["name"] == disk.name)
 
 
 def _asked_disks(declared: VmDeclaration) -> t.Sequence[_Raw]:
