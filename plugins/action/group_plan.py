@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
@@ -65,7 +64,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """The plan as the result of a task. Raises AnsibleActionFail for a group that is refused."""
+        """The plan as the result of a task, which fails for a group that is refused."""
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
         arguments: t.Dict[str, t.Any] = checked[1]
@@ -76,5 +75,5 @@ class ActionModule(ActionBase):
             problems = list(plan.problems)
         if plan is None or problems:
             refused = {**refusal(problems), "failures": sorted(declared.group.failed)}
-            raise AnsibleActionFail(refused["msg"], result={**answer, **refused})
+            return {**answer, **refused, "failed": True}
         return {**answer, **result(declared.group, plan)}

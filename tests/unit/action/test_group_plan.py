@@ -123,10 +123,10 @@ def test_a_table_has_a_line_for_each_member_of_a_step():
     found = report.result(declared.group, plan)
     assert found["msg"] == "web: 2 steps, 1 create, 2 restart, at least 1 of 3 in service, pauses 60 s"
     assert found["table"] == [
-        "STEP  MEMBER  HOST  DONE TO IT  IN SERVICE",
-        "1     web-2   hv01  create      1",
-        "1     web-1   hv02  restart     1",
-        "2     web-0   hv01  restart     2",
+        "STEP  MEMBER  HOST  DONE TO IT  IN SERVICE  DESTROYS",
+        "1     web-2   hv01  create      1           -",
+        "1     web-1   hv02  restart     1           -",
+        "2     web-0   hv01  restart     2           -",
     ]
     assert found["next"] == found["steps"][0]
 

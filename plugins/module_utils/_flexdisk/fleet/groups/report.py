@@ -69,19 +69,11 @@ def done_table(log: t.Iterable[t.Mapping[str, t.Any]], failed: t.Collection[str]
     """Lines of a table of what was done. log: actions with their step and the seconds that it took the member out of
     service, the time until its gate said yes included. failed: names of members that did not come back.
     """
-    rows = [
-        (
-            *(
-                str(entry["step"]),
-                entry["member"],
-                entry["host"],
-                entry["do"],
-                f"{entry['seconds']:.0f} s" if entry["do"] not in (LIVE, CREATE) else "-",
-            ),
-            "FAILED" if entry["member"] in failed else "ok",
-        )
-        for entry in log
-    ]
+    rows = []
+    for entry in log:
+        out = "-" if entry["do"] in (LIVE, CREATE) else f"{entry['seconds']:.0f} s"
+        result = "FAILED" if entry["member"] in failed else "ok"
+        rows.append((str(entry["step"]), entry["member"], entry["host"], entry["do"], out, result))
     return _aligned(_DONE, rows)
 
 
