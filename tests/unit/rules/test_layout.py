@@ -68,3 +68,9 @@ def test_half_of_a_conversion_needs_mark_uuid_and_place():
     assert not layout.is_half(whole, Dataset(place + "x", "filesystem", user=user))
     assert not layout.is_half(whole, Dataset(place, "filesystem", user={**user, "from": "43"}))
     assert not layout.is_half(whole, Dataset(place, "filesystem", user={**user, "uuid": VM}))
+
+
+def test_pools_that_are_in_use_have_a_container_or_a_vm():
+    uuid = "cccccccc-0000-4000-8000-000000000001"
+    names = ["a", "a/flexdisk", "b", f"b/{uuid}", f"c/x/{uuid}", "d/flexdisk/x", "e/home", "f/flexdisk2"]
+    assert layout.pools_in_use(names) == ["a", "b"]

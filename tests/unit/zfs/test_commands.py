@@ -121,6 +121,17 @@ def test_only_what_is_set_here_is_a_local_fact():
     assert Recorded(Answer(0, "", "")).zfs().local_facts("zones/flexdisk", ["a"]) == {}
 
 
+@pytest.mark.parametrize(
+    ("out", "value"),
+    [("1\tlocal\n", "1"), ("-\t-\n", ""), ("1\treceived\n", ""), ("1\tinherited from zones\n", ""),
+     ("a\tb\nzones\tlocal\tlocal\n", "a\tb\nzones\tlocal")],
+)  # fmt: skip
+def test_one_local_fact_is_read_whole(out, value):
+    recorded = Recorded(Answer(0, out, ""))
+    assert recorded.zfs().local_fact("zones/flexdisk", "a") == value
+    assert recorded.calls == [["zfs", "get", "-Hp", "-o", "value,source", "flexdisk:a", "zones/flexdisk"]]
+
+
 def test_busy_is_tried_again_for_seconds():
     recorded = Recorded(BUSY, BUSY, FINE)
     recorded.zfs().destroy("zones/d")

@@ -212,3 +212,20 @@ class SnapshotDeclaration:
     newer: t.Optional[t.Tuple[str, ...]] = ()
     flexible_disk_size: t.Optional[int] = None
     packages: t.Tuple[Package, ...] = ()
+
+
+@dataclass(frozen=True)
+class LeaseDeclaration:
+    """What a run wants of the lease of a group: hold it for ttl seconds, or release it.
+
+    token identifies the run, holder names it for people. take_over: also from another run. renew: only if the run has
+    it already.
+    """
+
+    group: str
+    token: str
+    holder: str = ""
+    held: bool = True
+    ttl: int = 900
+    take_over: bool = False
+    renew: bool = False

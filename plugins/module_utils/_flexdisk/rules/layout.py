@@ -6,7 +6,7 @@
 
 POOL/UUID                   a VM's dataset
 POOL/UUID/diskN             a disk of the VM
-POOL/flexdisk               the container: detached disks, and the journal
+POOL/flexdisk               the container: detached disks, the journal, and leases of groups
 POOL/flexdisk/UUID          a detached disk, by the UUID of the disk
 POOL/flexdisk/UUID.copy     what a conversion makes of it, until the copy is whole
 POOL/IMAGE@final            an image; disks are clones of this snapshot
@@ -40,6 +40,12 @@ def vm_dataset(pool: str, uuid: str) -> str:
 def find_vm_dataset(uuid: str, names: t.Iterable[str]) -> str:
     """The dataset of a VM in any pool, the first by name; "" for none."""
     return min((name for name in names if name.count("/") == 1 and last_part(name) == uuid), default="")
+
+
+def pools_in_use(names: t.Iterable[str]) -> t.List[str]:
+    """The pools that have a container or the dataset of a VM, by the names of all datasets right below pools."""
+    below = (name.split("/") for name in names if name.count("/") == 1)
+    return sorted({pool for pool, last in below if last == CONTAINER or identity.is_uuid(last)})
 
 
 def pool_of(name: str) -> str:

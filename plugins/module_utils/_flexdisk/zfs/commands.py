@@ -78,6 +78,17 @@ class Zfs:
         found = read.parse_get(out)
         return found[0].user if found else {}
 
+    def local_fact(self, name: str, fact: str) -> str:
+        """One of our properties that is set on this dataset itself, "" for none. It may hold tabs and newlines."""
+        out = self._run("zfs", "get", "-Hp", "-o", "value,source", PREFIX + fact, name)
+        value, _tab, source = out.rpartition("\t")
+        return value if source.rstrip("\n") == "local" else ""
+
+    def tops(self) -> t.List[str]:
+        """The names of all pools, and of the file systems right below them."""
+        options = ("-Hp", "-d", "1", "-t", "filesystem", "-o", "name,property,value,source")
+        return [dataset.name for dataset in read.parse_get(self._run("zfs", "get", *options, "type"))]
+
     def exists(self, name: str) -> bool:
         """Whether there is a dataset of this name."""
         try:

@@ -1,0 +1,237 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The lease of a group: how it is written, and who gets it. Only one run at a time may be at work on a group.
+
+A lease lies in a property of a pool's container. It expires by itself, because a run that is killed releases nothing.
+All times are seconds of one clock, that of the host, so nothing depends on the clocks of controllers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from datetime import datetime, timezone
+
+from ..model.desired import LeaseDeclaration
+from . import identity
+from .property_text import check_value, decode_text, encode_text
+
+SHORTEST, LONGEST = 10, 86400  # seconds until a lease expires
+HOLDER_LIMIT = 200
+CLOCK_SLACK = 60  # seconds that a clock may be set back without a word about it
+
+FREE, MINE, EXPIRED, HELD, UNREADABLE = "free", "mine", "expired", "held", "unreadable"
+
+_PREFIX = "lease."
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_CAPITAL = re.compile("[A-Z]")
+_ESCAPED = re.compile(":([a-z])")
+
+
+class Lease(t.NamedTuple):
+    """A lease as it is written down. since is when the run took it, renewed when it last said that it is at work."""
+
+    token: str
+    holder: str
+    since: int
+    renewed: int
+    ttl: int
+
+    @property
+    def expires(self) -> int:
+        """The first second in which anybody may take it."""
+        return self.renewed + self.ttl
+
+
+class Decision(t.NamedTuple):
+    """What becomes of a lease. lease is the one afterwards, previous the one before.
+
+    code and msg refuse if there is a code; otherwise msg says who has the lease. writes: the property gets another
+    value. changed: somebody else than before has the lease.
+    """
+
+    msg: str
+    lease: t.Optional[Lease] = None
+    previous: t.Optional[Lease] = None
+    writes: bool = False
+    changed: bool = False
+    code: str = ""
+    warning: str = ""
+
+
+def is_group(name: str) -> bool:
+    """Whether a group can have this name; the rule is that of VMs."""
+    return bool(identity.VM_NAME.match(name))
+
+
+def is_holder(text: str) -> bool:
+    """Whether a run can be called so."""
+    return 1 <= len(text) <= HOLDER_LIMIT and text.isprintable()
+
+
+def property_of(group: str) -> str:
+    """Name of the property, without our prefix. ZFS knows no capitals there, so each becomes a colon and a letter."""
+    return _PREFIX + _CAPITAL.sub(lambda found: ":" + found.group().lower(), group)
+
+
+def group_of(name: str) -> str:
+    """The group of a property, "" if it is not that of a lease."""
+    group = _ESCAPED.sub(lambda found: found.group(1).upper(), name[len(_PREFIX) :])
+    return group if name.startswith(_PREFIX) and is_group(group) and property_of(group) == name else ""
+
+
+def stamp(seconds: int) -> str:
+    """A time as people read it, in UTC."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime(_TIME)
+
+
+def encode(lease: Lease) -> str:
+    """The value of the property."""
+    data = dict(lease._asdict(), since=stamp(lease.since), renewed=stamp(lease.renewed))
+    return check_value("the lease", encode_text(json.dumps(data, separators=(",", ":"), ensure_ascii=False)))
+
+
+def decode(value: str) -> t.Optional[Lease]:
+    """The lease, None for anything that this collection would not have written."""
+    try:
+        data = json.loads(decode_text(value))
+        lease = Lease(**dict(data, since=_seconds(data["since"]), renewed=_seconds(data["renewed"])))
+        return lease if _valid(lease) else None
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
+        return None
+
+
+def _seconds(text: str) -> int:
+    moment = int(datetime.strptime(text, _TIME).replace(tzinfo=timezone.utc).timestamp())
+    if stamp(moment) != text:
+        raise ValueError(text)
+    return moment
+
+
+def _valid(lease: Lease) -> bool:
+    return (
+        identity.is_uuid(lease.token)
+        and is_holder(lease.holder)
+        and isinstance(lease.ttl, int)
+        and not isinstance(lease.ttl, bool)
+        and SHORTEST <= lease.ttl <= LONGEST
+        and bool(stamp(lease.expires))
+    )
+
+
+def standing(value: str, token: str, now: int) -> str:
+    """What the value of the property, "" for none, means to a run.
+
+    The run that took the lease last has it even after it has expired, until another takes it. A clock that was set
+    back makes a lease last longer, never shorter: two runs at once are worse than one that waits.
+    """
+    lease = decode(value)
+    if not value:
+        return FREE
+    if lease is None:
+        return UNREADABLE
+    if lease.token == token:
+        return MINE
+    return EXPIRED if now >= lease.expires else HELD
+
+
+def decide(value: str, wanted: LeaseDeclaration, now: int, clear: str) -> Decision:
+    """What becomes of the lease. clear is the command that removes one that cannot be read."""
+    how, lease = standing(value, wanted.token, now), decode(value)
+    if not wanted.held:
+        return _released(how, lease, wanted, now, value)
+    if how == UNREADABLE and not wanted.take_over:
+        text = f"{_unreadable(wanted.group, value)}; take_over=true replaces it, and '{clear}' removes it"
+        return Decision(text, code="LeaseUnreadable")
+    if how == HELD and lease is not None and not wanted.take_over:
+        return Decision(_refused(lease, wanted, now), lease, lease, code="InUse")
+    if wanted.renew and how != MINE:
+        return Decision(_lost(lease, wanted, now), lease, lease, code="LeaseLost")
+    return _held(how, lease, wanted, now)
+
+
+def _held(how: str, lease: t.Optional[Lease], wanted: LeaseDeclaration, now: int) -> Decision:
+    """The run has the lease."""
+    mine = how == MINE and lease is not None
+    since = lease.since if mine and lease is not None else now
+    taken = Lease(wanted.token, wanted.holder, since, now, wanted.ttl)
+    text = f"{wanted.group}: {taken.holder} has the lease until {stamp(taken.expires)}"
+    if how == UNREADABLE:
+        text += ", in place of one that could not be read"
+    elif lease is not None and not mine:
+        text += f"; before, {lease.holder} had it, {_renewed(lease, now)}, {_expires(lease, now)}"
+    return Decision(text, taken, lease, writes=True, changed=not mine)
+
+
+def _released(how: str, lease: t.Optional[Lease], wanted: LeaseDeclaration, now: int, value: str) -> Decision:
+    """The run does not have the lease. It is no error that it had none, so that a cleanup can always be called."""
+    if how == MINE and lease is not None:
+        text = f"{wanted.group}: {lease.holder} has released the lease"
+        return Decision(text, None, lease, writes=True, changed=True)
+    if how == UNREADABLE:
+        text = _unreadable(wanted.group, value)
+        return Decision(text, warning=f"not released: {text}")
+    if how == HELD and lease is not None:
+        text = f"{wanted.group}: {_at_work(lease, now)}"
+        return Decision(text, lease, lease, warning=f"not released, this run does not have the lease: {text}")
+    return Decision(f"{wanted.group}: nobody has the lease", lease, lease)
+
+
+def _unreadable(group: str, value: str) -> str:
+    size = len(value.encode("utf-8", "replace"))
+    return f"{group}: the lease is {size} bytes that this collection has not written, {value!r:.60}"
+
+
+def _refused(lease: Lease, wanted: LeaseDeclaration, now: int) -> str:
+    lost = "this run has lost the lease, " if wanted.renew else ""
+    return f"{wanted.group}: {lost}{_at_work(lease, now)}. With take_over=true this run takes it all the same"
+
+
+def _lost(lease: t.Optional[Lease], wanted: LeaseDeclaration, now: int) -> str:
+    who = "nobody has it now"
+    if lease is not None:
+        who += f"; {lease.holder} had it last, {_renewed(lease, now)}, {_expires(lease, now)}"
+    return f"{wanted.group}: this run has lost the lease, and {who}. Without renew=true this run takes it"
+
+
+def _at_work(lease: Lease, now: int) -> str:
+    since = stamp(lease.since)
+    return f"{lease.holder} has the lease since {since}, {_renewed(lease, now)}, {_expires(lease, now)}"
+
+
+def _renewed(lease: Lease, now: int) -> str:
+    ago = now - lease.renewed
+    if ago >= -CLOCK_SLACK:
+        return f"renewed {max(0, ago)} s ago"
+    return f"renewed at {stamp(lease.renewed)}, which is {-ago} s from now: the clock of the host was set back"
+
+
+def _expires(lease: Lease, now: int) -> str:
+    word = "expires" if now < lease.expires else "expired"
+    return f"{word} at {stamp(lease.expires)}"
+
+
+def result(lease: t.Optional[Lease]) -> t.Optional[t.Dict[str, t.Any]]:
+    """The lease as a task returns it, None for none."""
+    if lease is None:
+        return None
+    times = {key: stamp(value) for key, value in _times(lease)}
+    return {"token": lease.token, "holder": lease.holder, "ttl": lease.ttl, **times}
+
+
+def reported(name: str, value: str, now: int) -> t.Optional[t.Dict[str, t.Any]]:
+    """A property of a container as a report of its leases has it, None if it is not the lease of a group."""
+    group, lease = group_of(name), decode(value)
+    if not group:
+        return None
+    if lease is None:
+        return {"group": group, "readable": False}
+    times = {key: stamp(seconds) for key, seconds in _times(lease)}
+    return {"group": group, "readable": True, "holder": lease.holder, **times, "expired": now >= lease.expires}
+
+
+def _times(lease: Lease) -> t.Tuple[t.Tuple[str, int], ...]:
+    return ("since", lease.since), ("renewed", lease.renewed), ("expires", lease.expires)
