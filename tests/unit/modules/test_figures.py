@@ -12,10 +12,10 @@ from importlib import import_module
 import pytest
 import yaml
 
-from .conftest import PLUGINS
+from .conftest import PLUGINS, VM
 from .test_modules import MODULES, ROOT
 
-NO_SIZES = {"vcpus", "index", "serial_no", "snapshots", "created", "guid"}
+NO_SIZES = {"vcpus", "index", "serial_no", "snapshots", "created", "guid", "ttl"}
 OPTION = "block_size"  # the name and the unit of the option, and of vmadm's property
 MIB = 1 << 20
 DISKS = [
@@ -108,6 +108,7 @@ def test_real_figures(host):
     results["disk_verify"] = host("disk_verify")
     results["zfs_quota"] = host("zfs_quota")
     results["disk_adopt"] = host("disk_adopt")
+    results["group_lease"] = host("group_lease", group="web", token=VM, holder="deploy")
     assert {*MODULES} <= {*results}
     for module, result in results.items():
         assert "msg" not in result or not result.get("failed"), (module, result["msg"])

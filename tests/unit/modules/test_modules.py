@@ -36,11 +36,23 @@ NO_LOG = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
 GONE, UNREADABLE = (VM[:-1] + last for last in "89")
 
 DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": "64"}]
-MODULES = ("disk", "disk_adopt", "disk_info", "disk_verify", "vm", "vm_disks", "vm_info", "vm_snapshot", "zfs_quota")
+MODULES = (
+    "disk",
+    "disk_adopt",
+    "disk_info",
+    "disk_verify",
+    "group_lease",
+    "vm",
+    "vm_disks",
+    "vm_info",
+    "vm_snapshot",
+    "zfs_quota",
+)
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = {
     "disk": {"name": "data", "size": 64},
     "disk_verify": {"repair": ["stale_copy"]},
+    "group_lease": {"group": "web", "token": VM, "holder": "deploy"},
     "vm": {"vms": [{"vm": "web01"}]},
     "vm_disks": {"vms": [{"vm": "web01"}]},
     "vm_snapshot": {"vms": ["web01"], "name": "one"},
@@ -269,7 +281,7 @@ def test_no_vmadm(host, monkeypatch, choice):
     for module in MODULES:
         failed = host(module, hypervisor=choice, **NEEDED.get(module, {}))
         assert failed["error_code"] == "CommandNotFound"
-        assert "vmadm" in failed["msg"]
+        assert ("zfs" if (choice, module) == ("vmadm", "group_lease") else "vmadm") in failed["msg"]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +330,7 @@ def not_root(host, program, text):
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", [module for module in MODULES if module != "group_lease"])  # it asks no vmadm
 def test_not_root(host, module):
     not_root(host, "vmadm", "FATAL: cannot run because: not root")
     failed = host(module, **NEEDED.get(module, {}))
@@ -717,7 +729,7 @@ def test_programs_that_cannot_be_run(argv, code):
 def test_an_ansible_core_that_is_too_old_is_refused(host, monkeypatch, module):
     loaded = import_module(PLUGINS + module)
     monkeypatch.setattr(loaded, "__version__", "2.18.19")
-    least = {"vm": {"vms": []}, "vm_disks": {"vms": []}, "disk": {"name": "a"}, "vm_snapshot": {"name": "a"}}
+    least = {**NEEDED, "vm": {"vms": []}, "vm_disks": {"vms": []}, "disk": {"name": "a"}, "vm_snapshot": {"name": "a"}}
     done = host(module, **least.get(module, {}))
     assert (done["failed"], done["error_code"]) == (True, "AnsibleTooOld")
     assert done["msg"] == "flexdisk.hypervisor needs ansible-core 2.19 or later; this is 2.18.19 [AnsibleTooOld]"

@@ -20,6 +20,7 @@ from ..rules import identity
 from ..rules.layout import container
 from ..rules.reservation import PoolGeometry
 from ..zfs.commands import Zfs
+from .container import make_container
 
 
 class Change(t.NamedTuple):
@@ -67,9 +68,7 @@ class Tools:
         """Make the container of the pool, the place of its detached disks, if it does not exist."""
         place = container(pool)
         if place not in self._containers:
-            # Detached volumes get devices without partitions. illumos lacks this property, and looks for no partitions.
-            hidden = {} if self.capabilities.platform == "illumos" else {"volmode": "dev"}
-            self.zfs.create_container(place, **hidden)
+            make_container(self.zfs, self.capabilities, pool)
             self._containers.add(place)
 
     def settle(self, after: Vm) -> None:

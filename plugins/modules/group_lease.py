@@ -1,0 +1,223 @@
+#!/usr/bin/python
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Take, renew or release the lease of a group."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: group_lease
+short_description: Let only one run at a time work on a group of VMs
+version_added: 0.2.0
+author:
+  - flexdisk.hypervisor contributors (!UNKNOWN)
+description:
+  - Takes, renews or releases the lease of a group. A run that changes the members of a group takes it first, renews it
+    with every step, and releases it at the end. A second run on the same group is refused, and told who is at work.
+  - The lease lies on one hypervisor, in a property of C(POOL/flexdisk). All runs on a group must ask the same
+    hypervisor and the same pool.
+  - A lease expires by itself unless it is renewed, because a run that is killed releases nothing. Only the clock of
+    the hypervisor counts. If that clock is set forward, a lease expires early. If it is set back, a lease lasts until
+    the clock comes to the old time again, or until another run takes it over.
+  - The lease is cooperative. It stops runs that ask for it, and nobody else.
+  - The lock of the pool is held for a moment, so the module waits up to O(lock_timeout) for a task that changes VMs of
+    the pool.
+extends_documentation_fragment:
+  - flexdisk.hypervisor._flexdisk
+  - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.lock
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+    details:
+      - A renewal writes the new time and is reported as no change.
+options:
+  group:
+    description:
+      - Name of the group. The rule for it is that for names of VMs.
+    type: str
+    required: true
+  token:
+    description:
+      - A UUID that the run has made up for itself. It tells the run from all others, and is no secret.
+    type: str
+    required: true
+  holder:
+    description:
+      - A text that tells people which run it is, 1 to 200 printable characters.
+      - Required with O(state=held).
+    type: str
+  state:
+    description:
+      - What is wanted of the lease.
+    type: str
+    default: held
+    choices:
+      held: The run has the lease. It is taken if nobody has it, or if it has expired. If the run has it, it is renewed.
+      released: >-
+        The run does not have the lease. If another run has it, nothing is done and a warning is given, so this can be
+        in the C(always) section of a block.
+  ttl:
+    description:
+      - Seconds until the lease expires unless it is renewed, from 10 to 86400. It should be longer than the longest
+        step.
+    type: int
+    default: 900
+  take_over:
+    description:
+      - Take the lease even if another run has it, or if it cannot be read. The next renewal of the other run is
+        refused. Until then that run may still be at work, so end it first if you can.
+    type: bool
+    default: false
+  renew:
+    description:
+      - Only renew. If this run has lost the lease, the task fails even if nobody has it now. Without this option, a run
+        that has lost its lease takes it again once the other run has released it.
+    type: bool
+    default: false
+  pool:
+    description:
+      - The ZFS pool in which the lease lies. Without this option, it is C(zones) with V(vmadm). With V(libvirt), it is
+        the only pool that has VMs or detached disks, or the only pool of the host.
+seealso:
+  - module: flexdisk.hypervisor.group_plan
+"""
+
+EXAMPLES = r"""
+- name: Roll web, alone
+  module_defaults:
+    flexdisk.hypervisor.group_lease:
+      group: web
+      token: "{{ run_token }}"
+      holder: "deploy@ctl1 {{ run_started }}"
+  block:
+    - name: Begin
+      flexdisk.hypervisor.group_lease:
+
+    - name: Say before each step that the run is still at work
+      flexdisk.hypervisor.group_lease:
+        renew: true
+  always:
+    - name: End
+      flexdisk.hypervisor.group_lease:
+        state: released
+
+- name: Take the lease of a run that hangs
+  flexdisk.hypervisor.group_lease:
+    group: web
+    token: "{{ run_token }}"
+    holder: ops@ctl2
+    take_over: true
+"""
+
+RETURN = r"""
+msg:
+  description: Who has the lease, in one line. With C(--diff), it is also the diff if the lease has changed hands.
+  returned: always; it gives the reason if the task fails
+  type: str
+  sample: "web: deploy@ctl1 has the lease until 2026-01-01T00:15:00Z"
+pool:
+  description: The ZFS pool in which the lease lies.
+  returned: always, if the arguments are valid
+  type: str
+  sample: zones
+lease:
+  description:
+    - The lease as it is now, that of another run if the task fails because of it. It is null if there is none, or if
+      it cannot be read. All times are UTC, by the clock of the host.
+  returned: always, if the arguments are valid
+  type: dict
+  contains: &lease
+    token:
+      description: The run that has it.
+      type: str
+      returned: always
+    holder:
+      description: The same for people.
+      type: str
+      returned: always
+    since:
+      description: When that run took it.
+      type: str
+      returned: always
+    renewed:
+      description: When that run last renewed it.
+      type: str
+      returned: always
+    expires:
+      description: When anybody may take it unless it is renewed.
+      type: str
+      returned: always
+    ttl:
+      description: Seconds from RV(lease.renewed) to RV(lease.expires).
+      type: int
+      returned: always
+  sample:
+    token: 0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e
+    holder: deploy@ctl1
+    since: "2026-01-01T00:00:00Z"
+    renewed: "2026-01-01T00:00:00Z"
+    expires: "2026-01-01T00:15:00Z"
+    ttl: 900
+previous:
+  description: The lease as it was found. It is null if there was none, or if it could not be read.
+  returned: always, if the arguments are valid
+  type: dict
+  contains: *lease
+error_code:
+  description:
+    - V(InUse) if another run has the lease, V(LeaseLost) if O(renew=true) and nobody has it, V(LeaseUnreadable) if the
+      property has not been written by this collection. Others are in the page of errors.
+  returned: if the task fails
+  type: str
+problems:
+  description: All reasons why the task fails.
+  returned: if the task fails
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible.module_utils.ansible_release import __version__
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.group_lease import parse, run
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, refusal, run_module
+
+if t.TYPE_CHECKING:
+    from ..module_utils._flexdisk.model.desired import LeaseDeclaration
+
+OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
+    "group": {"type": "str", "required": True},
+    "token": {"type": "str", "required": True, "no_log": False},
+    "holder": {"type": "str"},
+    "state": {"type": "str", "default": "held", "choices": ["held", "released"]},
+    "ttl": {"type": "int", "default": 900},
+    "take_over": {"type": "bool", "default": False},
+    "renew": {"type": "bool", "default": False},
+}
+
+
+def main() -> None:
+    """Read the arguments, and do what group_lease does."""
+    module = AnsibleModule(argument_spec={**OPTIONS, **HOST, **LOCK}, supports_check_mode=True)
+    run_module(module, __version__, f"group_lease of {module.params['group']}", parse, body)
+
+
+def body(call: Call, wanted: LeaseDeclaration) -> Answer:
+    """The run of group_lease."""
+    ended = run(call.zfs, call.hypervisor, wanted, call.pool, call.check_mode)
+    failure = None if ended.problem is None else {**ended.result, **refusal([ended.problem])}
+    return Answer(ended.result, failure, ended.warnings)
+
+
+if __name__ == "__main__":
+    main()
