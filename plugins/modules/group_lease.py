@@ -87,6 +87,8 @@ options:
         the only pool that has VMs or detached disks, or the only pool of the host.
 seealso:
   - module: flexdisk.hypervisor.group_plan
+  - module: flexdisk.hypervisor.vm_info
+    description: It reports the leases of a host, with C(leases=true).
 """
 
 EXAMPLES = r"""

@@ -39,6 +39,12 @@ options:
         RV(vms[].allocatable), RV(vms[].snapshots), and C(pinned) and C(snapshots) of every disk.
     type: bool
     default: false
+  leases:
+    description:
+      - Also report the leases of groups. This takes one more process for each pool with a C(POOL/flexdisk).
+    type: bool
+    default: false
+    version_added: 0.2.0
 seealso:
   - module: flexdisk.hypervisor.vm_disks
   - plugin: flexdisk.hypervisor.vms
@@ -393,6 +399,55 @@ intents:
       description: The ZFS pool in which the intent lies.
       type: str
       returned: always
+leases:
+  description:
+    - Leases of groups, as M(flexdisk.hypervisor.group_lease) takes them. One that a killed run has left is here, too,
+      until another run takes it. O(vms) does not limit them.
+  returned: with O(leases=true)
+  type: list
+  elements: dict
+  contains:
+    group:
+      description: Name of the group.
+      type: str
+      returned: always
+    pool:
+      description: The ZFS pool in which the lease lies.
+      type: str
+      returned: always
+    readable:
+      description: Whether the lease can be read. The collection has not written one that cannot.
+      type: bool
+      returned: always
+    holder:
+      description: Who has the lease.
+      type: str
+      returned: if it can be read
+    since:
+      description: When that run took it, by the clock of the host.
+      type: str
+      returned: if it can be read
+    renewed:
+      description: When that run last renewed it.
+      type: str
+      returned: if it can be read
+    expires:
+      description: When anybody may take it unless it is renewed.
+      type: str
+      returned: if it can be read
+    expired:
+      description: Whether that time has come.
+      type: bool
+      returned: if it can be read
+  sample:
+    - group: web
+      pool: zones
+      readable: true
+      holder: deploy@ctl1
+      since: "2026-01-01T00:00:00Z"
+      renewed: "2026-01-01T00:05:00Z"
+      expires: "2026-01-01T00:20:00Z"
+      expired: false
 parked:
   description: Disks outside any VM.
   returned: always
@@ -454,6 +509,7 @@ def main() -> None:
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
             "space": {"type": "bool", "default": False},
+            "leases": {"type": "bool", "default": False},
             **HOST,
         },
         supports_check_mode=True,
@@ -472,6 +528,11 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         "pools": found.pools,
     }
     return Answer({"changed": False, **keys}, refusal(found.problems) if found.problems else None)
+    found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"], params["leases"])
+    keys = {"vms": found.vms, "parked": found.detached, "skipped_vms": found.skipped, "intents": found.intents}
+    failure = refusal(found.problems) if found.problems else None
+    more = {} if found.leases is None else {"leases": found.leases}
+    return Answer({"changed": False, **keys, **more}, failure, found.warnings)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from simnode.node import PoolSpec
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import disk_verify, group_lease
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import LeaseDeclaration
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import lease
@@ -136,6 +137,14 @@ def test_what_shows_through_from_above_does_not_count(sim):
     assert ask(sim, held=False).result["lease"] is None
 
 
+def test_groups_are_told_apart(sim):
+    zfs, hypervisor = Zfs(sim.runner), Vmadm(sim.runner)
+    for group in ("web", "Web", "web-1", "w.e_b"):
+        done = group_lease.run(zfs, hypervisor, LeaseDeclaration(group, MINE, group), None, False)
+        assert done.result["changed"]
+    assert {entry["group"]: entry["holder"] for entry in seen(sim)} == {g: g for g in ("web", "Web", "web-1", "w.e_b")}
+
+
 def test_a_set_that_did_nothing_is_told(sim, monkeypatch):
     with_container(sim)
     monkeypatch.setattr(Zfs, "set_facts", lambda *_args: None)
@@ -234,6 +243,39 @@ def text(sim):
 
 
 # -- who else reads the container
+
+
+def seen(sim, names=None):
+    return info(Zfs(sim.runner), Vmadm(sim.runner), names, None, False, True).leases
+
+
+def test_vm_info_reports_leases(sim, clock):
+    sim.create()
+    assert seen(sim) == []
+    ask(sim)
+    times = {"since": "2026-01-01T00:00:00Z", "renewed": "2026-01-01T00:00:00Z", "expires": "2026-01-01T00:15:00Z"}
+    told = {"group": "web", "pool": "zones", "readable": True, "holder": "run 1", **times, "expired": False}
+    assert seen(sim) == [told]
+    assert seen(sim, ["web01"]) == [told]
+    assert info(Zfs(sim.runner), Vmadm(sim.runner), None, None, False).leases is None
+    clock.now += 900
+    sim.run("zfs", "set", "flexdisk:lease.db=x", BOX)
+    sim.run("zfs", "set", "flexdisk:lease.no:1=x", BOX)
+    assert seen(sim) == [{"group": "db", "pool": "zones", "readable": False}, {**told, "expired": True}]
+    sim.calls.clear()
+    seen(sim)
+    assert len(sim.calls) == 4
+    assert not any(changes(call) for call in sim.calls)
+
+
+def test_foreign_properties_with_tabs_cost_the_leases_and_nothing_else(sim):
+    sim.create()
+    ask(sim)
+    sim.run("zfs", "set", "com.example:note=a\tb", BOX)
+    found = info(Zfs(sim.runner), Vmadm(sim.runner), None, None, False, True)
+    assert (len(found.vms), found.leases) == (1, [])
+    assert "the leases of pool zones cannot be read" in found.warnings[0]
+    assert not ask(sim).result["changed"], "the module itself reads its own property only"
 
 
 def findings(sim):

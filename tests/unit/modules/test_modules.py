@@ -201,11 +201,15 @@ def test_what_vm_info_returns_is_documented(host, node):
     for uuid, value in ((VM, journal.encode(RECORD)), (GONE, journal.encode(RECORD)), (UNREADABLE, "x")):
         node("zfs", "set", "flexdisk:intent.%s=%s" % (uuid, value), pool + "/flexdisk")
     node("zfs", "set", "flexdisk:intents=%s" % ",".join((VM, GONE, UNREADABLE)), pool + "/flexdisk")
-    lean, full = host("vm_info"), host("vm_info", space=True)
+    host("group_lease", pool=pool, **NEEDED["group_lease"])
+    node("zfs", "set", "flexdisk:lease.db=x", pool + "/flexdisk")
+    lean, full = host("vm_info"), host("vm_info", space=True, leases=True)
     for result in (lean, full):
         assert_documented({key: result[key] for key in set(result) - TOP}, documented)
     whole = set(documented["intents"]["contains"])
     assert [set(found) for found in full["intents"]] == [whole, {"readable", "vm", "pool"}]
+    whole = set(documented["leases"]["contains"])
+    assert [set(found) for found in full["leases"]] == [{"readable", "group", "pool"}, whole]
     [vm], told = full["vms"], documented["vms"]["contains"]
     assert set(vm) == set(told)
     assert set(vm["disks"][0]) == set(told["disks"]["contains"])

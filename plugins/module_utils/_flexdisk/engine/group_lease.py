@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The run of group_lease: a run takes, renews or releases the lease of a group.
+"""The run of group_lease: a run takes, renews or releases the lease of a group; and what leases a host has.
 
 The property is set by one command, so a run that is killed leaves the lease as it was or as it was to be. The lock of
 the pool is held from the read to the write.
@@ -18,6 +18,7 @@ from ..model.desired import LeaseDeclaration
 from ..model.errors import FlexdiskError, Problem
 from ..rules import lease
 from ..rules.identity import PREFIX
+from ..rules.inventory import Host
 from ..rules.layout import container, pools_in_use
 from ..spec.group_lease import parse_lease
 from ..zfs.commands import Zfs
@@ -99,3 +100,17 @@ def _write(zfs: Zfs, box: str, name: str, value: str) -> None:
     found = zfs.local_fact(box, name)
     if found != value:
         raise FlexdiskError("NotApplied", f"{PREFIX}{name} of {box} was set to {value!r}, but is {found!r:.200}")
+
+
+def leases(zfs: Zfs, host: Host) -> t.Tuple[t.List[_Dict], t.List[str]]:
+    """All leases of a host, by one process for each pool with a container; and warnings about what cannot be read."""
+    found, warnings, now = [], [], int(time.time())
+    for pool in sorted(pool for pool in host.geometry if container(pool) in host.datasets):
+        try:
+            facts = zfs.local_facts(container(pool))
+        except FlexdiskError as exc:
+            warnings.append(f"the leases of pool {pool} cannot be read: {exc.message}")
+            continue
+        shown = (lease.reported(name, value, now) for name, value in sorted(facts.items()))
+        found += [dict(entry, pool=pool) for entry in shown if entry is not None]
+    return found, warnings

@@ -19,13 +19,14 @@ from ..plan.vm import machine
 from ..rules.inventory import Host, unlinked_reason
 from ..zfs.commands import Zfs
 from . import report
+from .group_lease import leases
 from .observe import observe
 
 
 @dataclass
 class Info:
     """The VMs and detached disks as results. skipped names VMs of other brands and VMs without a dataset. intents has
-    those of VMs that do not exist.
+    those of VMs that do not exist. leases is None if they were not asked for.
     """
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
@@ -34,6 +35,8 @@ class Info:
     problems: t.List[Problem] = field(default_factory=list)
     intents: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     pools: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    leases: t.Optional[t.List[t.Dict[str, t.Any]]] = None
+    warnings: t.List[str] = field(default_factory=list)
 
 
 def chosen(host: Host, names: t.Optional[t.Sequence[str]]) -> t.Tuple[t.List[Vm], t.List[Problem]]:
@@ -59,9 +62,14 @@ def skipped(host: Host) -> t.List[t.Dict[str, str]]:
 
 
 def info(
-    zfs: Zfs, hypervisor: Hypervisor, names: t.Optional[t.Sequence[str]], pool: t.Optional[str], figures: bool
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    names: t.Optional[t.Sequence[str]],
+    pool: t.Optional[str],
+    figures: bool,
+    leased: bool = False,
 ) -> Info:
-    """Reads the VMs with their disks. figures adds figures that need the accounting of snapshots."""
+    """Reads the VMs with their disks. figures adds figures that need the accounting of snapshots, leased the leases."""
     host = observe(zfs, hypervisor, pool, snapshots=figures)
     vms, problems = chosen(host, names)
     result = Info(problems=problems, skipped=skipped(host) if names is None else [])
@@ -81,6 +89,8 @@ def info(
     there = {(vm.config.pool, vm.config.uuid) for vm in host.vms}
     if names is None:
         result.intents = [dict(found[key], pool=key[0], vm=key[1]) for key in sorted(found) if key not in there]
+    if leased:
+        result.leases, result.warnings = leases(zfs, host)
     everywhere = [disk for disk in host.detached if names is None or disk.vm in {vm.config.uuid for vm in vms}]
     result.detached = [
         dict(report.disk_result(disk, "parked", True, figures), vm=disk.vm)
