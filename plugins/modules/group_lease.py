@@ -21,6 +21,8 @@ description:
   - A lease expires by itself unless it is renewed, because a run that is killed releases nothing. Only the clock of
     the hypervisor counts. If that clock is set forward, a lease expires early. If it is set back, a lease lasts until
     the clock comes to the old time again, or until another run takes it over.
+  - If the lease is that of a run of the same controller, given without O(token) and O(holder), and its process is no
+    more, it is taken over at once. So the same command goes on after a run was killed.
   - The lease is cooperative. It stops runs that ask for it, and nobody else.
   - The lock of the pool is held for a moment, so the module waits up to O(lock_timeout) for a task that changes VMs of
     the pool.
@@ -45,13 +47,13 @@ options:
     required: true
   token:
     description:
-      - A UUID that the run has made up for itself. It tells the run from all others, and is no secret.
+      - A UUID that tells the run from all others. It is no secret. On a controller with Linux, it is by default that of
+        the process of C(ansible-playbook). Elsewhere, give one that is the same for all tasks of the run.
     type: str
-    required: true
   holder:
     description:
-      - A text that tells people which run it is, 1 to 200 printable characters.
-      - Required with O(state=held).
+      - A text that tells people which run it is, 1 to 200 printable characters. By default, it names the user, the
+        controller and the process.
     type: str
   state:
     description:
@@ -96,8 +98,6 @@ EXAMPLES = r"""
   module_defaults:
     flexdisk.hypervisor.group_lease:
       group: web
-      token: "{{ run_token }}"
-      holder: "deploy@ctl1 {{ run_started }}"
   block:
     - name: Begin
       flexdisk.hypervisor.group_lease:
@@ -113,8 +113,6 @@ EXAMPLES = r"""
 - name: Take the lease of a run that hangs
   flexdisk.hypervisor.group_lease:
     group: web
-    token: "{{ run_token }}"
-    holder: ops@ctl2
     take_over: true
 """
 
@@ -199,7 +197,7 @@ if t.TYPE_CHECKING:
 
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "group": {"type": "str", "required": True},
-    "token": {"type": "str", "required": True, "no_log": False},
+    "token": {"type": "str", "no_log": False},
     "holder": {"type": "str"},
     "state": {"type": "str", "default": "held", "choices": ["held", "released"]},
     "ttl": {"type": "int", "default": 900},

@@ -519,7 +519,7 @@ def main() -> None:
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of vm_info."""
-    found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"])
+    found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"], params["leases"])
     keys = {
         "vms": found.vms,
         "parked": found.detached,
@@ -527,9 +527,6 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         "intents": found.intents,
         "pools": found.pools,
     }
-    return Answer({"changed": False, **keys}, refusal(found.problems) if found.problems else None)
-    found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"], params["leases"])
-    keys = {"vms": found.vms, "parked": found.detached, "skipped_vms": found.skipped, "intents": found.intents}
     failure = refusal(found.problems) if found.problems else None
     more = {} if found.leases is None else {"leases": found.leases}
     return Answer({"changed": False, **keys, **more}, failure, found.warnings)
