@@ -114,13 +114,13 @@ def test_nothing_written_is_heats_default():
 def test_every_option():
     raw = {
         "min_in_service": "2", "max_batch_size": 3, "pause_time": "PT1M", "max_down_per_host": 2,
-        "max_members_per_host": 5, "canary": ["web-1"], "canary_pause": 90, "failure_budget": "25%",
+        "max_members_per_host": 5, "canary": ["web-1"], "canary_pause": 90, "failure_budget": "25%", "on_failure": "continue",
         "action_ceiling": "recreate", "deadline": "PT2H",
     }  # fmt: skip
     policy, problems = parse_policy(raw)
     assert problems == []
     assert policy == RollPolicy(
-        2, 3, None, None, 60, 2, 5, ("web-1",), 90, Amount(25, True), "recreate", 7200
+        2, 3, None, None, 60, 2, 5, ("web-1",), 90, Amount(25, True), "continue", "recreate", 7200
     )  # fmt: skip
 
 
