@@ -104,6 +104,20 @@ def _fault(directory: Path, arguments: argparse.Namespace) -> None:
         node.pools.dirty = True
 
 
+def _guests(directory: Path, arguments: argparse.Namespace) -> None:
+    from simnode import guests
+
+    if (arguments.switch == "on") != bool(arguments.program):
+        sys.exit("usage: guests on COMMAND... | off")
+    if not Path("/proc/self/stat").exists():
+        sys.exit("simnode: guests as processes need the /proc of Linux")
+    with Node.open(directory):
+        if arguments.switch == "on":
+            guests.switch_on(directory, arguments.program)
+        else:
+            guests.switch_off(directory)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="simnode", description="A simulated SmartOS node in a directory.")
     parser.add_argument("--dir", required=True, type=Path, help="the node's directory")
@@ -122,6 +136,9 @@ def _parser() -> argparse.ArgumentParser:
     fault = commands.add_parser("fault", help="switch a fault on or off")
     fault.add_argument("name", help="readonly, suspended or busy:DATASET")
     fault.add_argument("value", help="a JSON value: true, false or a count")
+    guests = commands.add_parser("guests", help="run a process for each running VM (Linux only)")
+    guests.add_argument("switch", choices=("on", "off"))
+    guests.add_argument("program", nargs=argparse.REMAINDER, help="COMMAND...; the VM's UUID is put behind it")
     for name, command in admin.COMMANDS.items():
         extra = commands.add_parser(name, help=(command.__doc__ or "").partition("\n")[0])
         extra.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -149,6 +166,8 @@ def main(argv: Optional[List[str]] = None) -> int:
         _load(directory, arguments)
     elif arguments.command == "fault":
         _fault(directory, arguments)
+    elif arguments.command == "guests":
+        _guests(directory, arguments)
     else:
         return _admin(directory, arguments)
     return 0

@@ -82,7 +82,14 @@ class Node:
     ) -> None:
         if kind is None:
             self.save()
+            self._reconcile_guests()
         self.close()
+
+    def _reconcile_guests(self) -> None:
+        if self.directory is not None and (self.directory / "guests" / "command").exists():
+            from simnode import guests
+
+            guests.reconcile(self, self.directory)
 
     def close(self) -> None:
         """Give the lock back without saving."""

@@ -48,6 +48,7 @@ def boot(host: VmadmHost, record: store.Record) -> None:
     """The zone runs, and will after a reboot of the node."""
     record["zone_state"] = "running"
     record["booted"] = int(host.now())
+    record["boots"] = record.get("boots", 0) + 1
     record["zoneid"] = record["zonedid"]
     record.pop("transition", None)
     record["cfg"]["autoboot"] = True
