@@ -178,10 +178,9 @@ def drifted(backend: Backend) -> None:
 
 
 def second_image(backend: Backend) -> None:
-    """A running VM, and another image for its boot disk, which is preserved."""
+    """A running VM, and another image for its boot disk."""
     running(backend)
     backend.admin("image-import", SECOND, str(IMAGE_MIB))
-    must(backend, declare(A, B, root={"preserve": True}))
 
 
 TO_WEB = {**A, "vm": "web01", "state": "attached"}
@@ -238,8 +237,7 @@ SCENARIOS = {
         Scenario("recreate-preserved", preserved,
                  declare({**A, "size": 64, "block_size": 4096, "recreate": True, "preserve": True}, B)),
         Scenario("recreate-boot", second_image,
-                 declare(A, B, root={"boot": True, "image": SECOND, "recreate": True, "preserve": True},
-                         allow_restart=True)),
+                 declare(A, B, root={"boot": True, "image": SECOND, "recreate": True}, allow_restart=True)),
         Scenario("two-vms", two, TOGETHER),
         Scenario("disk-make", stopped, {"disks": [{"name": "n", "size": 32, "tags": {"k": "v"}}]}),
         Scenario("disk-copy", snapshots, {"disks": [{"name": "n", "source": "a", "size": 80}]}),

@@ -113,7 +113,8 @@ def points(sim: Simulated, task: Task, turn: int = 0) -> list[Simulated]:
 @pytest.mark.parametrize("then", [anew, absent, quota])
 def test_two_interruptions(then: Task) -> None:
     first = prepared("running")
-    guid = first.disks()["a"].volume.guid
+    guid, old = (first.disks()[name].volume.guid for name in ("a", "root"))
+    kept = data(first, old)
     whole = clone(first)
     assert anew(whole).failure is None
     before, wanted, tried = data(first, guid), final(whole), 0
@@ -128,7 +129,7 @@ def test_two_interruptions(then: Task) -> None:
             done = anew(twice)
             assert (done.problems, done.failure) == ([], None)
             assert final(twice) == wanted
-            assert data(twice, guid) == before
+            assert (data(twice, guid), data(twice, old)) == (before, kept)
             assert litter(twice) == []
             assert not anew(twice).changed
     assert tried > 10
@@ -288,6 +289,46 @@ def test_a_disk_does_not_boot_besides_a_cd_rom():
     several = [("InvalidArgument", "the VM would have several boot disks: root, /isos/rescue.iso")]
     assert refusals(sim, NEW_ROOT, {"name": "a"}) == several
     sim.four_steps({"vm": "web01", "disks": [{"name": "root", "boot": True}, {"name": "a", "size": 4096}]})
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_the_old_boot_disk_is_detached_whatever_it_says(snapshot):
+    """It is needed until the new one is known to boot."""
+    sim = prepared("running")
+    old = sim.disks()["root"]
+    assert not old.preserve
+    if snapshot:
+        sim.run("vmadm", "create-snapshot", VM, "s1")
+    digest = sim.digest(old.volume.name)
+    done = sim.four_steps(
+        {"vm": "web01", "disks": [{**NEW_ROOT, "preserve": False, "destroy_snapshots": True}, {"name": "a"}]},
+        allow_restart=True,
+    )
+    assert f"- root 10 GiB detached without its name (uuid {old.uuid})" in done.diff
+    [left] = [disk for disk in sim.vm().detached if disk.uuid == old.uuid]
+    assert (left.name, len(left.snapshots), sim.digest(left.volume.name)) == ("", snapshot, digest)
+
+
+def test_the_old_boot_disk_is_detached_by_the_run_that_takes_over_too():
+    """It has its name still when it is out of the VM."""
+    tried = 0
+    for once in points(prepared("running"), anew):
+        [old] = [disk for disk in once.vm().disks + once.vm().detached if disk.image == IMAGE]
+        digest = once.digest(old.volume.name)
+        done = anew(once)
+        assert "DESTROYED" not in done.diff
+        assert [(d.uuid, once.digest(d.volume.name)) for d in once.vm().detached] == [(old.uuid, digest)]
+        tried += 1
+    assert tried > 10
+
+
+def test_both_boot_disks_need_room_in_the_pool():
+    """The VM's space holds the new one, and the pool holds the old one besides."""
+    sim = Simulated(40 << 30)
+    sim.admin("image-import", SECOND, "10240")
+    sim.adopted(2048)
+    [(code, message)] = refusals(sim, NEW_ROOT, {"name": "a"})
+    assert (code, "pool zones has" in message, "but this task needs 10" in message) == ("InsufficientSpace", True, True)
 
 
 def test_the_new_boot_disk_needs_room_in_the_vm():

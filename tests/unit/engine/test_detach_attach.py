@@ -501,8 +501,7 @@ def test_recreate_of_the_boot_disk_leaves_everything_else(sim, state, preserve):
         },
         allow_restart=True,
     )
-    goes = "detach" if preserve else "destroy"
-    assert kinds(done) == (["stop", goes, "create", "start"] if state == "running" else [goes, "create"])
+    assert kinds(done) == (["stop", "detach", "create", "start"] if state == "running" else ["detach", "create"])
     new = sim.disks()["root"]
     assert (new.image, new.boot, new.pci_slot, new.index) == (SECOND, True, old.pci_slot, old.index)
     assert new.uuid != old.uuid
@@ -512,9 +511,8 @@ def test_recreate_of_the_boot_disk_leaves_everything_else(sim, state, preserve):
     )  # fmt: skip
     assert sim.digest(data.volume.name) == digests[1]
     assert machine_of(sim) == before
-    assert [disk.uuid for disk in sim.vm().detached] == ([old.uuid] if preserve else [])
-    if preserve:
-        assert sim.digest("zones/flexdisk/" + old.uuid) == digests[0]
+    assert [disk.uuid for disk in sim.vm().detached] == [old.uuid]
+    assert sim.digest("zones/flexdisk/" + old.uuid) == digests[0]
 
 
 def machine_of(sim):

@@ -355,10 +355,10 @@ def test_another_image_for_a_vm_that_is_there_is_refused(sim):
 def test_another_image_makes_the_boot_disk_anew_where_its_entry_allows_it(sim, more_of_entry):
     """The VM keeps its UUID, its network cards, its metadata and its other disks, which nobody touches."""
     sim.admin("image-import", SECOND, "10240")
-    root, data = {"name": "root", **more_of_entry, "preserve": True}, {"name": "data", "size": 64}
+    root, data = {"name": "root", **more_of_entry}, {"name": "data", "size": 64}
     nics = [{"nic_tag": "admin", "ips": ["dhcp"]}]
     more = {"options": {"nics": nics}, "customer_metadata": {"role": "web"}, "state": "running"}
-    made = {"name": "root", "preserve": True}
+    made = {"name": "root"}
     uuid = settle(sim, {**NEW, **more, "disks": [made, data]}).vms[0]["uuid"]
     kept = ("uuid", "nics", "customer_metadata", "create_timestamp", "alias", "ram", "vcpus", "autoboot")
     before = {key: json.loads(sim.run("vmadm", "get", uuid)).get(key) for key in kept}

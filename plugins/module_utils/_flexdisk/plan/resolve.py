@@ -141,7 +141,7 @@ def _pair(
         problems.add("InUse", unfinished_words(disk.volume.name), entry.label)
     fixed = birth_differences(entry, disk)
     if fixed and not entry.recreate:
-        goes = "detaches" if disk.preserve else "destroys"
+        goes = "detaches" if disk.preserve or disk.boot or entry.boot else "destroys"
         for what, (now, wanted) in fixed.items():
             problems.add(
                 "FixedAtBirth",
@@ -157,7 +157,9 @@ def _pair(
     elif fixed and _anew_refused(resolved.vm, entry, disk):
         problems.add("InvalidArgument", _anew_refused(resolved.vm, entry, disk), entry.label)
     elif fixed:
-        resolved.leavers.append(Leaver(disk, not disk.preserve, entry.destroy_snapshots, nameless=True, anew=True))
+        # A boot disk is needed until the new one is known to boot. Interrupted, only the entry tells that it was one.
+        destroy = not (disk.preserve or entry.boot)
+        resolved.leavers.append(Leaver(disk, destroy, entry.destroy_snapshots, nameless=True, anew=True))
         resolved.targets.append(_new(resolved.vm, entry, host, capabilities, problems))
         resolved.targets[-1].replaces = disk
         return

@@ -164,8 +164,8 @@ def _same_image(declared: VmDeclaration, boots: t.Optional[Disk], problems: Prob
         problems.add(
             "FixedAtBirth",
             f"the VM boots from image {boots.image}, and only a new boot disk gets image {declared.image}; "
-            "declare its image or none to keep the disk, or set recreate=true in the entry of its name, which "
-            f"{'detaches' if boots.preserve else 'destroys'} the old one",
+            "declare its image or none to keep the disk, or set recreate=true in the entry of its name, which detaches "
+            "the old one",
             boots.label,
         )
 
