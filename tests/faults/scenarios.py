@@ -183,6 +183,15 @@ def second_image(backend: Backend) -> None:
     backend.admin("image-import", SECOND, str(IMAGE_MIB))
 
 
+def other_image(backend: Backend) -> None:
+    """The boot disk is made of the second image, and the first one is detached."""
+    second_image(backend)
+    must(backend, NEW_IMAGE)
+    backend.run("guest", "write", f"{POOL}/{WEB}/disk0", "0", "3", "91")
+
+
+NEW_IMAGE = declare(A, B, root={"boot": True, "image": SECOND, "recreate": True}, allow_restart=True)
+BACK = {"uuid": disk_uuid(WEB, 0), "boot": True, "recreate": True}
 TO_WEB = {**A, "vm": "web01", "state": "attached"}
 NEW = {"name": "n", "size": 32, "description": "new", "tags": {"k": "v"}}
 SHRUNK = {**A, "size": 32, "dangerous_allow_shrink": True}
@@ -236,8 +245,8 @@ SCENARIOS = {
         Scenario("recreate", stopped, declare({**A, "size": 64, "block_size": 4096, "recreate": True}, B)),
         Scenario("recreate-preserved", preserved,
                  declare({**A, "size": 64, "block_size": 4096, "recreate": True, "preserve": True}, B)),
-        Scenario("recreate-boot", second_image,
-                 declare(A, B, root={"boot": True, "image": SECOND, "recreate": True}, allow_restart=True)),
+        Scenario("recreate-boot", second_image, NEW_IMAGE),
+        Scenario("boot-back", other_image, declare(A, B, root=BACK, allow_restart=True)),
         Scenario("two-vms", two, TOGETHER),
         Scenario("disk-make", stopped, {"disks": [{"name": "n", "size": 32, "tags": {"k": "v"}}]}),
         Scenario("disk-copy", snapshots, {"disks": [{"name": "n", "source": "a", "size": 80}]}),

@@ -182,7 +182,17 @@ def test_the_boot_disk_is_not_made_anew(linux):
     linux.run("zfs", "snapshot", f"tank/{second}@final")
     settle(linux, {"disks": DISKS, "state": "running"})
     wanted = {"image": second, "disks": [{"name": "root", "recreate": True}, *DISKS[1:]]}
-    assert "cannot be made anew with libvirt" in refusal(linux, "NotSupported", wanted, allow_restart=True)
+    assert "cannot be replaced with libvirt" in refusal(linux, "NotSupported", wanted, allow_restart=True)
+
+
+def test_no_detached_disk_becomes_the_boot_disk_either(linux):
+    settle(linux, {"disks": DISKS})
+    names = [disk["name"] for disk in DISKS]
+    settle(linux, {"disks": DISKS[:-1], "unlisted": "detach"})
+    [left] = settle(linux, {"disks": DISKS[:-1]}).vms[0]["parked"]
+    assert left["name"] == names[-1]
+    wanted = {"disks": [{"uuid": left["uuid"], "boot": True, "recreate": True}, *DISKS[1:-1]]}
+    assert "cannot be replaced with libvirt" in refusal(linux, "NotSupported", wanted, allow_restart=True)
 
 
 def test_a_mark_says_that_a_vm_is_out_of_service(linux):

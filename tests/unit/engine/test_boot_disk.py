@@ -335,3 +335,132 @@ def test_the_new_boot_disk_needs_room_in_the_vm():
     sim = prepared("stopped")
     [(code, message)] = refusals(sim, {**NEW_ROOT, "size": 40960}, {"name": "a"})
     assert (code, "flexible_disk_size" in message) == ("InsufficientSpace", True)
+
+
+# -- going back
+
+
+def exchanged(state: str) -> tuple[Simulated, str]:
+    """The VM with the second image, and the uuid of its first boot disk, which is detached."""
+    sim = prepared(state)
+    uuid = sim.disks()["root"].uuid
+    assert anew(sim).failure is None
+    return sim, uuid
+
+
+def back_to(uuid: str, **more: Any) -> dict[str, Any]:
+    return {"vm": "web01", "disks": [{"uuid": uuid, "boot": True, "recreate": True, **more}, {"name": "a"}]}
+
+
+def machine(sim: Simulated) -> dict[str, Any]:
+    """What vmadm says of the VM besides its boot disk and what a clock sets."""
+    left = ("free_space", "last_modified", "boot_timestamp", "pid", "zoneid")
+    return {**{k: v for k, v in sim.get().items() if k not in left}, "disks": sim.get()["disks"][1:]}
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+@pytest.mark.parametrize("more", [{}, {"name": "root"}, {"name": "root", "image": IMAGE, "size": 10240}])
+def test_an_earlier_boot_disk_comes_back(state, more):
+    """In the place of the present one, which is detached. Everything else stays."""
+    sim, old = exchanged(state)
+    young = sim.disks()["root"]
+    contents = {d.uuid: sim.digest(d.volume.name) for d in sim.vm().disks + sim.vm().detached}
+    before = machine(sim)
+    done = sim.four_steps(back_to(old, **more), allow_restart=True)
+    assert f"- root 1 GiB detached without its name (uuid {young.uuid})" in done.diff
+    assert "10 GiB re-attached at 0:4:0" in done.diff
+    first, second = sim.vm().disks
+    assert (first.uuid, first.boot, first.pci_slot, first.index) == (old, True, "0:4:0", 0)
+    assert (first.name, second.name, second.boot) == (more.get("name", ""), "a", False)
+    assert [(d.uuid, d.name) for d in sim.vm().detached] == [(young.uuid, "")]
+    assert {d.uuid: sim.digest(d.volume.name) for d in sim.vm().disks + sim.vm().detached} == contents
+    assert machine(sim) == before
+    # And forth again.
+    sim.four_steps(back_to(young.uuid, **{**more, "image": None, "size": None}), allow_restart=True)
+    assert [d.uuid for d in sim.vm().detached] == [old]
+
+
+def test_a_disk_comes_back_to_its_old_slot():
+    sim, old = exchanged("stopped")
+    moved = {"name": "root", "pci_slot": "0:4:5"}
+    assert sim.converge({"vm": "web01", "disks": [moved, {"name": "a"}]}).failure is None
+    sim.four_steps(back_to(old, name="root"))
+    assert sim.disks()["root"].pci_slot == "0:4:0"
+
+
+def test_going_back_is_refused_without_its_words():
+    sim, old = exchanged("stopped")
+    several = ("InvalidArgument", "the VM would have several boot disks: root, " + old)
+    entry = {"uuid": old, "boot": True}
+    assert refusals(sim, entry, {"name": "a"}) == [several]
+    kept = {"name": "root"}
+    assert several[0] in dict(refusals(sim, kept, {**entry, "recreate": True}, {"name": "a"}))
+    anew_by_uuid = {**entry, "image": SECOND, "recreate": True}
+    assert "which this entry would not find again" in refusals(sim, anew_by_uuid, {"name": "a"})[0][1]
+    sim.run("vmadm", "update", VM, "indestructible_zoneroot=true")
+    assert "Indestructible" in dict(refusals(sim, {**entry, "recreate": True}, {"name": "a"}))
+
+
+def test_the_disk_of_another_vm_does_not_come_back():
+    sim, old = exchanged("stopped")
+    other = VM.replace("1", "2")
+    sim.adopted(64, uuid=other, alias="web02")
+    before = sim.fingerprint()
+    done = sim.converge({**back_to(old), "vm": "web02"})
+    assert [(p.code, "several boot disks" in p.message) for p in done.problems] == [("InvalidArgument", True)]
+    assert sim.fingerprint() == before
+
+
+def test_the_whole_vm_takes_a_boot_disk_back():
+    """With its image, that of the present disk is not meant; no image is right too."""
+    for image in (IMAGE, ""):
+        sim, old = exchanged("running")
+        wanted = {"image": image, "disks": back_to(old, name="root")["disks"]}
+        done = vm_task(sim, **wanted)
+        assert (done.problems, done.failure, sim.disks()["root"].uuid) == ([], None, old)
+        assert not vm_task(sim, **wanted).changed
+    sim, old = exchanged("running")
+    done = vm_task(sim, image=SECOND, disks=back_to(old, name="root")["disks"])
+    assert [p.code for p in done.problems] == ["FixedAtBirth"]
+
+
+@pytest.mark.parametrize("name", [{}, {"name": "root"}])
+def test_going_back_interrupted_once(name):
+    """At every command in every way; then the same task ends it."""
+    sim, old = exchanged("running")
+    sim.write("zones/flexdisk/" + old, 5)
+
+    def back(node: Simulated) -> Any:
+        return node.converge(back_to(old, **name), allow_restart=True)
+
+    check_going_back(sim, back, [once for turn in range(len(HOWS)) for once in points(sim, back, turn)])
+
+
+@pytest.mark.parametrize("then", ["back", "absent", "quota"])
+def test_going_back_interrupted_twice(then):
+    sim, old = exchanged("running")
+
+    def back(node: Simulated) -> Any:
+        return node.converge(back_to(old, name="root"), allow_restart=True)
+
+    other = {"back": back, "absent": absent, "quota": quota}[then]
+    twice = [n for turn, once in enumerate(points(sim, back)) for n in points(once, other, turn // len(HOWS))]
+    check_going_back(sim, back, [node for node in twice if there(node)])
+
+
+def check_going_back(sim: Simulated, back: Task, nodes: list[Simulated]) -> None:
+    """The task ends on all nodes as on the one where nothing went wrong, without a loss."""
+    guids = [disk.volume.guid for disk in sim.vm().disks + sim.vm().detached]
+    contents = [data(sim, guid) for guid in guids]
+    whole = clone(sim)
+    assert back(whole).failure is None
+    assert len(nodes) > 10
+    for node in nodes:
+        assert not (bootless(node) and node.get()["state"] == "running")
+        node.fault = Interrupting(node, 1 << 30, "before")
+        done = back(node)
+        assert (done.problems, done.failure) == ([], None)
+        assert final(node) == final(whole)
+        assert [data(node, guid) for guid in guids] == contents
+        assert litter(node) == []
+        assert not back(node).changed

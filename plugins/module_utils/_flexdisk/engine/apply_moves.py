@@ -59,9 +59,10 @@ def _detach(step: Detach, tools: Tools, change: Change) -> None:
     vm = change.vm
     disk = next(d for d in vm.disks + vm.orphans if d.volume.name == step.volume)
     facts = {**step.facts, **stamp(disk.volume.user)}
-    nameless = not facts.get("name", "-")
+    nameless = not facts.get("name", "-") and not disk.boot
     if nameless:
-        # Nothing would match an attached disk without a name after an interruption, so the name goes later.
+        # Nothing would match an attached disk without a name after an interruption, so the name goes later. A boot disk
+        # is found by boot. Outside its VM nothing shows that its name has still to go.
         del facts["name"]
     tools.zfs.set_facts(step.volume, facts)
     for old, new in step.renames:

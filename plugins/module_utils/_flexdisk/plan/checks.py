@@ -254,7 +254,7 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
     elif target.anew and config.bare:
         problems.add(
             "NotSupported",
-            "the boot disk cannot be made anew with libvirt, where another disk would be the boot disk for a moment; "
+            "the boot disk cannot be replaced with libvirt, where another disk would be the boot disk for a moment; "
             "create the VM anew",
             target.label,
         )

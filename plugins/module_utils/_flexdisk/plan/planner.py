@@ -127,9 +127,9 @@ def _boots_again(matched: Match) -> bool:
 
     Not every disk will do: a data disk has nothing to boot from.
     """
-    found = [entry.image for entry in matched.creates if entry.boot]
-    found += [entry.image or disk.image for entry, disk in matched.pairs if entry.boot and not disk.path]
-    return any(found)
+    new = any(entry.image for entry in matched.creates if entry.boot)
+    there = [(entry, disk) for entry, disk in matched.pairs if entry.boot and not disk.path]
+    return new or any(entry.image or disk.image or (entry.recreate and entry.uuid) for entry, disk in there)
 
 
 def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problems) -> None:

@@ -28,7 +28,8 @@ from .predict import unguarded
 class Target:
     """What the disk of an entry shall be. size is MiB; disk is None for a new disk; managed: the entry declares a size;
     kept is the type if the entry declares none; uuid is that of a new disk, "" if it is chosen later; replaces is the
-    disk that a new one replaces, because it differs in what is fixed at birth.
+    disk that a new one replaces, because it differs in what is fixed at birth, or the boot disk that makes way for an
+    earlier one.
     """
 
     spec: DiskDeclaration
@@ -69,7 +70,7 @@ class Target:
 @dataclass(frozen=True)
 class Leaver:
     """A disk that leaves its VM, detached with its data or destroyed. snapshots, held and clones say what may be lost
-    with it: its snapshots, held ones too, and these clones of them. anew: a new disk replaces it.
+    with it: its snapshots, held ones too, and these clones of them. anew: another disk replaces it.
     """
 
     disk: Disk
@@ -114,6 +115,7 @@ def resolve(
         resolved.targets.append(_new(vm, entry, host, capabilities, problems))
     position = {id(entry): number for number, entry in enumerate(spec.disks or ())}
     resolved.targets.sort(key=lambda target: position[id(target.spec)])
+    _boot_disk_back(resolved, match)
     _unlisted(resolved, spec, match, problems)
     _detach_orphans(resolved, spec, match)
     _slots(resolved, capabilities, problems)
@@ -229,6 +231,19 @@ def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities,
         host.geometry[vm.config.pool], platform=capabilities.platform
     )
     return target
+
+
+def _boot_disk_back(resolved: Resolved, match: Match) -> None:
+    """A detached disk of this VM takes the place of its boot disk, if an entry with its uuid has boot and recreate."""
+    boots = next((d for d in resolved.vm.disks if d.boot and not any(d is disk for _entry, disk in match.pairs)), None)
+    if boots is None:
+        return
+    for target in resolved.targets:
+        spec, disk = target.spec, target.disk
+        if spec.uuid and spec.boot and spec.recreate and any(disk is other for other in resolved.vm.detached):
+            resolved.leavers.append(Leaver(boots, False, nameless=True, anew=True))
+            target.replaces = boots
+            return
 
 
 def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:

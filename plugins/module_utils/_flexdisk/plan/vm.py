@@ -115,7 +115,7 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
         disks = packages.named(declared.disks)
     boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
     if creating or not packages.with_new_image(declared, disks or [], boots, problems):
-        _same_image(declared, boots, problems)
+        _same_image(declared, _coming_back(vm, disks or []) or boots, problems)
     if creating:
         uuids = {disk.uuid for disk in vm.disks}
         for number, entry in enumerate(disks or ()):
@@ -125,6 +125,12 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
     spec, wrong = parse_vm_disks({"vm": declared.vm, "disks": disks, "unlisted": declared.unlisted})
     problems += wrong
     return replace(spec, flexible_disk_size=packages.flexible_of(declared), quota=declared.quota)
+
+
+def _coming_back(vm: Vm, entries: t.Sequence[t.Mapping[str, t.Any]]) -> t.Optional[Disk]:
+    """The detached disk that an entry makes the boot disk again, if one does."""
+    named = {str(e.get("uuid")).lower() for e in entries if e.get("boot") and e.get("recreate")}
+    return next((disk for disk in vm.detached if disk.uuid in named), None)
 
 
 def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
