@@ -108,7 +108,7 @@ def group_of(size: int, image: str = IMAGE, **more: Any) -> Raw:
     template = {
         "package": "p",
         "image": image,
-        "disks": [{"name": "root", "preserve": True}, DATA],
+        "disks": [{"name": "root"}, DATA],
         **more.pop("template", {}),
     }
     own = {"name": "web", "size": size, "hosts": [f"hv{number}" for number in range(4)], "members": {}}

@@ -114,8 +114,8 @@ def test_nothing_written_is_heats_default():
 def test_every_option():
     raw = {
         "min_in_service": "2", "max_batch_size": 3, "pause_time": "PT1M", "max_down_per_host": 2,
-        "max_members_per_host": 5, "canary": ["web-1"], "canary_pause": 90, "failure_budget": "25%", "on_failure": "continue",
-        "action_ceiling": "recreate", "deadline": "PT2H",
+        "max_members_per_host": 5, "canary": ["web-1"], "canary_pause": 90, "failure_budget": "25%",
+        "on_failure": "continue", "action_ceiling": "recreate", "deadline": "PT2H",
     }  # fmt: skip
     policy, problems = parse_policy(raw)
     assert problems == []
