@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters group_found, group_entries, group_members and group_ended: members of a group, by what hosts say."""
+"""Filters of the role instance_group: from what hosts say to the members of a group, and to what each shall be."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.homes import parse_homes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.judged import ended, judged
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import (
+    RECREATE,
+    index_of,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import parse_policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.report import done_table
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.roll import FINISH
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 _Dict = t.Mapping[str, t.Any]
+_Result = t.TypeVar("_Result")
 GATE = ("name", "index", "host", "address", "running")  # what group_gate takes of a member
 
 
@@ -44,7 +50,7 @@ def group_members(
     serving: t.Sequence[str],
     size: int,
     recreate: bool = False,
-) -> t.List[_Dict]:
+) -> t.List[t.Dict[str, t.Any]]:
     """checks: the result of vm in check mode for each host. serving: names of the members whose gate says yes."""
     return _guarded("group_members", judged, members, checks, serving, size, recreate)
 
@@ -52,6 +58,16 @@ def group_members(
 def group_ended(result: _Dict) -> t.List[str]:
     """result: what vm returned. The names of the members that it has brought to what the task wants."""
     return _guarded("group_ended", ended, result)
+
+
+def group_batch(members: t.Sequence[_Dict], actions: t.Sequence[_Dict]) -> t.List[t.Dict[str, t.Any]]:
+    """members: those that group_found has found. actions: those of a step. The members in it, with what is done."""
+    return _guarded("group_batch", _batch, members, actions)
+
+
+def group_former(members: t.Sequence[_Dict]) -> t.List[t.Dict[str, t.Any]]:
+    """members: those of a step, as group_batch has returned them before it."""
+    return _guarded("group_former", _former, members)
 
 
 def group_table(log: t.Sequence[_Dict], failed: t.Sequence[str] = ()) -> t.List[str]:
@@ -62,9 +78,11 @@ def group_table(log: t.Sequence[_Dict], failed: t.Sequence[str] = ()) -> t.List[
 def _found(results: t.Mapping[str, _Dict], group: _Dict, unread: t.Sequence[str]) -> t.Dict[str, t.Any]:
     name, size, own = group["name"], group["size"], group["members"]
     problems = template.check_template(name, size, group["template"], own)
-    homes, limits = parse_homes(group["hosts"]), parse_policy(group["policy"])[0].limits(size)
+    policy, wrong = parse_policy(group["policy"])
+    homes = parse_homes(group["hosts"])
     strange = sorted({*homes.hosts, *homes.fixed.values()} - {*results, *unread})
-    texts = [f"{problem.message}" for problem in problems]
+    texts = [f"size is {size}, but must not be negative"] if size < 0 else []
+    texts += [problem.message for problem in [*problems, *wrong]]
     texts += [f"hosts names {', '.join(strange)}, which this play does not have"] if strange else []
     texts += [f"hosts names {member}, which is not a member of {name}" for member in _strangers(homes.fixed, name)]
     if texts:
@@ -72,7 +90,7 @@ def _found(results: t.Mapping[str, _Dict], group: _Dict, unread: t.Sequence[str]
     uuids = {member: str(values.get("uuid") or "") for member, values in own.items()}
     found = places(results, name, size, uuids)
     texts = [problem.message for problem in check_places(found)]
-    surge = 0 if template.keeps_disks(group["template"]) else limits.max_batch_size
+    surge = 0 if template.keeps_disks(group["template"]) else policy.limits(size).max_batch_size
     members = [] if texts else observed(found, name, size, unread, homes, surge)
     facts = [template.facts_of(member, group["template"], own) for member in members]
     for member, fact in zip(members, facts):
@@ -82,7 +100,7 @@ def _found(results: t.Mapping[str, _Dict], group: _Dict, unread: t.Sequence[str]
 
 
 def _strangers(fixed: t.Mapping[str, str], group: str) -> t.List[str]:
-    return sorted(member for member in fixed if template.index_of(member, group) < 0)
+    return sorted(member for member in fixed if index_of(member, group) < 0)
 
 
 def _entries(members: t.Sequence[_Dict], group: _Dict, recreate: bool, more: _Dict) -> t.List[_Dict]:
@@ -95,7 +113,16 @@ def _entries(members: t.Sequence[_Dict], group: _Dict, recreate: bool, more: _Di
     ]
 
 
-def _guarded(name: str, work: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
+def _batch(members: t.Sequence[_Dict], actions: t.Sequence[_Dict]) -> t.List[t.Dict[str, t.Any]]:
+    known = {member["name"]: member for member in members}
+    return [{**known[action["member"]], "do": action["do"]} for action in actions]
+
+
+def _former(members: t.Sequence[_Dict]) -> t.List[t.Dict[str, t.Any]]:
+    return [template.former(member, member["do"] in (RECREATE, FINISH)) for member in members]
+
+
+def _guarded(name: str, work: t.Callable[..., _Result], *args: t.Any) -> _Result:
     """What work returns. An error of the user, or input of a strange form, becomes an error of the filter."""
     try:
         return work(*args)
@@ -114,5 +141,7 @@ class FilterModule:
             "group_entries": group_entries,
             "group_members": group_members,
             "group_ended": group_ended,
+            "group_batch": group_batch,
+            "group_former": group_former,
             "group_table": group_table,
         }

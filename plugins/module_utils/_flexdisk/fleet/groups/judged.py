@@ -34,7 +34,8 @@ def _judged(
     member: _Raw, check: t.Optional[_Raw], serving: t.Collection[str], size: int, recreate: bool
 ) -> t.Dict[str, t.Any]:
     name, lost = member["name"], bool(check and check.get("unreachable"))
-    change, why = NOTHING, []
+    change = NOTHING
+    why: t.List[str] = []
     asked = check is not None and not lost and member["reachable"]
     if check is not None and asked and (member["there"] or member["index"] < size):
         change, why = _change(name, check, recreate)

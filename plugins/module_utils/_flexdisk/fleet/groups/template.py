@@ -29,7 +29,7 @@ def check_template(group: str, size: int, template: _Raw, own: t.Mapping[str, t.
         if not isinstance(values, dict):
             problems.add("InvalidArgument", f"{name} is {values!r}, but must be a dictionary of the words of vm")
             continue
-        said = [word for word in OWNED if word in values]
+        said = [word for word in OWNED if word in values and not (word == "uuid" and name != "template")]
         if said:
             problems.add("InvalidArgument", f"{name} has {', '.join(said)}, which the update of the group sets itself")
         problems.attempt("", check, values, PLACEHOLDERS)
@@ -61,6 +61,16 @@ def entry(member: _Raw, template: _Raw, own: t.Mapping[str, _Raw], recreate: boo
 def removal(member: _Raw, template: _Raw) -> t.Dict[str, t.Any]:
     """What deletes a member, as an entry of O(flexdisk.hypervisor.vm#module:vms)."""
     return {**{word: template[word] for word in REMOVAL if word in template}, "vm": member["name"], "state": "absent"}
+
+
+def former(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
+    """What the member was, as an entry of O(flexdisk.hypervisor.vm#module:vms): its memory and CPUs, and its former
+    boot disk if it was made anew. What has grown stays so.
+    """
+    boots = [{key: disk[key] for key in ("uuid", "name")} for disk in member["disks"] if disk["boot"] and recreated]
+    disks = [{**disk, "boot": True, "recreate": True} for disk in boots]
+    words = {"vm": member["name"], "state": "running", "restart": True, "unlisted": "keep", "disks": disks}
+    return {**words, **{key: member[key] for key in ("memory", "vcpus") if member[key]}}
 
 
 def _replaceable(disks: t.Sequence[_Raw]) -> t.List[t.Dict[str, t.Any]]:
