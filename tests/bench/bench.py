@@ -32,10 +32,11 @@ SIMNODE = ROOT / "extensions" / "simulated_node"
 PREFIX = "ansible_collections.flexdisk.hypervisor."
 PEER = "ansible==12.3.0"  # the PyPI package that carries community.general 11.4.2
 TARGETS = {"processes": 4, "times_faster": 30.0, "payload_kib": 120.0, "floors": 1.5, "step_ms": 50.0}
-BATCHES = 20  # of a roll
 NOISE = 1.25  # by how much a figure of linear growth may come out too large
 
-sys.path[:0] = [str(SIMNODE), str(COLLECTIONS)]
+sys.path[:0] = [str(SIMNODE), str(COLLECTIONS), str(Path(__file__).resolve().parent)]
+
+import group
 
 MEASURE = """
 import json, resource, runpy, sys, time
@@ -242,27 +243,6 @@ def zfs_loop(wanted: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def planner(count: int) -> tuple[float, float]:
-    """Milliseconds to plan the next step of a group, and its whole roll, with its members over ten hosts."""
-    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import roll
-    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import (
-        RESTART,
-        Member,
-    )
-    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import RollPolicy
-
-    members = tuple(Member(f"web-{n}", n, f"hv{n % 10}", change=RESTART) for n in range(count))
-    group, batch = roll.Group("web", count, members), max(1, count // BATCHES)
-    policy = RollPolicy(count - batch, batch, max_down_per_host=batch)
-    started = time.process_time()
-    roll.next_step(group, policy)
-    step = time.process_time()
-    steps, end = roll.all_steps(group, policy)
-    if not roll.is_done(end) or len(steps) < min(count, BATCHES):
-        raise SystemExit(f"a roll of {count} members did not end as planned: {len(steps)} steps")
-    return (step - started) * 1000, (time.process_time() - step) * 1000
-
-
 def growth(measured: list[tuple[int, float, float]]) -> list[str]:
     """What grows faster than the number of VMs, of rows of VMs, seconds and MiB. What a run costs without any VM makes
     each VM of a small node dearer, so linear growth never shows as a VM that is dearer than on the next smaller node.
@@ -280,6 +260,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="10,100,1000", help="numbers of VMs, of 4 disks each")
     parser.add_argument("--compare", type=int, default=100, help="number of VMs beside community.general.zfs; 0: not")
+    parser.add_argument("--hosts", type=int, default=10, help="number of hosts of a real roll; 0: none")
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     missed = []
@@ -289,10 +270,13 @@ def main() -> int:
     if zipped > limit:
         missed.append("payload")
     for count in (10, 100, 1000):
-        step, whole = planner(count)
-        print(f"group of {count:>4} members: {step:.1f} ms to plan a step, {whole:.0f} ms to plan the whole roll")
+        step, whole, look = group.planner(count)
+        words = f"{step:.1f} ms to plan a step, {whole:.0f} ms to plan the whole roll"
+        print(f"group of {count:>4} members: {words}, {look:.0f} ms to read what 10 hosts say")
         if count == 1000 and step > TARGETS["step_ms"]:
             missed.append("step of a group")
+    if options.hosts:
+        missed += group.calls(options.hosts)
     print("   VMs  disks  processes  seconds  ms per VM  peak MiB  MiB per VM  floors")
     measured = []
     for vms in (int(n) for n in options.sizes.split(",")):
