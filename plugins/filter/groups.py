@@ -84,6 +84,9 @@ def _found(results: t.Mapping[str, _Dict], group: _Dict, unread: t.Sequence[str]
     texts = [f"size is {size}, but must not be negative"] if size < 0 else []
     texts += [problem.message for problem in [*problems, *wrong]]
     texts += [f"hosts names {', '.join(strange)}, which this play does not have"] if strange else []
+    texts += [
+        f"replace names {member}, which is not a member of {name}" for member in _strangers(group["replace"], name)
+    ]
     texts += [f"hosts names {member}, which is not a member of {name}" for member in _strangers(homes.fixed, name)]
     if texts:
         return {"members": [], "keeps_disks": True, "problems": texts}
@@ -99,8 +102,8 @@ def _found(results: t.Mapping[str, _Dict], group: _Dict, unread: t.Sequence[str]
     return {"members": members, "keeps_disks": template.keeps_disks(group["template"]), "problems": texts}
 
 
-def _strangers(fixed: t.Mapping[str, str], group: str) -> t.List[str]:
-    return sorted(member for member in fixed if index_of(member, group) < 0)
+def _strangers(names: t.Iterable[str], group: str) -> t.List[str]:
+    return sorted(member for member in names if index_of(member, group) < 0)
 
 
 def _entries(members: t.Sequence[_Dict], group: _Dict, recreate: bool, more: _Dict) -> t.List[_Dict]:
@@ -108,9 +111,14 @@ def _entries(members: t.Sequence[_Dict], group: _Dict, recreate: bool, more: _Di
     return [
         template.removal(member, group["template"])
         if removed
-        else {**template.entry(member, group["template"], group["members"], recreate), **more}
+        else {**template.entry(member, group["template"], group["members"], recreate, _word(member, group)), **more}
         for member, removed in zip(members, gone)
     ]
+
+
+def _word(member: _Dict, group: _Dict) -> str:
+    """The word for which the boot disk of a member is made anew, "" for those that the user has not named."""
+    return group["generation"] if member["name"] in group["replace"] else ""
 
 
 def _batch(members: t.Sequence[_Dict], actions: t.Sequence[_Dict]) -> t.List[t.Dict[str, t.Any]]:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from tree import BIN, BUILD, dev_tree
@@ -72,6 +73,8 @@ def declaration(count: int) -> dict[str, Any]:
         "size": count,
         "hosts": [f"hv{n}" for n in range(10)],
         "members": {},
+        "replace": [],
+        "generation": "",
         "policy": {},
         "template": template,
     }
@@ -142,7 +145,7 @@ def play(hosts: int, vcpus: int) -> None:
     group["template"]["vcpus"] = vcpus
     packages = [{"name": "p", "disk": 1024, "flexible_disk": True, "memory": 128, "vcpus": 1}]
     (WORK / "vars.json").write_text(json.dumps({"flexdisk_groups": [group], "flexdisk_packages": packages}))
-    command = [
+    command: list[str | Path] = [
         BIN / "ansible-playbook",
         "-i",
         "inventory.json",

@@ -464,3 +464,22 @@ def check_going_back(sim: Simulated, back: Task, nodes: list[Simulated]) -> None
         assert [data(node, guid) for guid in guids] == contents
         assert litter(node) == []
         assert not back(node).changed
+
+
+def test_a_boot_disk_is_made_anew_once_for_a_word(sim):
+    sim.adopted(64)
+    entry = {"name": "root", "boot": True, "image": IMAGE, "recreate": True}
+    old = sim.disks()["root"]
+    for word in ("one", "two"):
+        done = sim.four_steps({"vm": "web01", "disks": [{**entry, "recreate_for": word}, {"name": "a"}]})
+        assert [step["step"] for step in done.vms[0]["steps"]] == ["detach", "create"]
+        new = sim.disks()["root"]
+        assert (new.image, new.pci_slot, new.volume.user["made_for"]) == (IMAGE, old.pci_slot, word)
+        assert new.uuid not in [disk.uuid for disk in sim.vm().detached]
+    assert len(sim.vm().detached) == 2
+    assert not sim.converge({"vm": "web01", "disks": [entry, {"name": "a"}]}).changed
+    for wrong, code in (({"recreate": False}, "MissingParameter"), ({"boot": None}, "MissingParameter")):
+        done = sim.converge({"vm": "web01", "disks": [{**entry, "recreate_for": "three", **wrong}, {"name": "a"}]})
+        assert code in [problem.code for problem in done.problems]
+    done = sim.converge({"vm": "web01", "disks": [{**entry, "recreate_for": "a b"}, {"name": "a"}]})
+    assert "recreate_for 'a b' is not" in done.problems[0].message

@@ -111,7 +111,14 @@ def group_of(size: int, image: str = IMAGE, **more: Any) -> Raw:
         "disks": [{"name": "root"}, DATA],
         **more.pop("template", {}),
     }
-    own = {"name": "web", "size": size, "hosts": [f"hv{number}" for number in range(4)], "members": {}}
+    own = {
+        "name": "web",
+        "size": size,
+        "hosts": [f"hv{number}" for number in range(4)],
+        "members": {},
+        "replace": [],
+        "generation": "",
+    }
     return {**own, "template": template, "policy": policy, **more}
 
 

@@ -43,6 +43,7 @@ DISK: _Spec = {
     "dangerous_allow_shrink": {"type": "bool", "default": False},
     "destroy_snapshots": {"type": "bool", "default": False},
     "recreate": {"type": "bool", "default": False},
+    "recreate_for": {"type": "str"},
 }
 
 # The range of each figure. No guest needs more than a day to shut down, and a task that waits longer is forgotten.

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 class DiskDeclaration:
     """One entry of a VM's disks. size is MiB; remaining excludes size; index is the number in the volume's name.
 
-    own has what is declared of the properties in rules/disk_properties.py.
+    own has what is declared of the properties in rules/disk_properties.py. recreate_for is a word of the user: a boot
+    disk that was made for another one is made anew.
     """
 
     name: str = ""
@@ -33,6 +34,7 @@ class DiskDeclaration:
     dangerous_allow_shrink: bool = False
     destroy_snapshots: bool = False
     recreate: bool = False
+    recreate_for: str = ""
     index: t.Optional[int] = None
 
     @property

@@ -135,7 +135,7 @@ def create(vm: Vm, target: Target, capabilities: Capabilities) -> CreateDisk:
         size_mib=target.size,
         type=target.type,
         attachment=attachment,
-        facts=_facts(vm, target, index, attachment),
+        facts={**_facts(vm, target, index, attachment), "made_for": spec.recreate_for},
         compression=spec.compression or vm.root.compression,
         block_size_bytes=target.block_size,
         own_compression=spec.compression or "",

@@ -18,12 +18,16 @@ Change = t.Tuple[t.Any, t.Any]
 
 
 def birth_differences(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
-    """Differences in block_size and image: (is, declared). Only a new disk can have the declared value."""
+    """Differences in block_size, image and the word it was made for: (is, declared). Only a new disk can have the
+    declared value.
+    """
     found: t.Dict[str, Change] = {}
     if spec.block_size not in (None, disk.volume.volblocksize) and not becomes_volume(spec, disk):
         found["block_size"] = (disk.volume.volblocksize, spec.block_size)
     if spec.image is not None and spec.image != disk.image:
         found["image"] = (disk.image or "none", spec.image)
+    if spec.recreate_for and spec.recreate_for != disk.volume.user.get("made_for", ""):
+        found["made_for"] = (disk.volume.user.get("made_for") or "none", spec.recreate_for)
     return found
 
 

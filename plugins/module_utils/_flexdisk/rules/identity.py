@@ -15,7 +15,7 @@ import typing as t
 from uuid import UUID as Uuid
 from uuid import uuid5
 
-from ..model.errors import FlexdiskError
+from ..model.errors import FlexdiskError, Problems
 from ..model.vm import THICK
 from . import disk_properties
 
@@ -42,11 +42,14 @@ NAMES = (
     "indestructible",
     "drained",
     "generation",
+    "made_for",
     "released",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.
 FLEXIBLE = "flexible_disk_size"
+
+_GENERATION = re.compile(r"[A-Za-z0-9.:_+-]{1,64}")
 
 # The value of "from" on an image that is not whole yet.
 IMPORTING = "import"
@@ -99,6 +102,14 @@ def mistakable(name: str) -> str:
         if pattern.match(name):
             return what
     return ""
+
+
+def check_word(what: str, word: str, problems: Problems, disk: str = "") -> str:
+    """A word of the user for a generation, or a problem."""
+    if word and not _GENERATION.fullmatch(word):
+        wanted = "1 to 64 letters, digits, dots, colons, underscores, dashes and plus signs"
+        problems.add("InvalidArgument", f"{what} {word!r} is not {wanted}", disk)
+    return word
 
 
 def is_converting(mark: str) -> bool:

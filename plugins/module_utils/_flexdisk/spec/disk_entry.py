@@ -12,7 +12,7 @@ from ..model.desired import DiskDeclaration
 from ..model.errors import Problems
 from ..model.sizes import REMAINING, parse_size_or_remaining
 from ..model.vm import FILE, SPARSE, THICK
-from ..rules import disk_properties, disk_values
+from ..rules import disk_properties, disk_values, identity
 from .values import Raw, check_image, optional_slot
 
 COMPRESSIONS = ("on", "off", "lz4", "lzjb", "zle", "gzip", *(f"gzip-{level}" for level in range(1, 10)))
@@ -47,8 +47,16 @@ def parse_disk_entry(raw: Raw, label: str, problems: Problems) -> DiskDeclaratio
         dangerous_allow_shrink=bool(raw.get("dangerous_allow_shrink")),
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         recreate=bool(raw.get("recreate")),
+        recreate_for=_recreate_for(raw, label, problems),
         **{key: raw.get(key) for key in _UNCHANGED},
     )
+
+
+def _recreate_for(raw: Raw, label: str, problems: Problems) -> str:
+    word = identity.check_word("recreate_for", str(raw.get("recreate_for") or ""), problems, label)
+    if word and not (raw.get("recreate") and raw.get("boot")):
+        problems.add("MissingParameter", "recreate_for needs recreate=true and boot=true", label)
+    return word
 
 
 def _size(problems: Problems, label: str, raw: Raw) -> t.Tuple[t.Optional[int], bool]:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ..model.desired import Package, VmDeclaration
@@ -14,8 +13,6 @@ from ..model.errors import Problem, Problems
 from ..rules import identity
 from .packages import parse_vcpus
 from .values import Raw, check_image, check_vm, optional_quota, optional_size
-
-_GENERATION = re.compile(r"[A-Za-z0-9.:_+-]{1,64}")
 
 
 def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclaration, t.List[Problem]]:
@@ -44,7 +41,7 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclarati
         autoboot=raw.get("autoboot"),
         indestructible=raw.get("indestructible"),
         drained=raw.get("drained"),
-        generation=_generation(raw, problems),
+        generation=identity.check_word("generation", str(raw.get("generation") or ""), problems),
         restart=bool(raw.get("restart")),
         destroy_disks=bool(raw.get("destroy_disks")),
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
@@ -53,16 +50,6 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclarati
         metadata=metadata,
     )
     return declared, problems
-
-
-def _generation(raw: Raw, problems: Problems) -> str:
-    word = str(raw.get("generation") or "")
-    if word and not _GENERATION.fullmatch(word):
-        problems.add(
-            "InvalidArgument",
-            f"generation {word!r} is not 1 to 64 letters, digits, dots, colons, underscores, dashes and plus signs",
-        )
-    return word
 
 
 def _check_image(raw: Raw, problems: Problems) -> None:

@@ -45,16 +45,18 @@ def facts_of(member: _Raw, template: _Raw, own: t.Mapping[str, _Raw]) -> t.Dict[
     return {**facts, ADDRESS: filled(declared, {**facts, ADDRESS: member["name"]})}
 
 
-def entry(member: _Raw, template: _Raw, own: t.Mapping[str, _Raw], recreate: bool) -> t.Dict[str, t.Any]:
+def entry(
+    member: _Raw, template: _Raw, own: t.Mapping[str, _Raw], recreate: bool, word: str = ""
+) -> t.Dict[str, t.Any]:
     """What the member shall be, as an entry of O(flexdisk.hypervisor.vm#module:vms). recreate: its boot disk may be
-    made anew for another image.
+    made anew for another image. word: it is made anew once for this word.
     """
     values = own.get(member["name"], {})
     merged = {key: {**template.get(key, {}), **values[key]} for key in MERGED if key in values}
     whole = filled({**template, **values, **merged}, facts_of(member, template, own))
     whole.pop(ADDRESS, None)
     if recreate and whole.get("disks"):
-        whole["disks"] = _replaceable(whole["disks"])
+        whole["disks"] = _replaceable(whole["disks"], word)
     return {**whole, "vm": member["name"], "state": "running"}
 
 
@@ -73,10 +75,10 @@ def former(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
     return {**words, **{key: member[key] for key in ("memory", "vcpus") if member[key]}}
 
 
-def _replaceable(disks: t.Sequence[_Raw]) -> t.List[t.Dict[str, t.Any]]:
+def _replaceable(disks: t.Sequence[_Raw], word: str) -> t.List[t.Dict[str, t.Any]]:
     """The disks, of which the boot disk may be made anew: the entry with C(boot), else the first, as in vm."""
     boots = next((number for number, disk in enumerate(disks) if disk.get("boot")), 0)
-    words = {"boot": True, "recreate": True}
+    words = {"boot": True, "recreate": True, **({"recreate_for": word} if word else {})}
     return [{**disk, **words} if number == boots else dict(disk) for number, disk in enumerate(disks)]
 
 
