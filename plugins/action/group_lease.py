@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import getpass
+import multiprocessing
 import os
 import re
 import socket
@@ -30,7 +31,7 @@ class ActionModule(ActionBase):
         """The result of the module."""
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         del tmp
-        run = os.getppid()  # actions run in processes of their own
+        run = controller()
         said = {key: value for key, value in self._task.args.items() if value is not None}
         given = {"token": token_of(run), "holder": f"{_user()} on {socket.gethostname()}, process {run}", **said}
         done = self._execute_module(module_args=given, task_vars=task_vars)
@@ -38,6 +39,12 @@ class ActionModule(ActionBase):
         if taking and done.get("error_code") == "InUse" and has_died(done.get("lease") or {}):
             done = self._execute_module(module_args={**given, "take_over": True}, task_vars=task_vars)
         return {**answer, **done}
+
+
+def controller() -> int:
+    """The process of ansible-playbook, also when it is no more: actions run in processes that it forks."""
+    parent = multiprocessing.parent_process()
+    return os.getppid() if parent is None or parent.pid is None else parent.pid
 
 
 def token_of(process: int) -> str:

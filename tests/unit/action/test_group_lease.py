@@ -1,0 +1,48 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action group_lease: which process it takes for the run, and whether that one lives."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+
+from ansible_collections.flexdisk.hypervisor.plugins.action.group_lease import controller, has_died, token_of
+
+FORK = multiprocessing.get_context("fork")
+
+
+def orphan(answer):
+    """A task of a controller that has died before the task has come to ask for it."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(0.001)
+    answer.send(controller())
+
+
+def short_lived(answer):
+    FORK.Process(target=orphan, args=(answer,)).start()
+    os._exit(0)  # as if killed: it does not wait for its children
+
+
+def held_by(process):
+    return {"holder": f"deploy on ctl1, process {process}", "token": token_of(process)}
+
+
+def test_a_task_names_its_controller_even_if_that_has_died():
+    """Whoever has adopted the task by then lives on, and nobody could take the lease over from it."""
+    found, answer = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=short_lived, args=(answer,))
+    process.start()
+    assert found.recv() == process.pid
+    process.join()
+    assert has_died(held_by(process.pid))
+
+
+def test_a_run_that_lives_or_is_not_of_this_controller_has_not_died():
+    assert not has_died(held_by(os.getpid()))
+    assert not has_died({**held_by(os.getpid()), "token": token_of(1)})
+    assert not has_died({"holder": "deploy on ctl1", "token": token_of(os.getpid())})
