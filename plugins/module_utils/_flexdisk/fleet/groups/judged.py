@@ -50,10 +50,12 @@ def _judged(
 
 
 def _change(name: str, check: _Raw, recreate: bool) -> t.Tuple[str, t.List[str]]:
-    """The class of the heaviest step or problem of a member, and the texts of its problems."""
+    """The class of the heaviest step or problem of a member, and the texts of its problems. A module that says nothing
+    of a member that it was asked for has failed altogether, whatever failed_when makes of that.
+    """
     problems = [problem for problem in check.get("problems") or () if problem["vm"] in (name, "")]
     known = [vm for vm in check.get("vms") or () if vm["vm"] == name]
-    if check.get("failed") and not problems and not known:
+    if not problems and not known:
         return REFUSED, [str(check.get("msg", ""))]
     said = [step["class"] for vm in known for step in vm["steps"]]
     said += [REFUSED if recreate else problem["class"] for problem in problems]
