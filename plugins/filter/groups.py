@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     observed,
     places,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.homes import parse_homes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.homes import Homes, parse_homes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.judged import ended, judged
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import (
     RECREATE,
@@ -79,7 +79,7 @@ def _found(results: t.Mapping[str, _Dict], group: _Dict, unread: t.Sequence[str]
     name, size, own = group["name"], group["size"], group["members"]
     problems = template.check_template(name, size, group["template"], own)
     policy, wrong = parse_policy(group["policy"])
-    homes = parse_homes(group["hosts"])
+    homes = problems.attempt("", parse_homes, group["hosts"]) or Homes()
     strange = sorted({*homes.hosts, *homes.fixed.values()} - {*results, *unread})
     texts = [f"size is {size}, but must not be negative"] if size < 0 else []
     texts += [problem.message for problem in [*problems, *wrong]]

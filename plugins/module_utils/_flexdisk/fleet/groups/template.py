@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...model.errors import Problem, Problems
+from ...model.errors import Problems
 from .members import index_of
 from .placeholders import check, filled
 
@@ -20,7 +20,7 @@ PLACEHOLDERS = ("name", "index", "host", "address")
 ADDRESS = "address"  # a member's own word that is none of vm: where its gate asks
 
 
-def check_template(group: str, size: int, template: _Raw, own: t.Mapping[str, t.Any]) -> t.List[Problem]:
+def check_template(group: str, size: int, template: _Raw, own: t.Mapping[str, t.Any]) -> Problems:
     """What is wrong with a template and the values that members have of their own, all together."""
     problems = Problems("")
     for name, values in [("template", template), *own.items()]:
@@ -33,9 +33,15 @@ def check_template(group: str, size: int, template: _Raw, own: t.Mapping[str, t.
         if said:
             problems.add("InvalidArgument", f"{name} has {', '.join(said)}, which the update of the group sets itself")
         problems.attempt("", check, values, PLACEHOLDERS)
+        disks = values.get("disks") or []
+        if not isinstance(disks, list) or not all(isinstance(disk, dict) for disk in disks):
+            problems.add("InvalidArgument", f"{name}: disks is {disks!r}, but must be a list of dictionaries")
+        odd = [word for word in MERGED if not isinstance(values.get(word) or {}, dict)]
+        if odd:
+            problems.add("InvalidArgument", f"{name}: {', '.join(odd)} must be a dictionary")
     if isinstance(template, dict) and ADDRESS in template and "{instance." not in str(template[ADDRESS]):
         problems.add("InvalidArgument", f"address is {template[ADDRESS]!r} for all members; it needs a placeholder")
-    return list(problems)
+    return problems
 
 
 def facts_of(member: _Raw, template: _Raw, own: t.Mapping[str, _Raw]) -> t.Dict[str, t.Union[str, int]]:
@@ -52,7 +58,7 @@ def entry(
     made anew for another image. word: it is made anew once for this word.
     """
     values = own.get(member["name"], {})
-    merged = {key: {**template.get(key, {}), **values[key]} for key in MERGED if key in values}
+    merged = {key: {**(template.get(key) or {}), **(values[key] or {})} for key in MERGED if key in values}
     whole = filled({**template, **values, **merged}, facts_of(member, template, own))
     whole.pop(ADDRESS, None)
     if recreate and whole.get("disks"):
