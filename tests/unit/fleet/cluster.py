@@ -128,6 +128,7 @@ class Roll:
     def __init__(self, cluster: Cluster, group: Raw, tick: Callable[[str], None] = lambda what: None) -> None:
         self.cluster = cluster
         self.group = group
+        self.recreate = group["policy"].get("action_ceiling") == "recreate"
         self.tick = tick
         self.failed: list[str] = []
         self.last: list[Raw] = []
@@ -145,13 +146,13 @@ class Roll:
             here = self.here(host)
             if here:
                 checks[host] = self.vm(
-                    host, groups.group_entries(here, self.group, True, {"restart": True}), check=True
+                    host, groups.group_entries(here, self.group, self.recreate, {"restart": True}), check=True
                 )
         vms = self.cluster.vms()
         serving = [
             m["name"] for m in self.members if m["there"] and m["running"] and self.cluster.healthy(vms[m["name"]][1])
         ]
-        members = groups.group_members(self.members, checks, serving, self.group["size"], True)
+        members = groups.group_members(self.members, checks, serving, self.group["size"], self.recreate)
         declared, problems = parse_group({
             "name": "web", "size": self.group["size"], "policy": self.group["policy"], "hosts": self.group["hosts"],
             "keeps_disks": found["keeps_disks"], "failed": self.failed, "after": self.last, "members": members,
@@ -192,7 +193,7 @@ class Roll:
         ended: set[str] = set()
         for host, several in mine.items():
             mark = {} if live else {"drained": True}
-            entries = groups.group_entries(several, self.group, True, {"restart": True, **mark})
+            entries = groups.group_entries(several, self.group, self.recreate, {"restart": True, **mark})
             ended |= set(groups.group_ended(self.call(host, entries, allow_restart=not live)))
         vms = self.cluster.vms()
         back = [

@@ -1,0 +1,284 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filters of the role instance_group: whatever is wrong with a group is said before anything is changed."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.flexdisk.hypervisor.plugins.filter import groups
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import OPTIONS
+from tests.unit.engine.conftest import IMAGE
+from tests.unit.fleet.cluster import SECOND, Cluster, Roll, group_of
+
+BUDGET = {"failure_budget": 1}
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Two members, web-0 on hv0 and web-1 on hv1."""
+    cluster = Cluster()
+    plan = Roll(cluster, group_of(2, policy={"max_batch_size": 2})).run()
+    assert plan["done"], plan
+    return cluster
+
+
+@pytest.fixture
+def cluster(made):
+    return copy.deepcopy(made)
+
+
+def said(cluster, group):
+    """Why a group is refused, as the role says it before its first step. It has changed nothing."""
+    before = {host: sim.fingerprint() for host, sim in cluster.hosts.items()}
+    roll = Roll(cluster, group)
+    read = {host: roll.info(host) for host in cluster.hosts if host not in cluster.cut}
+    found = groups.group_found(read, group, sorted(cluster.cut))
+    plan = {} if found["problems"] else roll.look()
+    assert {host: sim.fingerprint() for host, sim in cluster.hosts.items()} == before
+    assert not found["problems"] or found["members"] == []
+    if "problems" in plan:
+        return plan["msg"].splitlines()
+    return found["problems"]
+
+
+def test_a_group_that_is_well_declared(cluster):
+    assert said(cluster, group_of(2)) == []
+
+
+# -- what is wrong with the declaration, whatever the hosts have
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"hosts": ["hv0", "hv9", "hv8"]}, ["hosts names hv8, hv9, which this play does not have"]),
+        ({"hosts": {"web-0": "hv9"}}, ["hosts names hv9, which this play does not have"]),
+        ({"hosts": {"db-0": "hv0", "web-x": "hv1"}}, [
+            "hosts names db-0, which is not a member of web", "hosts names web-x, which is not a member of web",
+        ]),
+        ({"hosts": ["hv0", "hv0"]}, ["hosts names hv0 more than once"]),
+        ({"hosts": "hv0"}, ["hosts is a list of hosts, or a map from members to hosts; got 'hv0'"]),
+        ({"size": -1}, ["size is -1, but must not be negative"]),
+        ({"template": {"state": "stopped", "generation": "a"}},
+         ["template has state, generation, which the update of the group sets itself"]),
+        ({"members": {"web-5": {}}}, ["web-5 is not among the 2 members of web"]),
+        ({"policy": {"pause": 5, "canary": -1}}, [
+            f'policy has no option "pause"; it has {", ".join(OPTIONS)}',
+            "canary: -1 is not a whole number of 0 or more",
+        ]),
+        ({"policy": {"min_in_service": 1, "max_surge": 1}}, ["policy takes min_in_service or max_surge, but not both"]),
+    ],
+)  # fmt: skip
+def test_wrong_declarations(cluster, given, words):
+    size = given.pop("size", 2)
+    assert said(cluster, group_of(size, **given)) == words
+
+
+def test_all_that_is_wrong_with_a_declaration_is_said_together(cluster):
+    words = said(
+        cluster,
+        group_of(
+            -1,
+            template={"tags": {"a": "{instance.ip}"}},
+            members={"db-1": 5},
+            policy={"x": 1},
+            hosts={"db": "hv7"},
+        ),
+    )
+    assert len(words) == 7
+
+
+# -- what is wrong with where the members are
+
+
+def test_a_member_on_a_host_that_is_not_its_own(cluster):
+    assert said(cluster, group_of(2, hosts={"web-0": "hv0", "web-1": "hv1"})) == []
+    assert said(cluster, group_of(2, hosts={"web-0": "hv1", "web-1": "hv0"})) == [
+        "web-0 lies on hv0, but hosts says hv1 [InvalidArgument]",
+        "web-1 lies on hv1, but hosts says hv0 [InvalidArgument]",
+    ]
+
+
+def test_a_list_of_hosts_moves_no_member(cluster):
+    assert said(cluster, group_of(2, hosts=["hv3"])) == []
+
+
+def test_a_new_member_without_a_host(cluster):
+    assert said(cluster, group_of(3, hosts={"web-0": "hv0", "web-1": "hv1"})) == [
+        "web-2: no host is given [InvalidArgument]"
+    ]
+
+
+def entry(name):
+    return {"package": "p", "image": IMAGE, "vm": name, "disks": group_of(1)["template"]["disks"]}
+
+
+def test_two_vms_of_one_name_on_two_hosts(cluster):
+    """Of all kinds of trouble that is said together, both members have some."""
+    roll = Roll(cluster, group_of(2))
+    assert not roll.vm("hv2", [entry("web-0")]).get("failed")
+    roll.vm("hv3", [entry("web-1")])
+    roll.vm("hv3", [{"vm": "web-1", "state": "absent"}])
+    assert said(cluster, group_of(2)) == [
+        "web-0 is in several places: hv0 has a VM of this name and hv2 has a VM of this name",
+        "web-1 is in several places: hv1 has a VM of this name and hv3 has its detached disks",
+    ]
+
+
+def test_a_vm_that_cannot_be_managed_has_the_name_of_a_member(cluster):
+    sim = cluster.hosts["hv2"]
+    image, uuid = IMAGE.replace("1", "9"), IMAGE.replace("aaaa", "dddd")
+    sim.admin("image-import", image, "0", "type=zone-dataset")
+    payload = {"uuid": uuid, "brand": "joyent-minimal", "image_uuid": image, "alias": "web-2", "quota": 5}
+    sim.run("vmadm", "create", stdin=json.dumps(payload))
+    assert said(cluster, group_of(3)) == ["hv2 has a VM web-2, which this collection cannot manage"]
+
+
+def test_the_members_of_another_group_are_none(cluster):
+    roll = Roll(cluster, group_of(2))
+    roll.vm("hv2", [entry("web-front-0"), entry("db-0")])
+    assert roll.look()["done"]
+    assert [member["name"] for member in roll.members] == ["web-0", "web-1"]
+
+
+def test_more_members_than_a_host_may_have(cluster):
+    policy = {"max_members_per_host": 2}
+    assert said(cluster, group_of(4, hosts=["hv0", "hv1"], policy=policy)) == []
+    assert said(cluster, group_of(5, hosts=["hv0", "hv1"], policy=policy)) == [
+        "hv0 would have 3 members, but max_members_per_host is 2 [InvalidArgument]"
+    ]
+
+
+# -- what is wrong with the template, for those who make plans of it
+
+
+def test_a_template_that_the_hosts_refuse_is_refused_for_all_members_together(cluster):
+    words = said(cluster, group_of(3, template={"package": "none"}))
+    assert [line.split(":")[0] for line in words] == ["web-0", "web-1", "web-2"]
+    assert all("none" in line for line in words)
+
+
+def test_a_disk_that_would_shrink_is_refused_for_those_that_have_it(cluster):
+    words = said(cluster, group_of(2, template={"disks": [{"name": "root"}, {"name": "data", "size": 8}]}))
+    assert [line.split(":")[:2] for line in words] == [["web-0", " data"], ["web-1", " data"]]
+
+
+@pytest.mark.parametrize(("given", "ceiling", "needs"), [
+    ({"image": SECOND}, "restart", "recreate"),
+    ({"memory": 256}, "live", "restart"),
+])  # fmt: skip
+def test_a_change_that_needs_more_than_the_policy_allows(cluster, given, ceiling, needs):
+    group = group_of(2, template=given, policy={"action_ceiling": ceiling})
+    assert said(cluster, group) == [
+        f"action_ceiling is {ceiling}, but {needs} is needed for web-0, web-1 [InvalidArgument]"
+    ]
+    assert said(cluster, group_of(2, template=given, policy={"action_ceiling": needs})) == []
+
+
+def test_a_floor_that_only_members_without_data_could_hold(cluster):
+    (words,) = said(cluster, group_of(2, SECOND, policy={"min_in_service": 2}))
+    assert "2 of 2 members in service and 1 changed at a time take 3 members" in words
+    assert "min_in_service=1 needs none" in words
+
+
+# -- hosts that cannot be read
+
+
+def test_a_host_that_cannot_be_read_is_no_refusal_within_the_budget(cluster):
+    cluster.cut.add("hv1")
+    assert said(cluster, group_of(2)) == ["failure_budget is 0, but web-1 cannot be read [InvalidArgument]"]
+    assert said(cluster, group_of(2, policy=BUDGET)) == []
+    roll = Roll(cluster, group_of(2, SECOND, policy=BUDGET))
+    assert [step["actions"][0]["member"] for step in roll.look()["steps"]] == ["web-0"]
+
+
+def test_a_host_that_cannot_be_read_counts_for_the_floor(cluster):
+    cluster.cut.add("hv1")
+    (words,) = said(cluster, group_of(2, SECOND, policy={**BUDGET, "min_in_service": 1}))
+    assert "web-0 cannot be changed: 1 members are in service, at least 1 must be" in words
+    assert "down: web-1 on hv1" in words
+
+
+def test_no_member_gets_a_host_while_one_cannot_be_read(cluster):
+    cluster.cut.add("hv3")
+    group = group_of(3, policy={"failure_budget": 3})
+    assert said(cluster, group) == []
+    roll = Roll(cluster, group)
+    plan = roll.look()
+    assert (plan["next"], plan["left"]) == ({}, ["web-2"])
+    assert [m["host"] for m in roll.members if not m["reachable"]] == ["hv3"]
+    cluster.cut.clear()
+    assert [action["do"] for action in Roll(cluster, group).look()["next"]["actions"]] == ["create"]
+
+
+def test_a_map_tells_where_a_new_member_is_but_not_that_it_is_not_elsewhere(cluster):
+    cluster.cut.add("hv3")
+    homes = {"web-0": "hv0", "web-1": "hv1", "web-2": "hv2", "web-3": "hv3"}
+    assert said(cluster, group_of(4, hosts=homes, policy=BUDGET)) == [
+        "web-2: no host is chosen while hv3 cannot be read [InvalidArgument]"
+    ]
+
+
+# -- the filters themselves
+
+
+def test_members_above_the_size_are_removed_and_nothing_more_is_asked_of_them(cluster):
+    group = group_of(1, template={"destroy_disks": True})
+    roll = Roll(cluster, group)
+    plan = roll.look()
+    assert [action["do"] for action in plan["next"]["actions"]] == ["remove"]
+    entries = groups.group_entries(roll.members, group, False, {"restart": True})
+    assert [(e["vm"], e["state"], "restart" in e) for e in entries] == [
+        ("web-0", "running", True),
+        ("web-1", "absent", False),
+    ]
+
+
+def test_a_step_has_its_members_with_what_is_done_to_them(cluster):
+    roll = Roll(cluster, group_of(2, SECOND))
+    actions = roll.look()["next"]["actions"]
+    (member,) = groups.group_batch(roll.members, actions)
+    assert (member["name"], member["host"], member["do"]) == ("web-1", "hv1", "recreate")
+    root = next(disk for disk in member["disks"] if disk["boot"])
+    (former,) = groups.group_former([member])
+    assert (former["memory"], former["vcpus"]) == (512, 1)
+    assert former["disks"] == [{"uuid": root["uuid"], "name": "root", "boot": True, "recreate": True}]
+    (former,) = groups.group_former([{**member, "do": "restart"}])
+    assert former["disks"] == []
+
+
+def test_the_table_of_what_was_done():
+    log = [
+        {"step": 1, "member": "web-1", "host": "hv1", "do": "restart", "seconds": 12.4},
+        {"step": 2, "member": "web-0", "host": "hv0", "do": "create", "seconds": 3.0},
+    ]
+    assert groups.group_table(log, ["web-0"]) == [
+        "STEP  MEMBER  HOST  DONE TO IT  OUT OF SERVICE  RESULT",
+        "1     web-1   hv1   restart     12 s            ok",
+        "2     web-0   hv0   create      -               FAILED",
+    ]
+    assert groups.group_table([]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("group_found", ([], {})),
+        ("group_entries", (5, {})),
+        ("group_members", ([{}], {}, [], 1)),
+        ("group_ended", ("no",)),
+        ("group_batch", ([], [{"member": "web-0", "do": "live"}])),
+        ("group_former", ([{}],)),
+        ("group_table", ([{}],)),
+    ],
+)
+def test_input_of_a_strange_form_is_an_error_of_the_filter(name, given):
+    with pytest.raises(AnsibleFilterError, match=f"^{name} wants what flexdisk.hypervisor.instance_group gives it"):
+        groups.FilterModule().filters()[name](*given)

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where the members of a group are, from what vm_info says of each host."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.found import (
+    RENAMED,
+    check_places,
+    observed,
+    places,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.homes import parse_homes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import uuid_for
+
+GUIDS = {"hv01": 11, "hv02": 22}
+OTHER = "cccccccc-0000-4000-8000-000000000001"
+
+
+def vm(alias, uuid=OTHER, **more):
+    found = {"alias": alias, "uuid": uuid, "state": "running", "drained": False, "disks": []}
+    return {**found, "package": "p", "memory": 512, "vcpus": 1, **more}
+
+
+def host(name, *vms, parked=(), skipped=(), intents=()):
+    """A host whose detached disks are those of VMs with these UUIDs."""
+    return {
+        "vms": list(vms),
+        "parked": [{"vm": uuid} for uuid in parked],
+        "skipped_vms": [{"alias": alias, "uuid": OTHER, "reason": "brand joyent"} for alias in skipped],
+        "intents": list(intents),
+        "pools": [{"name": "zones", "guid": GUIDS[name]}],
+    }
+
+
+def found(hosts, size=2, uuids=None):
+    return [(place.name, place.host, place.what) for place in places(hosts, "web", size, uuids or {})]
+
+
+def wrong(hosts):
+    return [problem.message for problem in check_places(places(hosts, "web", 2, {}))]
+
+
+def test_vms_are_members_by_their_names():
+    vms = [vm(name) for name in ("web-0", "web-7", "web-00", "web", "web-1x", "other-web-1")]
+    assert found({"hv01": host("hv01", *vms)}) == [("web-0", "hv01", "vm"), ("web-7", "hv01", "vm")]
+
+
+def test_the_detached_disks_of_a_vm_that_is_gone():
+    hosts = {name: host(name) for name in GUIDS}
+    assert found(hosts) == []
+    hosts["hv02"] = host("hv02", parked=[uuid_for(22, "web-1", 0)])
+    assert found(hosts) == [("web-1", "hv02", "disks")]
+    assert found(hosts, size=1) == []  # nothing is made of them
+    hosts["hv02"] = host("hv02", vm("web-1", uuid_for(22, "web-1", 0)), parked=[uuid_for(22, "web-1", 0)])
+    assert found(hosts) == [("web-1", "hv02", "vm")]
+
+
+def test_disks_of_another_pool_are_no_place():
+    assert found({"hv01": host("hv01", parked=[uuid_for(22, "web-1", 0)])}) == []
+
+
+@pytest.mark.parametrize("number", range(RENAMED + 1))
+def test_a_uuid_that_a_renamed_vm_has_is_not_the_one_of_a_new_vm(number):
+    renamed = [vm(f"old{earlier}", uuid_for(11, "web-0", earlier)) for earlier in range(number)]
+    free = uuid_for(11, "web-0", number)
+    assert found({"hv01": host("hv01", *renamed, parked=[free])}) == [("web-0", "hv01", "disks")]
+
+
+def test_a_uuid_that_the_template_gives():
+    hosts = {"hv01": host("hv01", parked=[OTHER, uuid_for(11, "web-1", 0)])}
+    assert found(hosts, uuids={"web-0": OTHER.upper()}) == [("web-0", "hv01", "disks"), ("web-1", "hv01", "disks")]
+
+
+def test_a_member_whose_creation_was_interrupted():
+    intents = [{"vm": OTHER, "readable": True, "creates": "web-1"}, {"vm": uuid_for(11, "web-0", 0), "readable": False}]
+    assert found({"hv01": host("hv01", intents=intents)}) == [("web-0", "hv01", "disks"), ("web-1", "hv01", "disks")]
+
+
+def test_members_with_several_places():
+    assert wrong({"hv01": host("hv01", vm("web-0")), "hv02": host("hv02", vm("web-1"))}) == []
+    assert wrong({"hv01": host("hv01", vm("web-0")), "hv02": host("hv02", vm("web-0"), vm("web-1"))}) == [
+        "web-0 is in several places: hv01 has a VM of this name and hv02 has a VM of this name"
+    ]
+    assert wrong({"hv01": host("hv01", parked=[uuid_for(11, "web-1", 0)]), "hv02": host("hv02", vm("web-1"))}) == [
+        "web-1 is in several places: hv01 has its detached disks and hv02 has a VM of this name"
+    ]
+    assert wrong({"hv01": host("hv01", vm("web-0"), vm("web-0", uuid_for(11, "web-0", 0)))}) == [
+        "web-0 is in several places: hv01 has a VM of this name and hv01 has a VM of this name"
+    ]
+
+
+def test_a_name_that_another_kind_of_vm_has():
+    assert wrong({"hv01": host("hv01", skipped=["web-1", "db"])}) == [
+        "hv01 has a VM web-1, which this collection cannot manage"
+    ]
+
+
+def look(hosts, size=2, unread=(), homes=("hv01", "hv02"), surge=0):
+    homes = parse_homes(homes if isinstance(homes, dict) else list(homes))
+    members = observed(places(hosts, "web", size, {}), "web", size, unread, homes, surge)
+    return [(m["name"], m["host"], m["there"], m["reachable"]) for m in members]
+
+
+def test_new_members_get_hosts():
+    both = {"hv01": host("hv01", vm("web-0")), "hv02": host("hv02")}
+    assert look(both, 3) == [
+        ("web-0", "hv01", True, True), ("web-1", "hv02", False, True), ("web-2", "hv01", False, True),
+    ]  # fmt: skip
+    assert look(both, homes={"web-1": "hv01"})[1] == ("web-1", "hv01", False, True)
+    assert look(both, surge=1)[2] == ("web-2", "hv01", False, True)
+
+
+def test_disks_decide_where_a_member_is_made_again():
+    both = {"hv01": host("hv01", vm("web-0")), "hv02": host("hv02", parked=[uuid_for(22, "web-1", 0)])}
+    assert look(both, homes=["hv01"])[1] == ("web-1", "hv02", False, True)
+
+
+def test_a_member_that_is_nowhere_may_be_on_a_host_that_cannot_be_read():
+    one = {"hv01": host("hv01", vm("web-0"))}
+    assert look(one, 3, unread=["hv02"]) == [
+        ("web-0", "hv01", True, True), ("web-1", "hv02", True, False), ("web-2", "hv02", True, False),
+    ]  # fmt: skip
+    assert look(one, unread=["hv02", "hv03"])[1] == ("web-1", "hv02 or hv03", True, False)
+
+
+def test_a_map_says_that_a_member_is_on_no_other_host():
+    one = {"hv01": host("hv01", vm("web-0"))}
+    homes = {"web-1": "hv01", "web-2": "hv02"}
+    assert look(one, 3, unread=["hv02"], homes=homes)[1:] == [
+        ("web-1", "", False, True), ("web-2", "hv02", True, False),
+    ]  # fmt: skip
+
+
+def test_what_is_known_of_a_member():
+    root = {"name": "root", "uuid": "u", "size": 32, "preserve": False, "boot": True, "type": "thick"}
+    stopped = vm("web-0", state="stopped", drained=True, disks=[root])
+    (member,) = observed(
+        places({"hv01": host("hv01", stopped)}, "web", 1, {}), "web", 1, (), parse_homes(["hv01"]), surge=0
+    )
+    assert member == {
+        "name": "web-0", "index": 0, "host": "hv01", "reachable": True, "there": True, "uuid": OTHER, "running": False,
+        "marked": True, "package": "p", "memory": 512, "vcpus": 1,
+        "disks": [{"name": "root", "uuid": "u", "size": 32, "preserve": False, "boot": True}],
+    }  # fmt: skip
