@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.action import group_plan
+from ansible_collections.flexdisk.hypervisor.plugins.filter import groups
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import plan_group
@@ -27,7 +28,7 @@ DOCUMENTATION = yaml.safe_load(documented.DOCUMENTATION)
 EXAMPLES = yaml.safe_load(documented.EXAMPLES)
 FILTER_EXAMPLES = [
     task
-    for name in ("rolling_batches", "duration")
+    for name in ("rolling_batches", "duration", *groups.FilterModule().filters())
     for task in yaml.safe_load(
         yaml.safe_load((ROOT / "plugins" / "filter" / f"{name}.yml").read_text(encoding="utf-8"))["EXAMPLES"]
     )
@@ -166,4 +167,4 @@ def test_examples_documentation_and_a_refusal_run(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"ok={len(tasks)} " in done.stdout
-    assert done.stdout.count("All assertions passed") == 8
+    assert done.stdout.count("All assertions passed") == 15
