@@ -15,7 +15,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")])
 PLAYBOOKS = sorted(ROOT.glob("playbooks/*.yml"))
-NAME = r"(?<![.\w])((?:flexdisk|flexible_disks|disk_registry|virtual_machine|rfd154)_\w+)"
+NAME = r"(?<![./\w])((?:flexdisk|flexible_disks|disk_registry|virtual_machine|instance_group|rfd154)_\w+)"
+ROLES = ["flexible_disks", "disk_registry", "virtual_machine", "instance_group"]
 SECTIONS = (ROOT / "docs" / "variables.md").read_text().split("\n## ")
 
 
@@ -39,16 +40,16 @@ def test_the_tables_of_playbooks_are_complete():
     assert told_playbooks() == {v: {name for name, spec in arguments.items() if v in spec} for v in variables}
 
 
-@pytest.mark.parametrize("role", ["flexible_disks", "disk_registry", "virtual_machine"])
+@pytest.mark.parametrize("role", ROLES)
 def test_the_table_of_roles_is_complete(role):
     options = yaml.safe_load((ROOT / "roles" / role / "meta" / "argument_specs.yml").read_text())
     rows = re.findall(r"^\|.*\|$", SECTIONS[3], re.MULTILINE)[2:]
-    column = ["flexible_disks", "disk_registry", "virtual_machine"].index(role) + 1
+    column = ROLES.index(role) + 1
     told = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[column])]
     assert sorted(told) == sorted(options["argument_specs"]["main"]["options"])
 
 
-@pytest.mark.parametrize("role", ["flexible_disks", "disk_registry", "virtual_machine"])
+@pytest.mark.parametrize("role", ROLES)
 def test_the_page_of_a_role_has_its_variables(role):
     options = yaml.safe_load((ROOT / "roles" / role / "meta" / "argument_specs.yml").read_text())
     page = (ROOT / "roles" / role / "README.md").read_text()

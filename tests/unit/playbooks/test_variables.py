@@ -23,8 +23,9 @@ ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 VARS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())
 ARGUMENTS = VARS["_flexdisk_arguments"]
-OURS = r"\b(?:flexdisk|flexible_disks|virtual_machine|rfd154)_[a-z_0-9]+"
+OURS = r"\b(?:flexdisk|flexible_disks|virtual_machine|instance_group|rfd154)_[a-z_0-9]+"
 TWO = [{"vm": "n1"}, {"name": "n2"}]
+WEB = {"name": "web", "size": 2, "template": {"package": "small"}}
 EVERYWHERE = {"flexdisk_hosts", "flexdisk_environment"}
 
 
@@ -91,6 +92,16 @@ def play(collections, name, variables):
         ("converge", {"flexdisk_vm": "web01"}, ["flexdisk_vm is unknown"]),
         ("verify_disks", {"flexdisk_quota_vms": ["web01"]}, ["flexdisk_quota_vms is unknown", "flexdisk_verify_vms"]),
         ("adopt", {"flexdisk_adopt_vms": [{"vm": 12345678}, {"vm": " a"}]}, ["must be a string", "12345678,  a"]),
+        ("update_group", {"flexdisk_groups": [WEB]}, ["missing", "flexdisk_group"]),
+        ("update_group", {"flexdisk_group": "db"}, ["group db is declared 0 times", "flexdisk_groups has no group"]),
+        ("update_group", {"flexdisk_group": "db", "flexdisk_groups": [WEB, {**WEB, "name": "api"}]},
+         ["group db is declared 0 times", "flexdisk_groups has api, web."]),
+        ("restart_group", {"flexdisk_group": "web", "flexdisk_groups": [WEB, WEB]}, ["group web is declared 2 times"]),
+        ("update_group", {"flexdisk_group": "web", "flexdisk_groups": [{**WEB, "poliy": {}}]}, ["poliy", "policy"]),
+        ("restart_group", {"flexdisk_group": "web", "flexdisk_groups": [{"name": "web", "size": "two"}]},
+         ["template found in flexdisk_groups", "two"]),
+        ("scale_group", {"flexdisk_group": "web", "flexdisk_groups": [WEB]}, ["missing", "flexdisk_size"]),
+        ("scale_group", {"flexdisk_group": "web", "flexdisk_size": "more", "flexdisk_groups": [WEB]}, ["more"]),
         ("rfd154_grow", {"rfd154_scale": 0}, ["rfd154_image", "rfd154_scale must be at least 1"]),
     ],
 )  # fmt: skip
