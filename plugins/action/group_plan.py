@@ -25,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     FINISH,
     HEAL,
     REMOVE,
+    RETURN,
 )
 
 MEMBER: t.Dict[str, t.Any] = {
@@ -40,7 +41,7 @@ MEMBER: t.Dict[str, t.Any] = {
 }
 ACTION: t.Dict[str, t.Any] = {
     "member": {"type": "str", "required": True},
-    "do": {"type": "str", "choices": [*CLASSES[1:4], FINISH, HEAL, CREATE, REMOVE], "required": True},
+    "do": {"type": "str", "choices": [*CLASSES[1:4], RETURN, FINISH, HEAL, CREATE, REMOVE], "required": True},
     "host": {"type": "str"},
     "destroys": {"type": "int"},
 }

@@ -157,7 +157,7 @@ options:
         description:
           - What was done to it.
         type: str
-        choices: [live, restart, recreate, finish, heal, create, remove]
+        choices: [live, restart, recreate, return, finish, heal, create, remove]
         required: true
       host:
         description:
@@ -244,9 +244,10 @@ steps:
           type: str
         do:
           description:
-            - What is done to it. V(finish) ends what an interrupted run has begun, V(heal) brings a member back into
-              service that is as the template says. The others are V(live), V(restart), V(recreate), V(create) and
-              V(remove).
+            - What is done to it. V(return) puts a member back that an interrupted run has taken out of service, and
+              that could serve. V(finish) ends what such a run has begun with a member first. V(heal) brings a member
+              back into service that is as the template says. The others are V(live), V(restart), V(recreate),
+              V(create) and V(remove).
           type: str
         destroys:
           description: MiB of the disks that it destroys.

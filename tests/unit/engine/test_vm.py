@@ -790,3 +790,41 @@ def test_a_restart_that_is_killed_at_any_change_is_ended_by_the_same_task(when):
         again = go(sim, wanted, check=True)
         assert (again.problems, again.changed) == ([], False), (number, again.diff)
     assert number > 4
+
+
+@pytest.mark.parametrize("when", ["before", "after", "failed"])
+def test_a_creation_that_was_killed_can_go_on_with_another_image(when):
+    """The boot disk that is there already is made anew, if its entry allows that."""
+    number, came = 0, True
+    disks = [{"name": "root", "recreate": True}, {"name": "data", "size": 64, "preserve": True}]
+    while came:
+        number += 1
+        sim = Simulated(512 << 30)
+        sim.admin("image-import", SECOND, "10240")
+        came = interrupted(sim, when, number, {**NEW, "disks": disks})
+        wanted = {**NEW, "image": SECOND, "disks": disks, "state": "running"}
+        done = go(sim, wanted, allow_restart=True)
+        assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
+        again = go(sim, wanted, check=True)
+        assert (again.problems, again.changed) == ([], False), (number, again.diff)
+        vm = done.vms[0]
+        assert [(disk["name"], disk["image"]) for disk in vm["disks"]] == [("root", SECOND), ("data", "")], number
+        assert vm["state"] == "running"
+    assert number > 3
+
+
+@pytest.mark.parametrize("second", [1, 2, 4, 6, 8])
+def test_a_creation_that_is_killed_twice_is_still_one(second):
+    """The run that goes on with it says so too: nothing else tells which disk is which."""
+    number, came = 0, True
+    wanted = kept()
+    while came:
+        number += 1
+        sim = Simulated(512 << 30)
+        came = interrupted(sim, "after", number, wanted)
+        interrupted(sim, "before", second, wanted)
+        done = go(sim, wanted)
+        assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
+        assert [disk["name"] for disk in done.vms[0]["disks"]] == ["root", "data", "scratch"]
+        again = go(sim, wanted, check=True)
+        assert (again.problems, again.changed) == ([], False), (number, again.diff)

@@ -182,7 +182,8 @@ class Roll:
         live = "live" in do.values()
         mine = {host: [m for m in self.here(host) if m["name"] in do] for host in self.cluster.hosts}
         leaving = {
-            host: [m for m in several if do[m["name"]] not in ("live", "create")] for host, several in mine.items()
+            host: [m for m in several if do[m["name"]] not in ("live", "create", "return")]
+            for host, several in mine.items()
         }
         for host, several in leaving.items():
             new = [{"vm": member["name"], "drained": True} for member in several if not member["marked"]]
@@ -191,7 +192,8 @@ class Roll:
             for member in several:
                 self.hook(f"before {member['name']}", self.cluster.pooled.discard, member["name"])
         ended: set[str] = set()
-        for host, several in mine.items():
+        for host, every in mine.items():
+            several = [member for member in every if do[member["name"]] != "return"]
             mark = {} if live else {"drained": True}
             entries = groups.group_entries(several, self.group, self.recreate, {"restart": True, **mark})
             ended |= set(groups.group_ended(self.call(host, entries, allow_restart=not live)))
@@ -199,7 +201,9 @@ class Roll:
         back = [
             name
             for name in do
-            if name in ended and do[name] not in ("live", "remove") and self.cluster.healthy(vms[name][1])
+            if (name in ended or do[name] == "return")
+            and do[name] not in ("live", "remove")
+            and self.cluster.healthy(vms[name][1])
         ]
         for name in back:
             self.hook(f"after {name}", self.cluster.pooled.add, name)

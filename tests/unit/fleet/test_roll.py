@@ -136,10 +136,19 @@ def test_members_that_are_all_down_may_roll_whatever_the_floor():
 
 
 def test_a_marked_member_is_finished_first_and_does_not_serve():
-    members = [member(0, marked=True), *(member(index, change=RESTART) for index in (1, 2, 3))]
+    members = [member(0, marked=True, in_service=False), *(member(index, change=RESTART) for index in (1, 2, 3))]
     found, done = steps(group(4, members), RollPolicy(3, 1))
     assert found[0] == {"finish": [0]}
     assert [step[RESTART] for step in found[1:]] == [[3], [2], [1]]
+    assert done
+
+
+def test_a_marked_member_that_could_serve_returns_before_anything_is_changed():
+    """Whatever the template means for it: it is changed in its turn, when others can do without it."""
+    down = member(1, marked=True, in_service=False)
+    members = [member(0, marked=True, change=RECREATE), down, member(2, change=RESTART)]
+    found, done = steps(group(3, members), RollPolicy(2, 1))
+    assert found == [{"return": [0]}, {"finish": [1]}, {RESTART: [2]}, {RECREATE: [0]}]
     assert done
 
 
@@ -417,11 +426,14 @@ class World:
         if fault == "killed":
             cut = dice.randrange(len(actions) + 1)
             for action in actions[cut:]:
-                if action.index in self.vms and action.do not in (LIVE, "remove"):
+                if action.index in self.vms and action.do not in (LIVE, "remove", "return"):
                     self.vms[action.index].update(up=False, marked=True)
             actions = actions[:cut]
         failed = set()
         for action in actions:
+            if action.do == "return":
+                self.vms[action.index]["marked"] = False
+                continue
             if action.do == "remove":
                 del self.vms[action.index]
                 continue
@@ -472,7 +484,7 @@ def test_every_promise_holds_in_random_histories(size, floor, batch, keeps_disks
         leave = sum(a.do in (RESTART, RECREATE, "remove") and _serves(found, a) for a in step.actions)
         assert not leave or serving - leave >= min(floor, world.size)
         assert step.in_service == serving - leave
-        assert sum(a.do not in (LIVE, "remove", "finish") for a in step.actions) <= batch
+        assert sum(a.do not in (LIVE, "remove", "finish", "return") for a in step.actions) <= batch
         stuck = sum(m.index >= world.size and (not m.reachable or m.name in failed) for m in found.there)
         assert step.peak <= max(world.size + stuck, len(found.there)) + (0 if keeps_disks else batch)
         assert all(count <= per_host for count in _down_by(found, step).values())

@@ -80,7 +80,7 @@ class Journal:
             steps=tuple(step.text or step.kind for step in plan.steps if not step.silent),
             moves=tuple(_moves(plan)),
             rollback=next((step.name for step in plan.steps if isinstance(step, RollBack)), ""),
-            creates=vm.config.alias if not vm.there else "",
+            creates=_creates(plan),
             boots=vm.booted,
         )
         self._there[pool].add(plan.vm)
@@ -105,6 +105,14 @@ class Journal:
         for pool in sorted(self._stale):
             self._zfs.set_facts(container(pool), {journal.INDEX: self._listed(pool)})
         self._stale.clear()
+
+
+def _creates(plan: VmPlan) -> str:
+    """The name of the VM that is being made, also by a run that goes on with it."""
+    left = plan.before.interrupted
+    if not plan.before.there:
+        return plan.before.config.alias
+    return left.creates if left is not None and plan.after.there else ""
 
 
 def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:

@@ -114,13 +114,15 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
     if not creating and declared.disks is not None:
         disks = packages.named(declared.disks)
     boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
-    if creating or not packages.with_new_image(declared, disks or [], boots, problems):
+    exchanges = not creating or (boots is not None and boots.image not in ("", declared.image))
+    anew = exchanges and packages.with_new_image(declared, disks or [], boots, problems)
+    if not anew:
         _same_image(declared, _coming_back(vm, disks or []) or boots, problems)
     if creating:
         uuids = {disk.uuid for disk in vm.disks}
         for number, entry in enumerate(disks or ()):
             made = uuid_of_new(vm.config.uuid, number, ())
-            if not entry.get("uuid") and made in uuids:
+            if not entry.get("uuid") and made in uuids and not (anew and entry.get("boot")):
                 entry["uuid"] = made
     spec, wrong = parse_vm_disks({"vm": declared.vm, "disks": disks, "unlisted": declared.unlisted})
     problems += wrong

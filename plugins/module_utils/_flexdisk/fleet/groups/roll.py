@@ -18,8 +18,9 @@ from .batches import next_batch
 from .members import LIVE, NOTHING, RECREATE, RESTART, Member, absent, falling, member_name, waiting
 from .policy import Limits, RollPolicy
 
-# What a step does with a member. finish: do what an interrupted run has begun with it, and put it back into service.
-FINISH, HEAL, CREATE, REMOVE = "finish", "heal", "create", "remove"
+# What a step does with a member. return: put one back into service that an interrupted run has taken out, and that can
+# serve. finish: do what that run has begun with it first. heal: wait for one that is as the template says.
+RETURN, FINISH, HEAL, CREATE, REMOVE = "return", "finish", "heal", "create", "remove"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ class Step(t.NamedTuple):
 def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
     """The next step, or None: either the group is as declared, or what is left may not be done now (blocked)."""
     marked = [member for member in group.there if member.marked and _free(group, member)]
+    returning = [member for member in marked if member.in_service and member.index < group.size]
+    if returning:
+        return _step(group, policy, [(member, RETURN) for member in falling(returning)], pause=0)
     if marked:
         words = [(member, FINISH if member.index < group.size else REMOVE) for member in falling(marked)]
         return _step(group, policy, words)
@@ -175,6 +179,8 @@ def after(group: Group, step: Step) -> Group:
             members[name] = replace(members[name], there=False, in_service=False, marked=False)
         elif action.do == LIVE:
             members[name] = replace(members[name], change=NOTHING)
+        elif action.do == RETURN:
+            members[name] = replace(members[name], marked=False)
         else:
             members[name] = Member(name, action.index, action.host)
     return replace(group, members=tuple(members.values()))
@@ -192,6 +198,8 @@ def failures(group: Group, actions: t.Iterable[t.Tuple[str, str]]) -> t.FrozenSe
             ended = member is None or (member.reachable and not member.there)
         elif do == LIVE:
             ended = member is not None and member.reachable and member.change == NOTHING
+        elif do == RETURN:
+            ended = member is not None and member.serves
         else:
             ended = member is not None and member.current
         failed |= set() if ended else {name}
@@ -213,10 +221,10 @@ def is_done(group: Group) -> bool:
 def all_steps(group: Group, policy: RollPolicy) -> t.Tuple[t.List[Step], Group]:
     """The steps that are left if nothing fails, and the group after them.
 
-    A step changes, makes or removes at least one member, and a surge makes and removes some once more.
+    A step returns, changes, makes or removes at least one member, and a surge makes and removes some once more.
     """
     steps: t.List[Step] = []
-    for _number in range(3 * (len(group.members) + group.size) + policy.limits(group.size).max_batch_size):
+    for _number in range(4 * (len(group.members) + group.size) + policy.limits(group.size).max_batch_size):
         step = next_step(group, policy)
         if step is None:
             break
