@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the demo and the walk, and write what they print into the excerpts of README.md and docs/walk.md."""
+"""Run the demo, the walk and the how-to of groups, and write what they print into the excerpts of the pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEMO = [sys.executable, str(ROOT / "tests" / "tools" / "demo.py")]
 
 
 def main() -> None:
-    """Renew both pages; `git diff` shows what has changed."""
+    """Renew the pages; `git diff` shows what has changed."""
     readme = ROOT / "README.md"
     shown = excerpts.runs(subprocess.run(DEMO, check=True, stdout=subprocess.PIPE, text=True).stdout)
     readme.write_text(excerpts.renewed(readme.read_text(), shown.__getitem__))
@@ -32,3 +32,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    page = walk.GROUPS.read_text()
+    with tempfile.TemporaryDirectory() as home:
+        printed = [step.printed for step in walk.groups(Path(home)) if step.shown]
+    walk.GROUPS.write_text(excerpts.renewed(page, lambda _command: printed.pop(0)))

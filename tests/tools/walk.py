@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Takes the walk of docs/walk.md in an empty home folder, as it is written there."""
+"""Does what docs/walk.md and docs/groups.md say, as it is written there.
+
+The walk begins in an empty home folder, the how-to of groups in one with two simulated hosts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ import excerpts
 from tree import BIN, ROOT
 
 PAGE = ROOT / "docs" / "walk.md"
-FILE = r"^[^\n]*`~/walk/([\w./]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
+GROUPS = ROOT / "docs" / "groups.md"
+FILE = r"^[^\n]*`~/((?:walk|groups)/[\w./]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
+SECOND_IMAGE = "bbbbbbbb-0000-4000-8000-000000000002"
 STEP = re.compile(FILE + "|" + excerpts.BLOCK.pattern, re.MULTILINE | re.DOTALL)
 
 
@@ -37,11 +42,30 @@ def newcomer(home: Path) -> dict[str, str]:
     return env | {"HOME": str(home), "PATH": f"{BIN}{os.pathsep}{env['PATH']}", "ANSIBLE_FORCE_COLOR": "0"}
 
 
-def walk(home: Path, page: str) -> Iterator[Step]:
+def groups(home: Path) -> Iterator[Step]:
+    """Do what the how-to of groups says. Two hosts are there, with two images, but without a VM."""
+    folder = home / "groups"
+    (folder / "collections" / "ansible_collections" / "flexdisk").mkdir(parents=True)
+    (folder / "collections" / "ansible_collections" / "flexdisk" / "hypervisor").symlink_to(ROOT)
+    walked = PAGE.read_text()
+    for name in ("hosts.yml", "ansible.cfg"):
+        text = re.search(rf"`~/walk/{name}`:\n\n```\w+\n(.*?)^```$", walked, re.MULTILINE | re.DOTALL)
+        if text is None:
+            raise RuntimeError(f"{PAGE} has no {name}")
+        (folder / name).write_text(text[1])
+    env = newcomer(home) | {"PYTHONPATH": str(ROOT / "extensions" / "simulated_node")}
+    for host in ("hv01", "hv02"):
+        simnode: list[str | Path] = [BIN / "python", "-m", "simnode", "--dir", folder / host]
+        for words in (["init", "--scenario", "empty"], ["image-import", SECOND_IMAGE, "10240"]):
+            subprocess.run([*simnode, *words], env=env, check=True, capture_output=True)
+    yield from walk(home, GROUPS.read_text(), folder)
+
+
+def walk(home: Path, page: str, cwd: Path = ROOT) -> Iterator[Step]:
     """Do all that the page says, in its order: write files, run commands in one shell."""
     with subprocess.Popen(
         ["bash"],
-        cwd=ROOT,
+        cwd=cwd,
         env=newcomer(home),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -50,7 +74,7 @@ def walk(home: Path, page: str) -> Iterator[Step]:
     ) as shell:
         for match in STEP.finditer(page):
             if match["content"] is not None:
-                path = home / "walk" / match[1]
+                path = home / match[1]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(match["content"])
                 continue
