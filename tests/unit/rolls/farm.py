@@ -184,7 +184,7 @@ class Farm:
 
     def infos(self) -> dict[str, Raw]:
         """What vm_info says of each node."""
-        roll = Roll(self.look(), {})
+        roll = Roll(self.look(), group_of(self.size))
         return {host: roll.info(host) for host in self.hosts}
 
     def marked(self) -> set[str]:

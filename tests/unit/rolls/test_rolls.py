@@ -9,10 +9,14 @@ from __future__ import annotations
 import getpass
 import socket
 
+import yaml
+
 from tests.unit.engine.conftest import IMAGE
 from tests.unit.fleet.cluster import SECOND
 
 from .farm import Farm, images, recap, watched
+
+TWO = {"min_in_service": 10, "max_batch_size": 2, "action_ceiling": "recreate"}
 
 
 def table(output, title):
@@ -31,14 +35,51 @@ def done(output):
     return [(int(row[0]), row[1], row[3], " ".join(row[6:])) for row in table(output, "RESULT")]
 
 
+def test_twelve_members_get_a_new_image(tmp_path):
+    farm = Farm(tmp_path, 12, 4)
+    before, digests, vms = farm.look().vms(), farm.look().digests(), farm.vms()
+    assert len(set(digests.values())) == 12
+
+    files = farm.files()
+    check = farm.run(SECOND, "--check", policy=TWO)
+    assert check.code == 0, check.output
+    planned = [(int(row[0]), row[1], row[3]) for row in table(check.output, "DESTROYS")]
+    assert [(member, do) for _step, member, do in planned] == [(f"web-{n}", "recreate") for n in range(11, -1, -1)]
+    assert [step for step, _member, _do in planned] == [n // 2 + 1 for n in range(12)]
+    assert farm.files() == files
+
+    refused = farm.run(SECOND, policy={**TWO, "max_batch_size": 3})
+    assert refused.code != 0
+    said = "10 of 12 members in service and 3 changed at a time take 13 members, but the members keep disks"
+    assert said in refused.words
+    assert (farm.vms(), farm.pooled()) == (vms, set(before))
+
+    with watched(farm, floor=10) as watch:
+        run = farm.run(SECOND, policy=TWO)
+    assert run.code == 0, run.output
+    assert (watch.broken, watch.least) == ([], 10)
+    assert done(run.output) == [(*row, "ok") for row in planned]
+    farm.check_whole(before, digests, dict.fromkeys(before, SECOND), parked=1)
+
+    again = farm.run(SECOND, policy=TWO)
+    assert (again.code, recap(again.output)) == (0, dict.fromkeys(farm.hosts, 0)), again.output
+    farm.check_whole(before, digests, dict.fromkeys(before, SECOND), parked=1)
+
+
 def test_one_step_and_a_second_run_at_the_same_time(tmp_path):
     farm = Farm(tmp_path, 4, 2)
     before, digests = farm.look().vms(), farm.look().digests()
     policy = {"min_in_service": 2, "max_batch_size": 2, "action_ceiling": "recreate"}
-    with watched(farm, floor=2) as watch, farm.start(SECOND, policy=policy, most_steps=1) as first:
-        assert first.wait_until("Take the members out of service"), first.output
+    go = tmp_path / "go"
+    hook = [{"name": "Wait", "ansible.builtin.raw": f"until [ -e {go} ]; do sleep 0.1; done"}]
+    (tmp_path / "wait.yml").write_text(yaml.safe_dump(hook))
+    more = {"most_steps": 1, "before_step": [f"{tmp_path}/wait.yml"]}
+    with watched(farm, floor=2) as watch, farm.start(SECOND, policy=policy, **more) as first:
+        assert first.wait_until("Run the hooks before the step"), first.output
+        files = farm.files()
         second = farm.run(SECOND, policy=policy)
-        assert first.running, second.output
+        assert (first.running, farm.files()) == (True, files)
+        go.touch()
         first.wait()
     assert second.code != 0
     who = f"{getpass.getuser()} on {socket.gethostname()}, process {first.pid}"
@@ -54,3 +95,73 @@ def test_one_step_and_a_second_run_at_the_same_time(tmp_path):
     assert farm.pooled() == set(before)
     assert farm.lease() is None
     assert farm.look().digests() == digests
+
+
+def test_hooks_and_a_gate_that_fail(tmp_path):
+    """Three members fail in three ways. They are left as they are, and the same command finishes them first."""
+    farm = Farm(tmp_path, 4, 2)
+    before, digests = farm.look().vms(), farm.look().digests()
+    policy = {"min_in_service": 1, "max_batch_size": 3, "max_down_per_host": 2, "action_ceiling": "recreate"}
+    more = {"policy": policy, "gate": {"tasks": [f"{tmp_path}/gate.yml"]}}
+    for name in ("before-web-3", "after-web-2", "gate-web-1"):
+        (farm.broken / name).touch()
+    with watched(farm, floor=1) as watch:
+        run = farm.run(SECOND, **more)
+        assert run.code != 0
+        assert "failure_budget is 0, but web-1, web-2, web-3 failed" in run.words
+        assert done(run.output) == [(1, name, "recreate", "FAILED") for name in ("web-3", "web-2", "web-1")]
+        assert images(farm.look()) == {"web-0": IMAGE, "web-1": SECOND, "web-2": SECOND, "web-3": IMAGE}
+        assert farm.marked() == {"web-1", "web-2", "web-3"}
+        assert farm.pooled() == {"web-0", "web-3"}  # web-3 failed before it had left
+        assert {vm["state"] for _host, vm in farm.look().vms().values()} == {"running"}
+        assert farm.lease() is None
+
+        for path in farm.broken.iterdir():
+            path.unlink()
+        run = farm.run(SECOND, **more)
+    assert run.code == 0, run.output
+    first = [(1, name, "finish", "ok") for name in ("web-3", "web-2", "web-1")]
+    assert done(run.output) == [*first, (2, "web-0", "recreate", "ok")]
+    assert watch.broken == []
+    farm.check_whole(before, digests, dict.fromkeys(before, SECOND), parked=1)
+
+
+def test_a_host_that_cannot_be_reached(tmp_path):
+    farm = Farm(tmp_path, 2, 2)
+    before, digests, files, vms = farm.look().vms(), farm.look().digests(), farm.files(), farm.vms()
+    farm.cut("hv1")
+    policy = {"action_ceiling": "recreate"}
+    refused = farm.run(SECOND, policy=policy)
+    assert refused.code != 0
+    assert "failure_budget is 0, but web-1 cannot be read" in refused.words
+    refused = farm.run(SECOND, policy={**policy, "min_in_service": 1, "failure_budget": 3})
+    assert refused.code != 0
+    assert "web-0 cannot be changed: 1 members are in service, at least 1 must be" in refused.words
+    assert (farm.vms(), farm.pooled()) == (vms, set(before))
+
+    run = farm.run(SECOND, policy={**policy, "failure_budget": 3})
+    assert run.code != 0
+    assert "web-1: not as declared" in run.words
+    assert done(run.output) == [(1, "web-0", "recreate", "ok")]
+    assert images(farm.look()) == {"web-0": SECOND, "web-1": IMAGE}
+    assert (farm.pooled(), farm.marked(), farm.look().digests()) == (set(before), set(), digests)
+    assert (farm.node("hv1") / "state.json").read_bytes() == files["hv1/state.json"]
+
+
+def test_a_deadline_stops_a_roll_between_steps(tmp_path):
+    """A hook after a step sets the begin of the run back, so nothing here depends on how long anything takes."""
+    farm = Farm(tmp_path, 2, 2)
+    before, digests = farm.look().vms(), farm.look().digests()
+    policy = {"min_in_service": 1, "action_ceiling": "recreate", "deadline": "PT1H"}
+    earlier = {"_instance_group_begun": "{{ _instance_group_begun | float - 3600 }}"}
+    (tmp_path / "later.yml").write_text(yaml.safe_dump([{"ansible.builtin.set_fact": earlier}]))
+    run = farm.run(SECOND, policy=policy, after_step=[f"{tmp_path}/later.yml"])
+    assert run.code != 0
+    assert "the deadline of 3600 s is over" in run.words
+    assert done(run.output) == [(1, "web-1", "recreate", "ok")]
+    assert images(farm.look()) == {"web-0": IMAGE, "web-1": SECOND}
+    assert (farm.pooled(), farm.marked(), farm.lease()) == (set(before), set(), None)
+    run = farm.run(SECOND, policy=policy)
+    assert run.code == 0, run.output
+    assert done(run.output) == [(1, "web-0", "recreate", "ok")]
+    farm.check_whole(before, digests, dict.fromkeys(before, SECOND), parked=1)
