@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,13 +98,17 @@ def missing_tools(*, build: bool) -> list[str]:
 
 def install_tools(*, build: bool) -> None:
     """Install what is missing with apt."""
-    missing = missing_tools(build=build)
-    if not missing:
+    install(missing_tools(build=build))
+
+
+def install(packages: Sequence[str]) -> None:
+    """Install Debian packages, by apt's lists of today."""
+    if not packages:
         return
-    with step(f"installing {' '.join(missing)}"):
+    with locked(cache_dir() / "apt.lock"), step(f"installing {' '.join(packages)}"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": SEARCH_PATH}
         apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600"]
-        for arguments in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
+        for arguments in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
             result = subprocess.run([*apt, *arguments], env=environment, capture_output=True, text=True, check=False)
             if result.returncode:
                 raise LabError(f"apt-get {arguments[0]} failed:\n{result.stdout[-1000:]}{result.stderr[-2000:]}")
