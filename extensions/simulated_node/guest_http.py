@@ -5,8 +5,9 @@
 
 """A guest for `simnode guests on`: a web server that says which image it was booted from.
 
-In customer_metadata the VM has `port`, on 127.0.0.1; `boot_delay`, the seconds before it listens (0.2); and `broken`,
-UUIDs of images, with commas between them, that answer 503 for ever.
+In customer_metadata the VM has `port`; `address`, where it listens (127.0.0.1); `boot_delay`, the seconds before that
+(0.2); `answer_delay`, the seconds that an answer takes (0); and `broken`, UUIDs of images, with commas between them,
+that answer 503 for ever.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ def serve(vm: Dict[str, Any]) -> None:
     status = 503 if said["image"] in str(metadata.get("broken", "")).split(",") else 200
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # so connections are kept, and break when the VM stops
+        disable_nagle_algorithm = True
+
         def do_GET(self) -> None:
+            time.sleep(float(metadata.get("answer_delay", 0)))
             body = json.dumps(said).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -41,7 +46,8 @@ def serve(vm: Dict[str, Any]) -> None:
             self.wfile.write(body)
 
     time.sleep(float(metadata.get("boot_delay", 0.2)))
-    ThreadingHTTPServer(("127.0.0.1", int(metadata["port"])), Handler).serve_forever()
+    where = (str(metadata.get("address", "127.0.0.1")), int(metadata["port"]))
+    ThreadingHTTPServer(where, Handler).serve_forever()
 
 
 if __name__ == "__main__":
