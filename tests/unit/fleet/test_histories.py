@@ -15,7 +15,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from .cluster import IMAGE, SECOND, Cluster, Killed, Roll, boot_image, group_of
+from tests.unit.engine.conftest import IMAGE
+
+from .cluster import SECOND, Cluster, Killed, Roll, boot_image, group_of
 
 PARTS = 4  # so that several processors share them
 SEQUENCES = int(os.environ.get("FLEXDISK_SEQUENCES") or 300)
