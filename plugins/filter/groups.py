@@ -77,7 +77,7 @@ def group_table(log: t.Sequence[_Dict], failed: t.Sequence[str] = ()) -> t.List[
 
 def _found(results: t.Mapping[str, _Dict], group: _Dict, unread: t.Sequence[str]) -> t.Dict[str, t.Any]:
     name, size, own = group["name"], group["size"], group["members"]
-    problems = template.check_template(name, size, group["template"], own)
+    problems = template.check_template(name, group["template"], own)
     policy, wrong = parse_policy(group["policy"])
     homes = problems.attempt("", parse_homes, group["hosts"]) or Homes()
     strange = sorted({*homes.hosts, *homes.fixed.values()} - {*results, *unread})

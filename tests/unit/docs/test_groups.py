@@ -70,7 +70,7 @@ def test_policies_are_good_and_the_long_one_has_nearly_all():
 def test_groups_are_good():
     for group in GROUPS:
         assert {f"instance_group_{word}" for word in group} <= set(OPTIONS_OF_ROLE)
-        assert template.check_template(group["name"], group["size"], group["template"], {}) == []
+        assert template.check_template(group["name"], group["template"], {}) == []
         assert set(group["template"]) <= set(vm.VM)
 
 
@@ -85,7 +85,7 @@ def test_own_values_are_good():
     (block,) = [block for block in FRAGMENTS if "members" in block]
     whole = dict(block)
     own = whole.pop("members")
-    assert template.check_template("web", 2, whole, own) == []
+    assert template.check_template("web", whole, own) == []
     assert set(whole) | {word for values in own.values() for word in values} <= {*vm.VM, template.ADDRESS}
 
 

@@ -68,7 +68,7 @@ def test_a_group_that_is_well_declared(cluster):
         ({"size": -1}, ["size is -1, but must not be negative"]),
         ({"template": {"state": "stopped", "generation": "a"}},
          ["template has state, generation, which the update of the group sets itself"]),
-        ({"members": {"web-5": {}}}, ["web-5 is not among the 2 members of web"]),
+        ({"members": {"web-5": {}, "db-0": {}}}, ["db-0 is not a member of web, and has words of its own"]),
         ({"policy": {"pause": 5, "canary": -1}}, [
             f'policy has no option "pause"; it has {", ".join(OPTIONS)}',
             "canary: -1 is not a whole number of 0 or more",

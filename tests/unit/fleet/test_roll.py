@@ -252,12 +252,12 @@ def test_all_refusals_are_told_at_once():
         member(2, change=RECREATE),
         member(3, reachable=False, in_service=False),
     ]
-    policy = RollPolicy(0, 2, canary=("web-9",), max_members_per_host=1, pause=10, deadline=5)
+    policy = RollPolicy(0, 2, canary=("db-9",), max_members_per_host=1, pause=10, deadline=5)
     found = plan_group(group(5, members), policy, HOMES).problems
     assert [(problem.vm, problem.message) for problem in found] == [
         ("web-0", "image: there is none"),
         ("", "action_ceiling is restart, but recreate is needed for web-1, web-2"),
-        ("", "canary web-9 is not among the 5 members of web"),
+        ("", "canary db-9 is not a member of web"),
         ("", "web-4: no host is chosen while hv3 cannot be read"),
         ("", "failure_budget is 0, but web-3 cannot be read"),
         ("", "the pauses between 2 steps take 10 s, but deadline is 5 s"),

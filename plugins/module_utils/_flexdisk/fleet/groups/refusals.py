@@ -11,7 +11,7 @@ import typing as t
 from ...model.errors import Problem, Problems
 from .batches import ANONYMOUS, sequence
 from .homes import Homes, check_homes
-from .members import CLASSES, LIVE, REFUSED, Member, absent
+from .members import CLASSES, LIVE, REFUSED, Member, index_of
 from .policy import CONTINUE, RollPolicy
 from .roll import Group, Step, canaries_of, left_over
 
@@ -46,10 +46,9 @@ def _members(group: Group, policy: RollPolicy, problems: Problems) -> None:
             "InvalidArgument",
             f"action_ceiling is {policy.action_ceiling}, but {change} is needed for {', '.join(names)}",
         )
-    known = {absent(group.name, index).name for index in range(group.size)}
     for name in canaries_of(group, policy):
-        if name not in known:
-            problems.add("InvalidArgument", f"canary {name} is not among the {group.size} members of {group.name}")
+        if index_of(name, group.name) < 0:
+            problems.add("InvalidArgument", f"canary {name} is not a member of {group.name}")
 
 
 def _failures(group: Group, policy: RollPolicy, problems: Problems) -> None:

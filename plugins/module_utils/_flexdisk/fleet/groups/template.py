@@ -20,12 +20,12 @@ PLACEHOLDERS = ("name", "index", "host", "address")
 ADDRESS = "address"  # a member's own word that is none of vm: where its gate asks
 
 
-def check_template(group: str, size: int, template: _Raw, own: t.Mapping[str, t.Any]) -> Problems:
+def check_template(group: str, template: _Raw, own: t.Mapping[str, t.Any]) -> Problems:
     """What is wrong with a template and the values that members have of their own, all together."""
     problems = Problems("")
     for name, values in [("template", template), *own.items()]:
-        if name != "template" and not 0 <= index_of(name, group) < size:
-            problems.add("InvalidArgument", f"{name} is not among the {size} members of {group}")
+        if name != "template" and index_of(name, group) < 0:
+            problems.add("InvalidArgument", f"{name} is not a member of {group}, and has words of its own")
         if not isinstance(values, dict):
             problems.add("InvalidArgument", f"{name} is {values!r}, but must be a dictionary of the words of vm")
             continue
