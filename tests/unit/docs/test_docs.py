@@ -217,6 +217,15 @@ def test_the_rehearsal_works_as_written(tmp_path):
     assert run(f"$ {copy}/bin/vmadm {arguments}", copy).count('"web01"') >= 1
 
 
+def test_what_is_shown_of_the_examples_is_in_them():
+    """In blocks of yml and haproxy. Blocks of yaml are run."""
+    page = ROOT / "docs" / "groups.md"
+    texts = [path.read_text() for path in (ROOT / "examples").rglob("*") if path.is_file()]
+    shown = blocks(page, "yml") + blocks(page, "haproxy")
+    assert len(shown) == 2
+    assert [block for block in shown if not any(block in text for text in texts)] == []
+
+
 def test_readme_shows_no_more_tests_than_there_are():
     """Its excerpts of make test are of an earlier run, when there were fewer."""
     (block,) = blocks(ROOT / "README.md", "text")
