@@ -334,7 +334,7 @@ from ..module_utils._flexdisk.engine.disk import run
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
 
 ENTRY = {
-    **{key: {"type": spec["type"]} for key, spec in DISK.items() if key not in ("boot", "recreate")},
+    **{key: {"type": spec["type"]} for key, spec in DISK.items() if not key.startswith(("boot", "recreate"))},
     "state": {"type": "str", "choices": ["present", "attached", "detached", "absent"]},
     "vm": {"type": "str"},
     "from_vm": {"type": "str"},
