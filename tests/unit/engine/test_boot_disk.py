@@ -162,9 +162,12 @@ def held_down(done: Any) -> bool:
     return [p.code for p in done.problems] == ["InUse"] and "cannot run without one" in done.problems[0].message
 
 
-def test_a_stopped_vm_that_has_lost_its_boot_disk_is_remembered():
-    """The power state is as before, but the VM is not: nothing else would tell."""
-    sim = without_boot_disk("stopped")
+@pytest.mark.parametrize("command", [("zfs", "clone"), ("vmadm", "update")])
+def test_a_stopped_vm_that_has_lost_its_boot_disk_is_remembered(command):
+    """The power state is as before, but the VM is not, and nothing else would tell."""
+    sim = prepared("stopped")
+    fail_at(sim, anew, *command)
+    assert bootless(sim)
     assert held_down(vm_task(sim, state="running"))
     assert anew(sim).failure is None
     assert (sim.get()["state"], bootless(sim), litter(sim)) == ("stopped", False, [])
@@ -266,6 +269,27 @@ def test_the_new_disk_keeps_model_slot_and_index_and_others_choose_later():
     assert (new.model, new.pci_slot, new.index) == (old.model, old.pci_slot, old.index) == ("nvme", "0:4:3", 0)
 
 
+def test_the_new_disk_has_the_model_of_the_old_one_and_not_of_the_first():
+    sim = Simulated()
+    sim.admin("image-import", SECOND, "1024")
+    root = {"image_uuid": IMAGE, "boot": True, "model": "nvme"}
+    sim.create(disks=[{"size": 64, "model": "virtio"}, root])
+    names = [{"name": name, "uuid": disk.uuid} for name, disk in zip("ar", sim.vm().disks, strict=True)]
+    assert sim.converge({"vm": "web01", "disks": names}).failure is None
+    sim.four_steps({"vm": "web01", "disks": [{**NEW_ROOT, "name": "r"}, {"name": "a"}]})
+    assert {name: disk.model for name, disk in sim.disks().items()} == {"a": "virtio", "r": "nvme"}
+
+
+def test_a_detached_disk_that_booted_elsewhere_is_a_data_disk():
+    """Its property may be true where it was received from another host."""
+    sim = prepared("stopped")
+    assert sim.converge({"vm": "web01", "disks": [{"name": "root"}], "unlisted": "detach"}).failure is None
+    sim.run("zfs", "set", "flexdisk:boot=true", sim.detached()["a"].volume.name)
+    entry = {"name": "a", "size": 64, "block_size": 4096, "recreate": True}
+    sim.four_steps({"vm": "web01", "disks": [{"name": "root"}, entry]})
+    assert [disk.boot for disk in sim.vm().disks] == [True, False]
+
+
 def test_the_slot_of_a_disk_that_comes_back_is_not_given_to_a_new_one():
     sim = prepared("stopped")
     assert sim.converge({"vm": "web01", "disks": [{"name": "root"}], "unlisted": "detach"}).failure is None
@@ -320,6 +344,16 @@ def test_the_old_boot_disk_is_detached_by_the_run_that_takes_over_too():
         assert [(d.uuid, once.digest(d.volume.name)) for d in once.vm().detached] == [(old.uuid, digest)]
         tried += 1
     assert tried > 10
+
+
+def test_an_old_boot_disk_that_was_given_the_name_again_is_not_destroyed():
+    sim = without_boot_disk("running")
+    [old] = sim.vm().detached
+    digest = sim.digest(old.volume.name)
+    sim.run("zfs", "set", "flexdisk:name=root", old.volume.name)
+    sim.four_steps(WANTED, allow_restart=True)
+    [left] = sim.vm().detached
+    assert (left.uuid, left.name, sim.digest(left.volume.name)) == (old.uuid, "", digest)
 
 
 def test_both_boot_disks_need_room_in_the_pool():
@@ -446,6 +480,19 @@ def test_going_back_interrupted_twice(then):
     other = {"back": back, "absent": absent, "quota": quota}[then]
     twice = [n for turn, once in enumerate(points(sim, back)) for n in points(once, other, turn // len(HOWS))]
     check_going_back(sim, back, [node for node in twice if there(node)])
+
+
+@pytest.mark.parametrize("way", ["anew", "back"])
+def test_a_boot_disk_that_could_not_leave_has_its_name(way):
+    """Otherwise the declaration of before would make a second disk of its name."""
+    sim = prepared("running") if way == "anew" else exchanged("running")[0]
+    root = sim.disks()["root"]
+    spec = WANTED if way == "anew" else back_to(sim.vm().detached[0].uuid, name="root")
+    fail_at(sim, lambda node: node.converge(spec, allow_restart=True), "zfs", "rename")
+    assert sim.get()["state"] == "running"
+    before = {"vm": "web01", "disks": [{"name": "root", "size": root.size_mib}, {"name": "a"}]}
+    assert sim.converge(before, allow_restart=True).failure is None
+    assert [(d.uuid, d.name, d.boot) for d in sim.vm().disks if d.name != "a"] == [(root.uuid, "root", True)]
 
 
 def check_going_back(sim: Simulated, back: Task, nodes: list[Simulated]) -> None:

@@ -31,8 +31,11 @@ from .volumes import destroy_volume, fit_before, fit_file_after, make_disk
 # -- disks that go
 
 
-def _take_out(step: Departure, tools: Tools, change: Change) -> None:
-    """Take a disk out of its VM. If the hypervisor destroys what it forgets, the volume is moved away first."""
+def _take_out(step: Departure, tools: Tools, change: Change, facts: t.Mapping[str, str]) -> None:
+    """Take a disk out of its VM. If the hypervisor destroys what it forgets, the volume is moved away first.
+
+    facts are for the volume at its new place.
+    """
     vm, root, zfs = change.vm, change.vm.root, tools.zfs
     tools.make_container(root.pool)
     tools.read(step.volume, step.guid)
@@ -42,6 +45,7 @@ def _take_out(step: Departure, tools: Tools, change: Change) -> None:
         used = tools.read(step.volume, step.guid).used
         zfs.set(root.name, reservation=max(0, root.reservation - used))
         zfs.move_out(step.volume, step.target)
+        zfs.set_facts(step.target, facts)
         return
     with Guard(zfs, tools.library) as guard:
         guard.protect(step.volume, step.newest)
@@ -50,6 +54,7 @@ def _take_out(step: Departure, tools: Tools, change: Change) -> None:
         zfs.set(root.name, reservation=max(0, root.reservation - used))
         guard.moving(step.target)
         zfs.rename(step.volume, step.target)
+        zfs.set_facts(step.target, facts)
         if step.path:
             tools.hypervisor.forget_disk(vm.config.uuid, step.path)
 
@@ -59,17 +64,15 @@ def _detach(step: Detach, tools: Tools, change: Change) -> None:
     vm = change.vm
     disk = next(d for d in vm.disks + vm.orphans if d.volume.name == step.volume)
     facts = {**step.facts, **stamp(disk.volume.user)}
-    nameless = not facts.get("name", "-") and not disk.boot
+    nameless = not facts.get("name", "-")
     if nameless:
-        # Nothing would match an attached disk without a name after an interruption, so the name goes later. A boot disk
-        # is found by boot. Outside its VM nothing shows that its name has still to go.
+        # Nothing would match an attached disk without a name after an interruption, so the name goes later. It goes
+        # before the VM forgets the disk: until then, the configuration shows which disk it is.
         del facts["name"]
     tools.zfs.set_facts(step.volume, facts)
     for old, new in step.renames:
         tools.zfs.rename(f"{step.volume}@{old}", f"{step.volume}@{new}")
-    _take_out(step, tools, change)
-    if nameless:
-        tools.zfs.set_facts(step.target, {"name": ""})
+    _take_out(step, tools, change, {"name": ""} if nameless else {})
     tools.settle(change.after)
 
 
@@ -77,7 +80,7 @@ def _detach(step: Detach, tools: Tools, change: Change) -> None:
 def _destroy(step: Destroy, tools: Tools, change: Change) -> None:
     # If a run is interrupted from here on, the disk is found by its identity, and destroyed if that is still declared.
     tools.zfs.set_facts(step.volume, step.facts)
-    _take_out(step, tools, change)
+    _take_out(step, tools, change, {})
     destroy_volume(tools, step.target, step.guid, step.snapshots)
     tools.settle(change.after)
 

@@ -153,6 +153,8 @@ def _work(
     seq.extend((*departures.unguard(concerned), *departures.discard(concerned)))
     figures = _space_changes(resolved, capabilities.keeps_storage)
     seq.extend(repairs(seq.vm, geometry, policy.reclaim, resolved.flexible, recomputed=bool(figures)))
+    for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.detached):
+        seq.add(changes.unname(leaver.disk).for_disk(leaver.anew))
     seq.extend(first)
     _departures(seq, resolved, capabilities)
     standing = [g for g in resolved.targets if g.stays and g.disk is not None]
@@ -234,8 +236,6 @@ def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -
 
     for leaver in (v for v in resolved.leavers if v.destroy and not v.disk.path):
         seq.add(departures.destroy(leaver).for_disk(leaver.anew))
-    for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.detached):
-        seq.add(changes.unname(leaver.disk).for_disk(leaver.anew))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
         step = departures.detach(seq.vm, leaver, _settles_later(resolved))

@@ -234,13 +234,19 @@ def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities,
 
 
 def _boot_disk_back(resolved: Resolved, match: Match) -> None:
-    """A detached disk of this VM takes the place of its boot disk, if an entry with its uuid has boot and recreate."""
-    boots = next((d for d in resolved.vm.disks if d.boot and not any(d is disk for _entry, disk in match.pairs)), None)
+    """A detached disk of this VM takes the place of its boot disk, if an entry with its uuid has boot and recreate.
+
+    Interrupted, the boot disk may be detached already, with its name and with its place in the configuration.
+    """
+    vm = resolved.vm
+    left = [entry.uuid for entry in vm.config.disks if entry.boot and entry.path in vm.ghosts]
+    going = [d for d in vm.disks if d.boot] + [d for d in vm.detached if d.uuid in left and d.name]
+    boots = next((d for d in going if not any(d is disk for _entry, disk in match.pairs)), None)
     if boots is None:
         return
     for target in resolved.targets:
         spec, disk = target.spec, target.disk
-        if spec.uuid and spec.boot and spec.recreate and any(disk is other for other in resolved.vm.detached):
+        if spec.uuid and spec.boot and spec.recreate and any(disk is other for other in vm.detached):
             resolved.leavers.append(Leaver(boots, False, nameless=True, anew=True))
             target.replaces = boots
             return
