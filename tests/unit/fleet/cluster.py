@@ -143,7 +143,7 @@ class Roll:
         self.members = found["members"]
         checks = {}
         for host in up:
-            here = self.here(host)
+            here = [m for m in self.here(host) if m["there"] or m["index"] < self.group["size"]]
             if here:
                 checks[host] = self.vm(
                     host, groups.group_entries(here, self.group, self.recreate, {"restart": True}), check=True

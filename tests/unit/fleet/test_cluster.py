@@ -44,6 +44,13 @@ def test_a_new_image_for_all_members():
     assert (again.run()["done"], again.steps) == (True, 0)
 
 
+def test_members_that_a_step_may_make_above_the_size_take_no_space_from_the_others():
+    cluster = Cluster(1)  # its pool has room for four members, not for eight
+    group = group_of(4, hosts=["hv0"], template={"disks": [{"name": "root"}]}, policy={"max_batch_size": 4})
+    plan = Roll(cluster, group).run()
+    assert plan["done"], plan
+
+
 # -- interrupted anywhere
 
 FULL = bool(os.environ.get("FLEXDISK_FULL"))
