@@ -157,3 +157,15 @@ def test_twelve_interrupted_at_any_command(twelve, part):
     numbers = itertools.count(part + 1, 4)
     places = list(itertools.takewhile(bool, (interrupted(twelve, TWELVE, 10, kill_at=number) for number in numbers)))
     assert len(places) > 30
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_a_member_whose_creation_was_killed_gets_into_the_load_balancer(number):
+    cluster = Cluster(1)
+    group = group_of(1, hosts=["hv0"])
+    cluster.kill_at = number
+    with pytest.raises(Killed):
+        Roll(cluster, group).run()
+    cluster.kill_at = 0
+    assert Roll(cluster, group).run()["done"]
+    assert cluster.pooled == {"web-0"}

@@ -52,14 +52,15 @@ class History:
         cluster = self.cluster
         cluster.broken, cluster.cut = broken, cut
         cluster.commands, cluster.kill_at = 0, kill_at
-        before, serving = len(cluster.vms()), len(cluster.serving())
+        names = {f"web-{index}" for index in range(size)}
+        most, serving = len(names | set(cluster.vms())), len(cluster.serving())
         least = min(floor, size, serving)
 
         def check():
             vms = cluster.vms()
             assert len(cluster.serving()) >= least
             assert all(vms[name][1]["state"] == "running" for name in cluster.pooled if name in vms)
-            assert len(vms) <= max(size, before)
+            assert len(vms) <= most, "none is made above the size"
 
         cluster.on_change = check
         limits = {"min_in_service": floor, "max_batch_size": batch, "max_down_per_host": per_host}

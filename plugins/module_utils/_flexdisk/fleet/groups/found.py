@@ -104,7 +104,9 @@ def observed(
 
 
 def _member(place: Place) -> t.Dict[str, t.Any]:
+    """A member whose creation was interrupted is as good as marked: its mark may not have been written yet."""
     vm = place.vm
+    half = bool((vm.get("intent") or {}).get("creates"))
     disks = [{key: disk[key] for key in ("name", "uuid", "size", "preserve", "boot")} for disk in vm.get("disks", ())]
     return {
         "name": place.name,
@@ -113,8 +115,8 @@ def _member(place: Place) -> t.Dict[str, t.Any]:
         "reachable": True,
         "there": place.what == "vm",
         "uuid": vm.get("uuid", ""),
-        "running": vm.get("state") == "running",
-        "marked": bool(vm.get("drained")),
+        "running": vm.get("state") == "running" and not half,
+        "marked": bool(vm.get("drained")) or half,
         **{key: vm.get(key) for key in ("package", "memory", "vcpus")},
         "disks": disks,
     }
