@@ -80,11 +80,9 @@ class History:
         """Disks of new members are written, and those of the others hold what they held."""
         for name, (_host, vm) in sorted(self.cluster.vms().items()):
             sim, volume = self.cluster.volume(name)
-            if (
-                len(vm["disks"]) < 2
-                or sim.run("zfs", "get", "-Hpo", "value", "flexdisk:preserve", volume).strip() != "true"
-            ):
-                continue  # the run that makes the member was killed
+            _status, said, _err = sim.node.run(["zfs", "get", "-Hpo", "value", "flexdisk:preserve", volume], "")
+            if len(vm["disks"]) < 2 or said.strip() != "true":
+                continue  # the run that makes or deletes the member was killed
             if name not in self.contents:
                 sim.write(volume, len(self.contents) + 1, 0, 16)
                 self.contents[name] = sim.digest(volume, "0", "16")
