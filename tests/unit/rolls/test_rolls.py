@@ -110,7 +110,7 @@ def test_one_step_and_a_second_run_at_the_same_time(tmp_path):
 
 
 def test_hooks_and_a_gate_that_fail(tmp_path):
-    """Three members fail in three ways. They are left as they are, and the same command finishes them first."""
+    """Three members fail in three ways. They are left as they are, and the same command puts them back first."""
     farm = Farm(tmp_path, 4, 2)
     before, digests = farm.look().vms(), farm.look().digests()
     policy = {"min_in_service": 1, "max_batch_size": 3, "max_down_per_host": 2, "action_ceiling": "recreate"}
@@ -132,8 +132,8 @@ def test_hooks_and_a_gate_that_fail(tmp_path):
             path.unlink()
         run = farm.run(SECOND, **more)
     assert run.code == 0, run.output
-    first = [(1, name, "finish", "ok") for name in ("web-3", "web-2", "web-1")]
-    assert done(run.output) == [*first, (2, "web-0", "recreate", "ok")]
+    first = [(1, name, "return", "ok") for name in ("web-3", "web-2", "web-1")]
+    assert done(run.output) == [*first, *((2, name, "recreate", "ok") for name in ("web-3", "web-0"))]
     assert watch.broken == []
     farm.check_whole(before, digests, dict.fromkeys(before, SECOND), parked=1)
 
