@@ -27,6 +27,6 @@ lab-full: venv ; @$(PY) tests/lab/lab.py full ## the suite on the lab, in full
 faults: venv ; @$(PY) tests/tools/faults.py ## every scenario, interrupted at every command in every way
 bench: venv ; @$(PY) tests/bench/bench.py ## processes, time, memory and payload, for 10 to 1000 VMs
 bench-lab: venv ; @$(PY) tests/bench/bench_lab.py ## the same on the running lab, for 25 VMs
-soak: venv ; @$(PY) tests/tools/soak.py $(MINUTES) ## the stateful test for MINUTES (30), with a new seed each round
+soak: venv ; @$(PY) tests/tools/soak.py $(MINUTES) ## the stateful tests for MINUTES (30), with a new seed each round
 mutations: venv ; @$(PY) tests/mutations/run.py $(WORDS) ## deliberate bugs, which the tests must find (WORDS of their names: only those)
 clean: ; @rm -rf .venv .dev build ## all that the targets above have made here

@@ -10,7 +10,6 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.gate import parse_gate
@@ -54,13 +53,12 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """What the members say, as the result of a task. Raises AnsibleActionFail for a gate that is refused."""
+        """What the members say, as the result of a task, which fails for a gate that is refused."""
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
         gate, problems = parse_gate(checked[1])
         if problems:
-            refused = refusal(problems)
-            raise AnsibleActionFail(refused["msg"], result={**answer, **refused})
+            return {**answer, **refusal(problems), "failed": True}
         if self._task.check_mode:
             gate = replace(gate, retries=0, stable_for=0)
         return {**answer, **watch(gate, ask_all, Clock(time.monotonic, time.sleep), self._tell)}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs the stateful test for a time, each round with a new seed, until a sequence fails.
+"""Runs the stateful tests, of disks and of groups, for a time, each round with a new seed, until a sequence fails.
 
 Usage: soak.py [MINUTES, default 30]    FLEXDISK_SEED is the first seed, FLEXDISK_SEQUENCES how many make a round (500).
 """
@@ -23,7 +23,7 @@ def main() -> None:
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
     deadline = time.monotonic() + minutes * 60
     seed = int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_000_000))
-    tests = require("tests/unit/stateful/test_stateful.py")
+    tests = [require("tests/unit/stateful/test_stateful.py"), require("tests/unit/fleet/test_histories.py")]
     rounds = 0
     while time.monotonic() < deadline:
         command: list[str | Path] = [
@@ -34,7 +34,7 @@ def main() -> None:
             "--exitfirst",
             "--numprocesses",
             "auto",
-            tests,
+            *tests,
         ]
         code = run(command, env=environment(FLEXDISK_SEED=str(seed + rounds)))
         if code:

@@ -52,3 +52,11 @@ class Problems(t.List[Problem]):
         except FlexdiskError as exc:
             self.add(exc.code, exc.message, disk)
             return None
+
+
+def named(key: str, act: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
+    """What act(*args) returns. The option's name is put before the message of its FlexdiskError."""
+    try:
+        return act(*args)
+    except FlexdiskError as exc:
+        raise FlexdiskError(exc.code, f"{key}: {exc.message}") from exc

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 
 from ...model.errors import Problem, Problems
 from ...rules.identity import uuid_for
-from .homes import Homes, placed
+from . import template
+from .homes import Homes, parse_homes, placed
 from .members import Member, index_of, member_name
+from .policy import parse_policy
 from .roll import Group
 
 _Raw = t.Mapping[str, t.Any]
+GATE = ("name", "index", "host", "address", "running")  # what group_gate takes of a member
 RENAMED = 3  # so many VMs of one pool may have had the name before, and are called otherwise today
 
 
@@ -30,6 +33,42 @@ class Place:
     host: str
     what: str
     vm: _Raw
+
+
+def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) -> t.Dict[str, t.Any]:
+    """The members of a group, whether they keep disks, and the texts of all that is wrong with its declaration.
+
+    results: what vm_info returned, by host. group: name, size, hosts, policy, template, members and replace. unread:
+    hosts that cannot be read. Without problems, each member has what observed says, address, and gate for group_gate.
+    """
+    name, size, own = group["name"], group["size"], group["members"]
+    policy, wrong = parse_policy(group["policy"])
+    problems = template.check_template(name, group["template"], own)
+    homes = problems.attempt("", parse_homes, group["hosts"]) or Homes()
+    texts = [f"size is {size}, but must not be negative"] if size < 0 else []
+    texts += [problem.message for problem in [*problems, *wrong]]
+    texts += _strange(group, homes, {*results, *unread})
+    keeps_disks = not texts and template.keeps_disks(group["template"])
+    members: t.List[t.Dict[str, t.Any]] = []
+    if not texts:
+        uuids = {member: str(values.get("uuid") or "") for member, values in own.items()}
+        found = places(results, name, size, uuids)
+        texts = [problem.message for problem in check_places(found)]
+        surge = 0 if keeps_disks else policy.limits(size).max_batch_size
+        members = [] if texts else observed(found, name, size, unread, homes, surge)
+    for member in members:
+        member["address"] = template.facts_of(member, group["template"], own)[template.ADDRESS]
+        member["gate"] = {key: member[key] for key in GATE}
+    return {"members": members, "keeps_disks": keeps_disks, "problems": texts}
+
+
+def _strange(group: _Raw, homes: Homes, hosts: t.Set[str]) -> t.List[str]:
+    """Names of hosts that the play does not have, and names that no member can have."""
+    name, astray = group["name"], sorted({*homes.hosts, *homes.fixed.values()} - hosts)
+    texts = [f"hosts names {', '.join(astray)}, which this play does not have"] if astray else []
+    for word, names in (("replace", group["replace"]), ("hosts", homes.fixed)):
+        texts += [f"{word} names {m}, which is not a member of {name}" for m in sorted(names) if index_of(m, name) < 0]
+    return texts
 
 
 def places(results: t.Mapping[str, _Raw], group: str, size: int, uuids: t.Mapping[str, str]) -> t.List[Place]:

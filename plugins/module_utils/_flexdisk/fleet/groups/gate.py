@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ...model.errors import FlexdiskError, Problem, Problems
+from ...model.errors import FlexdiskError, Problem, Problems, named
 from . import placeholders
 from .durations import parse_seconds
 
@@ -109,7 +109,7 @@ def _questions_for_all(tcp: t.Optional[_Raw], http: t.Optional[_Raw], problems: 
         )
     for declared in list(found):
         before = len(problems)
-        problems.attempt("", _named, declared.key, placeholders.check, declared.template, FACTS)
+        problems.attempt("", named, declared.key, placeholders.check, declared.template, FACTS)
         if len(problems) > before:
             found.remove(declared)
     return found
@@ -145,7 +145,7 @@ def _question(declared: _Declared, facts: t.Mapping[str, t.Any]) -> Question:
     def build() -> Question:
         return declared.build(placeholders.filled(declared.template, facts))
 
-    question: Question = _named(declared.key, build)
+    question: Question = named(declared.key, build)
     return question
 
 
@@ -180,15 +180,7 @@ def _status(value: int) -> int:
 
 
 def _seconds(name: str, value: object, least: int) -> int:
-    seconds = int(_named(name, parse_seconds, value))
+    seconds = int(named(name, parse_seconds, value))
     if not least <= seconds <= LONGEST:
         raise FlexdiskError("InvalidArgument", f"{name} is {seconds} s, but must be {least} s to {LONGEST} s")
     return seconds
-
-
-def _named(key: str, act: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
-    """What act(*args) returns. The option's name is put before a message of its error."""
-    try:
-        return act(*args)
-    except FlexdiskError as exc:
-        raise FlexdiskError(exc.code, f"{key}: {exc.message}") from exc

@@ -10,7 +10,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ...model.errors import FlexdiskError, Problem, Problems
+from ...model.errors import FlexdiskError, Problem, Problems, named
 from .durations import parse_seconds
 
 CEILINGS = ("live", "restart", "recreate")
@@ -102,21 +102,13 @@ def parse_policy(raw: t.Mapping[str, t.Any]) -> t.Tuple[RollPolicy, t.List[Probl
     values: t.Dict[str, t.Any] = {}
     for key, read in _READERS.items():
         if key in given:
-            values[_FIELDS.get(key, key)] = problems.attempt("", _named, key, read, given[key])
+            values[_FIELDS.get(key, key)] = problems.attempt("", named, key, read, given[key])
     if both[1]:
         values.setdefault("max_unavailable", NONE)
         values.setdefault("max_surge", NONE)
         if values["max_unavailable"] == values["max_surge"] == NONE:
             problems.add("InvalidArgument", "max_unavailable and max_surge are both 0, so no member could be changed")
     return (RollPolicy() if problems else RollPolicy(**values)), list(problems)
-
-
-def _named(key: str, read: t.Callable[[object], t.Any], value: object) -> t.Any:
-    """What read makes of the value. The option's name is put before a message of read."""
-    try:
-        return read(value)
-    except FlexdiskError as exc:
-        raise FlexdiskError(exc.code, f"{key}: {exc.message}") from exc
 
 
 def _integer(value: object, least: int) -> int:

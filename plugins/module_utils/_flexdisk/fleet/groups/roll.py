@@ -186,6 +186,12 @@ def after(group: Group, step: Step) -> Group:
     return replace(group, members=tuple(members.values()))
 
 
+def batch_of(members: t.Sequence[t.Mapping[str, t.Any]], actions: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[t.Any]:
+    """The members of a step, each with what is done to it as C(do). actions are as group_plan returns them."""
+    known = {member["name"]: member for member in members}
+    return [{**known[action["member"]], "do": action["do"]} for action in actions]
+
+
 def failures(group: Group, actions: t.Iterable[t.Tuple[str, str]]) -> t.FrozenSet[str]:
     """The members that a step has not brought to its end, of the names and words of its actions. group is as it is
     after the step.

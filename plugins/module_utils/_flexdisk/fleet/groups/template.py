@@ -9,8 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import Problems
-from .members import index_of
+from .members import RECREATE, index_of
 from .placeholders import check, filled
+from .roll import FINISH
 
 _Raw = t.Mapping[str, t.Any]
 REMOVAL = ("destroy_disks", "destroy_snapshots")  # what a template allows where a member is deleted
@@ -66,6 +67,18 @@ def entry(
     return {**whole, "vm": member["name"], "state": "running"}
 
 
+def entries(members: t.Sequence[_Raw], group: _Raw, recreate: bool, more: _Raw) -> t.List[t.Dict[str, t.Any]]:
+    """What each member shall be: nothing, for those above the size. more: further words for the others."""
+    found = []
+    for member in members:
+        word = group["generation"] if member["name"] in group["replace"] else ""
+        if member["there"] and member["index"] >= group["size"]:
+            found.append(removal(member, group["template"]))
+        else:
+            found.append({**entry(member, group["template"], group["members"], recreate, word), **more})
+    return found
+
+
 def removal(member: _Raw, template: _Raw) -> t.Dict[str, t.Any]:
     """What deletes a member, as an entry of O(flexdisk.hypervisor.vm#module:vms)."""
     return {**{word: template[word] for word in REMOVAL if word in template}, "vm": member["name"], "state": "absent"}
@@ -79,6 +92,11 @@ def former(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
     disks = [{**disk, "boot": True, "recreate": True} for disk in boots]
     words = {"vm": member["name"], "state": "running", "restart": True, "unlisted": "keep", "disks": disks}
     return {**words, **{key: member[key] for key in ("memory", "vcpus") if member[key]}}
+
+
+def formers(members: t.Sequence[_Raw]) -> t.List[t.Dict[str, t.Any]]:
+    """What each member of a step was before it. Members have what was done to them as C(do)."""
+    return [former(member, member["do"] in (RECREATE, FINISH)) for member in members]
 
 
 def _replaceable(disks: t.Sequence[_Raw], word: str) -> t.List[t.Dict[str, t.Any]]:
