@@ -298,8 +298,8 @@ MUTATIONS = (
     Mutation(
         "vm: an interrupted creation forgotten",
         "engine/journal.py",
-        'creates=vm.config.alias if not vm.there else "",',
-        'creates="",',
+        "return plan.before.config.alias",
+        'return ""',
         VMS,
     ),
     Mutation(

@@ -14,7 +14,7 @@ _PART = r"(?!\.{1,2}(?:[/@]|\Z))[A-Za-z0-9_.:-]+"
 DATASET = rf"[A-Za-z](?!\.)[A-Za-z0-9_.:-]*(?:/{_PART})*"
 SNAPSHOT = rf"{DATASET}@[A-Za-z0-9_.:%-]+"
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_FACT = rf"flexdisk:(?:uuid|name|vm|index|slot|model|boot|preserve|description|tags|remaining|serial_no|ctime|mtime|intents|intent\.{UUID})"  # fmt: skip  # noqa: E501
+_FACT = rf"flexdisk:(?:uuid|name|vm|index|slot|model|type|boot|preserve|description|tags|remaining|serial_no|ctime|mtime|intents|intent\.{UUID})"  # fmt: skip  # noqa: E501
 _OWN = rf"{_FACT}=[\x20-\x7e]{{1,8191}}"
 _NATIVE = r"(?:(?:quota|reservation|refreservation|volsize|volblocksize)=(?:\d+|auto|none)|compression=[a-z0-9-]+)"
 

@@ -112,7 +112,7 @@ def unpredicted(done: Outcome, told: Outcome) -> list[str]:
         return [*wrong, f"{len(told.vms)} VMs, done {len(done.vms)}"]
     for real, said in zip(done.vms, told.vms, strict=True):
         ours = {key: _plain(key, value, said.get(key)) for key, value in real.items()}
-        keys = (set(said) | set(ours)) - ({"free_space"} - set(said))
+        keys = (set(said) | set(ours)) - ({"free_space", "allocatable"} - set(said))
         wrong += [f"{key}: {said.get(key)!r}, done {ours.get(key)!r}" for key in keys if said.get(key) != ours.get(key)]
     return wrong
 
@@ -121,7 +121,7 @@ def _plain(key: str, disks: Any, told: Any) -> Any:
     """A list of disks without what check mode cannot know."""
     if key not in ("disks", "parked") or len(disks) != len(told):
         return disks
-    volatile = {*report.VOLATILE, "uuid"}
+    volatile = {*report.VOLATILE, "uuid", "pinned"}
     return [
         {k: v for k, v in disk.items() if k in twin or k not in volatile}
         for disk, twin in zip(disks, told, strict=True)

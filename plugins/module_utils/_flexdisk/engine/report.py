@@ -11,7 +11,7 @@ import typing as t
 from ..model.sizes import MIB, render_change
 from ..model.vm import Disk, Vm
 from ..plan import recovery, summary
-from ..plan.disk_steps import AttachDisk, Grow, Shrink
+from ..plan.disk_steps import AttachDisk, Grow, LiftGuard, Shrink
 from ..plan.steps import VmPlan
 from ..plan.vm_steps import SettleQuota
 from ..rules import disk_properties, identity, space
@@ -82,6 +82,14 @@ def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
     return result
 
 
+def _leave_out_figures(result: _Dict) -> None:
+    """Take out what only ZFS knows before a guard is lifted: how much the guard and the snapshots share."""
+    for key in ("free_space", "allocatable"):
+        result.pop(key, None)
+    for disk in (*result["disks"], *result["parked"]):
+        del disk["pinned"]
+
+
 def disk_template(vm: Vm) -> str:
     """The type of all disks of the VM, C(mixed), or C(diskless)."""
     kinds = {disk.type for disk in vm.disks if not disk.hidden}
@@ -132,6 +140,8 @@ def plan_result(
     if not volatile and any(step.snapshots for step in resizes):
         # A resize moves blocks to snapshots alone. Only ZFS knows how many.
         del result["free_space"]
+    if not volatile and any(isinstance(step, LiftGuard) and step.snapshots for step in plan.steps):
+        _leave_out_figures(result)
     result.update(
         vm=asked,
         changed=plan.changed,

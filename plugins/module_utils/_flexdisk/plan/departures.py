@@ -33,7 +33,8 @@ def forget(vm: Vm) -> t.Iterator[ForgetDisk]:
 def unguard(disks: t.Iterable[Disk]) -> t.Iterator[LiftGuard]:
     """Remove the guards of an interrupted run."""
     for disk in (d for d in disks if d.guarded):
-        yield LiftGuard(Told(f"- left-over guard of {disk.label}", disk.label), volume=disk.volume.name)
+        told = Told(f"- left-over guard of {disk.label}", disk.label)
+        yield LiftGuard(told, volume=disk.volume.name, snapshots=bool(disk.snapshots))
 
 
 def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:

@@ -97,10 +97,12 @@ class ReleaseDisk(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LiftGuard(VolumeStep):
-    """Remove the guard of an interrupted run."""
+    """Remove the guard of an interrupted run. snapshots: the disk has some, so what it frees is not known before."""
 
     kind = "unguard"
     mends = True
+
+    snapshots: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -288,7 +288,8 @@ def unguarded(disk: Disk) -> Disk:
     volume = disk.volume
     if not disk.guarded or disk.snapshots:
         return replace(disk, guarded=False)
-    return replace(disk, guarded=False, volume=replace(volume, used=min(volume.used, volume.refreservation)))
+    used = min(volume.used, volume.refreservation)
+    return replace(disk, guarded=False, volume=replace(volume, used=used, usedbysnapshots=0))
 
 
 @_after.register

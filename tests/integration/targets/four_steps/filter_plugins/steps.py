@@ -14,7 +14,7 @@ MIB = 1 << 20
 # has, and what protected or destroyed disks.
 VOLATILE = {
     *("ctime", "mtime", "serial_no", "uuid", "volume", "free_space", "allocatable", "created", "frees_bytes"),
-    *("guard", "destroyed_by"),
+    *("guard", "destroyed_by", "pinned"),
 }
 Datasets = dict[str, dict[str, Any]]
 
