@@ -37,6 +37,11 @@ def done(output):
     return [(int(row[0]), row[1], row[3], " ".join(row[6:])) for row in table(output, "RESULT")]
 
 
+def boot_disks(vms):
+    """The uuid of each member's boot disk."""
+    return {name: [disk["uuid"] for disk in vm["disks"] if disk.get("boot")] for name, (_host, vm) in vms.items()}
+
+
 def planned_for(farm):
     """The rows of the plan of the new image: step, member and action."""
     check = farm.run(SECOND, "--check", policy=TWO)
@@ -136,6 +141,27 @@ def test_hooks_and_a_gate_that_fail(tmp_path):
     assert done(run.output) == [*first, *((2, name, "recreate", "ok") for name in ("web-3", "web-0"))]
     assert watch.broken == []
     farm.check_whole(before, digests, dict.fromkeys(before, SECOND), parked=1)
+
+
+def test_a_step_that_fails_is_gone_back_on(tmp_path):
+    """The first look at web-2 after its change says no, so both members of the step get their old disks again."""
+    farm = Farm(tmp_path, 4, 2)
+    before, digests = farm.look().vms(), farm.look().digests()
+    once = {"ansible.builtin.raw": "! rm {{ broken }}/once-{{ instance_group_member.name }}"}
+    (tmp_path / "gate.yml").write_text(yaml.safe_dump([{"name": "Say no once", **once}]))
+    (farm.broken / "once-web-2").touch()
+    policy = {"min_in_service": 2, "max_batch_size": 2, "action_ceiling": "recreate", "on_failure": "revert"}
+    with watched(farm, floor=2) as watch:
+        run = farm.run(SECOND, policy=policy, gate={"tasks": [f"{tmp_path}/gate.yml"]})
+    assert run.code != 0
+    assert "failure_budget is 0, but web-2 failed [InvalidArgument]; back to what they were: web-2, web-3" in run.words
+    assert watch.broken == []
+    farm.check_safe(before, digests)
+    cluster = farm.look()
+    assert images(cluster) == dict.fromkeys(before, IMAGE)
+    assert boot_disks(cluster.vms()) == boot_disks(before)
+    assert {vm["state"] for _host, vm in cluster.vms().values()} == {"running"}
+    assert (farm.pooled(), farm.marked(), farm.lease()) == (set(before), set(), None)
 
 
 def test_a_host_that_cannot_be_reached(tmp_path):
