@@ -11,21 +11,31 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VENV = ROOT / ".venv"
+ZIPCACHE = ROOT / "tests" / "lab" / "zipcache.py"
 LEVELS = ("run", "dev")  # each includes those before it
 
 
 def fingerprint() -> str:
     """What the environment depends on: requirements, interpreter, and where it stands (scripts hold absolute paths)."""
     digest = hashlib.sha256(repr((sys.version, str(VENV))).encode())
-    for path in sorted((ROOT / "requirements").glob("*.txt")):
+    for path in [*sorted((ROOT / "requirements").glob("*.txt")), ZIPCACHE]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def add_zipcache() -> None:
+    """Let every Python of .venv load it: the tests run modules as Ansible sends them, often."""
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(VENV), "platbase": str(VENV)}))
+    shutil.copy(ZIPCACHE, packages / "flexdisk_zipcache.py")
+    (packages / "flexdisk_zipcache.pth").write_text("import flexdisk_zipcache\n")
 
 
 def main() -> None:
@@ -43,6 +53,8 @@ def main() -> None:
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     environment = {**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}
     subprocess.run([*pip, "install", "--requirement", requirements], check=True, env=environment)
+    if level == "dev":
+        add_zipcache()
     stamps[0].write_text(want)
 
 

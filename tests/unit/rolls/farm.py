@@ -43,27 +43,6 @@ PLAY = [
 ]
 OUT = {"name": "Take it out", "ansible.builtin.raw": "rm -f {{ balancer }}/{{ instance_group_member.name }}"}
 IN = {"name": "Put it in", "ansible.builtin.raw": "touch {{ balancer }}/{{ instance_group_member.name }}"}
-# Modules come to a host as source, in a zip. To compile it again each time takes a fifth of the time of these tests.
-COMPILED = """
-import hashlib, marshal, os, zipimport
-
-compile_source = zipimport._compile_source
-
-def kept(name, source):
-    path = os.path.join(os.path.dirname(__file__), hashlib.sha256(source).hexdigest())
-    try:
-        with open(path, "rb") as stream:
-            return marshal.load(stream)
-    except OSError:
-        code = compile_source(name, source)
-    fresh = f"{path}.{os.getpid()}"
-    with open(fresh, "wb") as stream:
-        marshal.dump(code, stream)
-    os.replace(fresh, path)
-    return code
-
-zipimport._compile_source = kept
-"""
 
 
 def refuse(where: str) -> Raw:
@@ -125,7 +104,7 @@ class Farm:
         common = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
-            "flexdisk_environment": {"PATH": path, "PYTHONPATH": "{{ inventory_dir }}/compiled"},
+            "flexdisk_environment": {"PATH": path},
             "flexdisk_packages": PACKAGES,
             "balancer": str(self.balancer),
             "broken": str(self.broken),
@@ -138,8 +117,6 @@ class Farm:
         files = {"hosts": {"all": every}, "roll": PLAY, **HOOKS}
         for name, content in files.items():
             (self.folder / f"{name}.yml").write_text(yaml.safe_dump(content))
-        (self.folder / "compiled").mkdir()
-        (self.folder / "compiled" / "sitecustomize.py").write_text(COMPILED)
         (self.folder / "ansible.cfg").write_text("[defaults]\n")
 
     # -- runs

@@ -199,7 +199,4 @@ def test_a_deadline_stops_a_roll_between_steps(tmp_path):
     assert done(run.output) == [(1, "web-1", "recreate", "ok")]
     assert images(farm.look()) == {"web-0": IMAGE, "web-1": SECOND}
     assert (farm.pooled(), farm.marked(), farm.lease()) == (set(before), set(), None)
-    run = farm.run(SECOND, policy=policy)
-    assert run.code == 0, run.output
-    assert done(run.output) == [(1, "web-0", "recreate", "ok")]
-    farm.check_whole(before, digests, dict.fromkeys(before, SECOND), parked=1)
+    farm.check_safe(before, digests)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -40,8 +41,16 @@ def loads(text: str) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """JSON.stringify(value, null, 2)."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """JSON.stringify(value, null, 2). A long test prints most VMs again and again as they were."""
+    if isinstance(value, list) and value:
+        entries = ",\n".join(_indented(compact(entry)) for entry in value)
+        return "[\n  %s\n]" % entries.replace("\n", "\n  ")
+    return _indented(compact(value))
+
+
+@functools.lru_cache(maxsize=4096)
+def _indented(text: str) -> str:
+    return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
 
 
 def compact(value: Any) -> str:
