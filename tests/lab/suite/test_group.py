@@ -21,6 +21,9 @@ BOOK = Path(__file__).resolve().parents[3] / "playbooks" / "update_group.yml"
 IMAGES = ["aaaaaaaa-0000-4000-8000-000000000181", "aaaaaaaa-0000-4000-8000-000000000182"]
 MEMBERS = ["web-0", "web-1", "web-2"]
 CHANGE = "Change the members"
+# A module comes by standard input and has no name of its own, but it is what runs vmadm.
+WAIT = "until pgrep -f '[v]madm (stop|update)'; do sleep 0.1; done"
+KILL = "until kill -KILL $(ps -o ppid= -p $(pgrep -of '[v]madm (stop|update)')); do sleep 0.1; done"
 
 
 class Group:
@@ -69,9 +72,9 @@ class Group:
             if number == 0:
                 break
         assert number == 0, "the run ended before"
-        self.lab.run(["sh", "-c", "until pgrep -f '[v]madm (stop|update)'; do sleep 0.1; done"])
+        self.lab.run(["sh", "-c", WAIT])
         if module:
-            self.lab.run(["pkill", "-KILL", "-f", "AnsiballZ_vm[.]py"])
+            self.lab.run(["sh", "-c", KILL])
             running.stdout.read()
         else:
             for process in [running.pid, *descendants(running.pid)]:
