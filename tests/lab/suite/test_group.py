@@ -63,23 +63,23 @@ class Group:
     def killed_in(self, number: int, arguments: list[str], *, module: bool) -> int:
         """The status of a run. Its change of that number is killed: the module in the lab, or the whole controller."""
         argv = self.lab.ansible_argv("ansible-playbook", *arguments)
-        running = subprocess.Popen(
+        with subprocess.Popen(
             argv, cwd=self.lab.workdir, env=self.lab.environment(), stdout=subprocess.PIPE, text=True
-        )
-        assert running.stdout is not None
-        for line in running.stdout:
-            number -= line.startswith("TASK") and CHANGE in line
-            if number == 0:
-                break
-        assert number == 0, "the run ended before"
-        self.lab.run(["sh", "-c", WAIT])
-        if module:
-            self.lab.run(["sh", "-c", KILL])
-            running.stdout.read()
-        else:
-            for process in [running.pid, *descendants(running.pid)]:
-                os.kill(process, signal.SIGKILL)
-        return running.wait()
+        ) as running:
+            assert running.stdout is not None
+            for line in running.stdout:
+                number -= line.startswith("TASK") and CHANGE in line
+                if number == 0:
+                    break
+            assert number == 0, "the run ended before"
+            self.lab.run(["sh", "-c", WAIT])
+            if module:
+                self.lab.run(["sh", "-c", KILL])
+                running.stdout.read()
+            else:
+                for process in [running.pid, *descendants(running.pid)]:
+                    os.kill(process, signal.SIGKILL)
+            return running.wait()
 
 
 def descendants(process: int) -> list[int]:
