@@ -23,6 +23,7 @@ MEMBER: t.Dict[str, t.Any] = {
     "host": {"type": "str"},
     "address": {"type": "str"},
     "running": {"type": "bool", "default": True},
+    "guest_agent": {"type": "str", "default": "", "choices": ["connected", "disconnected", ""]},
 }
 TCP: t.Dict[str, t.Any] = {
     "port": {"type": "raw", "required": True},
@@ -39,6 +40,7 @@ ARGUMENTS: t.Dict[str, t.Any] = {
     "members": {"type": "list", "elements": "dict", "options": MEMBER, "required": True},
     "tcp": {"type": "dict", "options": TCP},
     "http": {"type": "dict", "options": HTTP},
+    "guest_agent": {"type": "bool", "default": False},
     "retries": {"type": "int", "default": 0},
     "delay": {"type": "raw", "default": 5},
     "stable_for": {"type": "raw", "default": 0},

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters rolling_batches and duration: what a rolling update of a group would do, and how long a text says."""
+"""The filters rolling_batches and duration: what a rolling update of a group would do, and how long a duration is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     INDEXED,
     sequence,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.durations import parse_duration
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.durations import parse_seconds
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 KEYS = ("current", "requested", "min_in_service", "max_batch_size")
@@ -40,10 +40,10 @@ def rolling_batches(figures: t.Mapping[str, int], flavour: str = INDEXED) -> t.D
     }
 
 
-def duration(text: str) -> int:
-    """The seconds of an ISO 8601 duration."""
+def duration(value: t.Union[int, str]) -> int:
+    """The seconds of a duration as policies write it."""
     try:
-        return parse_duration(text)
+        return parse_seconds(value)
     except FlexdiskError as error:
         raise AnsibleFilterError(f"duration: {error.code}: {error.message}") from error
 

@@ -18,7 +18,7 @@ description:
     say no, until all say yes or the attempts are used up.
   - It runs on the controller, which must reach the members. It connects to no managed host.
   - It does not fail because a member says no. What that means is for the task that reads RV(failing) to decide.
-  - Without O(tcp) and O(http), a member is in service if it runs. With both, it must say yes to both.
+  - Without O(tcp), O(http) and O(guest_agent), a member is in service if it runs. With several, it must say yes to all.
   - V({instance.name}), V({instance.index}), V({instance.host}) and V({instance.address}) stand for what O(members)
     says of the member that is asked.
   - Durations are whole seconds or ISO 8601 (V(PT1M30S)), at most one hour.
@@ -65,6 +65,15 @@ options:
           - Whether its VM runs. If not, it says no without being asked, once and for all.
         type: bool
         default: true
+      guest_agent:
+        description:
+          - What RV(flexdisk.hypervisor.vm_info#module:vms[].guest_agent) says of it. Only O(guest_agent) needs it.
+        type: str
+        choices:
+          - connected
+          - disconnected
+          - ""
+        default: ""
   tcp:
     description:
       - Asks whether a port takes connections.
@@ -111,6 +120,12 @@ options:
           - Whether the certificate must be valid for the URL.
         type: bool
         default: true
+  guest_agent:
+    description:
+      - A member is not in service unless its O(members[].guest_agent) is V(connected). Nobody is asked again for that.
+      - A running member of which the hypervisor cannot tell is refused.
+    type: bool
+    default: false
   retries:
     description:
       - How often a member that says no is asked again. Each no counts, those after a yes during O(stable_for) too.

@@ -134,6 +134,13 @@ vms:
       description: The word for which the VM was started last. Empty if there is none.
       type: str
       returned: always
+    guest_agent:
+      description: >-
+        V(connected) or V(disconnected), if the VM runs and has a channel for QEMU's guest agent. Empty otherwise, and
+        always with C(vmadm).
+      type: str
+      returned: always
+      sample: connected
     disk_template:
       description: >-
         The common type of all disks, V(thick), V(sparse) or V(file). V(mixed) if the types differ, V(diskless) if

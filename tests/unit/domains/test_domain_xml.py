@@ -54,6 +54,23 @@ def test_there_are_many():
     assert sum("bhyve" in path.name for path in FILES) >= 4
 
 
+AGENT = "<target type='virtio' name='org.qemu.guest_agent.0'%s/>"
+
+
+@pytest.mark.parametrize("state", ["connected", "disconnected"])
+def test_the_guest_agent_is_what_the_running_domain_says(state):
+    xml = (FILES[0].parent / "x86_64-q35-headless.x86_64-latest.xml").read_text()
+    live = xml.replace(AGENT % "", AGENT % f" state='{state}'")
+    assert live != xml
+    assert domain.parse_vm(xml, live, "running", False, True).guest_agent == state
+
+
+@every
+def test_nobody_tells_of_a_guest_agent_without_a_state(path):
+    xml = path.read_text()
+    assert (read(xml).guest_agent, read(xml, xml).guest_agent) == ("", "")
+
+
 @every
 def test_read(path):
     xml = path.read_text()

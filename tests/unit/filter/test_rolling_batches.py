@@ -69,6 +69,8 @@ def test_an_unknown_flavour_is_refused():
 
 
 def test_durations():
-    assert FILTERS["duration"]("PT1M30S") == 90
-    with pytest.raises(AnsibleFilterError, match="duration: InvalidArgument: '60' is not a duration: write PT1H30M5S"):
-        FILTERS["duration"]("60")
+    assert [FILTERS["duration"](value) for value in ("PT1M30S", "90", 90)] == [90] * 3
+    with pytest.raises(
+        AnsibleFilterError, match="duration: InvalidArgument: '1m' is not a duration: write seconds, or PT1H30M5S"
+    ):
+        FILTERS["duration"]("1m")

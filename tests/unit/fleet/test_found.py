@@ -144,6 +144,7 @@ def test_what_is_known_of_a_member():
     )
     assert member == {
         "name": "web-0", "index": 0, "host": "hv01", "reachable": True, "there": True, "uuid": OTHER, "running": False,
+        "guest_agent": "",
         "marked": True, "package": "p", "memory": 512, "vcpus": 1,
         "disks": [{"name": "root", "uuid": "u", "size": 32, "preserve": False, "boot": True}],
     }  # fmt: skip

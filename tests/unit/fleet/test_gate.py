@@ -23,14 +23,22 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
 
 SSH = Tcp("192.0.2.1", 22, 3)
-WEB = {"name": "web-0", "index": 0, "host": "hv01", "address": "192.0.2.10", "running": True}
-OTHER = {"name": "web-1", "index": None, "host": None, "address": None, "running": True}
+WEB = {"name": "web-0", "index": 0, "host": "hv01", "address": "192.0.2.10", "running": True, "guest_agent": ""}
+OTHER = {"name": "web-1", "index": None, "host": None, "address": None, "running": True, "guest_agent": ""}
 DOWN = {**OTHER, "running": False}
 
 
 def arguments(**given):
     """Arguments as Ansible hands them over."""
-    defaults = {"members": [WEB], "tcp": None, "http": None, "retries": 0, "delay": 5, "stable_for": 0}
+    defaults = {
+        "members": [WEB],
+        "tcp": None,
+        "http": None,
+        "guest_agent": False,
+        "retries": 0,
+        "delay": 5,
+        "stable_for": 0,
+    }
     return {**defaults, **given}
 
 
@@ -93,6 +101,21 @@ def test_a_member_that_does_not_run_has_no_questions_and_needs_no_host():
     assert (gate.members, problems) == ((Asked("web-1", False),), [])
 
 
+@pytest.mark.parametrize(
+    ("state", "needed", "agent"),
+    [("connected", True, True), ("disconnected", True, False), ("disconnected", False, True), ("", False, True)],
+)
+def test_only_a_member_with_its_guest_agent_is_asked_where_that_is_needed(state, needed, agent):
+    member = {**WEB, "guest_agent": state}
+    gate, problems = parse_gate(arguments(members=[member], guest_agent=needed, tcp=tcp(22)))
+    assert problems == []
+    assert gate.members == (Asked("web-0", True, (Tcp("192.0.2.10", 22, 3),) if agent else (), agent),)
+
+
+def test_of_a_member_that_does_not_run_nobody_needs_to_tell():
+    assert parse_gate(arguments(members=[DOWN], guest_agent=True))[1] == []
+
+
 NO_URL = "is not a URL that begins with http:// or https:// and a host [InvalidArgument]"
 KNOWN = "{instance.address}, {instance.host}, {instance.index}, {instance.name}"
 
@@ -128,6 +151,8 @@ KNOWN = "{instance.address}, {instance.host}, {instance.index}, {instance.name}"
           " [InvalidArgument]"]),
         ({"members": [WEB, WEB, {**WEB, "name": ""}]},
          ["web-0 is there twice [InvalidArgument]", "a member has no name [InvalidArgument]"]),
+        ({"members": [{**OTHER, "guest_agent": "disconnected"}, WEB, {**OTHER, "name": "web-2"}], "guest_agent": True},
+         ["web-0: guest_agent: the hypervisor reports no channel for a guest agent [InvalidArgument]"]),
         ({"http": http("http://me:secret@a/")},
          ["web-0: http: the URL for a has a user, but nobody is logged in [InvalidArgument]"]),
     ],
@@ -233,6 +258,13 @@ def test_without_questions_only_running_counts():
     world = World(lambda *_any: False)
     found = world.watch(members=[Asked("a", True), Asked("b", False)], retries=9, delay=5, stable_for=60)
     assert (world.asked, found["serving"], found["failing"]) == ([], ["a"], ["b"])
+
+
+def test_a_guest_agent_that_is_not_connected_is_not_waited_for():
+    world = World(lambda *_any: True)
+    found = world.watch(members=[Asked("a", True, agent=False), Asked("b", False, agent=False)], retries=9, delay=5)
+    assert (world.asked, world.time) == ([], 100)
+    assert found["msg"] == "0 of 2 members in service; a: guest agent not connected; b: not running"
 
 
 def test_no_members():

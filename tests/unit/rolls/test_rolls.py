@@ -190,7 +190,7 @@ def test_a_deadline_stops_a_roll_between_steps(tmp_path):
     """A hook after a step sets the begin of the run back, so nothing here depends on how long anything takes."""
     farm = Farm(tmp_path, 2, 2)
     before, digests = farm.look().vms(), farm.look().digests()
-    policy = {"min_in_service": 1, "action_ceiling": "recreate", "deadline": "PT1H"}
+    policy = {"min_in_service": 1, "action_ceiling": "recreate", "deadline": 3600}
     earlier = {"_instance_group_begun": "{{ _instance_group_begun | float - 3600 }}"}
     (tmp_path / "later.yml").write_text(yaml.safe_dump([{"ansible.builtin.set_fact": earlier}]))
     run = farm.run(SECOND, policy=policy, after_step=[f"{tmp_path}/later.yml"])

@@ -21,6 +21,7 @@ from ..rules.slots import Slot, render_slot
 from .xml_text import Element, Text
 
 BRAND = "libvirt"
+AGENT = "org.qemu.guest_agent.0"
 PORT = "pcie-root-port"
 # How many root ports a stopped VM can get in addition.
 _COMING_PORTS = 16
@@ -156,7 +157,14 @@ def _vm(
         digest=digested,
         memory=_memory(domain),
         vcpus=int(domain.get("vcpu") or 1),
+        guest_agent=_guest_agent(running) if running is not None else "",
     )
+
+
+def _guest_agent(running: Element) -> str:
+    """What libvirt says of the channel of QEMU's guest agent. Only a running domain has a state of it."""
+    channels = [device for device in devices(running) if device.get("target", "name") == AGENT]
+    return channels[0].get("target", "state") if channels else ""
 
 
 def _memory(domain: Element) -> int:

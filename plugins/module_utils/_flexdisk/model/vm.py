@@ -61,7 +61,8 @@ class VmConfig:
     VM can have, if not all; first_boots: without a boot order the first disk is it; boot_types is an order
     of types of device, into which no other disk can be put; frozen says why it cannot be
     changed, unplugged names the disks that the running VM lacks, uses the volumes that it has open or configured in any
-    way; digest changes with the configuration. memory is MiB. A VM that is not there has the state ABSENT.
+    way; digest changes with the configuration. memory is MiB. guest_agent is C(connected) or C(disconnected), "" where
+    nobody can tell. A VM that is not there has the state ABSENT.
     """
 
     uuid: str
@@ -89,6 +90,7 @@ class VmConfig:
     digest: str = ""
     memory: int = 0
     vcpus: int = 0
+    guest_agent: str = ""
 
     @property
     def label(self) -> str:

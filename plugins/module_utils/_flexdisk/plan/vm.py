@@ -236,6 +236,7 @@ def machine(vm: Vm) -> t.Dict[str, t.Any]:
         "drained": vm.drained,
         "package": vm.package,
         "generation": vm.generation,
+        "guest_agent": config.guest_agent,
     }
 
 

@@ -18,7 +18,7 @@ from .policy import parse_policy
 from .roll import Group
 
 _Raw = t.Mapping[str, t.Any]
-GATE = ("name", "index", "host", "address", "running")  # what group_gate takes of a member
+GATE = ("name", "index", "host", "address", "running", "guest_agent")  # what group_gate takes of a member
 RENAMED = 3  # so many VMs of one pool may have had the name before, and are called otherwise today
 
 
@@ -155,6 +155,7 @@ def _member(place: Place) -> t.Dict[str, t.Any]:
         "there": place.what == "vm",
         "uuid": vm.get("uuid", ""),
         "running": vm.get("state") == "running" and not half,
+        "guest_agent": vm.get("guest_agent", ""),
         "marked": bool(vm.get("drained")) or half,
         **{key: vm.get(key) for key in ("package", "memory", "vcpus")},
         "disks": disks,

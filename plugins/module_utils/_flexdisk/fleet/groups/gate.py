@@ -18,6 +18,7 @@ from .durations import parse_seconds
 _Raw = t.Mapping[str, t.Any]
 FACTS = ("name", "index", "host", "address")  # the placeholders of a member
 LONGEST = 3600  # seconds
+CONNECTED = "connected"
 _PORT = re.compile(r"[0-9]{1,5}")
 _PLAIN = re.compile(r"[!-~]*")  # what can stand in a request: no blanks, no control characters, ASCII alone
 
@@ -50,11 +51,14 @@ Question = t.Union[Tcp, Http]
 
 @dataclass(frozen=True)
 class Asked:
-    """A member with its questions. All of them must be answered with yes. One that does not run has none."""
+    """A member with its questions. All of them must be answered with yes. agent: its guest agent is connected, or need
+    not be. One that says no without being asked has no questions.
+    """
 
     name: str
     running: bool
     questions: t.Tuple[Question, ...] = ()
+    agent: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def parse_gate(raw: _Raw) -> t.Tuple[Gate, t.List[Problem]]:
     if stable_for and delay == 0:
         problems.add("InvalidArgument", "delay is 0, so that members would be asked without a pause during stable_for")
     asked = _questions_for_all(raw["tcp"], raw["http"], problems)
-    members = _members(raw["members"] or (), asked, problems)
+    members = _members(raw["members"] or (), asked, raw["guest_agent"], problems)
     return Gate(members, raw["retries"], delay, stable_for), list(problems)
 
 
@@ -115,7 +119,9 @@ def _questions_for_all(tcp: t.Optional[_Raw], http: t.Optional[_Raw], problems: 
     return found
 
 
-def _members(raw: t.Sequence[_Raw], asked: t.Sequence[_Declared], problems: Problems) -> t.Tuple[Asked, ...]:
+def _members(
+    raw: t.Sequence[_Raw], asked: t.Sequence[_Declared], with_agent: bool, problems: Problems
+) -> t.Tuple[Asked, ...]:
     """The members with their questions. What is wrong for several of them alike is said of the first."""
     names: t.Set[str] = set()
     said = {problem.message for problem in problems}
@@ -126,10 +132,19 @@ def _members(raw: t.Sequence[_Raw], asked: t.Sequence[_Declared], problems: Prob
             problems.add("InvalidArgument", f"{name} is there twice" if name else "a member has no name")
         names.add(name)
         own = Problems(name)
-        members.append(Asked(name, entry["running"], _questions_of(entry, asked, own)))
+        questions = _questions_of(entry, asked, own)
+        agent = not (with_agent and entry["running"]) or _has_agent(entry, own)
+        members.append(Asked(name, entry["running"], questions if agent else (), agent))
         problems += [problem for problem in own if problem.message not in said]
         said |= {problem.message for problem in own}
     return tuple(members)
+
+
+def _has_agent(entry: _Raw, problems: Problems) -> bool:
+    """Whether the guest agent of a running member is connected."""
+    if not entry["guest_agent"]:
+        problems.add("InvalidArgument", "guest_agent: the hypervisor reports no channel for a guest agent")
+    return bool(entry["guest_agent"] == CONNECTED)
 
 
 def _questions_of(entry: _Raw, asked: t.Sequence[_Declared], problems: Problems) -> t.Tuple[Question, ...]:

@@ -13,6 +13,7 @@ from .gate import Asked, Gate
 
 TOLD_EVERY = 30  # seconds
 NOT_RUNNING = "not running"
+NO_AGENT = "guest agent not connected"
 Ask = t.Callable[[t.Sequence[Asked]], t.Mapping[str, str]]
 
 
@@ -37,12 +38,12 @@ class _Standing:
 
 
 def watch(gate: Gate, ask: Ask, clock: Clock, tell: t.Callable[[str], None]) -> t.Dict[str, t.Any]:
-    """The result of a gate, when all members are decided. A member without questions is decided by whether it runs.
+    """The result of a gate, when all members are decided. A member without questions is decided at once.
 
     ask puts their questions to members at once, and returns the reason of each that says no, "" for yes. tell gets a
     line about the others now and then.
     """
-    every = [_Standing(member, "" if member.running else NOT_RUNNING) for member in gate.members]
+    every = [_Standing(member, _unasked(member)) for member in gate.members]
     undecided = [one for one in every if one.member.questions]
     start = told = clock.now()
     for one in undecided:
@@ -59,6 +60,13 @@ def watch(gate: Gate, ask: Ask, clock: Clock, tell: t.Callable[[str], None]) -> 
             told = ended
             tell(f"after {ended - start:.0f} s still waiting for {', '.join(one.member.name for one in undecided)}")
     return result([(one.member.name, one.why) for one in every])
+
+
+def _unasked(member: Asked) -> str:
+    """Why a member says no without being asked, "" if it does not."""
+    if not member.running:
+        return NOT_RUNNING
+    return "" if member.agent else NO_AGENT
 
 
 def _decides(gate: Gate, one: _Standing, why: str, begun: float, ended: float) -> bool:
