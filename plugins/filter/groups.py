@@ -59,9 +59,9 @@ def group_former(members: t.Sequence[_Dict]) -> t.List[t.Dict[str, t.Any]]:
     return _guarded("group_former", template.formers, members)
 
 
-def group_table(log: t.Sequence[_Dict], failed: t.Sequence[str] = ()) -> t.List[str]:
-    """log: actions of group_plan, each with step and seconds."""
-    return _guarded("group_table", done_table, log, failed)
+def group_table(log: t.Sequence[_Dict], failed: t.Sequence[str] = (), reverted: t.Sequence[str] = ()) -> t.List[str]:
+    """log: actions of group_plan, each with step and seconds. failed and reverted: names of members."""
+    return _guarded("group_table", done_table, log, failed, reverted)
 
 
 def _guarded(name: str, work: t.Callable[..., _Result], *args: t.Any) -> _Result:

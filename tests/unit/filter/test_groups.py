@@ -264,6 +264,14 @@ def test_the_table_of_what_was_done():
         "1     web-1   hv1   restart     12 s            ok",
         "2     web-0   hv0   create      -               FAILED",
     ]
+    later = [{**log[0], "step": 1, "do": "return"}, {**log[0], "step": 2}, {**log[0], "member": "web-0", "step": 2}]
+    assert [
+        line.split(" s  ")[-1].strip() for line in groups.group_table(later, ["web-0"], ["web-0", "web-1"])[1:]
+    ] == [
+        "ok",
+        "reverted",
+        "FAILED, reverted",
+    ]
     assert groups.group_table([]) == []
 
 

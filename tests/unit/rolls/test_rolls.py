@@ -155,6 +155,7 @@ def test_a_step_that_fails_is_gone_back_on(tmp_path):
         run = farm.run(SECOND, policy=policy, gate={"tasks": [f"{tmp_path}/gate.yml"]})
     assert run.code != 0
     assert "failure_budget is 0, but web-2 failed [InvalidArgument]; back to what they were: web-2, web-3" in run.words
+    assert done(run.output) == [(1, "web-3", "recreate", "reverted"), (1, "web-2", "recreate", "FAILED, reverted")]
     assert watch.broken == []
     farm.check_safe(before, digests)
     cluster = farm.look()
@@ -162,6 +163,16 @@ def test_a_step_that_fails_is_gone_back_on(tmp_path):
     assert boot_disks(cluster.vms()) == boot_disks(before)
     assert {vm["state"] for _host, vm in cluster.vms().values()} == {"running"}
     assert (farm.pooled(), farm.marked(), farm.lease()) == (set(before), set(), None)
+
+
+def test_task_files_that_are_missing_are_refused(tmp_path):
+    farm = Farm(tmp_path, 2, 2)
+    files = farm.files()
+    hooks = {"before_step": ["/nowhere/a.yml"], "gate": {"tasks": ["/nowhere/b.yml"]}, "after_step": ["/nowhere/a.yml"]}
+    refused = farm.run(SECOND, policy={"action_ceiling": "recreate"}, **hooks)
+    assert refused.code != 0
+    assert "no such task file: /nowhere/a.yml, /nowhere/b.yml" in refused.words
+    assert farm.files() == files
 
 
 def test_a_host_that_cannot_be_reached(tmp_path):

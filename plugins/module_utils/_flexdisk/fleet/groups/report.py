@@ -65,14 +65,19 @@ def summary(group: Group, plan: GroupPlan) -> str:
     return f"{group.name}: {', '.join(words)}"
 
 
-def done_table(log: t.Iterable[t.Mapping[str, t.Any]], failed: t.Collection[str]) -> t.List[str]:
+def done_table(
+    log: t.Sequence[t.Mapping[str, t.Any]], failed: t.Collection[str], reverted: t.Collection[str]
+) -> t.List[str]:
     """Lines of a table of what was done. log: actions with their step and the seconds that it took the member out of
-    service, the time until its gate said yes included. failed: names of members that did not come back.
+    service, the time until its gate said yes included. failed: names of members that did not come back. reverted: those
+    of the last step that are again what they were before it.
     """
     rows = []
     for entry in log:
         out = "-" if entry["do"] in (LIVE, CREATE) else f"{entry['seconds']:.0f} s"
-        result = "FAILED" if entry["member"] in failed else "ok"
+        words = ["FAILED"] if entry["member"] in failed else []
+        words += ["reverted"] if entry["member"] in reverted and entry["step"] == log[-1]["step"] else []
+        result = ", ".join(words) or "ok"
         rows.append((str(entry["step"]), entry["member"], entry["host"], entry["do"], out, result))
     return _aligned(_DONE, rows)
 
