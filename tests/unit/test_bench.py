@@ -48,3 +48,10 @@ def test_what_grows_faster_than_the_vms_is_missed(
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "tools"))  # undone with what the script adds by itself
     assert import_module("tests.bench.bench").growth(measured) == missed
+
+
+def test_a_step_of_a_group_takes_one_call_for_each_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "tools"))
+    group = import_module("tests.bench.group")
+    monkeypatch.setattr(group, "WORK", tmp_path / "work")
+    assert group.calls(1) == []
