@@ -379,6 +379,24 @@ def test_a_rollback_that_fails_leaves_the_vm_down_and_says_so():
     assert done.vms[0]["recovered"]
 
 
+def test_nothing_else_that_fails_starts_a_vm_whose_rollback_was_interrupted():
+    sim = running()
+    go(sim, name="one")
+    sim.write(f"{ROOT}/disk1", 5)
+    sim.fault = lambda argv: "rollback-snapshot failed" if argv[1:2] == ["rollback-snapshot"] else None
+    assert go(sim, name="one", state="rolled_back", restart=True).failure["restarted"] is False
+    sim.fault = None
+    sim.run("zfs", "set", "quota=300G", ROOT)
+    sim.fault = lambda argv: "out of space" if argv[0] == "zfs" and argv[1] == "set" else None
+    done = sim.quota()
+    sim.fault = None
+    assert done.failure is not None
+    assert (done.failure["restarted"], sim.get()["state"]) == (False, "stopped")
+    assert sim.vm().interrupted.rollback == "one"
+    assert go(sim, name="one", state="rolled_back", restart=True).failure is None
+    assert (sim.get()["state"], sim.get()["autoboot"]) == ("running", True)
+
+
 def test_a_run_that_others_left_is_not_ours_to_end(sim):
     restore = kill(sim, 3, True)
     with pytest.raises(Killed):

@@ -16,7 +16,7 @@ from ..model.vm import Vm
 from ..plan import predict
 from ..plan.disk_steps import Grow
 from ..plan.steps import Step, VmPlan
-from ..plan.vm_steps import ClearRemains, CreateVm
+from ..plan.vm_steps import ClearRemains, CreateVm, RollBack
 from ..rules.differences import in_conversion, since_read
 from ..rules.inventory import completed
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
@@ -81,13 +81,16 @@ class Applier:
         self._intents = intents
 
     def run(self, plan: VmPlan, geometry: PoolGeometry) -> None:
-        """Do all steps. Raises StepFailed; first, a VM that this or an interrupted run has stopped is started again."""
+        """Do all steps. Raises StepFailed; first, a VM that this or an interrupted run has stopped is started again, if
+        its disks are not of different times.
+        """
         try:
             self._confirm_unchanged(plan)
             self._confirm_forecasts(plan, geometry)
         except FlexdiskError as exc:
             raise StepFailed(exc, 0, begun=False) from exc
         vm, down, begun = plan.before, plan.before.halted, False
+        mixed = vm.interrupted is not None and bool(vm.interrupted.rollback)
         for number, step in enumerate(plan.steps):
             after = predict.apply(vm, step, geometry)
             down = down or step.stops
@@ -96,7 +99,7 @@ class Applier:
                 begun = True
                 perform(step, self._tools, Change(vm, after, geometry))
             except FlexdiskError as exc:
-                if step.keeps_vm_down or any(in_conversion(vm, d) for d in vm.detached):
+                if mixed or step.keeps_vm_down or any(in_conversion(vm, d) for d in vm.detached):
                     # The disks may be of different times, or in conversion: the VM stays down, and the intent says so.
                     raise StepFailed(exc, number, Restart(False), begun) from exc
                 restart = self._restart(plan) if down else None
@@ -106,6 +109,7 @@ class Applier:
                     self._give_up(plan)
                 raise StepFailed(exc, number, restart, begun) from exc
             down = down and not step.starts
+            mixed = mixed and not isinstance(step, RollBack)
             vm = after
         try:
             self._clear(plan)
