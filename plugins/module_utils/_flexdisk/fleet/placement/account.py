@@ -1,0 +1,164 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a host has given away, and what it has after one VM more or less. An account does not change: each step makes a
+new one.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .known import OFFLINE, REPLICATED, UP, KnownGroup, KnownHost, KnownVm
+
+NO_MEMORY, NO_DISK, NO_CPU, NO_TAGS, NO_MIGRATION = "FailMem", "FailDisk", "FailCPU", "FailTags", "FailMig"
+
+
+class Account:
+    """The books of a host.
+
+    free: memory that is neither its own nor of running VMs, less what it lacks by its own report. reported: the free
+    memory that it reports, less that of VMs that do not run, and of all that came later. disk: free. cpus: its own and
+    those of VMs. primaries and secondaries are numbers of VMs. peers: memory of replicas by the host where their VM
+    runs. reserved: the most that can come from one of them. unsafe: it could not take that. tags: exclusive tags of its
+    VMs, counted. location: failure domains that VMs here share with their replica, and wanted ones that are missing.
+    """
+
+    __slots__ = (
+        *("host", "cpu_limit", "spindle_limit", "free", "reported", "disk", "cpus", "spindles"),
+        *("primaries", "secondaries", "peers", "reserved", "unsafe", "tags", "location"),
+    )
+
+    def __init__(self, host: KnownHost, group: KnownGroup) -> None:
+        self.host = host
+        self.cpu_limit = group.cpu_ratio * host.cpus
+        self.spindle_limit = group.spindle_ratio * host.spindles
+        self.free = host.memory - host.own_memory
+        self.reported = host.free_memory
+        self.disk = host.free_disk
+        self.cpus = host.own_cpus
+        self.spindles = self.primaries = self.secondaries = self.reserved = self.location = 0
+        self.peers: t.Dict[str, int] = {}
+        self.tags: t.Dict[str, int] = {}
+        self.unsafe = False
+
+    def copy(self) -> Account:
+        """Another one with the same figures."""
+        made: Account = Account.__new__(Account)
+        for name in Account.__slots__:
+            setattr(made, name, getattr(self, name))
+        return made
+
+    @property
+    def surplus(self) -> int:
+        """How many of its VMs share an exclusive tag with another one, counted by tag."""
+        return sum(self.tags.values()) - len(self.tags)
+
+    # -- VMs that were here before
+
+    def settle(self, vms: t.Iterable[KnownVm], replicas: t.Iterable[KnownVm]) -> None:
+        """Enter the VMs and replicas that the host has. What the report lacks then stays lacking."""
+        for vm in vms:
+            self._enter(vm, 1)
+            self.reported -= vm.memory if vm.state != UP else 0
+        for vm in replicas:
+            self.secondaries += 1
+            self.spindles += vm.spindles
+            self._lean(vm, vm.primary, 1)
+        self.free -= max(0, self.free - self.host.free_memory)
+        self.unsafe = self.host.free_memory < self.reserved
+
+    def _enter(self, vm: KnownVm, times: int) -> None:
+        self.primaries += times
+        self.free -= times * (vm.memory if vm.state == UP else 0)
+        self.cpus += times * (vm.cpus if vm.state != OFFLINE else 0)
+        self.spindles += times * (vm.spindles if vm.local else 0)
+        if vm.exclusive:
+            self.tags = dict(self.tags)
+            for tag in vm.exclusive:
+                self.tags[tag] = self.tags.get(tag, 0) + times
+                if not self.tags[tag]:
+                    del self.tags[tag]
+
+    def _lean(self, vm: KnownVm, primary: str, times: int) -> None:
+        self.peers = dict(self.peers)
+        self.peers[primary] = self.peers.get(primary, 0) + times * backed_up(vm)
+        self.reserved = max(self.peers.values(), default=0)
+
+    # -- one VM more or less
+
+    def without_vm(self, vm: KnownVm, location: int = 0) -> Account:
+        """After the VM has left. location is what it adds to that of the account."""
+        after = self.copy()
+        after._enter(vm, -1)
+        after.location -= location
+        after.reported += vm.memory
+        after.disk += vm.disk if vm.local else 0
+        after.unsafe = after.free <= after.reserved
+        return after
+
+    def without_replica(self, vm: KnownVm, primary: str) -> Account:
+        """After the replica of a VM has left, which runs on the host primary."""
+        after = self.copy()
+        after.secondaries -= 1
+        after._lean(vm, primary, -1)
+        if vm.local:
+            after.disk += vm.disk
+            after.spindles -= vm.spindles
+        after.unsafe = after.free <= after.reserved
+        return after
+
+    def with_vm(self, vm: KnownVm, soft: bool, location: int = 0) -> t.Union[Account, str]:
+        """After the VM has come, or why it cannot. soft: limits that are no physical ones hold, too."""
+        after = self.copy()
+        after._enter(vm, 1)
+        after.location += location
+        after.reported -= vm.memory
+        after.unsafe = after.free <= after.reserved
+        if after.free <= 0:
+            return NO_MEMORY
+        if vm.local:
+            after.disk -= vm.disk
+            if after.disk <= 0:
+                return NO_DISK
+        if not soft:
+            return after
+        return self._soft_vm(vm, after) or after
+
+    def _soft_vm(self, vm: KnownVm, after: Account) -> str:
+        if vm.local and after.spindles > self.spindle_limit:
+            return NO_DISK
+        if after.unsafe and not self.unsafe:
+            return NO_MEMORY
+        if 0 <= self.cpu_limit < after.cpus:
+            return NO_CPU
+        if any(tag in self.tags for tag in vm.exclusive):
+            return NO_TAGS
+        return NO_MEMORY if after.reported <= 0 else ""
+
+    def with_replica(self, vm: KnownVm, primary: str, soft: bool, there: bool = False) -> t.Union[Account, str]:
+        """After a replica has come of a VM that runs on the host primary, or why it cannot. there: its disks are."""
+        if vm.template != REPLICATED:
+            return NO_DISK
+        after = self.copy()
+        after.secondaries += 1
+        after.disk -= vm.disk
+        after.spindles += vm.spindles
+        after._lean(vm, primary, 1)
+        after.unsafe = after.free <= after.reserved
+        if after.disk <= 0 and not there:
+            return NO_DISK
+        if not soft:
+            return after
+        if after.spindles > self.spindle_limit:
+            return NO_DISK
+        needed = backed_up(vm)
+        if needed >= self.free or needed >= self.reported or (after.unsafe and not self.unsafe):
+            return NO_MEMORY
+        return after
+
+
+def backed_up(vm: KnownVm) -> int:
+    """The memory that the host of a VM's replica must have for it, in MiB."""
+    return 0 if vm.state == OFFLINE else vm.memory

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Where a VM, or a copy of it, would lie best, as hail 3.0.2 decides it: by the score that the hosts have then."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+from collections import Counter
+from dataclasses import replace
+
+from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_TAGS, Account
+from .hail_evacuation import NEAR
+from .known import POLICIES, REPLICATED, UNALLOCABLE, KnownGroup, KnownVm
+from .limits import NO_DISK_COUNT, NO_SPINDLES, why_too_large
+from .places import Places
+from .redundancy import first_unsafe
+from .score import Score
+
+NO_REDUNDANCY = "FailN1"
+_ORDER = (NO_MEMORY, NO_DISK, NO_CPU, NO_REDUNDANCY, NO_TAGS, NO_MIGRATION, NO_DISK_COUNT, NO_SPINDLES)
+_Accounts = t.Mapping[str, Account]
+
+
+class Choice(t.NamedTuple):
+    """What is best: the hosts and the score, or None, with the text that hail prints."""
+
+    text: str
+    hosts: t.Tuple[str, ...] = ()
+    score: t.Optional[float] = None
+
+
+class Demand(t.NamedTuple):
+    """What is to be placed. checked: no host of the cluster may have VMs that could not go elsewhere if it were lost.
+    moves: it exists, and is looked for where it is if a host is lost. stays: it is on the first of its hosts already.
+    within: the only hosts that are checked, None for all.
+    """
+
+    vm: KnownVm
+    checked: bool
+    moves: bool = False
+    stays: bool = False
+    within: t.Optional[t.Tuple[str, ...]] = None
+
+
+def best_group(
+    places: Places, demand: Demand, keys: t.Sequence[str], allowed: t.Optional[t.Collection[str]] = None
+) -> t.Tuple[t.Optional[str], t.Dict[str, Choice], str]:
+    """The key of the best group, or None, with the choice of each group and the texts of all. allowed: the only hosts
+    that are considered, None for all. Of equal groups the later one is taken.
+    """
+    score = places.score()
+    groups = [places.known.groups[key] for key in keys]
+    astray = [group for group in groups if not demand.vm.networks <= group.networks]
+    texts = [f"group {group.name} {_astray(demand.vm)}" for group in astray]
+    choices: t.Dict[str, Choice] = {}
+    best: t.Optional[t.Tuple[int, float, str]] = None
+    for group in groups:
+        if group in astray:
+            continue
+        choice = choices[group.key] = best_hosts(places, demand, group, score, allowed)
+        texts.append(choice.text)
+        if choice.score is None or group.policy == UNALLOCABLE:
+            continue
+        found = (POLICIES.index(group.policy), choice.score, group.key)
+        if best is None or found[0] < best[0] or (found[0] == best[0] and found[1] <= best[1] + NEAR):
+            best = found
+    return best[2] if best else None, choices, ", ".join(texts)
+
+
+def allocate(places: Places, demand: Demand, key: t.Optional[str], allowed: t.Optional[t.Collection[str]]) -> Choice:
+    """The hosts of a new VM. key: its group, None for any. allowed: the only hosts that it may get, None for all."""
+    if key is not None:
+        group = places.known.groups[key]
+        if not demand.vm.networks <= group.networks:
+            return Choice(f"The group {group.name} {_astray(demand.vm)}")
+        alone = demand._replace(within=tuple(places.hosts_of(key)))
+        return best_hosts(places, alone, group, places.score(alone.within), allowed)
+    keys = [one for one in places.known.groups if places.hosts_of(one)]
+    best, choices, text = best_group(places, demand, keys, allowed)
+    if best is None:
+        return Choice(text)
+    return choices[best]._replace(text=f"Selected group: {places.known.groups[best].name}, {text}")
+
+
+def replicate(places: Places, demand: Demand) -> Choice:
+    """The host of a VM that has no replica yet, and that of its replica."""
+    vm = demand.vm
+    group = places.known.groups[places.known.hosts[vm.primary].group]
+    others = [name for name in places.hosts_of(group.key) if places.usable(name) and name != vm.primary]
+    demand = demand._replace(vm=replace(vm, template=REPLICATED), stays=True)
+    return _best(places, demand, group, places.score(), [(vm.primary, name) for name in others])
+
+
+def best_hosts(
+    places: Places,
+    demand: Demand,
+    group: KnownGroup,
+    score: Score,
+    allowed: t.Optional[t.Collection[str]] = None,
+) -> Choice:
+    """The best host of a group, or host and that of the replica. score: of the hosts that count."""
+    hosts = [name for name in places.hosts_of(group.key) if places.usable(name)]
+    hosts = [name for name in hosts if allowed is None or name in allowed]
+    replicated = demand.vm.template == REPLICATED
+    if len(hosts) < 1 + replicated:
+        return Choice(f"Group {group.name}: error {'Not enough' if replicated else 'No'} online nodes")
+    choice = _best(places, demand, group, score, itertools.permutations(hosts, 1 + replicated))
+    return choice._replace(text=f"Group {group.name} ({group.policy}): {choice.text}")
+
+
+def _best(
+    places: Places, demand: Demand, group: KnownGroup, score: Score, candidates: t.Iterable[t.Tuple[str, ...]]
+) -> Choice:
+    failures: t.Counter[str] = Counter()
+    found: t.List[t.Tuple[float, t.Tuple[str, ...], _Accounts]] = []
+    large = why_too_large(demand.vm, group)
+    for candidate in candidates:
+        accounts = large or places.copied(demand.vm, candidate, demand.stays)
+        if isinstance(accounts, str):
+            failures[accounts] += 1
+            continue
+        changes = [(places.accounts[name], account) for name, account in accounts.items()]
+        found.append((score.after(changes), candidate, accounts))
+    found.reverse()  # of equal ones the later one is taken
+    for value, candidate, accounts in sorted(found, key=lambda one: one[0]):
+        if demand.checked and _unsafe(places, demand, candidate, accounts):
+            failures[NO_REDUNDANCY] += 1
+            continue
+        words = f"successes {len(found) - failures[NO_REDUNDANCY]}, failures {sum(failures.values())}"
+        text = f"score: {value:.8f}, {words} ({_counts(failures)}) for node(s) {'/'.join(candidate)}"
+        return Choice(text, candidate, value)
+    return Choice(f"No valid allocation solutions, failure reasons: {_counts(failures)}")
+
+
+def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...], accounts: _Accounts) -> str:
+    primary, secondary = (*candidate, "")[:2]
+    vm = demand.vm if demand.moves else replace(demand.vm, primary=primary, secondary=secondary)
+    hosts = places.accounts if demand.within is None else demand.within
+    if demand.stays:
+        return first_unsafe(places.having(vm), hosts, {}, accounts)
+    return first_unsafe(places, hosts, {primary: [vm]}, accounts)
+
+
+def _astray(vm: KnownVm) -> str:
+    return f"is not connected to a network required by instance {vm.name}"
+
+
+def _counts(failures: t.Mapping[str, int]) -> str:
+    reasons = sorted((reason for reason, count in failures.items() if count), key=_ORDER.index)
+    return ", ".join(f"{reason}: {failures[reason]}" for reason in reasons)

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Evacuations as Ganeti's hail 3.0.2 decides them: in the order of the request, each VM to where the score of its group
+is lowest. Of equal candidates the later one is taken.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from .known import MOVABLE, REPLICATED, KnownVm
+from .places import Moved, Places
+
+PRIMARY, SECONDARY, ALL = "primary-only", "secondary-only", "all"
+MODES = (PRIMARY, SECONDARY, ALL)
+FAILOVER, REPLACE = "failover", "replace"
+NEAR = 1e-9  # scores that are nearer to each other are equal
+
+
+class Operation(t.NamedTuple):
+    """One operation of a move: the VM changes its host (FAILOVER) or its replica does (REPLACE). target: "" where the
+    replica's host is meant.
+    """
+
+    kind: str
+    target: str = ""
+
+
+class Solution(t.NamedTuple):
+    """How a VM moves: where it is then, and the operations. why: the reason if it does not, "" otherwise."""
+
+    moved: t.Optional[Moved]
+    operations: t.Tuple[Operation, ...] = ()
+    why: str = ""
+
+
+def evacuate(places: Places, names: t.Sequence[str], mode: str) -> t.Iterator[t.Tuple[str, Solution]]:
+    """Each VM with its solution, which is carried out on the places before the next VM is looked at."""
+    shut = closed_hosts(places, names, mode)
+    for name in names:
+        solution = evacuate_one(places, name, mode, shut)
+        if solution.moved is not None:
+            places.settle(solution.moved)
+        yield name, solution
+
+
+def closed_hosts(places: Places, names: t.Sequence[str], mode: str) -> t.Set[str]:
+    """The hosts that none of the VMs gets: those that take no VMs, and those that are to be left."""
+    vms = [places.vms[name] for name in names]
+    shut = {name for name in places.accounts if not places.usable(name)}
+    if mode in (PRIMARY, ALL):
+        shut |= {vm.primary for vm in vms}
+    if mode in (SECONDARY, ALL):
+        shut |= {vm.secondary for vm in vms if vm.template == REPLICATED}
+    return shut
+
+
+def evacuate_one(places: Places, name: str, mode: str, shut: t.Collection[str]) -> Solution:
+    """The solution for one VM, which is not carried out. It stays in the group of its host."""
+    vm = places.vms[name]
+    group = places.known.hosts[vm.primary].group
+    targets = [host for host in places.hosts_of(group) if host not in shut and host != vm.primary]
+    return relocate(places, name, mode, group, targets)
+
+
+def relocate(places: Places, name: str, mode: str, group: str, targets: t.Sequence[str]) -> Solution:
+    """The best way of one VM to one or two of the targets, which are hosts of the group."""
+    vm = places.vms[name]
+    if vm.template == REPLICATED:
+        if mode == PRIMARY:
+            found = places.failover(places.begin(name))
+            return Solution(None, (), found) if isinstance(found, str) else Solution(found, (Operation(FAILOVER),))
+        if mode == SECONDARY:
+            return _single(places, vm, group, targets, REPLACE)
+        return _pair(places, vm, group, targets)
+    if vm.template not in MOVABLE:
+        return Solution(None, (), f"Instances of type {vm.template} cannot be relocated")
+    if mode == SECONDARY:
+        return Solution(None, (), f"Instances with disk template '{vm.template}' can't execute change secondary")
+    return _single(places, vm, group, targets, FAILOVER)
+
+
+def _single(places: Places, vm: KnownVm, group: str, targets: t.Sequence[str], kind: str) -> Solution:
+    step = places.failover_to if kind == FAILOVER else places.replace_secondary
+    score = places.score(places.hosts_of(group))
+    best, least, reasons = Solution(None), 0.0, ""
+    for target in targets:
+        found = step(places.begin(vm.name), target)
+        if isinstance(found, str):
+            reasons += f" Node {target} failed: {found};"
+            continue
+        value = score.after(_inside(places, found, group))
+        if best.moved is None or value <= least + NEAR:
+            best, least = Solution(found, (Operation(kind, target),)), value
+    return best if best.moved is not None else Solution(None, (), f"Can't find any good node: {reasons}")
+
+
+def _pair(places: Places, vm: KnownVm, group: str, targets: t.Sequence[str]) -> Solution:
+    """The replica goes to the new host, VM and replica change places, and the replica goes on to its own new host."""
+    score = places.score(places.hosts_of(group))
+    best, least, why = Solution(None), 0.0, "no nodes available"
+    for primary, secondary in itertools.permutations(targets, 2):
+        found = _three(places, vm, primary, secondary)
+        if found.moved is None:
+            why = f"Allocation failed: {found.why}"
+            continue
+        value = score.after(_inside(places, found.moved, group))
+        if best.moved is None or value <= least + NEAR:
+            best, least = found, value
+    return best if best.moved is not None else Solution(None, (), f"Can't find any good nodes for relocation: {why}")
+
+
+def _three(places: Places, vm: KnownVm, primary: str, secondary: str) -> Solution:
+    moved, operations = places.begin(vm.name), []
+    steps: t.List[t.Tuple[str, t.Callable[[Moved], t.Union[Moved, str]], Operation]] = [
+        (
+            "Changing secondary to new primary",
+            lambda at: places.replace_secondary(at, primary),
+            Operation(REPLACE, primary),
+        ),
+        ("Failing over to new primary", places.failover, Operation(FAILOVER)),
+        (
+            "Changing secondary to final secondary",
+            lambda at: places.replace_secondary(at, secondary),
+            Operation(REPLACE, secondary),
+        ),
+    ]
+    if not places.usable(vm.primary):
+        steps.insert(0, ("Failing over to the secondary", places.failover, Operation(FAILOVER)))
+    for said, step, operation in steps:
+        found = step(moved)
+        if isinstance(found, str):
+            return Solution(None, (), f"{said}: {found}")
+        moved = found
+        operations.append(operation)
+    return Solution(moved, tuple(operations))
+
+
+def _inside(places: Places, moved: Moved, group: str) -> t.Iterator[t.Any]:
+    """The changes of hosts of the group."""
+    return (pair for pair in places.changes(moved) if pair[0].host.group == group)

@@ -1,0 +1,169 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a request of Ganeti's IAllocator protocol, version 2, says of hosts, host groups and VMs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.errors import FlexdiskError
+from .known import DOWN, OFFLINE, POLICIES, TEMPLATES, UP, Known, KnownGroup, KnownHost, KnownVm, Size
+
+_Raw = t.Mapping[str, t.Any]
+_LIMITS = ("memory-size", "cpu-count", "disk-size", "disk-count", "spindle-use")
+_TAG = "htools:"
+KVM_MEMORY = 4096  # MiB that a host of the hypervisor kvm needs itself, whatever it reports
+
+
+def read(request: _Raw, kvm_memory: int = KVM_MEMORY) -> Known:
+    """What a request says. kvm_memory: MiB that a host of the hypervisor kvm needs itself, 0: what it reports.
+
+    Raises FlexdiskError InvalidArgument for anything that is missing, of another type, or unknown.
+    """
+    tags = _Tags([str(tag) for tag in of(request, "request", "cluster_tags", list)])
+    hypervisors = of(request, "request", "enabled_hypervisors", list)
+    own = kvm_memory if hypervisors[:1] == ["kvm"] else 0
+    groups = {key: _group(key, raw) for key, raw in of(request, "request", "nodegroups", dict).items()}
+    hosts = {name: _host(name, raw, groups, tags, own) for name, raw in of(request, "request", "nodes", dict).items()}
+    vms = {name: _vm(name, raw, hosts, tags) for name, raw in of(request, "request", "instances", dict).items()}
+    return Known(groups, hosts, vms, tags.moves)
+
+
+class _Tags:
+    """What the tags of a cluster say of other tags."""
+
+    def __init__(self, tags: t.Sequence[str]) -> None:
+        self._exclusive = self._after(tags, "iextags:")
+        self._locations = [tag + ":" for tag in self._after(tags, "nlocation:")]
+        self._wanted = [tag + ":" for tag in self._after(tags, "desiredlocation:")]
+        self._migration = [tag + ":" for tag in self._after(tags, "migration:")]
+        pairs = [tag.split("::", 1) for tag in self._after(tags, "allowmigration:")]
+        self.moves = frozenset((pair[0], pair[1]) for pair in pairs if len(pair) == 2)
+
+    @staticmethod
+    def _after(tags: t.Sequence[str], word: str) -> t.List[str]:
+        return [tag[len(_TAG + word) :] for tag in tags if tag.startswith(_TAG + word)]
+
+    def exclusive(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
+        """Those of which a host shall have one VM at most."""
+        return _beginning(tags, self._exclusive)
+
+    def wanted(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
+        """The locations that a VM wants."""
+        return _beginning(tags, self._wanted)
+
+    def locations(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
+        """The failure domains of a host."""
+        return _beginning(tags, self._locations)
+
+    def migration(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
+        """Those of a host that another one must have, too, so that VMs can move there."""
+        return _beginning(tags, self._migration)
+
+
+def _beginning(tags: t.Iterable[str], words: t.Sequence[str]) -> t.FrozenSet[str]:
+    return frozenset(tag for tag in tags if any(tag.startswith(word) for word in words))
+
+
+def of(raw: _Raw, what: str, key: str, kind: t.Any, default: t.Any = None) -> t.Any:
+    """A value of the type. Raises FlexdiskError InvalidArgument if there is none."""
+    if key not in raw and default is not None:
+        return default
+    if key not in raw:
+        raise FlexdiskError("InvalidArgument", f"{what} has no {key}; it has {', '.join(sorted(raw))}")
+    value = raw[key]
+    fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if not fits:
+        raise FlexdiskError("InvalidArgument", f"{what}: {key} is {value!r}, which is not of the right type")
+    return value
+
+
+def _group(key: str, raw: _Raw) -> KnownGroup:
+    what = f"node group {key}"
+    rules = of(raw, what, "ipolicy", dict)
+    pairs = [tuple(_size(pair[end], f"{what}, minmax") for end in ("min", "max")) for pair in rules["minmax"]]
+    policy = of(raw, what, "alloc_policy", str)
+    if policy not in POLICIES:
+        raise FlexdiskError("InvalidArgument", f"{what}: alloc_policy is {policy}, but must be {' or '.join(POLICIES)}")
+    return KnownGroup(
+        name=of(raw, what, "name", str),
+        key=key,
+        policy=policy,
+        networks=frozenset(of(raw, what, "networks", list)),
+        sizes=tuple((least, most) for least, most in pairs),
+        templates=frozenset(of(rules, what, "disk-templates", list)),
+        cpu_ratio=float(of(rules, what, "vcpu-ratio", (int, float))),
+        spindle_ratio=float(of(rules, what, "spindle-ratio", (int, float))),
+    )
+
+
+def _size(raw: _Raw, what: str) -> Size:
+    return Size(*(of(raw, what, key, int) for key in _LIMITS))
+
+
+def _host(name: str, raw: _Raw, groups: t.Mapping[str, KnownGroup], tags: _Tags, own: int) -> KnownHost:
+    what = f"node {name}"
+    group = of(raw, what, "group", str)
+    if group not in groups:
+        raise FlexdiskError("InvalidArgument", f"{what}: group {group} is unknown")
+    told = of(raw, what, "tags", list, ())
+    marks = tags.migration(told), tags.locations(told)
+    there = not of(raw, what, "offline", bool) and of(raw, what, "vm_capable", bool, True)
+    usable = there and not of(raw, what, "drained", bool)
+    if not there:
+        return KnownHost(name, group, False, tags=marks[0], locations=marks[1])
+    figure = {key: of(raw, what, key, int) for key in _FIGURES}
+    return KnownHost(
+        *(name, group, usable, figure["total_memory"], own or figure["reserved_memory"], figure["free_memory"]),
+        *(figure["total_disk"], figure["free_disk"], figure["total_cpus"], figure["reserved_cpus"]),
+        spindles=of(of(raw, what, "ndparams", dict), what, "spindle_count", int),
+        tags=marks[0],
+        locations=marks[1],
+    )
+
+
+_FIGURES = ("total_memory", "reserved_memory", "free_memory", "total_disk", "free_disk", "total_cpus", "reserved_cpus")
+
+
+def new_vm(request: _Raw, raw: _Raw) -> KnownVm:
+    """The VM that a request wants to be made. It has no host yet."""
+    tags = _Tags([str(tag) for tag in of(request, "request", "cluster_tags", list)])
+    return _known_vm(of(raw, "request", "name", str), raw, [""], tags)
+
+
+def _vm(name: str, raw: _Raw, hosts: t.Mapping[str, KnownHost], tags: _Tags) -> KnownVm:
+    what = f"instance {name}"
+    nodes = of(raw, what, "nodes", list)
+    unknown = [node for node in nodes if node not in hosts]
+    if unknown or not nodes:
+        raise FlexdiskError("InvalidArgument", f"{what}: node {', '.join(unknown) or 'of its own'} is unknown")
+    return _known_vm(name, raw, nodes, tags)
+
+
+def _known_vm(name: str, raw: _Raw, nodes: t.Sequence[str], tags: _Tags) -> KnownVm:
+    what = f"instance {name}"
+    template = of(raw, what, "disk_template", str)
+    if template not in TEMPLATES:
+        raise FlexdiskError("InvalidArgument", f"{what}: disk_template is {template}, which is unknown")
+    told = of(raw, what, "tags", list)
+    nics = of(raw, what, "nics", list)
+    state = of(raw, what, "admin_state", str, UP)
+    if state not in (UP, DOWN, OFFLINE):
+        raise FlexdiskError("InvalidArgument", f"{what}: admin_state is {state}, which is unknown")
+    return KnownVm(
+        name=name,
+        primary=nodes[0],
+        secondary=nodes[1] if len(nodes) > 1 else "",
+        memory=of(raw, what, "memory", int),
+        cpus=of(raw, what, "vcpus", int),
+        spindles=of(raw, what, "spindle_use", int),
+        template=template,
+        disks=tuple(of(disk, what, "size", int) for disk in of(raw, what, "disks", list)),
+        disk=of(raw, what, "disk_space_total", int),
+        state=state,
+        networks=frozenset(nic["network"] for nic in nics if nic.get("network")),
+        exclusive=tags.exclusive(told),
+        wanted=tags.wanted(told),
+    )

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a planner knows of hosts, host groups and VMs. Memory and disks are MiB."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+PREFERRED, LAST_RESORT, UNALLOCABLE = "preferred", "last_resort", "unallocable"
+POLICIES = (PREFERRED, LAST_RESORT, UNALLOCABLE)  # the order in which groups are taken
+REPLICATED = "drbd"
+MOVABLE = ("sharedfile", "ext", "rbd", "gluster", "blockdev", "diskless")  # the storage is not the host's own
+TEMPLATES = (REPLICATED, "plain", "file", *MOVABLE)
+UP, DOWN, OFFLINE = "up", "down", "offline"
+
+
+class Size(t.NamedTuple):
+    """A limit of a group for one VM. disk_size is that of each disk."""
+
+    memory: int
+    cpus: int
+    disk_size: int
+    disks: int
+    spindles: int
+
+
+@dataclass(frozen=True)
+class KnownGroup:
+    """A host group. sizes: pairs of least and largest size; a VM must fit into one of them. A ratio is how often
+    physical CPUs or spindles may be given away; below 0 there is no limit of CPUs.
+    """
+
+    name: str
+    key: str
+    policy: str = PREFERRED
+    networks: t.FrozenSet[str] = frozenset()
+    sizes: t.Tuple[t.Tuple[Size, Size], ...] = ()
+    templates: t.FrozenSet[str] = frozenset(TEMPLATES)
+    cpu_ratio: float = -1.0
+    spindle_ratio: float = 64.0
+
+
+@dataclass(frozen=True)
+class KnownHost:
+    """A host. own_memory and own_cpus are what it needs itself, free_memory and free_disk what it reports. usable: it
+    is there, and takes VMs. tags: those that restrict moves. locations: its failure domains.
+    """
+
+    name: str
+    group: str
+    usable: bool = True
+    memory: int = 0
+    own_memory: int = 0
+    free_memory: int = 0
+    disk: int = 0
+    free_disk: int = 0
+    cpus: int = 0
+    own_cpus: int = 0
+    spindles: int = 0
+    tags: t.FrozenSet[str] = frozenset()
+    locations: t.FrozenSet[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class KnownVm:
+    """A VM. secondary is the host of its replica, "" for none. disk is what it takes on each of its hosts. exclusive:
+    tags of which a host shall have one VM at most. wanted: locations where it shall be.
+    """
+
+    name: str
+    primary: str
+    secondary: str = ""
+    memory: int = 0
+    cpus: int = 0
+    spindles: int = 0
+    template: str = REPLICATED
+    disks: t.Tuple[int, ...] = ()
+    disk: int = 0
+    state: str = UP
+    networks: t.FrozenSet[str] = frozenset()
+    exclusive: t.FrozenSet[str] = frozenset()
+    wanted: t.FrozenSet[str] = frozenset()
+
+    @property
+    def local(self) -> bool:
+        """Whether its disks take space of the hosts on which it is."""
+        return self.template in (REPLICATED, "plain")
+
+
+@dataclass(frozen=True)
+class Known:
+    """All that is known, each by its name, groups by their keys, in the order in which they were told.
+
+    moves: pairs of host tags, from and to, that are allowed although the target lacks the first.
+    """
+
+    groups: t.Mapping[str, KnownGroup]
+    hosts: t.Mapping[str, KnownHost]
+    vms: t.Mapping[str, KnownVm]
+    moves: t.FrozenSet[t.Tuple[str, str]] = field(default_factory=frozenset)

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Where the VMs are, and one step of a move: what it needs, and what the hosts have after it."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from dataclasses import dataclass, replace
+
+from .account import NO_MIGRATION, Account
+from .known import Known, KnownVm
+from .score import Score
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A VM after some steps, and the accounts of the hosts that they have changed."""
+
+    vm: KnownVm
+    accounts: t.Mapping[str, Account]
+
+
+class Places:
+    """The present accounts of all hosts and places of all VMs. force: limits that are no physical ones do not hold."""
+
+    def __init__(self, known: Known, force: bool = False) -> None:
+        self.known = known
+        self.force = force
+        self.vms = dict(known.vms)
+        self.accounts = {name: Account(host, known.groups[host.group]) for name, host in known.hosts.items()}
+        self._members: t.Dict[str, t.List[str]] = {key: [] for key in known.groups}
+        for name, host in known.hosts.items():
+            self._members[host.group].append(name)
+        own: t.Dict[str, t.Tuple[t.List[KnownVm], t.List[KnownVm]]] = {name: ([], []) for name in known.hosts}
+        for vm in self.vms.values():
+            own[vm.primary][0].append(vm)
+            if vm.secondary:
+                own[vm.secondary][1].append(vm)
+        for name, (vms, replicas) in own.items():
+            self.accounts[name].settle(vms, replicas)
+            self.accounts[name].location = sum(map(self.location, vms))
+
+    def location(self, vm: KnownVm) -> int:
+        """Failure domains that the VM shares with its replica, and wanted ones that its host is not in."""
+        hosts = self.known.hosts
+        here = hosts[vm.primary].locations
+        shared = here & hosts[vm.secondary].locations if vm.secondary else frozenset()
+        return len(shared) + len(vm.wanted - here)
+
+    def hosts_of(self, group: str) -> t.Sequence[str]:
+        """The hosts of a group, in the order in which they were told."""
+        return self._members[group]
+
+    def usable(self, host: str) -> bool:
+        """Whether the host takes VMs."""
+        return self.known.hosts[host].usable
+
+    def score(self, hosts: t.Optional[t.Iterable[str]] = None) -> Score:
+        """The sums of some hosts, or of all."""
+        return Score(self.accounts[name] for name in (self.accounts if hosts is None else hosts))
+
+    def begin(self, name: str) -> Moved:
+        """A VM where it is."""
+        return Moved(self.vms[name], {})
+
+    def changes(self, moved: Moved) -> t.List[t.Tuple[Account, Account]]:
+        """The hosts that have other accounts after the steps: before and after."""
+        return [(self.accounts[name], account) for name, account in moved.accounts.items()]
+
+    def settle(self, moved: Moved) -> None:
+        """Let the steps be done."""
+        self.vms[moved.vm.name] = moved.vm
+        self.accounts.update(moved.accounts)
+
+    def vms_by_host(self) -> t.Dict[str, t.List[KnownVm]]:
+        """The VMs by the host on which they are."""
+        found: t.Dict[str, t.List[KnownVm]] = {}
+        for vm in self.vms.values():
+            found.setdefault(vm.primary, []).append(vm)
+        return found
+
+    def having(self, vm: KnownVm) -> Places:
+        """The same places, where this is what is known of a VM."""
+        other = copy.copy(self)
+        other.vms = {**self.vms, vm.name: vm}
+        return other
+
+    def forced(self) -> Places:
+        """The same places, where only physical limits hold."""
+        other = copy.copy(self)
+        other.force = True
+        return other
+
+    # -- steps; each gives what is after it, or why it cannot be
+
+    def account(self, host: str, accounts: t.Mapping[str, Account]) -> Account:
+        """The account of a host, where some differ from the present ones."""
+        return accounts.get(host) or self.accounts[host]
+
+    def _account(self, moved: Moved, host: str) -> Account:
+        return self.account(host, moved.accounts)
+
+    def _soft(self, leaving: str) -> bool:
+        return not self.force and self.usable(leaving)
+
+    def allowed(self, source: str, target: str) -> bool:
+        """Whether the tags of the hosts let a VM move."""
+        here, there = self.known.hosts[source].tags, self.known.hosts[target].tags
+        widened = there | {tag for tag, to in self.known.moves if to in there}
+        return here <= widened
+
+    def failover(self, moved: Moved) -> t.Union[Moved, str]:
+        """The VM and its replica change places."""
+        vm, (old, new) = moved.vm, (moved.vm.primary, moved.vm.secondary)
+        if not self.allowed(old, new):
+            return NO_MIGRATION
+        after = replace(vm, primary=new, secondary=old)
+        left = self._account(moved, old).without_vm(vm, self.location(vm))
+        gone = self._account(moved, new).without_replica(vm, old)
+        runs = gone.with_vm(vm, self._soft(old), self.location(after))
+        if isinstance(runs, str):
+            return runs
+        rests = left.with_replica(vm, new, self._soft(old), there=not self.usable(old))
+        if isinstance(rests, str):
+            return rests
+        return Moved(after, {**moved.accounts, old: rests, new: runs})
+
+    def failover_to(self, moved: Moved, target: str) -> t.Union[Moved, str]:
+        """The VM, whose disks all hosts of its group can reach, goes to another host."""
+        vm, old = moved.vm, moved.vm.primary
+        if not self.allowed(old, target):
+            return NO_MIGRATION
+        after = replace(vm, primary=target)
+        runs = self._account(moved, target).with_vm(vm, self._soft(old), self.location(after))
+        if isinstance(runs, str):
+            return runs
+        left = self._account(moved, old).without_vm(vm, self.location(vm))
+        return Moved(after, {**moved.accounts, old: left, target: runs})
+
+    def replace_secondary(self, moved: Moved, target: str) -> t.Union[Moved, str]:
+        """The replica goes to another host. The host of the VM itself must be within its physical limits."""
+        vm, old = moved.vm, moved.vm.secondary
+        if target == vm.primary:
+            return NO_MIGRATION
+        after = replace(vm, secondary=target)
+        rests = self._account(moved, target).with_replica(vm, vm.primary, self._soft(old))
+        if isinstance(rests, str):
+            return rests
+        gone = self._account(moved, old).without_replica(vm, vm.primary)
+        left = self._account(moved, vm.primary).without_vm(vm, self.location(vm))
+        runs = left.with_vm(vm, False, self.location(after))
+        if isinstance(runs, str):
+            return runs
+        return Moved(after, {**moved.accounts, old: gone, target: rests, vm.primary: runs})
+
+    def copied(self, vm: KnownVm, hosts: t.Sequence[str], gone: bool = False) -> t.Union[t.Mapping[str, Account], str]:
+        """The accounts of one host, or of a host and that of the replica, if a copy of the VM came there.
+
+        gone: the VM itself, which has no replica, is no longer counted on the first of them.
+        """
+        primary, secondary = hosts[0], hosts[1] if len(hosts) > 1 else ""
+        there = replace(vm, primary=primary, secondary=secondary)
+        before = self.vms[vm.name] if gone else None
+        account = self.accounts[primary]
+        account = account.without_vm(before, self.location(before)) if before else account
+        runs = account.with_vm(vm, True, self.location(there))
+        if isinstance(runs, str):
+            return runs
+        if not secondary:
+            return {primary: runs}
+        rests = self.accounts[secondary].with_replica(vm, primary, True)
+        return rests if isinstance(rests, str) else {primary: runs, secondary: rests}
