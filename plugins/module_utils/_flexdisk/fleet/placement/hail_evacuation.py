@@ -8,7 +8,6 @@ is lowest. Of equal candidates the later one is taken.
 
 from __future__ import annotations
 
-import itertools
 import typing as t
 
 from .known import MOVABLE, REPLICATED, KnownVm
@@ -102,18 +101,26 @@ def _pair(places: Places, vm: KnownVm, group: str, targets: t.Sequence[str]) -> 
     """The replica goes to the new host, VM and replica change places, and the replica goes on to its own new host."""
     score = places.score(places.hosts_of(group))
     best, least, why = Solution(None), 0.0, "no nodes available"
-    for primary, secondary in itertools.permutations(targets, 2):
-        found = _three(places, vm, primary, secondary)
-        if found.moved is None:
-            why = f"Allocation failed: {found.why}"
+    for primary in targets if len(targets) > 1 else ():
+        first = _to_primary(places, vm, primary)
+        if first.moved is None:
+            why = f"Allocation failed: {first.why}"
             continue
-        value = score.after(_inside(places, found.moved, group))
-        if best.moved is None or value <= least + NEAR:
-            best, least = found, value
+        for secondary in targets:
+            if secondary == primary:
+                continue
+            found = places.replace_secondary(first.moved, secondary)
+            if isinstance(found, str):
+                why = f"Allocation failed: Changing secondary to final secondary: {found}"
+                continue
+            value = score.after(_inside(places, found, group))
+            if best.moved is None or value <= least + NEAR:
+                best, least = Solution(found, (*first.operations, Operation(REPLACE, secondary))), value
     return best if best.moved is not None else Solution(None, (), f"Can't find any good nodes for relocation: {why}")
 
 
-def _three(places: Places, vm: KnownVm, primary: str, secondary: str) -> Solution:
+def _to_primary(places: Places, vm: KnownVm, primary: str) -> Solution:
+    """The VM on its new host, with its replica on the old one; a host that is not there is left first."""
     moved, operations = places.begin(vm.name), []
     steps: t.List[t.Tuple[str, t.Callable[[Moved], t.Union[Moved, str]], Operation]] = [
         (
@@ -122,11 +129,6 @@ def _three(places: Places, vm: KnownVm, primary: str, secondary: str) -> Solutio
             Operation(REPLACE, primary),
         ),
         ("Failing over to new primary", places.failover, Operation(FAILOVER)),
-        (
-            "Changing secondary to final secondary",
-            lambda at: places.replace_secondary(at, secondary),
-            Operation(REPLACE, secondary),
-        ),
     ]
     if not places.usable(vm.primary):
         steps.insert(0, ("Failing over to the secondary", places.failover, Operation(FAILOVER)))
