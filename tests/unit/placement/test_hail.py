@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 
 from . import clusters
 from .compare import QUIRKS, difference, options_of
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "lab"))
+import recipe
 
 CASES = json.loads((Path(__file__).resolve().parents[1] / "data" / "hail.json").read_text())
 HAIL = "/usr/lib/ganeti/iallocators/hail"
@@ -61,15 +65,12 @@ def test_a_request_that_hail_refuses_is_refused(name):
 
 
 @pytest.fixture(scope="module")
-def hail(tmp_path_factory):
+def hail():
     """The program, which Debian has. Elsewhere only the recorded answers are compared."""
     if not Path(HAIL).exists():
         if os.geteuid() != 0 or not shutil.which("apt-get"):
             pytest.skip("no hail here, and only root on Debian can install ganeti-htools")
-        command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "--no-install-recommends"]
-        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        done = subprocess.run([*command, "ganeti-htools"], env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        recipe.install(["ganeti-htools"])
     return HAIL
 
 
