@@ -13,6 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement import iallocator_answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_allocation import (
+    Demand,
+    best_group,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_change_group import (
     NO_GROUPS,
     move_to_best,
@@ -45,18 +49,23 @@ QUIRKS = {
     "indexes": "hail names hosts by numbers that only it knows; the text here has their names",
 }
 _GROUP = re.compile("Group [^ ]+: error (The )?")
-_SCORE = re.compile(r"score: ([0-9]+\.[0-9]+)")
+_SCORE = re.compile(r"(?<=score: )([0-9]+\.[0-9]+)")
+_SCORES = re.compile(r"score: [0-9]+\.[0-9]+")
 
 
 def options_of(words: Sequence[str]) -> Options:
     return Options(checked="--no-capacity-checks" not in words, soft="--ignore-soft-errors" not in words)
 
 
-def rounded(text: str) -> str:
-    """Scores to five places: a standard deviation near 0 has no more that hail and we agree on. And without the group
-    that cannot take the VM at all, which hail names in some cases only.
+def alike(ours: str, theirs: str) -> bool:
+    """Whether texts are the same, up to the last places of scores: a standard deviation near 0 has no more on which we
+    agree. A group that cannot take the VM at all is named by hail in some cases only.
     """
-    return _GROUP.sub("", _SCORE.sub(lambda found: f"score: {float(found[1]):.5f}", text))
+    scores, others = _SCORE.findall(ours), _SCORE.findall(theirs)
+    words = [_GROUP.sub("", _SCORE.sub("", text)) for text in (ours, theirs)]
+    if words[0] != words[1] or len(scores) != len(others):
+        return False
+    return all(abs(float(score) - float(other)) < 1e-5 for score, other in zip(scores, others, strict=True))
 
 
 def difference(raw: Raw, words: Sequence[str], said: Raw) -> tuple[str, set[str]]:
@@ -64,23 +73,20 @@ def difference(raw: Raw, words: Sequence[str], said: Raw) -> tuple[str, set[str]
     if raw["request"]["type"] in ("node-evacuate", "change-group"):
         return _moves(raw, options_of(words), said)
     ours = answer(raw, options_of(words))
-    if (ours["success"], ours["result"], rounded(ours["info"])) == (
-        said["success"],
-        said["result"],
-        rounded(said["info"]),
-    ):
+    same = (ours["success"], ours["result"]) == (said["success"], said["result"])
+    if same and alike(ours["info"], said["info"]):
         return "", set()
     if "score: ([" in said["info"] and not said["success"] and not ours["success"]:
         return "", {"partitions"}
     if " versus " in said["info"] and " versus " in ours["info"]:
         return "", {"indexes"}
-    if said["success"] and ours["success"] and _first_score(ours["info"]) == _first_score(said["info"]):
+    if said["success"] and ours["success"] and _same_scores(ours["info"], said["info"]):
         return "", {"tie"}
     return f"{ours} instead of {said}", set()
 
 
-def _first_score(text: str) -> list[str]:
-    return [f"{float(score):.5f}" for score in _SCORE.findall(text)]
+def _same_scores(ours: str, theirs: str) -> bool:
+    return alike(" ".join(_SCORES.findall(ours)), " ".join(_SCORES.findall(theirs)))
 
 
 def _moves(raw: Raw, options: Options, said: Raw) -> tuple[str, set[str]]:
@@ -105,7 +111,7 @@ def _moves(raw: Raw, options: Options, said: Raw) -> tuple[str, set[str]]:
             why = failed.pop(0)[1]
             if solution.why == NO_GROUPS and why.startswith("no groups for evacuation"):
                 seen.add("dump")
-            elif rounded(solution.why) != rounded(why):
+            elif not alike(solution.why, why):
                 return f"{name}: {solution.why} instead of {why}", seen
             continue
         if not moved or moved[0][0] != name:
@@ -118,7 +124,7 @@ def _moves(raw: Raw, options: Options, said: Raw) -> tuple[str, set[str]]:
                 return "", seen | {other}
             if isinstance(other, str):
                 return f"{name}: hail does {job}, which cannot be: {other}", seen
-            far = _worth(places, other) - _worth(places, solution.moved)
+            far = _further(places, name, keys, other, solution.moved)
             if abs(far) > NEAR:
                 return f"{name}: {theirs} is worse by {far} than {ours[0]}", seen
             seen.add("tie")
@@ -126,6 +132,18 @@ def _moves(raw: Raw, options: Options, said: Raw) -> tuple[str, set[str]]:
         assert solution.moved is not None
         places.settle(solution.moved)
     return "", seen
+
+
+def _further(places: Places, name: str, keys: Sequence[str], theirs: Moved, ours: Moved) -> float:
+    """How much worse the score is that made hail choose: that of its group, or that of a copy if the groups differ."""
+    groups = [places.known.hosts[moved.vm.primary].group for moved in (theirs, ours)]
+    if groups[0] == groups[1]:
+        return _worth(places, theirs) - _worth(places, ours)
+    choices = best_group(places, Demand(places.vms[name], False, moves=True), keys)[1]
+    scores = [choices[group].score for group in groups]
+    assert scores[0] is not None
+    assert scores[1] is not None
+    return scores[0] - scores[1]
 
 
 def _worth(places: Places, moved: Moved) -> float:
