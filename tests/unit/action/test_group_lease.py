@@ -15,16 +15,15 @@ from ansible_collections.flexdisk.hypervisor.plugins.action.group_lease import c
 FORK = multiprocessing.get_context("fork")
 
 
-def orphan(answer):
-    """A task of a controller that has died before the task has come to ask for it."""
-    parent = os.getppid()
+def orphan(answer, parent):
+    """A task of a controller, the process parent, that has died before the task has come to ask for it."""
     while os.getppid() == parent:
         time.sleep(0.001)
     answer.send(controller())
 
 
 def short_lived(answer):
-    FORK.Process(target=orphan, args=(answer,)).start()
+    FORK.Process(target=orphan, args=(answer, os.getpid())).start()
     os._exit(0)  # as if killed: it does not wait for its children
 
 
