@@ -17,21 +17,8 @@ from tree import BIN, require, run
 def main() -> None:
     """Exit with pytest's exit code."""
     folder, *arguments = sys.argv[1:]
-    sys.exit(
-        run(
-            [
-                BIN / "python",
-                "-m",
-                "pytest",
-                "--numprocesses",
-                "auto",
-                "--dist",
-                "worksteal",
-                *arguments,
-                require(folder),
-            ]
-        )
-    )
+    shared = ["--numprocesses", "auto", "--dist", "worksteal"]
+    sys.exit(run([BIN / "python", "-m", "pytest", *shared, *arguments, require(folder)]))
 
 
 if __name__ == "__main__":

@@ -149,8 +149,7 @@ def _further(places: Places, name: str, keys: Sequence[str], theirs: Moved, ours
 def _worth(places: Places, moved: Moved) -> float:
     """The score of the group in which a VM is after its move."""
     group = places.known.hosts[moved.vm.primary].group
-    inside = [pair for pair in places.changes(moved) if pair[0].host.group == group]
-    return places.score(places.hosts_of(group)).after(inside)
+    return places.score(places.hosts_of(group)).after(places.changes(moved, group))
 
 
 def _replay(places: Places, name: str, job: list[dict[str, Any]]) -> Moved | str:

@@ -64,6 +64,13 @@ def test_a_request_that_hail_refuses_is_refused(name):
     assert (caught.value.code, caught.value.message) == ("InvalidArgument", SAID[name])
 
 
+def test_a_group_without_limits_is_refused():
+    raw, _words = clusters.request(1)
+    del raw["nodegroups"]["uuid-0"]["ipolicy"]["minmax"]
+    with pytest.raises(FlexdiskError, match=r"^node group uuid-0 has no minmax; it has disk-templates"):
+        answer(raw, options_of(()))
+
+
 @pytest.fixture(scope="module")
 def hail():
     """The program, which Debian has. Elsewhere only the recorded answers are compared."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from .hail_allocation import Demand, best_group
-from .hail_evacuation import ALL, Solution, relocate
+from .hail_evacuation import ALL, Solution, one_by_one, relocate
 from .places import Places
 
 NO_GROUPS = "no groups for evacuation: those that were asked for have no hosts, or VMs of this request"
@@ -25,11 +25,7 @@ def change_group(
     targets: keys of groups, None for all. Those with VMs of the request are left out. checked: see Demand.
     """
     keys = possible_groups(places, names, targets)
-    for name in names:
-        solution = move_to_best(places, name, keys, checked)
-        if solution.moved is not None:
-            places.settle(solution.moved)
-        yield name, solution
+    return one_by_one(places, names, lambda name: move_to_best(places, name, keys, checked))
 
 
 def possible_groups(places: Places, names: t.Sequence[str], targets: t.Optional[t.Sequence[str]]) -> t.List[str]:

@@ -39,8 +39,15 @@ class Solution(t.NamedTuple):
 def evacuate(places: Places, names: t.Sequence[str], mode: str) -> t.Iterator[t.Tuple[str, Solution]]:
     """Each VM with its solution, which is carried out on the places before the next VM is looked at."""
     shut = closed_hosts(places, names, mode)
+    return one_by_one(places, names, lambda name: evacuate_one(places, name, mode, shut))
+
+
+def one_by_one(
+    places: Places, names: t.Sequence[str], solve: t.Callable[[str], Solution]
+) -> t.Iterator[t.Tuple[str, Solution]]:
+    """Each VM with its solution, which is carried out on the places before the next VM is looked at."""
     for name in names:
-        solution = evacuate_one(places, name, mode, shut)
+        solution = solve(name)
         if solution.moved is not None:
             places.settle(solution.moved)
         yield name, solution
@@ -91,7 +98,7 @@ def _single(places: Places, vm: KnownVm, group: str, targets: t.Sequence[str], k
         if isinstance(found, str):
             reasons += f" Node {target} failed: {found};"
             continue
-        value = score.after(_inside(places, found, group))
+        value = score.after(places.changes(found, group))
         if best.moved is None or value <= least + NEAR:
             best, least = Solution(found, (Operation(kind, target),)), value
     return best if best.moved is not None else Solution(None, (), f"Can't find any good node: {reasons}")
@@ -113,7 +120,7 @@ def _pair(places: Places, vm: KnownVm, group: str, targets: t.Sequence[str]) -> 
             if isinstance(found, str):
                 why = f"Allocation failed: Changing secondary to final secondary: {found}"
                 continue
-            value = score.after(_inside(places, found, group))
+            value = score.after(places.changes(found, group))
             if best.moved is None or value <= least + NEAR:
                 best, least = Solution(found, (*first.operations, Operation(REPLACE, secondary))), value
     return best if best.moved is not None else Solution(None, (), f"Can't find any good nodes for relocation: {why}")
@@ -139,8 +146,3 @@ def _to_primary(places: Places, vm: KnownVm, primary: str) -> Solution:
         moved = found
         operations.append(operation)
     return Solution(moved, tuple(operations))
-
-
-def _inside(places: Places, moved: Moved, group: str) -> t.Iterator[t.Any]:
-    """The changes of hosts of the group."""
-    return (pair for pair in places.changes(moved) if pair[0].host.group == group)

@@ -83,7 +83,10 @@ def of(raw: _Raw, what: str, key: str, kind: t.Any, default: t.Any = None) -> t.
 def _group(key: str, raw: _Raw) -> KnownGroup:
     what = f"node group {key}"
     rules = of(raw, what, "ipolicy", dict)
-    pairs = [tuple(_size(pair[end], f"{what}, minmax") for end in ("min", "max")) for pair in rules["minmax"]]
+    pairs = [
+        tuple(_size(of(pair, what, end, dict), f"{what}, minmax") for end in ("min", "max"))
+        for pair in of(rules, what, "minmax", list)
+    ]
     policy = of(raw, what, "alloc_policy", str)
     if policy not in POLICIES:
         raise FlexdiskError("InvalidArgument", f"{what}: alloc_policy is {policy}, but must be {' or '.join(POLICIES)}")

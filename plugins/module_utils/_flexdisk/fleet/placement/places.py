@@ -66,9 +66,10 @@ class Places:
         """A VM where it is."""
         return Moved(self.vms[name], {})
 
-    def changes(self, moved: Moved) -> t.List[t.Tuple[Account, Account]]:
-        """The hosts that have other accounts after the steps: before and after."""
-        return [(self.accounts[name], account) for name, account in moved.accounts.items()]
+    def changes(self, moved: Moved, group: str) -> t.List[t.Tuple[Account, Account]]:
+        """The hosts of a group that have other accounts after the steps: before and after."""
+        every = [(self.accounts[name], account) for name, account in moved.accounts.items()]
+        return [pair for pair in every if pair[0].host.group == group]
 
     def settle(self, moved: Moved) -> None:
         """Let the steps be done."""

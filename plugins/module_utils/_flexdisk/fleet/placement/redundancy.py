@@ -85,8 +85,7 @@ def _best(
         found = places.failover_to(Moved(vm, accounts), name)
         if isinstance(found, str):
             continue
-        inside = [pair for pair in places.changes(found) if pair[0].host.group == group]
-        value = score.after(inside)
+        value = score.after(places.changes(found, group))
         if best is None or value <= least:
             best, least = found.accounts, value
     return best
