@@ -25,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 
 AT_ONCE = 50
+GLANCE = 0.5  # seconds. A signal that reached another thread is handled when the main thread wakes up.
 GRACE = 1.0  # seconds beyond all time-outs of a member, for what knows none: the look-up of a name
 _HEADERS = {"User-Agent": "flexdisk.hypervisor", "Accept": "*/*", "Connection": "close"}
 _STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\n]*)?\r?\n")
@@ -48,9 +49,12 @@ def ask_all(members: t.Sequence[Asked], at_once: int = AT_ONCE) -> _Answers:
             member = waiting.pop()
             ends[member.name] = time.monotonic() + _limit(member)
             threading.Thread(target=_answer, args=(member, found), daemon=True).start()
+        left = max(0.0, min(ends.values()) - time.monotonic())
         try:
-            name, why = found.get(timeout=max(0.0, min(ends.values()) - time.monotonic()))
+            name, why = found.get(timeout=min(left, GLANCE))
         except queue.Empty:
+            if left > GLANCE:
+                continue
             name = min(ends, key=lambda one: ends[one])
             why = "no answer in time"
         if ends.pop(name, None) is not None:

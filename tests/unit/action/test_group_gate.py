@@ -334,6 +334,46 @@ def test_who_knows_no_time_out_is_left_behind(monkeypatch):
     assert time.monotonic() - begun < 2
 
 
+@contextmanager
+def signals_reach_another_thread():
+    """The kernel may give a signal of the process to any thread that does not block it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    ended = threading.Event()
+
+    def take():
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+        ended.wait()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Alarm(Exception):
+    pass
+
+
+def test_a_signal_that_another_thread_got_ends_the_questions():
+    def alarm(_number, _frame):
+        raise Alarm
+
+    former = signal.signal(signal.SIGALRM, alarm)
+    with talking(hang) as port, signals_reach_another_thread():
+        start = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        try:
+            with pytest.raises(Alarm):
+                _asking.ask_all([asked("a", web(port, timeout=6))])
+            assert time.monotonic() - start < 4
+        finally:
+            signal.signal(signal.SIGALRM, former)
+
+
 # -- the action
 
 
