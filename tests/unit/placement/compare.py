@@ -24,7 +24,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_evacuation import (
     FAILOVER,
-    NEAR,
     REPLACE,
     Operation,
     Solution,
@@ -38,6 +37,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator_read import read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved, Places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import NEAR
 
 from .clusters import Raw
 
@@ -149,7 +149,7 @@ def _further(places: Places, name: str, keys: Sequence[str], theirs: Moved, ours
 def _worth(places: Places, moved: Moved) -> float:
     """The score of the group in which a VM is after its move."""
     group = places.known.hosts[moved.vm.primary].group
-    return places.score(places.hosts_of(group)).after(places.changes(moved, group))
+    return places.score(group).after(places.changes(moved, group))
 
 
 def _replay(places: Places, name: str, job: list[dict[str, Any]]) -> Moved | str:

@@ -46,8 +46,11 @@ class Account:
     def copy(self) -> Account:
         """Another one with the same figures."""
         made: Account = Account.__new__(Account)
-        for name in Account.__slots__:
-            setattr(made, name, getattr(self, name))
+        made.host, made.cpu_limit, made.spindle_limit = self.host, self.cpu_limit, self.spindle_limit
+        made.free, made.reported, made.disk = self.free, self.reported, self.disk
+        made.cpus, made.spindles, made.peers, made.reserved = self.cpus, self.spindles, self.peers, self.reserved
+        made.primaries, made.secondaries, made.unsafe = self.primaries, self.secondaries, self.unsafe
+        made.tags, made.location = self.tags, self.location
         return made
 
     @property

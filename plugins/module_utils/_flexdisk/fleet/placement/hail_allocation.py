@@ -6,22 +6,21 @@
 
 from __future__ import annotations
 
-import itertools
 import typing as t
 from collections import Counter
 from dataclasses import replace
 
-from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_TAGS, Account
-from .hail_evacuation import NEAR
+from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_TAGS
 from .known import POLICIES, REPLICATED, UNALLOCABLE, KnownGroup, KnownVm
 from .limits import NO_DISK_COUNT, NO_SPINDLES, why_too_large
+from .pairs import First, in_order, refused
 from .places import Places
 from .redundancy import first_unsafe
-from .score import Score
+from .replicas import Replicas
+from .score import NEAR, Score
 
 NO_REDUNDANCY = "FailN1"
 _ORDER = (NO_MEMORY, NO_DISK, NO_CPU, NO_REDUNDANCY, NO_TAGS, NO_MIGRATION, NO_DISK_COUNT, NO_SPINDLES)
-_Accounts = t.Mapping[str, Account]
 
 
 class Choice(t.NamedTuple):
@@ -77,7 +76,7 @@ def allocate(places: Places, demand: Demand, key: t.Optional[str], allowed: t.Op
         if not demand.vm.networks <= group.networks:
             return Choice(f"The group {group.name} {_astray(demand.vm)}")
         alone = demand._replace(within=tuple(places.hosts_of(key)))
-        return best_hosts(places, alone, group, places.score(alone.within), allowed)
+        return best_hosts(places, alone, group, places.score(key), allowed)
     keys = [one for one in places.known.groups if places.hosts_of(one)]
     best, choices, text = best_group(places, demand, keys, allowed)
     if best is None:
@@ -91,7 +90,11 @@ def replicate(places: Places, demand: Demand) -> Choice:
     group = places.known.groups[places.known.hosts[vm.primary].group]
     others = [name for name in places.hosts_of(group.key) if places.usable(name) and name != vm.primary]
     demand = demand._replace(vm=replace(vm, template=REPLICATED), stays=True)
-    return _best(places, demand, group, places.score(), [(vm.primary, name) for name in others])
+    large = why_too_large(demand.vm, group)
+    if large:
+        return _none({large: len(others)})
+    found = _listed(places, demand, places.score(), [(vm.primary, name) for name in others])
+    return _first_safe(places, demand, found)
 
 
 def best_hosts(
@@ -107,35 +110,80 @@ def best_hosts(
     replicated = demand.vm.template == REPLICATED
     if len(hosts) < 1 + replicated:
         return Choice(f"Group {group.name}: error {'Not enough' if replicated else 'No'} online nodes")
-    choice = _best(places, demand, group, score, itertools.permutations(hosts, 1 + replicated))
+    large = why_too_large(demand.vm, group)
+    if large:
+        choice = _none({large: len(hosts) * (len(hosts) - 1 if replicated else 1)})
+    elif replicated:
+        choice = _first_safe(places, demand, _pairs(places, demand, score, hosts))
+    else:
+        choice = _first_safe(places, demand, _listed(places, demand, score, [(host,) for host in hosts]))
     return choice._replace(text=f"Group {group.name} ({group.policy}): {choice.text}")
 
 
-def _best(
-    places: Places, demand: Demand, group: KnownGroup, score: Score, candidates: t.Iterable[t.Tuple[str, ...]]
-) -> Choice:
+def _first_safe(places: Places, demand: Demand, found: _Found) -> Choice:
+    """The best of the candidates after which no host is unsafe."""
+    for value, candidate in found.in_order:
+        if demand.checked and _unsafe(places, demand, candidate):
+            found.failures[NO_REDUNDANCY] += 1
+            continue
+        return _chosen(found, candidate, value)
+    return _none(found.failures)
+
+
+class _Found(t.NamedTuple):
+    """How many candidates are possible, why others are not, and the possible ones, best first."""
+
+    possible: int
+    failures: t.Counter[str]
+    in_order: t.Iterator[t.Tuple[float, t.Tuple[str, ...]]]
+
+
+def _listed(places: Places, demand: Demand, score: Score, candidates: t.Iterable[t.Tuple[str, ...]]) -> _Found:
     failures: t.Counter[str] = Counter()
-    found: t.List[t.Tuple[float, t.Tuple[str, ...], _Accounts]] = []
-    large = why_too_large(demand.vm, group)
+    found: t.List[t.Tuple[float, t.Tuple[str, ...]]] = []
     for candidate in candidates:
-        accounts = large or places.copied(demand.vm, candidate, demand.stays)
+        accounts = places.copied(demand.vm, candidate, demand.stays)
         if isinstance(accounts, str):
             failures[accounts] += 1
             continue
-        changes = [(places.accounts[name], account) for name, account in accounts.items()]
-        found.append((score.after(changes), candidate, accounts))
+        value = score.after((places.accounts[name], account) for name, account in accounts.items())
+        found.append((value, candidate))
     found.reverse()  # of equal ones the later one is taken
-    for value, candidate, accounts in sorted(found, key=lambda one: one[0]):
-        if demand.checked and _unsafe(places, demand, candidate, accounts):
-            failures[NO_REDUNDANCY] += 1
+    return _Found(len(found), failures, iter(sorted(found, key=lambda one: one[0])))
+
+
+def _pairs(places: Places, demand: Demand, score: Score, hosts: t.Sequence[str]) -> _Found:
+    failures: t.Counter[str] = Counter()
+    replicas = Replicas(places, demand.vm, hosts, True, score)
+    firsts = []
+    for host in hosts:
+        accounts = places.copied(demand.vm, (host,))
+        if isinstance(accounts, str):
+            failures[accounts] += len(hosts) - 1
             continue
-        words = f"successes {len(found) - failures[NO_REDUNDANCY]}, failures {sum(failures.values())}"
-        text = f"score: {value:.8f}, {words} ({_counts(failures)}) for node(s) {'/'.join(candidate)}"
-        return Choice(text, candidate, value)
+        delta = score.delta(places.accounts[host], accounts[host])
+        firsts.append(First(host, delta, replicas.others(host, {}, {})))
+    failures.update(refused(firsts, replicas.seconds))
+    names = (
+        (pair.value, (firsts[pair.first].host, hosts[pair.second]))
+        for pair in in_order(score, firsts, replicas.seconds)
+    )
+    return _Found(len(hosts) * (len(hosts) - 1) - sum(failures.values()), failures, names)
+
+
+def _chosen(found: _Found, candidate: t.Tuple[str, ...], value: float) -> Choice:
+    words = f"successes {found.possible - found.failures[NO_REDUNDANCY]}, failures {sum(found.failures.values())}"
+    text = f"score: {value:.8f}, {words} ({_counts(found.failures)}) for node(s) {'/'.join(candidate)}"
+    return Choice(text, candidate, value)
+
+
+def _none(failures: t.Mapping[str, int]) -> Choice:
     return Choice(f"No valid allocation solutions, failure reasons: {_counts(failures)}")
 
 
-def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...], accounts: _Accounts) -> str:
+def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...]) -> str:
+    accounts = places.copied(demand.vm, candidate, demand.stays)
+    assert not isinstance(accounts, str)
     primary, secondary = (*candidate, "")[:2]
     vm = demand.vm if demand.moves else replace(demand.vm, primary=primary, secondary=secondary)
     hosts = places.accounts if demand.within is None else demand.within

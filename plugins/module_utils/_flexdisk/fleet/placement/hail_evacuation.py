@@ -11,12 +11,15 @@ from __future__ import annotations
 import typing as t
 
 from .known import MOVABLE, REPLICATED, KnownVm
+from .pairs import First, in_order
 from .places import Moved, Places
+from .replicas import Replicas
+from .score import NEAR, Score, together
 
 PRIMARY, SECONDARY, ALL = "primary-only", "secondary-only", "all"
 MODES = (PRIMARY, SECONDARY, ALL)
 FAILOVER, REPLACE = "failover", "replace"
-NEAR = 1e-9  # scores that are nearer to each other are equal
+NO_PAIR = "Can't find any good nodes for relocation"
 
 
 class Operation(t.NamedTuple):
@@ -91,7 +94,7 @@ def relocate(places: Places, name: str, mode: str, group: str, targets: t.Sequen
 
 def _single(places: Places, vm: KnownVm, group: str, targets: t.Sequence[str], kind: str) -> Solution:
     step = places.failover_to if kind == FAILOVER else places.replace_secondary
-    score = places.score(places.hosts_of(group))
+    score = places.score(group)
     best, least, reasons = Solution(None), 0.0, ""
     for target in targets:
         found = step(places.begin(vm.name), target)
@@ -106,24 +109,34 @@ def _single(places: Places, vm: KnownVm, group: str, targets: t.Sequence[str], k
 
 def _pair(places: Places, vm: KnownVm, group: str, targets: t.Sequence[str]) -> Solution:
     """The replica goes to the new host, VM and replica change places, and the replica goes on to its own new host."""
-    score = places.score(places.hosts_of(group))
-    best, least, why = Solution(None), 0.0, "no nodes available"
-    for primary in targets if len(targets) > 1 else ():
-        first = _to_primary(places, vm, primary)
-        if first.moved is None:
-            why = f"Allocation failed: {first.why}"
-            continue
-        for secondary in targets:
-            if secondary == primary:
-                continue
-            found = places.replace_secondary(first.moved, secondary)
-            if isinstance(found, str):
-                why = f"Allocation failed: Changing secondary to final secondary: {found}"
-                continue
-            value = score.after(places.changes(found, group))
-            if best.moved is None or value <= least + NEAR:
-                best, least = Solution(found, (*first.operations, Operation(REPLACE, secondary))), value
-    return best if best.moved is not None else Solution(None, (), f"Can't find any good nodes for relocation: {why}")
+    if len(targets) < 2:
+        return Solution(None, (), f"{NO_PAIR}: no nodes available")
+    score = places.score(group)
+    solutions = {target: _to_primary(places, vm, target) for target in targets}
+    ready = [one.moved for one in solutions.values() if one.moved is not None]
+    if ready:
+        replicas = Replicas(places, ready[0].vm, targets, places.soft(ready[0].vm.secondary), score)
+        firsts = [first for first in (_first(places, moved, group, score, replicas) for moved in ready) if first]
+        for pair in in_order(score, firsts, replicas.seconds):
+            first, secondary = solutions[firsts[pair.first].host], targets[pair.second]
+            found = places.replace_secondary(t.cast(Moved, first.moved), secondary)
+            return Solution(t.cast(Moved, found), (*first.operations, Operation(REPLACE, secondary)))
+    last = solutions[targets[-1]]
+    if last.moved is None:
+        return Solution(None, (), f"{NO_PAIR}: Allocation failed: {last.why}")
+    why = places.replace_secondary(last.moved, targets[-2])
+    return Solution(None, (), f"{NO_PAIR}: Allocation failed: Changing secondary to final secondary: {why}")
+
+
+def _first(places: Places, moved: Moved, group: t.Optional[str], score: Score, replicas: Replicas) -> t.Optional[First]:
+    """The host of a VM before its replica goes on, None if it could not."""
+    alone = places.drop_secondary(moved)
+    if isinstance(alone, str):
+        return None
+    changes = places.changes(alone, group)
+    delta = together(score.delta(before, after) for before, after in changes)
+    primary = moved.vm.primary
+    return First(primary, delta, replicas.others(primary, moved.accounts, alone.accounts))
 
 
 def _to_primary(places: Places, vm: KnownVm, primary: str) -> Solution:

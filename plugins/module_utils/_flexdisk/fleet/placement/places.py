@@ -34,6 +34,7 @@ class Places:
         self._members: t.Dict[str, t.List[str]] = {key: [] for key in known.groups}
         for name, host in known.hosts.items():
             self._members[host.group].append(name)
+        self._scores: t.Dict[t.Optional[str], Score] = {}
         own: t.Dict[str, t.Tuple[t.List[KnownVm], t.List[KnownVm]]] = {name: ([], []) for name in known.hosts}
         for vm in self.vms.values():
             own[vm.primary][0].append(vm)
@@ -58,21 +59,26 @@ class Places:
         """Whether the host takes VMs."""
         return self.known.hosts[host].usable
 
-    def score(self, hosts: t.Optional[t.Iterable[str]] = None) -> Score:
-        """The sums of some hosts, or of all."""
-        return Score(self.accounts[name] for name in (self.accounts if hosts is None else hosts))
+    def score(self, group: t.Optional[str] = None) -> Score:
+        """The sums of the hosts of a group, or of all. They follow what is settled."""
+        if group not in self._scores:
+            names = self.accounts if group is None else self.hosts_of(group)
+            self._scores[group] = Score(self.accounts[name] for name in names)
+        return self._scores[group]
 
     def begin(self, name: str) -> Moved:
         """A VM where it is."""
         return Moved(self.vms[name], {})
 
-    def changes(self, moved: Moved, group: str) -> t.List[t.Tuple[Account, Account]]:
-        """The hosts of a group that have other accounts after the steps: before and after."""
+    def changes(self, moved: Moved, group: t.Optional[str] = None) -> t.List[t.Tuple[Account, Account]]:
+        """The hosts of a group, or all, that have other accounts after the steps: before and after."""
         every = [(self.accounts[name], account) for name, account in moved.accounts.items()]
-        return [pair for pair in every if pair[0].host.group == group]
+        return [pair for pair in every if group is None or pair[0].host.group == group]
 
     def settle(self, moved: Moved) -> None:
         """Let the steps be done."""
+        for group, score in self._scores.items():
+            score.settle(self.changes(moved, group))
         self.vms[moved.vm.name] = moved.vm
         self.accounts.update(moved.accounts)
 
@@ -104,7 +110,8 @@ class Places:
     def _account(self, moved: Moved, host: str) -> Account:
         return self.account(host, moved.accounts)
 
-    def _soft(self, leaving: str) -> bool:
+    def soft(self, leaving: str) -> bool:
+        """Whether limits that are no physical ones hold for what leaves the host."""
         return not self.force and self.usable(leaving)
 
     def allowed(self, source: str, target: str) -> bool:
@@ -121,10 +128,10 @@ class Places:
         after = replace(vm, primary=new, secondary=old)
         left = self._account(moved, old).without_vm(vm, self.location(vm))
         gone = self._account(moved, new).without_replica(vm, old)
-        runs = gone.with_vm(vm, self._soft(old), self.location(after))
+        runs = gone.with_vm(vm, self.soft(old), self.location(after))
         if isinstance(runs, str):
             return runs
-        rests = left.with_replica(vm, new, self._soft(old), there=not self.usable(old))
+        rests = left.with_replica(vm, new, self.soft(old), there=not self.usable(old))
         if isinstance(rests, str):
             return rests
         return Moved(after, {**moved.accounts, old: rests, new: runs})
@@ -135,27 +142,38 @@ class Places:
         if not self.allowed(old, target):
             return NO_MIGRATION
         after = replace(vm, primary=target)
-        runs = self._account(moved, target).with_vm(vm, self._soft(old), self.location(after))
+        runs = self._account(moved, target).with_vm(vm, self.soft(old), self.location(after))
         if isinstance(runs, str):
             return runs
         left = self._account(moved, old).without_vm(vm, self.location(vm))
         return Moved(after, {**moved.accounts, old: left, target: runs})
 
     def replace_secondary(self, moved: Moved, target: str) -> t.Union[Moved, str]:
-        """The replica goes to another host. The host of the VM itself must be within its physical limits."""
+        """The replica goes to another host. See drop_secondary for that of the VM."""
         vm, old = moved.vm, moved.vm.secondary
         if target == vm.primary:
             return NO_MIGRATION
-        after = replace(vm, secondary=target)
-        rests = self._account(moved, target).with_replica(vm, vm.primary, self._soft(old))
+        rests = self._account(moved, target).with_replica(vm, vm.primary, self.soft(old))
         if isinstance(rests, str):
             return rests
+        alone = self.drop_secondary(moved)
+        if isinstance(alone, str):
+            return alone
+        after = replace(vm, secondary=target)
+        runs = alone.accounts[vm.primary].copy()
+        runs.location += self.location(after) - self.location(alone.vm)
+        return Moved(after, {**alone.accounts, target: rests, vm.primary: runs})
+
+    def drop_secondary(self, moved: Moved) -> t.Union[Moved, str]:
+        """The replica has left its host. The host of the VM itself must be within its physical limits."""
+        vm, old = moved.vm, moved.vm.secondary
+        after = replace(vm, secondary="")
         gone = self._account(moved, old).without_replica(vm, vm.primary)
         left = self._account(moved, vm.primary).without_vm(vm, self.location(vm))
         runs = left.with_vm(vm, False, self.location(after))
         if isinstance(runs, str):
             return runs
-        return Moved(after, {**moved.accounts, old: gone, target: rests, vm.primary: runs})
+        return Moved(after, {**moved.accounts, old: gone, vm.primary: runs})
 
     def copied(self, vm: KnownVm, hosts: t.Sequence[str], gone: bool = False) -> t.Union[t.Mapping[str, Account], str]:
         """The accounts of one host, or of a host and that of the replica, if a copy of the VM came there.

@@ -80,7 +80,7 @@ def _best(
     places: Places, vm: KnownVm, group: str, others: t.Sequence[str], accounts: _Accounts
 ) -> t.Optional[_Accounts]:
     """The accounts after the VM has gone to where the score of the group is lowest."""
-    score, best, least = places.score(places.hosts_of(group)), None, 0.0
+    score, best, least = places.score(group), None, 0.0
     for name in others:
         found = places.failover_to(Moved(vm, accounts), name)
         if isinstance(found, str):

@@ -18,10 +18,26 @@ from .account import Account
 
 # Weights of what deviates: free memory, free disk, memory for failovers, CPUs, VMs, VMs with replicas, spindles, and
 # reported free memory. hail counts disk, CPUs and spindles twice (each of 0.5), and VMs three times.
-_DEVIATIONS = (0.5, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0, 0.5)
-_SIZE = len(_DEVIATIONS)
-_UNSAFE, _OFFLINE, _OFFLINE_VMS, _SURPLUS, _LOCATION, _TOGETHER, _RESERVED = 1.0, 4.0, 16.0, 2.0, 1.0, 1.0, 0.25
+WEIGHTS = (0.5, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0, 0.5)
+_SIZE = len(WEIGHTS)
+_NOTHING = (0.0,) * _SIZE
+_UNSAFE, _OFFLINE, _OFFLINE_VMS, _SURPLUS, _TOGETHER, _RESERVED = 1.0, 4.0, 16.0, 2.0, 1.0, 0.25
+LOCATION = 1.0  # the weight of a failure domain that a VM shares with its replica, and of a wanted one that is missing
+NEAR = 1e-9  # scores that are nearer to each other are equal
 _Values = t.Tuple[float, ...]
+_Pair = t.Tuple[str, str]
+_Change = t.Tuple[Account, Account]
+
+
+class Delta(t.NamedTuple):
+    """What other accounts change: what should not be at all, the sums of what deviates and of their squares, and how
+    often exclusive tags are in failure domains.
+    """
+
+    flat: float
+    sums: _Values
+    squares: _Values
+    pairs: t.Mapping[_Pair, int]
 
 
 def _values(account: Account) -> _Values:
@@ -40,7 +56,7 @@ def _values(account: Account) -> _Values:
     )
 
 
-def _pairs(account: Account) -> t.Dict[t.Tuple[str, str], int]:
+def _pairs(account: Account) -> t.Dict[_Pair, int]:
     """How often each exclusive tag is in each failure domain of the host, if it is usable."""
     found = {}
     for location in account.host.locations if account.host.usable else ():
@@ -54,7 +70,7 @@ def _flat(account: Account) -> float:
     total = account.primaries + account.secondaries
     if not account.host.usable:
         return _OFFLINE * total + _OFFLINE_VMS * account.primaries
-    found = _SURPLUS * account.surplus + _LOCATION * account.location
+    found = _SURPLUS * account.surplus + LOCATION * account.location
     found += _UNSAFE * total if account.unsafe else 0.0
     return found + _RESERVED * account.reserved / (account.host.memory or 1)
 
@@ -65,40 +81,79 @@ class Score:
     def __init__(self, accounts: t.Iterable[Account]) -> None:
         every = list(accounts)
         rows = [_values(account) for account in every if account.host.usable]
-        self._count = len(rows)
-        self._middle = [math.fsum(column) / self._count for column in zip(*rows)] if rows else [0.0] * _SIZE
+        self.count = len(rows)
+        self._middle = [math.fsum(column) / self.count for column in zip(*rows)] if rows else list(_NOTHING)
         away = [[value - middle for value, middle in zip(row, self._middle)] for row in rows]
-        self._sums = [math.fsum(column) for column in zip(*away)] if rows else [0.0] * _SIZE
-        self._squares = [math.fsum(x * x for x in column) for column in zip(*away)] if rows else [0.0] * _SIZE
+        self.sums = [math.fsum(column) for column in zip(*away)] if rows else list(_NOTHING)
+        self.squares = [math.fsum(x * x for x in column) for column in zip(*away)] if rows else list(_NOTHING)
         self._flat = math.fsum(map(_flat, every))
-        self._pairs: t.Counter[t.Tuple[str, str]] = Counter()
+        self._pairs: t.Counter[_Pair] = Counter()
         for account in every:
             self._pairs.update(_pairs(account))
-        self._apart = sum(count - 1 for count in self._pairs.values())
+        self._apart = _beyond(self._pairs)
 
-    def after(self, changes: t.Iterable[t.Tuple[Account, Account]]) -> float:
+    def delta(self, before: Account, after: Account) -> Delta:
+        """What another account of a host changes."""
+        flat = _flat(after) - _flat(before)
+        pairs: t.Counter[_Pair] = Counter()
+        if after.tags is not before.tags and after.host.locations:
+            pairs.update(_pairs(after))
+            pairs.subtract(_pairs(before))
+        if not before.host.usable:
+            return Delta(flat, _NOTHING, _NOTHING, pairs)
+        rows = list(zip(_values(before), _values(after), self._middle))
+        sums = tuple([new - old for old, new, _middle in rows])
+        squares = tuple([(new - old) * (new + old - middle - middle) for old, new, middle in rows])
+        return Delta(flat, sums, squares, pairs)
+
+    def after(self, changes: t.Iterable[_Change] = ()) -> float:
         """The score if some hosts had other accounts: pairs of before and after."""
-        sums, squares, flat = list(self._sums), list(self._squares), self._flat
-        moved: t.Counter[t.Tuple[str, str]] = Counter()
-        for before, after in changes:
-            flat += _flat(after) - _flat(before)
-            if after.tags is not before.tags and after.host.locations:
-                moved.update(_pairs(after))
-                moved.subtract(_pairs(before))
-            if not before.host.usable:
-                continue
-            for place, (old, new, middle) in enumerate(zip(_values(before), _values(after), self._middle)):
-                old -= middle
-                new -= middle
-                sums[place] += new - old
-                squares[place] += new * new - old * old
-        flat += self._together(moved)
-        if not self._count:
-            return flat
-        spread = (max(0.0, square - total * total / self._count) for total, square in zip(sums, squares))
-        return flat + sum(weight * math.sqrt(s / self._count) for weight, s in zip(_DEVIATIONS, spread))
+        return self.value(together(self.delta(before, after) for before, after in changes))
 
-    def _together(self, moved: t.Mapping[t.Tuple[str, str], int]) -> float:
-        """VMs with the same exclusive tag in one failure domain beyond the first, after so many more of some pairs."""
-        more = sum(max(0, self._pairs[key] + count - 1) - max(0, self._pairs[key] - 1) for key, count in moved.items())
-        return _TOGETHER * (self._apart + more)
+    def value(self, delta: Delta) -> float:
+        """The score if so much were changed."""
+        flat = self.flat(delta)
+        if not self.count:
+            return flat
+        rows = zip(WEIGHTS, self.sums, delta.sums, self.squares, delta.squares)
+        return flat + math.fsum(w * math.sqrt(self._spread(s + a, q + b)) for w, s, a, q, b in rows)
+
+    def _spread(self, total: float, squares: float) -> float:
+        return max(0.0, squares - total * total / self.count) / self.count
+
+    def flat(self, delta: Delta) -> float:
+        """What should not be at all if so much were changed. VMs with the same exclusive tag in one failure domain
+        count beyond the first.
+        """
+        more = (max(0, self._pairs[key] + n - 1) - max(0, self._pairs[key] - 1) for key, n in delta.pairs.items())
+        return self._flat + delta.flat + _TOGETHER * (self._apart + sum(more))
+
+    def settle(self, changes: t.Iterable[_Change]) -> None:
+        """Let the hosts have these accounts."""
+        delta = together(self.delta(before, after) for before, after in changes)
+        self._flat += delta.flat
+        self.sums = [s + a for s, a in zip(self.sums, delta.sums)]
+        self.squares = [q + b for q, b in zip(self.squares, delta.squares)]
+        self._pairs.update(delta.pairs)
+        self._apart = _beyond(self._pairs)
+
+
+def _beyond(pairs: t.Mapping[_Pair, int]) -> int:
+    """How many VMs there are beyond the first one of each pair."""
+    return sum(max(0, count - 1) for count in pairs.values())
+
+
+def together(deltas: t.Iterable[Delta]) -> Delta:
+    """Several changes in one."""
+    every = list(deltas)
+    if len(every) == 1:
+        return every[0]
+    pairs: t.Counter[_Pair] = Counter()
+    for delta in every:
+        pairs.update(delta.pairs)
+    if not every:
+        return Delta(0.0, _NOTHING, _NOTHING, pairs)
+    sums, squares = (
+        tuple(map(sum, zip(*rows))) for rows in ([delta.sums for delta in every], [delta.squares for delta in every])
+    )
+    return Delta(sum(delta.flat for delta in every), sums, squares, pairs)

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What the replica of a VM changes on each host. On few hosts that depends on where the VM is."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .account import Account, backed_up
+from .known import KnownVm
+from .places import Places
+from .score import LOCATION, Delta, Score
+
+_Change = t.Union[Delta, str]
+_Accounts = t.Mapping[str, Account]
+
+
+class Replicas:
+    """The changes on some hosts, or why a replica cannot be there. soft: limits that are no physical ones hold."""
+
+    def __init__(self, places: Places, vm: KnownVm, hosts: t.Sequence[str], soft: bool, score: Score) -> None:
+        self._places, self._vm, self._soft, self._score = places, vm, soft, score
+        self._needed = backed_up(vm)
+        self._found: t.Dict[t.Tuple[str, int], _Change] = {}
+        self.seconds = {host: self._change(places.accounts[host], "") for host in hosts}
+        self._peers: t.Dict[str, t.List[str]] = {}
+        for host in hosts:
+            for peer in places.accounts[host].peers:
+                self._peers.setdefault(peer, []).append(host)
+        self._located = [host for host in hosts if places.known.hosts[host].locations]
+
+    def _change(self, account: Account, primary: str, counted: t.Optional[Account] = None) -> _Change:
+        rests = account.with_replica(self._vm, primary, self._soft)
+        return rests if isinstance(rests, str) else self._score.delta(counted or account, rests)
+
+    def others(self, primary: str, before: _Accounts, counted: _Accounts) -> t.Dict[str, _Change]:
+        """The changes that depend on the host of the VM. before: accounts that differ from the places', counted: those
+        from which the change is counted.
+        """
+        found: t.Dict[str, _Change] = {}
+        for host in self._peers.get(primary, ()):
+            account = self._places.accounts[host]
+            reserved = max(account.reserved, account.peers[primary] + self._needed)
+            if host == primary or reserved == max(account.reserved, self._needed):
+                continue
+            if (host, reserved) not in self._found:
+                self._found[host, reserved] = self._change(account, primary)
+            found[host] = self._found[host, reserved]
+        for host, account in counted.items():
+            if host in self.seconds and host != primary:
+                found[host] = self._change(self._places.account(host, before), primary, account)
+        return self._with_locations(primary, found)
+
+    def _with_locations(self, primary: str, found: t.Dict[str, _Change]) -> t.Dict[str, _Change]:
+        here = self._places.known.hosts[primary].locations
+        for host in self._located if here else ():
+            shared = len(here & self._places.known.hosts[host].locations)
+            change = found.get(host, self.seconds[host])
+            if shared and host != primary and not isinstance(change, str):
+                found[host] = change._replace(flat=change.flat + shared * LOCATION)
+        return found
