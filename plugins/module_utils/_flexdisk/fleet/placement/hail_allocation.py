@@ -15,7 +15,7 @@ from .known import POLICIES, REPLICATED, UNALLOCABLE, KnownGroup, KnownVm
 from .limits import NO_DISK_COUNT, NO_SPINDLES, why_too_large
 from .pairs import First, in_order, refused
 from .places import Places
-from .redundancy import first_unsafe
+from .redundancy import are_safe
 from .replicas import Replicas
 from .score import NEAR, Score
 
@@ -34,14 +34,14 @@ class Choice(t.NamedTuple):
 class Demand(t.NamedTuple):
     """What is to be placed. checked: no host of the cluster may have VMs that could not go elsewhere if it were lost.
     moves: it exists, and is looked for where it is if a host is lost. stays: it is on the first of its hosts already.
-    within: the only hosts that are checked, None for all.
+    within: the only group that is checked, None for all.
     """
 
     vm: KnownVm
     checked: bool
     moves: bool = False
     stays: bool = False
-    within: t.Optional[t.Tuple[str, ...]] = None
+    within: t.Optional[str] = None
 
 
 def best_group(
@@ -75,7 +75,7 @@ def allocate(places: Places, demand: Demand, key: t.Optional[str], allowed: t.Op
         group = places.known.groups[key]
         if not demand.vm.networks <= group.networks:
             return Choice(f"The group {group.name} {_astray(demand.vm)}")
-        alone = demand._replace(within=tuple(places.hosts_of(key)))
+        alone = demand._replace(within=key)
         return best_hosts(places, alone, group, places.score(key), allowed)
     keys = [one for one in places.known.groups if places.hosts_of(one)]
     best, choices, text = best_group(places, demand, keys, allowed)
@@ -181,15 +181,15 @@ def _none(failures: t.Mapping[str, int]) -> Choice:
     return Choice(f"No valid allocation solutions, failure reasons: {_counts(failures)}")
 
 
-def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...]) -> str:
+def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...]) -> bool:
     accounts = places.copied(demand.vm, candidate, demand.stays)
     assert not isinstance(accounts, str)
     primary, secondary = (*candidate, "")[:2]
-    vm = demand.vm if demand.moves else replace(demand.vm, primary=primary, secondary=secondary)
-    hosts = places.accounts if demand.within is None else demand.within
+    vm = demand.vm if demand.moves else demand.vm.at(primary, secondary)
+    groups = list(places.known.groups) if demand.within is None else [demand.within]
     if demand.stays:
-        return first_unsafe(places.having(vm), hosts, {}, accounts)
-    return first_unsafe(places, hosts, {primary: [vm]}, accounts)
+        return not are_safe(places.having(vm), groups, {}, accounts)
+    return not are_safe(places, groups, {primary: [vm]}, accounts)
 
 
 def _astray(vm: KnownVm) -> str:

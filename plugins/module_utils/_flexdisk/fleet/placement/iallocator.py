@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
 
 from ...model.errors import FlexdiskError
 from .hail_allocation import Demand, allocate, replicate
@@ -102,7 +101,7 @@ def _multi_allocate(raw: _Raw, known: Known, request: _Raw, options: Options) ->
             left.append(vm.name)
             continue
         primary, secondary = (*choice.hosts, "")[:2]
-        places.settle(Moved(replace(vm, primary=primary, secondary=secondary), accounts))
+        places.settle(Moved(vm.at(primary, secondary), accounts))
         found.append([vm.name, list(choice.hosts)])
     return success(
         f"{len(left)} instances failed to allocate and {len(found)} were allocated successfully", [found, left]

@@ -84,6 +84,12 @@ class KnownVm:
     exclusive: t.FrozenSet[str] = frozenset()
     wanted: t.FrozenSet[str] = frozenset()
 
+    def at(self, primary: str, secondary: str) -> KnownVm:
+        """The VM on other hosts. Quicker than replace, for steps are counted by the ten thousand."""
+        made: KnownVm = object.__new__(KnownVm)
+        made.__dict__.update(self.__dict__, primary=primary, secondary=secondary)
+        return made
+
     @property
     def local(self) -> bool:
         """Whether its disks take space of the hosts on which it is."""

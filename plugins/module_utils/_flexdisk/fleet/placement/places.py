@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .account import NO_MIGRATION, Account
 from .known import Known, KnownVm
@@ -24,7 +24,9 @@ class Moved:
 
 
 class Places:
-    """The present accounts of all hosts and places of all VMs. force: limits that are no physical ones do not hold."""
+    """The present accounts of all hosts and places of all VMs. force: limits that are no physical ones do not hold.
+    safe: whether the VMs of each host of a group could go elsewhere, of groups that were looked at.
+    """
 
     def __init__(self, known: Known, force: bool = False) -> None:
         self.known = known
@@ -35,19 +37,23 @@ class Places:
         for name, host in known.hosts.items():
             self._members[host.group].append(name)
         self._scores: t.Dict[t.Optional[str], Score] = {}
-        own: t.Dict[str, t.Tuple[t.List[KnownVm], t.List[KnownVm]]] = {name: ([], []) for name in known.hosts}
+        self.safe: t.Dict[str, bool] = {}
+        self._own: t.Dict[str, t.Dict[str, KnownVm]] = {name: {} for name in known.hosts}
+        replicas: t.Dict[str, t.List[KnownVm]] = {}
         for vm in self.vms.values():
-            own[vm.primary][0].append(vm)
+            self._own[vm.primary][vm.name] = vm
             if vm.secondary:
-                own[vm.secondary][1].append(vm)
-        for name, (vms, replicas) in own.items():
-            self.accounts[name].settle(vms, replicas)
-            self.accounts[name].location = sum(map(self.location, vms))
+                replicas.setdefault(vm.secondary, []).append(vm)
+        for name, own in self._own.items():
+            self.accounts[name].settle(own.values(), replicas.get(name, ()))
+            self.accounts[name].location = sum(map(self.location, own.values()))
 
     def location(self, vm: KnownVm) -> int:
         """Failure domains that the VM shares with its replica, and wanted ones that its host is not in."""
         hosts = self.known.hosts
         here = hosts[vm.primary].locations
+        if not here and not vm.wanted:
+            return 0
         shared = here & hosts[vm.secondary].locations if vm.secondary else frozenset()
         return len(shared) + len(vm.wanted - here)
 
@@ -79,20 +85,23 @@ class Places:
         """Let the steps be done."""
         for group, score in self._scores.items():
             score.settle(self.changes(moved, group))
-        self.vms[moved.vm.name] = moved.vm
+        self.safe = {}
+        vm = moved.vm
+        if vm.name in self.vms:
+            del self._own[self.vms[vm.name].primary][vm.name]
+        self.vms[vm.name] = self._own[vm.primary][vm.name] = vm
         self.accounts.update(moved.accounts)
 
-    def vms_by_host(self) -> t.Dict[str, t.List[KnownVm]]:
-        """The VMs by the host on which they are."""
-        found: t.Dict[str, t.List[KnownVm]] = {}
-        for vm in self.vms.values():
-            found.setdefault(vm.primary, []).append(vm)
-        return found
+    def vms_on(self, host: str) -> t.Iterable[KnownVm]:
+        """The VMs of a host."""
+        return self._own[host].values()
 
     def having(self, vm: KnownVm) -> Places:
-        """The same places, where this is what is known of a VM."""
+        """The same places, where this is what is known of a VM that stays where it is."""
         other = copy.copy(self)
         other.vms = {**self.vms, vm.name: vm}
+        other._own = {**self._own, vm.primary: {**self._own[vm.primary], vm.name: vm}}
+        other.safe = {}
         return other
 
     def forced(self) -> Places:
@@ -117,6 +126,8 @@ class Places:
     def allowed(self, source: str, target: str) -> bool:
         """Whether the tags of the hosts let a VM move."""
         here, there = self.known.hosts[source].tags, self.known.hosts[target].tags
+        if here <= there:
+            return True
         widened = there | {tag for tag, to in self.known.moves if to in there}
         return here <= widened
 
@@ -125,7 +136,7 @@ class Places:
         vm, (old, new) = moved.vm, (moved.vm.primary, moved.vm.secondary)
         if not self.allowed(old, new):
             return NO_MIGRATION
-        after = replace(vm, primary=new, secondary=old)
+        after = vm.at(new, old)
         left = self._account(moved, old).without_vm(vm, self.location(vm))
         gone = self._account(moved, new).without_replica(vm, old)
         runs = gone.with_vm(vm, self.soft(old), self.location(after))
@@ -141,7 +152,7 @@ class Places:
         vm, old = moved.vm, moved.vm.primary
         if not self.allowed(old, target):
             return NO_MIGRATION
-        after = replace(vm, primary=target)
+        after = vm.at(target, vm.secondary)
         runs = self._account(moved, target).with_vm(vm, self.soft(old), self.location(after))
         if isinstance(runs, str):
             return runs
@@ -159,7 +170,7 @@ class Places:
         alone = self.drop_secondary(moved)
         if isinstance(alone, str):
             return alone
-        after = replace(vm, secondary=target)
+        after = vm.at(vm.primary, target)
         runs = alone.accounts[vm.primary].copy()
         runs.location += self.location(after) - self.location(alone.vm)
         return Moved(after, {**alone.accounts, target: rests, vm.primary: runs})
@@ -167,7 +178,7 @@ class Places:
     def drop_secondary(self, moved: Moved) -> t.Union[Moved, str]:
         """The replica has left its host. The host of the VM itself must be within its physical limits."""
         vm, old = moved.vm, moved.vm.secondary
-        after = replace(vm, secondary="")
+        after = vm.at(vm.primary, "")
         gone = self._account(moved, old).without_replica(vm, vm.primary)
         left = self._account(moved, vm.primary).without_vm(vm, self.location(vm))
         runs = left.with_vm(vm, False, self.location(after))
@@ -181,7 +192,7 @@ class Places:
         gone: the VM itself, which has no replica, is no longer counted on the first of them.
         """
         primary, secondary = hosts[0], hosts[1] if len(hosts) > 1 else ""
-        there = replace(vm, primary=primary, secondary=secondary)
+        there = vm.at(primary, secondary)
         before = self.vms[vm.name] if gone else None
         account = self.accounts[primary]
         account = account.without_vm(before, self.location(before)) if before else account

@@ -21,19 +21,40 @@ SHARED = ("sharedfile", "ext", "rbd", "gluster", "diskless")
 _Accounts = t.Mapping[str, Account]
 
 
-def first_unsafe(
-    places: Places, hosts: t.Iterable[str], more: t.Mapping[str, t.Sequence[KnownVm]], accounts: _Accounts
-) -> str:
-    """The first of the hosts whose VMs could not all go elsewhere, "" if there is none.
+def are_safe(
+    places: Places, groups: t.Iterable[str], more: t.Mapping[str, t.Sequence[KnownVm]], accounts: _Accounts
+) -> bool:
+    """Whether all VMs of each host of the groups could go elsewhere.
 
-    more: VMs that hosts have in addition. accounts: those that differ from the places'.
+    more: VMs that hosts have in addition. accounts: those that differ from the places'. Groups without either are as
+    they were when they were looked at last.
     """
+    touched = {places.known.hosts[name].group for name in (*more, *accounts)}
+    for group in groups:
+        if group in touched or _split(places, group):
+            safe = _is_safe(places, group, more, accounts)
+        else:
+            if group not in places.safe:
+                places.safe[group] = _is_safe(places, group, {}, {})
+            safe = places.safe[group]
+        if not safe:
+            return False
+    return True
+
+
+def _split(places: Places, group: str) -> bool:
+    """Whether the group has a VM with its replica in another one."""
+    hosts = places.known.hosts
+    vms = (vm for host in places.hosts_of(group) for vm in places.vms_on(host) if vm.secondary)
+    return any(hosts[vm.secondary].group != group for vm in vms)
+
+
+def _is_safe(places: Places, group: str, more: t.Mapping[str, t.Sequence[KnownVm]], accounts: _Accounts) -> bool:
     forced = places.forced()
-    own = places.vms_by_host()
-    for host in hosts:
-        if not _could_go(forced, host, [*own.get(host, ()), *more.get(host, ())], accounts):
-            return host
-    return ""
+    return all(
+        _could_go(forced, host, [*places.vms_on(host), *more.get(host, ())], accounts)
+        for host in places.hosts_of(group)
+    )
 
 
 def _could_go(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: _Accounts) -> bool:
@@ -72,7 +93,7 @@ def _surely_fit(places: Places, vms: t.Sequence[KnownVm], others: t.Sequence[str
         if left <= len(free) * vm.memory:
             return False
         left -= vm.memory
-    sources = {vm.primary for vm in vms}
+    sources = {vm.primary for vm in vms if places.known.hosts[vm.primary].tags}
     return all(places.allowed(source, name) for source in sources for name in others)
 
 

@@ -23,7 +23,6 @@ class Replicas:
     def __init__(self, places: Places, vm: KnownVm, hosts: t.Sequence[str], soft: bool, score: Score) -> None:
         self._places, self._vm, self._soft, self._score = places, vm, soft, score
         self._needed = backed_up(vm)
-        self._found: t.Dict[t.Tuple[str, int], _Change] = {}
         self.seconds = {host: self._change(places.accounts[host], "") for host in hosts}
         self._peers: t.Dict[str, t.List[str]] = {}
         for host in hosts:
@@ -32,8 +31,14 @@ class Replicas:
         self._located = [host for host in hosts if places.known.hosts[host].locations]
 
     def _change(self, account: Account, primary: str, counted: t.Optional[Account] = None) -> _Change:
-        rests = account.with_replica(self._vm, primary, self._soft)
-        return rests if isinstance(rests, str) else self._score.delta(counted or account, rests)
+        """What a replica changes on a host. Of the VM's host only the memory counts that it may need then."""
+        vm, needed = self._vm, self._needed + account.peers.get(primary, 0)
+        key = (account, counted, self._soft, vm.template, vm.disk, vm.spindles, self._needed, needed)
+        if key not in self._score.changes:
+            rests = account.with_replica(vm, primary, self._soft)
+            found = rests if isinstance(rests, str) else self._score.delta(counted or account, rests)
+            self._score.changes[key] = found
+        return self._score.changes[key]
 
     def others(self, primary: str, before: _Accounts, counted: _Accounts) -> t.Dict[str, _Change]:
         """The changes that depend on the host of the VM. before: accounts that differ from the places', counted: those
@@ -45,9 +50,7 @@ class Replicas:
             reserved = max(account.reserved, account.peers[primary] + self._needed)
             if host == primary or reserved == max(account.reserved, self._needed):
                 continue
-            if (host, reserved) not in self._found:
-                self._found[host, reserved] = self._change(account, primary)
-            found[host] = self._found[host, reserved]
+            found[host] = self._change(account, primary)
         for host, account in counted.items():
             if host in self.seconds and host != primary:
                 found[host] = self._change(self._places.account(host, before), primary, account)

@@ -91,6 +91,7 @@ class Score:
         for account in every:
             self._pairs.update(_pairs(account))
         self._apart = _beyond(self._pairs)
+        self.changes: t.Dict[t.Any, t.Union[Delta, str]] = {}  # those that were asked for, by what decides them
 
     def delta(self, before: Account, after: Account) -> Delta:
         """What another account of a host changes."""
