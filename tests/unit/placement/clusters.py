@@ -130,6 +130,39 @@ def report(rng: random.Random, one: Raw) -> None:
             del one[key]
 
 
+def tight(seed: int) -> tuple[Raw, list[str]]:
+    """A request to empty a host of a group whose hosts are nearly full: what one VM gives up another one needs."""
+    rng = random.Random(seed)
+    one = {**group(rng, "g0"), "networks": ["net"], "alloc_policy": "preferred"}
+    one["ipolicy"].update({"vcpu-ratio": 64.0, "spindle-ratio": 64.0})
+    nodes = {f"n{n}": {**node(rng, "uuid-0"), "tags": []} for n in range(rng.choice([3, 4, 5, 6]))}
+    found: Raw = {
+        "version": 2,
+        "cluster_name": "cluster",
+        "cluster_tags": [],
+        "enabled_hypervisors": ["xen-pvm"],
+        "nodegroups": {"uuid-0": one},
+        "nodes": nodes,
+        "instances": {},
+    }
+    taken = {name: [0, 0] for name in nodes}
+    for number in range(rng.randrange(3, 4 * len(nodes))):
+        here = rng.sample(list(nodes), 2)
+        made = instance(rng, "drbd", here)
+        found["instances"][f"vm{number}"] = {**made, "tags": [], "nics": []}
+        taken[here[0]][0] += made["memory"] if made["admin_state"] == "up" else 0
+        for name in here:
+            taken[name][1] += made["disk_space_total"]
+    for name, (memory, disk) in taken.items():
+        more = [rng.choice([2000, 5000, 12000, 30000]), rng.choice([2000, 30000, 110000, 250000])]
+        nodes[name].update(offline=False, drained=False, vm_capable=True, free_memory=more[0], free_disk=more[1])
+        nodes[name].update(total_memory=memory + more[0] + 1024, total_disk=disk + more[1], total_cpus=16)
+    out = rng.choice(list(nodes))
+    names = [name for name, vm in found["instances"].items() if out in vm["nodes"]]
+    found["request"] = {"type": "node-evacuate", "instances": names, "evac_mode": rng.choice(["all", "all", *MODES])}
+    return found, ["--ignore-soft-errors"] if rng.random() < 0.7 else []
+
+
 def request(seed: int) -> tuple[Raw, list[str]]:
     """A request, and the options of the command."""
     rng = random.Random(seed)

@@ -23,10 +23,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     possible_groups,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_evacuation import (
-    FAILOVER,
-    REPLACE,
-    Operation,
-    Solution,
     closed_hosts,
     evacuate_one,
 )
@@ -38,6 +34,13 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator_read import read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved, Places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import NEAR
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.ways import (
+    FAILOVER,
+    REPLACE,
+    Operation,
+    Solution,
+    perform,
+)
 
 from .clusters import Raw
 
@@ -54,7 +57,7 @@ _SCORES = re.compile(r"score: [0-9]+\.[0-9]+")
 
 
 def options_of(words: Sequence[str]) -> Options:
-    return Options(checked="--no-capacity-checks" not in words, soft="--ignore-soft-errors" not in words)
+    return Options(True, checked="--no-capacity-checks" not in words, soft="--ignore-soft-errors" not in words)
 
 
 def alike(ours: str, theirs: str) -> bool:
@@ -157,15 +160,12 @@ def _replay(places: Places, name: str, job: list[dict[str, Any]]) -> Moved | str
     moved: Moved | str = places.begin(name)
     for code in job:
         assert isinstance(moved, Moved)
-        operation = Operation(REPLACE, code["remote_node"]) if "remote_node" in code else Operation(FAILOVER)
-        if operation.kind == REPLACE:
-            if operation.target == moved.vm.primary:
-                return "own host"
-            moved = places.replace_secondary(moved, operation.target)
-        elif "target_node" in code:
-            moved = places.failover_to(moved, code["target_node"])
-        else:
-            moved = places.failover(moved)
+        operation = Operation(FAILOVER, code.get("target_node", ""))
+        if "remote_node" in code:
+            operation = Operation(REPLACE, code["remote_node"])
+        if operation.target == moved.vm.primary:
+            return "own host"
+        moved = perform(places, moved, operation)
         if isinstance(moved, str):
             return moved
     return moved

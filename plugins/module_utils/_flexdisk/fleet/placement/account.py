@@ -114,20 +114,24 @@ class Account:
 
     def with_vm(self, vm: KnownVm, soft: bool, location: int = 0) -> t.Union[Account, str]:
         """After the VM has come, or why it cannot. soft: limits that are no physical ones hold, too."""
+        after = self.after_vm(vm, location)
+        if after.free <= 0:
+            return NO_MEMORY
+        if vm.local and after.disk <= 0:
+            return NO_DISK
+        if not soft:
+            return after
+        return self._soft_vm(vm, after) or after
+
+    def after_vm(self, vm: KnownVm, location: int = 0) -> Account:
+        """After the VM has come, whatever limits there are."""
         after = self.copy()
         after._enter(vm, 1)
         after.location += location
         after.reported -= vm.memory
+        after.disk -= vm.disk if vm.local else 0
         after.unsafe = after.free <= after.reserved
-        if after.free <= 0:
-            return NO_MEMORY
-        if vm.local:
-            after.disk -= vm.disk
-            if after.disk <= 0:
-                return NO_DISK
-        if not soft:
-            return after
-        return self._soft_vm(vm, after) or after
+        return after
 
     def _soft_vm(self, vm: KnownVm, after: Account) -> str:
         if vm.local and after.spindles > self.spindle_limit:
@@ -144,12 +148,7 @@ class Account:
         """After a replica has come of a VM that runs on the host primary, or why it cannot. there: its disks are."""
         if vm.template != REPLICATED:
             return NO_DISK
-        after = self.copy()
-        after.secondaries += 1
-        after.disk -= vm.disk
-        after.spindles += vm.spindles
-        after._lean(vm, primary, 1)
-        after.unsafe = after.free <= after.reserved
+        after = self.after_replica(vm, primary)
         if after.disk <= 0 and not there:
             return NO_DISK
         if not soft:
@@ -159,6 +158,16 @@ class Account:
         needed = backed_up(vm)
         if needed >= self.free or needed >= self.reported or (after.unsafe and not self.unsafe):
             return NO_MEMORY
+        return after
+
+    def after_replica(self, vm: KnownVm, primary: str) -> Account:
+        """After a replica has come of a VM that runs on the host primary, whatever limits there are."""
+        after = self.copy()
+        after.secondaries += 1
+        after.disk -= vm.disk
+        after.spindles += vm.spindles
+        after._lean(vm, primary, 1)
+        after.unsafe = after.free <= after.reserved
         return after
 
 

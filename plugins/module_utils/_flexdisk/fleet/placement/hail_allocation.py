@@ -34,7 +34,7 @@ class Choice(t.NamedTuple):
 class Demand(t.NamedTuple):
     """What is to be placed. checked: no host of the cluster may have VMs that could not go elsewhere if it were lost.
     moves: it exists, and is looked for where it is if a host is lost. stays: it is on the first of its hosts already.
-    within: the only group that is checked, None for all.
+    within: the only group that is checked, None for all. alone: only the group of the hosts is checked.
     """
 
     vm: KnownVm
@@ -42,6 +42,7 @@ class Demand(t.NamedTuple):
     moves: bool = False
     stays: bool = False
     within: t.Optional[str] = None
+    alone: bool = False
 
 
 def best_group(
@@ -108,6 +109,7 @@ def best_hosts(
     hosts = [name for name in places.hosts_of(group.key) if places.usable(name)]
     hosts = [name for name in hosts if allowed is None or name in allowed]
     replicated = demand.vm.template == REPLICATED
+    demand = demand._replace(within=group.key) if demand.alone else demand
     if len(hosts) < 1 + replicated:
         return Choice(f"Group {group.name}: error {'Not enough' if replicated else 'No'} online nodes")
     large = why_too_large(demand.vm, group)

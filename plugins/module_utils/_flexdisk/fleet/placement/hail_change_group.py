@@ -11,8 +11,10 @@ from __future__ import annotations
 import typing as t
 
 from .hail_allocation import Demand, best_group
-from .hail_evacuation import ALL, Solution, one_by_one, relocate
+from .hail_evacuation import one_by_one, relocate
+from .known import ALL
 from .places import Places
+from .ways import Solution
 
 NO_GROUPS = "no groups for evacuation: those that were asked for have no hosts, or VMs of this request"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Requests of Ganeti's IAllocator protocol, version 2, answered as hail 3.0.2 answers them."""
+"""Requests of Ganeti's IAllocator protocol, version 2, and their answers: as hail 3.0.2 would answer, or better."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ import typing as t
 
 from ...model.errors import FlexdiskError
 from .hail_allocation import Demand, allocate, replicate
-from .hail_change_group import change_group
-from .hail_evacuation import MODES, PRIMARY, SECONDARY, evacuate
-from .iallocator_answer import failed, moves, success
-from .iallocator_read import KVM_MEMORY, new_vm, of, read
-from .known import MOVABLE, REPLICATED, Known
+from .hail_change_group import change_group, possible_groups
+from .hail_evacuation import evacuate
+from .iallocator_answer import failed, moves, planned, success
+from .iallocator_read import KVM_MEMORY, new_vm, of, read, strings
+from .known import MODES, MOVABLE, PRIMARY, REPLICATED, SECONDARY, Known
 from .places import Moved, Places
+from .search import plan
+from .wishes import hosts_to_leave, to_change_group, to_leave
 
 _Raw = t.Mapping[str, t.Any]
 _Dict = t.Dict[str, t.Any]
 
 
 class Options(t.NamedTuple):
-    """How a request is answered. checked: no host may have VMs that could not go elsewhere if it were lost. soft:
-    limits that are no physical ones hold. kvm_memory: MiB that a host of the hypervisor kvm needs itself. allowed: the
-    only hosts that new VMs get, None for all.
+    """How a request is answered. like_hail: as hail would. checked: no host may have VMs that could not go elsewhere if
+    it were lost. soft: limits that are no physical ones hold. kvm_memory: MiB that a host of the hypervisor kvm needs
+    itself. allowed: the only hosts that new VMs get, None for all.
     """
 
+    like_hail: bool = False
     checked: bool = True
     soft: bool = True
     kvm_memory: int = KVM_MEMORY
@@ -45,10 +48,16 @@ def answer(raw: _Raw, options: Options) -> _Dict:
 
 def _names(known: Known, request: _Raw) -> t.List[str]:
     """The VMs of a request to move some."""
-    names: t.List[str] = of(request, "request", "instances", list)
+    names = strings(request, "request", "instances")
     for name in names:
         _known_name(known, name)
     return names
+
+
+def _known_hosts(known: Known, names: t.Iterable[str]) -> None:
+    unknown = sorted(name for name in names if name not in known.hosts)
+    if unknown:
+        raise FlexdiskError("InvalidArgument", f"request: no such node: {', '.join(unknown)}")
 
 
 def _known_name(known: Known, name: str) -> str:
@@ -61,14 +70,31 @@ def _node_evacuate(raw: _Raw, known: Known, request: _Raw, options: Options) -> 
     mode = of(request, "request", "evac_mode", str)
     if mode not in MODES:
         raise FlexdiskError("InvalidArgument", f"request: evac_mode is {mode}, but must be {' or '.join(MODES)}")
-    return moves(known, evacuate(Places(known, force=not options.soft), _names(known, request), mode))
+    places, names = Places(known, force=not options.soft), _names(known, request)
+    if options.like_hail:
+        return moves(known, evacuate(places, names, mode))
+    wishes = to_leave(known, _once(names), mode, hosts_to_leave(known, names, mode))
+    return planned(places, wishes, plan(places, wishes, lambda there: evacuate(there, names, mode)))
 
 
 def _change_group(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
     """Groups can be named by their keys or their names."""
-    told = of(request, "request", "target_groups", list)
+    told = strings(request, "request", "target_groups")
     targets = [group_key(known, name) for name in told] or None
-    return moves(known, change_group(Places(known), _names(known, request), targets, options.checked))
+    places, names = Places(known), _names(known, request)
+    if options.like_hail:
+        return moves(known, change_group(places, names, targets, options.checked))
+    wishes = to_change_group(known, _once(names), possible_groups(places, names, targets), options.checked)
+    found = plan(places, wishes, lambda there: change_group(there, names, targets, options.checked))
+    return planned(places, wishes, found)
+
+
+def _once(names: t.Sequence[str]) -> t.Sequence[str]:
+    """The names. Raises FlexdiskError InvalidArgument if one is there twice."""
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise FlexdiskError("InvalidArgument", f"request: named more than once: {', '.join(twice)}")
+    return names
 
 
 def group_key(known: Known, name: str) -> str:
@@ -80,9 +106,11 @@ def group_key(known: Known, name: str) -> str:
 
 
 def _allocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
-    demand = Demand(new_vm(raw, request), options.checked)
-    told = request.get("restrict-to-nodes")
-    allowed = options.allowed if told is None else frozenset(told)
+    demand = Demand(new_vm(raw, request), options.checked, alone=not options.like_hail)
+    allowed = options.allowed
+    if request.get("restrict-to-nodes") is not None:
+        allowed = frozenset(strings(request, "request", "restrict-to-nodes"))
+    _known_hosts(known, allowed or ())
     name = request.get("group_name")
     choice = allocate(Places(known), demand, group_key(known, name) if name else None, allowed)
     return success(choice.text, list(choice.hosts)) if choice.hosts else failed(choice.text)
@@ -91,11 +119,12 @@ def _allocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict
 def _multi_allocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
     """One after the other. Those that fit nowhere are named, and the others get their hosts, unlike with hail."""
     places = Places(known)
+    _known_hosts(known, options.allowed or ())
     found: t.List[t.List[t.Any]] = []
     left: t.List[str] = []
     for entry in of(request, "request", "instances", list):
         vm = new_vm(raw, entry)
-        choice = allocate(places, Demand(vm, options.checked), None, options.allowed)
+        choice = allocate(places, Demand(vm, options.checked, alone=not options.like_hail), None, options.allowed)
         accounts = places.copied(vm, choice.hosts) if choice.hosts else ""
         if isinstance(accounts, str):
             left.append(vm.name)
@@ -114,7 +143,7 @@ def _relocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict
     if vm.template != REPLICATED and vm.template not in MOVABLE:
         return failed("Can't relocate non-mirrored instances")
     mode, old = (SECONDARY, vm.secondary) if vm.template == REPLICATED else (PRIMARY, vm.primary)
-    told = of(request, "request", "relocate_from", list)
+    told = strings(request, "request", "relocate_from")
     if told != [old]:
         role = "secondary" if mode == SECONDARY else "primary"
         words = f"Unsupported request: excluded nodes not equal to instance's {role}"

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
-from .hail_evacuation import FAILOVER, Operation, Solution
+from .hail_change_group import NO_GROUPS
+from .jobs import dependencies
 from .known import REPLICATED, Known
+from .places import Places
+from .search import Plan
+from .ways import FAILOVER, Operation, Solution
+from .wishes import Wish, why_never, why_nowhere
 
 _Dict = t.Dict[str, t.Any]
 
@@ -41,6 +46,25 @@ def moves(known: Known, solutions: t.Iterable[t.Tuple[str, Solution]]) -> _Dict:
         jobs.append([_opcode(name, vm.template == REPLICATED, operation) for operation in solution.operations])
     info = f"{len(left)} instances failed to move and {len(moved)} were moved successfully"
     return success(info, [moved, left, jobs])
+
+
+def planned(start: Places, wishes: t.Sequence[Wish], found: Plan) -> _Dict:
+    """The answer with a plan of our own: jobs say which others must have ended, and reasons name hosts and figures."""
+    answer = moves(start.known, [(job.name, job.solution) for job in found.jobs])
+    for number, (job, earlier) in enumerate(zip(answer["result"][2], dependencies(start, found.jobs))):
+        if earlier:
+            job[0]["depends"] = [[other - number, ["success"]] for other in earlier]
+    left = [wish for wish in wishes if wish.name in found.failed]
+    answer["result"][1] = [[wish.name, why_not(found.places, wish)] for wish in left]
+    info = f"{len(left)} instances failed to move and {len(found.jobs)} were moved successfully"
+    return success(info, answer["result"])
+
+
+def why_not(places: Places, wish: Wish) -> str:
+    """Why a VM cannot move, in one line."""
+    reasons = why_nowhere(places, wish).items()
+    told = "; ".join(f"{name}: {why}" for name, why in reasons if why)
+    return why_never(places.vms[wish.name], wish.mode) or told or NO_GROUPS
 
 
 def _opcode(name: str, replicated: bool, operation: Operation) -> _Dict:

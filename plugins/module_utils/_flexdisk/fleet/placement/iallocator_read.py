@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from ...model.errors import FlexdiskError
@@ -22,8 +23,8 @@ def read(request: _Raw, kvm_memory: int = KVM_MEMORY) -> Known:
 
     Raises FlexdiskError InvalidArgument for anything that is missing, of another type, or unknown.
     """
-    tags = _Tags([str(tag) for tag in of(request, "request", "cluster_tags", list)])
-    hypervisors = of(request, "request", "enabled_hypervisors", list)
+    tags = _Tags(strings(request, "request", "cluster_tags"))
+    hypervisors = strings(request, "request", "enabled_hypervisors")
     own = kvm_memory if hypervisors[:1] == ["kvm"] else 0
     groups = {key: _group(key, raw) for key, raw in of(request, "request", "nodegroups", dict).items()}
     hosts = {name: _host(name, raw, groups, tags, own) for name, raw in of(request, "request", "nodes", dict).items()}
@@ -69,6 +70,8 @@ def _beginning(tags: t.Iterable[str], words: t.Sequence[str]) -> t.FrozenSet[str
 
 def of(raw: _Raw, what: str, key: str, kind: t.Any, default: t.Any = None) -> t.Any:
     """A value of the type. Raises FlexdiskError InvalidArgument if there is none."""
+    if not isinstance(raw, dict):
+        raise FlexdiskError("InvalidArgument", f"{what} is {raw!r}, but must be an object with {key}")
     if key not in raw and default is not None:
         return default
     if key not in raw:
@@ -80,11 +83,27 @@ def of(raw: _Raw, what: str, key: str, kind: t.Any, default: t.Any = None) -> t.
     return value
 
 
+def strings(raw: _Raw, what: str, key: str, default: t.Any = None) -> t.List[str]:
+    """A list of strings. Raises FlexdiskError InvalidArgument if it is none."""
+    values: t.List[str] = of(raw, what, key, list, default)
+    for value in values:
+        if not isinstance(value, str):
+            raise FlexdiskError("InvalidArgument", f"{what}: {key} has {value!r}, which is not a string")
+    return values
+
+
+def _ratio(raw: _Raw, what: str, key: str) -> float:
+    found = float(of(raw, what, key, (int, float)))
+    if not math.isfinite(found):
+        raise FlexdiskError("InvalidArgument", f"{what}: {key} is {found}, which is no ratio")
+    return found
+
+
 def _group(key: str, raw: _Raw) -> KnownGroup:
     what = f"node group {key}"
     rules = of(raw, what, "ipolicy", dict)
     pairs = [
-        tuple(_size(of(pair, what, end, dict), f"{what}, minmax") for end in ("min", "max"))
+        tuple(_size(of(pair, f"{what}, minmax", end, dict), f"{what}, minmax") for end in ("min", "max"))
         for pair in of(rules, what, "minmax", list)
     ]
     policy = of(raw, what, "alloc_policy", str)
@@ -94,11 +113,11 @@ def _group(key: str, raw: _Raw) -> KnownGroup:
         name=of(raw, what, "name", str),
         key=key,
         policy=policy,
-        networks=frozenset(of(raw, what, "networks", list)),
+        networks=frozenset(strings(raw, what, "networks")),
         sizes=tuple((least, most) for least, most in pairs),
-        templates=frozenset(of(rules, what, "disk-templates", list)),
-        cpu_ratio=float(of(rules, what, "vcpu-ratio", (int, float))),
-        spindle_ratio=float(of(rules, what, "spindle-ratio", (int, float))),
+        templates=frozenset(strings(rules, what, "disk-templates")),
+        cpu_ratio=_ratio(rules, what, "vcpu-ratio"),
+        spindle_ratio=_ratio(rules, what, "spindle-ratio"),
     )
 
 
@@ -111,7 +130,7 @@ def _host(name: str, raw: _Raw, groups: t.Mapping[str, KnownGroup], tags: _Tags,
     group = of(raw, what, "group", str)
     if group not in groups:
         raise FlexdiskError("InvalidArgument", f"{what}: group {group} is unknown")
-    told = of(raw, what, "tags", list, ())
+    told = strings(raw, what, "tags", ())
     marks = tags.migration(told), tags.locations(told)
     there = not of(raw, what, "offline", bool) and of(raw, what, "vm_capable", bool, True)
     usable = there and not of(raw, what, "drained", bool)
@@ -132,13 +151,13 @@ _FIGURES = ("total_memory", "reserved_memory", "free_memory", "total_disk", "fre
 
 def new_vm(request: _Raw, raw: _Raw) -> KnownVm:
     """The VM that a request wants to be made. It has no host yet."""
-    tags = _Tags([str(tag) for tag in of(request, "request", "cluster_tags", list)])
+    tags = _Tags(strings(request, "request", "cluster_tags"))
     return _known_vm(of(raw, "request", "name", str), raw, [""], tags)
 
 
 def _vm(name: str, raw: _Raw, hosts: t.Mapping[str, KnownHost], tags: _Tags) -> KnownVm:
     what = f"instance {name}"
-    nodes = of(raw, what, "nodes", list)
+    nodes = strings(raw, what, "nodes")
     unknown = [node for node in nodes if node not in hosts]
     if unknown or not nodes:
         raise FlexdiskError("InvalidArgument", f"{what}: node {', '.join(unknown) or 'of its own'} is unknown")
@@ -150,8 +169,8 @@ def _known_vm(name: str, raw: _Raw, nodes: t.Sequence[str], tags: _Tags) -> Know
     template = of(raw, what, "disk_template", str)
     if template not in TEMPLATES:
         raise FlexdiskError("InvalidArgument", f"{what}: disk_template is {template}, which is unknown")
-    told = of(raw, what, "tags", list)
-    nics = of(raw, what, "nics", list)
+    told = strings(raw, what, "tags")
+    networks = [of(nic, f"{what}, nic", "network", (str, type(None)), "") for nic in of(raw, what, "nics", list)]
     state = of(raw, what, "admin_state", str, UP)
     if state not in (UP, DOWN, OFFLINE):
         raise FlexdiskError("InvalidArgument", f"{what}: admin_state is {state}, which is unknown")
@@ -163,10 +182,10 @@ def _known_vm(name: str, raw: _Raw, nodes: t.Sequence[str], tags: _Tags) -> Know
         cpus=of(raw, what, "vcpus", int),
         spindles=of(raw, what, "spindle_use", int),
         template=template,
-        disks=tuple(of(disk, what, "size", int) for disk in of(raw, what, "disks", list)),
+        disks=tuple(of(disk, f"{what}, disk", "size", int) for disk in of(raw, what, "disks", list)),
         disk=of(raw, what, "disk_space_total", int),
         state=state,
-        networks=frozenset(nic["network"] for nic in nics if nic.get("network")),
+        networks=frozenset(network for network in networks if network),
         exclusive=tags.exclusive(told),
         wanted=tags.wanted(told),
     )

@@ -15,6 +15,8 @@ REPLICATED = "drbd"
 MOVABLE = ("sharedfile", "ext", "rbd", "gluster", "blockdev", "diskless")  # the storage is not the host's own
 TEMPLATES = (REPLICATED, "plain", "file", *MOVABLE)
 UP, DOWN, OFFLINE = "up", "down", "offline"
+PRIMARY, SECONDARY, ALL = "primary-only", "secondary-only", "all"  # what of VMs leaves a host
+MODES = (PRIMARY, SECONDARY, ALL)
 
 
 class Size(t.NamedTuple):

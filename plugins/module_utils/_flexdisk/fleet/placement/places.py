@@ -25,7 +25,7 @@ class Moved:
 
 class Places:
     """The present accounts of all hosts and places of all VMs. force: limits that are no physical ones do not hold.
-    safe: whether the VMs of each host of a group could go elsewhere, of groups that were looked at.
+    safe: whether the VMs of a host could all go elsewhere, of hosts that were looked at.
     """
 
     def __init__(self, known: Known, force: bool = False) -> None:
@@ -104,11 +104,30 @@ class Places:
         other.safe = {}
         return other
 
+    def duplicate(self) -> Places:
+        """The same places, on which other steps can be done."""
+        other = copy.copy(self)
+        other.vms, other.accounts, other.safe = dict(self.vms), dict(self.accounts), {}
+        other._own = {name: dict(vms) for name, vms in self._own.items()}
+        other._scores = {group: score.duplicate() for group, score in self._scores.items()}
+        return other
+
     def forced(self) -> Places:
         """The same places, where only physical limits hold."""
         other = copy.copy(self)
         other.force = True
         return other
+
+    def back(self, vm: KnownVm) -> Moved:
+        """A VM where it was before, whatever limits there are."""
+        now = self.vms[vm.name]
+        found = {now.primary: self.accounts[now.primary].without_vm(now, self.location(now))}
+        if now.secondary:
+            found[now.secondary] = self.account(now.secondary, found).without_replica(now, now.primary)
+        found[vm.primary] = self.account(vm.primary, found).after_vm(vm, self.location(vm))
+        if vm.secondary:
+            found[vm.secondary] = self.account(vm.secondary, found).after_replica(vm, vm.primary)
+        return Moved(vm, found)
 
     # -- steps; each gives what is after it, or why it cannot be
 

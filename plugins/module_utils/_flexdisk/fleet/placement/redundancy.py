@@ -16,6 +16,7 @@ from .account import Account
 from .known import REPLICATED, KnownVm
 from .limits import why_too_large
 from .places import Moved, Places
+from .ways import FAILOVER, last_of_best, measure, to_each
 
 SHARED = ("sharedfile", "ext", "rbd", "gluster", "diskless")
 _Accounts = t.Mapping[str, Account]
@@ -31,15 +32,31 @@ def are_safe(
     """
     touched = {places.known.hosts[name].group for name in (*more, *accounts)}
     for group in groups:
-        if group in touched or _split(places, group):
-            safe = _is_safe(places, group, more, accounts)
+        hosts = places.hosts_of(group)
+        if group not in touched and not _split(places, group):
+            safe = all(_is_safe(places, host) for host in hosts)
         else:
-            if group not in places.safe:
-                places.safe[group] = _is_safe(places, group, {}, {})
-            safe = places.safe[group]
+            safe = all(_could_go(places, host, [*places.vms_on(host), *more.get(host, ())], accounts) for host in hosts)
         if not safe:
             return False
     return True
+
+
+def made_unsafe(places: Places, group: str, moved: Moved) -> str:
+    """The first host of a group whose VMs could go elsewhere, but not after a VM has moved, "" if there is none."""
+    vm = moved.vm
+    for host in places.hosts_of(group):
+        vms = [one for one in places.vms_on(host) if one.name != vm.name]
+        after = [*vms, vm] if vm.primary == host else vms
+        if not _could_go(places, host, after, moved.accounts) and _is_safe(places, host):
+            return host
+    return ""
+
+
+def _is_safe(places: Places, host: str) -> bool:
+    if host not in places.safe:
+        places.safe[host] = _could_go(places, host, list(places.vms_on(host)), {})
+    return places.safe[host]
 
 
 def _split(places: Places, group: str) -> bool:
@@ -49,16 +66,8 @@ def _split(places: Places, group: str) -> bool:
     return any(hosts[vm.secondary].group != group for vm in vms)
 
 
-def _is_safe(places: Places, group: str, more: t.Mapping[str, t.Sequence[KnownVm]], accounts: _Accounts) -> bool:
-    forced = places.forced()
-    return all(
-        _could_go(forced, host, [*places.vms_on(host), *more.get(host, ())], accounts)
-        for host in places.hosts_of(group)
-    )
-
-
 def _could_go(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: _Accounts) -> bool:
-    group = places.known.hosts[host].group
+    places, group = places.forced(), places.known.hosts[host].group
     for vm in vms:
         if vm.template == REPLICATED:
             found = places.failover(Moved(vm, accounts))
@@ -71,10 +80,11 @@ def _could_go(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: _Ac
     if not rest and _surely_fit(places, shared, others, accounts):
         return True
     for vm in shared:
-        best = _best(places, vm, group, others, accounts)
+        ways, _reasons = to_each(places, Moved(vm, accounts), FAILOVER, others, measure(places, group))
+        best = last_of_best(ways)
         if best is None:
             return False
-        accounts = best
+        accounts = best.moved.accounts
     for vm in sorted(rest, key=lambda one: -one.memory):
         made = _anew(places, vm, group, others, accounts)
         if made is None:
@@ -95,21 +105,6 @@ def _surely_fit(places: Places, vms: t.Sequence[KnownVm], others: t.Sequence[str
         left -= vm.memory
     sources = {vm.primary for vm in vms if places.known.hosts[vm.primary].tags}
     return all(places.allowed(source, name) for source in sources for name in others)
-
-
-def _best(
-    places: Places, vm: KnownVm, group: str, others: t.Sequence[str], accounts: _Accounts
-) -> t.Optional[_Accounts]:
-    """The accounts after the VM has gone to where the score of the group is lowest."""
-    score, best, least = places.score(group), None, 0.0
-    for name in others:
-        found = places.failover_to(Moved(vm, accounts), name)
-        if isinstance(found, str):
-            continue
-        value = score.after(places.changes(found, group))
-        if best is None or value <= least:
-            best, least = found.accounts, value
-    return best
 
 
 def _anew(

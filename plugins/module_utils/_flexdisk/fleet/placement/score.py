@@ -10,6 +10,7 @@ so that a host with another account costs the same however many hosts there are.
 
 from __future__ import annotations
 
+import copy
 import math
 import typing as t
 from collections import Counter
@@ -92,6 +93,12 @@ class Score:
             self._pairs.update(_pairs(account))
         self._apart = _beyond(self._pairs)
         self.changes: t.Dict[t.Any, t.Union[Delta, str]] = {}  # those that were asked for, by what decides them
+
+    def duplicate(self) -> Score:
+        """The same sums, which follow other steps."""
+        other = copy.copy(self)
+        other._pairs = Counter(self._pairs)
+        return other
 
     def delta(self, before: Account, after: Account) -> Delta:
         """What another account of a host changes."""

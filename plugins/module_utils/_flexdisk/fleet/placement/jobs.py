@@ -1,0 +1,128 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The order of moves, and which of them must have ended before another one begins.
+
+Jobs that nothing binds may run at the same time, operation by operation in any order. So a job counts with the most
+that it takes of a host at any time, and what it gives back counts for those only that wait for its end.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .account import Account
+from .places import Moved, Places
+from .ways import Solution, perform
+
+_Resource = t.Tuple[str, str]  # a host, and what of it
+
+
+class Use(t.NamedTuple):
+    """MiB of a resource of a host that a job takes: the most at any time, and at its end. Below 0 it gives back."""
+
+    most: int
+    end: int
+
+
+class Job(t.NamedTuple):
+    """The operations of one VM, and what it takes of hosts."""
+
+    name: str
+    solution: Solution
+    uses: t.Mapping[_Resource, Use]
+
+
+def in_feasible_order(start: Places, solutions: t.Mapping[str, Solution]) -> t.Optional[t.List[Job]]:
+    """The jobs, each possible after those before it, or None if there is no such order."""
+    places = start.duplicate()
+    jobs: t.List[Job] = []
+    left = dict(solutions)
+    while left:
+        before = len(left)
+        for name, solution in list(left.items()):
+            job = _carried_out(places, name, solution)
+            if job is not None:
+                jobs.append(job)
+                del left[name]
+        if len(left) == before:
+            return None
+    return jobs
+
+
+def _carried_out(places: Places, name: str, solution: Solution) -> t.Optional[Job]:
+    moved = places.begin(name)
+    states: t.List[Moved] = []
+    for operation in solution.operations:
+        found = perform(places, moved, operation)
+        if isinstance(found, str):
+            return None
+        moved = found
+        states.append(moved)
+    uses = _uses(places, states)
+    places.settle(moved)
+    return Job(name, Solution(moved, solution.operations), uses)
+
+
+def _uses(places: Places, states: t.Sequence[Moved]) -> t.Dict[_Resource, Use]:
+    found = {}
+    for host, last in states[-1].accounts.items() if states else ():
+        first = places.accounts[host]
+        ways = [state.accounts.get(host, first) for state in states]
+        for kind in ("memory", "disk"):
+            taken = [_free(first, kind) - _free(account, kind) for account in ways]
+            if any(taken):
+                found[host, kind] = Use(max(0, *taken), _free(first, kind) - _free(last, kind))
+    return found
+
+
+def _free(account: Account, kind: str) -> int:
+    return account.free if kind == "memory" else account.disk
+
+
+def dependencies(start: Places, jobs: t.Sequence[Job]) -> t.List[t.List[int]]:
+    """For each job the numbers of those that must have ended before it begins, all of them earlier ones."""
+    needed: t.List[t.Set[int]] = [set() for _job in jobs]
+    for resource in dict.fromkeys(resource for job in jobs for resource in job.uses):
+        users = [(number, job.uses[resource]) for number, job in enumerate(jobs) if resource in job.uses]
+        _bind(_free(start.accounts[resource[0]], resource[1]), users, needed)
+    return [sorted(_direct(numbers, needed)) for numbers in needed]
+
+
+def _bind(free: int, users: t.Sequence[t.Tuple[int, Use]], needed: t.Sequence[t.Set[int]]) -> None:
+    """Let the takers of one resource wait for what they need.
+
+    Each waits for as many of the earlier givers as make room for it beside all earlier takers at their most. Where all
+    of them do not suffice, it waits for all earlier users, and all later ones wait for it.
+    """
+    givers: t.List[t.Tuple[int, int]] = []
+    takers: t.List[int] = []
+    waited = 0
+    barrier: t.Optional[int] = None
+    room = free
+    for place, (number, use) in enumerate(users):
+        if barrier is not None:
+            needed[number].add(barrier)
+        if use.most <= 0:
+            givers.append((number, -use.end))
+            continue
+        while room - use.most <= 0 and waited < len(givers):
+            room += givers[waited][1]
+            waited += 1
+        if room - use.most > 0:
+            room -= use.most
+            takers.append(number)
+            needed[number].update(giver for giver, _end in givers[:waited])
+            continue
+        needed[number].update(other for other, _use in users[:place])
+        barrier, givers, waited = number, [], 0
+        room = free - sum(one.end for _number, one in users[: place + 1])
+
+
+def _direct(numbers: t.Set[int], needed: t.Sequence[t.Set[int]]) -> t.Set[int]:
+    """Those that no other one of them waits for already."""
+    indirect: t.Set[int] = set()
+    for number in numbers:
+        indirect |= needed[number]
+    return numbers - indirect

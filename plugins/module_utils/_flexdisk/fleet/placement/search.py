@@ -1,0 +1,105 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Plans for several VMs, never worse than the model that they begin with.
+
+What the model leaves is tried again, the largest first, also after the others have moved. If some cannot move even
+then, a plan without the model is made, too. The better one is improved as long as another way of one VM lowers the
+score of all hosts.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .jobs import Job, in_feasible_order
+from .places import Moved, Places
+from .score import NEAR
+from .ways import Solution
+from .wishes import Wish, best_way
+
+ROUNDS = 10
+_Solutions = t.Dict[str, Solution]
+
+
+class Plan(t.NamedTuple):
+    """The places after all moves, the moves in an order in which they can be carried out, and the VMs that stay."""
+
+    places: Places
+    jobs: t.List[Job]
+    failed: t.List[str]
+
+
+class _Draft(t.NamedTuple):
+    places: Places
+    solutions: _Solutions
+    failed: t.List[str]
+
+
+def plan(
+    start: Places, wishes: t.Sequence[Wish], model: t.Callable[[Places], t.Iterable[t.Tuple[str, Solution]]]
+) -> Plan:
+    """The plan for the wishes. model: carries out its own solutions on the places, and gives each VM with its own."""
+    by_name = {wish.name: wish for wish in wishes}
+    places = start.duplicate()
+    solutions = dict(model(places))
+    moved = {name: solution for name, solution in solutions.items() if solution.moved is not None}
+    draft = _more(_Draft(places, moved, [name for name in solutions if name not in moved]), by_name)
+    if draft.failed:
+        draft = _better(draft, _more(_Draft(start.duplicate(), {}, list(by_name)), by_name))
+    polished = _polished(start, draft, by_name)
+    for one in (polished, draft):
+        jobs = in_feasible_order(start, one.solutions)
+        if jobs is not None:
+            return Plan(one.places, jobs, one.failed)
+    raise AssertionError("a plan cannot be carried out in the order in which it was made")
+
+
+def _more(draft: _Draft, wishes: t.Mapping[str, Wish]) -> _Draft:
+    """The same with the ways of VMs that had none, the largest first, until no one of the rest has any."""
+    places, solutions, left = draft.places, dict(draft.solutions), list(draft.failed)
+    left.sort(key=lambda name: (-places.vms[name].memory, -places.vms[name].disk))
+    before = -1
+    while len(solutions) != before:
+        before = len(solutions)
+        for name in list(left):
+            way = best_way(places, wishes[name])
+            if way is not None:
+                places.settle(way.moved)
+                solutions[name] = Solution(way.moved, way.operations)
+                left.remove(name)
+    return _Draft(places, solutions, [name for name in wishes if name in left])
+
+
+def _better(theirs: _Draft, ours: _Draft) -> _Draft:
+    """The one that moves all that the other moves, and more, or else has the lower score."""
+    here, there = set(ours.solutions), set(theirs.solutions)
+    if here == there:
+        return min(theirs, ours, key=lambda draft: draft.places.score().after())
+    return ours if here > there else theirs
+
+
+def _polished(start: Places, draft: _Draft, wishes: t.Mapping[str, Wish]) -> _Draft:
+    """The same, with better ways of VMs that have one when all others have moved."""
+    places, solutions = draft.places.duplicate(), dict(draft.solutions)
+    for _round in range(ROUNDS):
+        before = places.score().after()
+        for name in solutions:
+            _another_way(start, places, solutions, wishes[name])
+        if places.score().after() >= before - NEAR:
+            break
+    return _Draft(places, solutions, draft.failed)
+
+
+def _another_way(start: Places, places: Places, solutions: _Solutions, wish: Wish) -> None:
+    value = places.score().after()
+    there = places.back(start.vms[wish.name])
+    here = Moved(places.vms[wish.name], {host: places.accounts[host] for host in there.accounts})
+    places.settle(there)
+    way = best_way(places, wish)
+    if way is None or way.value >= value - NEAR:
+        places.settle(here)
+        return
+    places.settle(way.moved)
+    solutions[wish.name] = Solution(way.moved, way.operations)
