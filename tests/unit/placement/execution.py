@@ -28,8 +28,8 @@ class Cluster:
     def _memory(self, name: str, node: Raw) -> int:
         own = 4096 if self.raw["enabled_hypervisors"][0] == "kvm" else node.get("reserved_memory", 0)
         here = [vm for vm in self.raw["instances"].values() if vm["nodes"][0] == name]
-        left: int = node.get("total_memory", 0) - own - sum(_memory(vm) for vm in here)
-        return min(left, node.get("free_memory", 0))
+        left = node.get("total_memory", 0) - own - sum(_memory(vm) for vm in here)
+        return int(min(left, node.get("free_memory", 0)))
 
     def execute(self, code: dict[str, Any]) -> str:
         """Do it. What it lacked, "" for nothing."""
@@ -63,7 +63,7 @@ def needs(jobs: list[Any]) -> list[set[int]]:
 
 
 def orders(jobs: list[Any], rng: random.Random) -> Iterator[list[dict[str, Any]]]:
-    """Orders of operations that depends allows: up to 6 jobs all orders of whole jobs; and random ones of operations."""
+    """Orders of operations that depends allows: of up to 6 jobs all orders of whole jobs, and random ones."""
     before = needs(jobs)
     if len(jobs) <= 6:
         for order in itertools.permutations(range(len(jobs))):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_TAGS
 from .known import POLICIES, REPLICATED, UNALLOCABLE, KnownGroup, KnownVm
@@ -128,15 +129,18 @@ def _first_safe(places: Places, demand: Demand, found: _Found) -> Choice:
         if demand.checked and _unsafe(places, demand, candidate):
             found.failures[NO_REDUNDANCY] += 1
             continue
-        return _chosen(found, candidate, value)
-    return _none(found.failures)
+        return _chosen(found, candidate, value, demand)
+    return _none(found.failures + found.more())
 
 
 class _Found(t.NamedTuple):
-    """How many candidates are possible, why others are not, and the possible ones, best first."""
+    """How many candidates there are, why some are not possible, and the possible ones, best first. more: gives further
+    reasons, which cost much.
+    """
 
-    possible: int
+    every: int
     failures: t.Counter[str]
+    more: t.Callable[[], t.Counter[str]]
     in_order: t.Iterator[t.Tuple[float, t.Tuple[str, ...]]]
 
 
@@ -151,7 +155,8 @@ def _listed(places: Places, demand: Demand, score: Score, candidates: t.Iterable
         value = score.after((places.accounts[name], account) for name, account in accounts.items())
         found.append((value, candidate))
     found.reverse()  # of equal ones the later one is taken
-    return _Found(len(found), failures, iter(sorted(found, key=lambda one: one[0])))
+    count = len(found) + sum(failures.values())
+    return _Found(count, failures, Counter, iter(sorted(found, key=lambda one: one[0])))
 
 
 def _pairs(places: Places, demand: Demand, score: Score, hosts: t.Sequence[str]) -> _Found:
@@ -164,18 +169,17 @@ def _pairs(places: Places, demand: Demand, score: Score, hosts: t.Sequence[str])
             failures[accounts] += len(hosts) - 1
             continue
         delta = score.delta(places.accounts[host], accounts[host])
-        firsts.append(First(host, delta, replicas.others(host, {}, {})))
-    failures.update(refused(firsts, replicas.seconds))
-    names = (
-        (pair.value, (firsts[pair.first].host, hosts[pair.second]))
-        for pair in in_order(score, firsts, replicas.seconds)
-    )
-    return _Found(len(hosts) * (len(hosts) - 1) - sum(failures.values()), failures, names)
+        firsts.append(First(host, delta, partial(replicas.others, host, {}, {})))
+    pairs = in_order(score, firsts, replicas.seconds)
+    names = ((pair.value, (firsts[pair.first].host, hosts[pair.second])) for pair in pairs)
+    return _Found(len(hosts) * (len(hosts) - 1), failures, lambda: refused(firsts, replicas.seconds), names)
 
 
-def _chosen(found: _Found, candidate: t.Tuple[str, ...], value: float) -> Choice:
-    words = f"successes {found.possible - found.failures[NO_REDUNDANCY]}, failures {sum(found.failures.values())}"
-    text = f"score: {value:.8f}, {words} ({_counts(found.failures)}) for node(s) {'/'.join(candidate)}"
+def _chosen(found: _Found, candidate: t.Tuple[str, ...], value: float, demand: Demand) -> Choice:
+    """The choice. Nobody reads how many others there were if the VM moves."""
+    failures = found.failures if demand.moves else found.failures + found.more()
+    words = f"successes {found.every - sum(failures.values())}, failures {sum(failures.values())}"
+    text = f"score: {value:.8f}, {words} ({_counts(failures)}) for node(s) {'/'.join(candidate)}"
     return Choice(text, candidate, value)
 
 

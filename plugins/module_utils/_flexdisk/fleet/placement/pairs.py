@@ -19,18 +19,28 @@ from .score import NEAR, WEIGHTS, Delta, Score
 
 # What a replica changes of the components of the score: disk, memory for failovers, VMs with replicas, spindles.
 _COMPONENTS = (1, 2, 5, 6)
+_FAILOVERS = 1  # the place of that memory among them
 _Row = t.Tuple[float, ...]
 _Change = t.Union[Delta, str]
 
 
 class First(t.NamedTuple):
-    """A host of the VM. delta: all that depends on it alone. others: what a replica changes, or why it cannot be, on
-    hosts where that depends on this one, too.
+    """A host of the VM. delta: all that depends on it alone. others: gives what a replica changes, or why it cannot be,
+    on hosts where that depends on this one, too.
     """
 
     host: str
     delta: Delta
-    others: t.Mapping[str, _Change]
+    others: t.Callable[[], t.Mapping[str, _Change]]
+
+
+class Seconds(t.NamedTuple):
+    """What a replica changes on each host, or why it cannot be there. less: by how much the spread of the memory for
+    failovers can be lower on hosts where that depends on the host of the VM; all else is not lower there.
+    """
+
+    changes: t.Mapping[str, _Change]
+    less: float = 0.0
 
 
 class Pair(t.NamedTuple):
@@ -61,12 +71,11 @@ class _Two(t.NamedTuple):
 
 _Side = t.TypeVar("_Side", _One, _Two)
 _Group = t.Tuple[_Side, t.List[int]]
+_Ranked = t.Tuple[float, _Side, t.List[int]]
 
 
-def in_order(score: Score, firsts: t.Sequence[First], seconds: t.Mapping[str, _Change]) -> t.Iterator[Pair]:
-    """The pairs, best first. seconds: what a replica changes on each host, or why it cannot be there. Of equal pairs
-    the later one comes first.
-    """
+def in_order(score: Score, firsts: t.Sequence[First], seconds: Seconds) -> t.Iterator[Pair]:
+    """The pairs, best first. Of equal pairs the later one comes first."""
     pairs = _Pairs(score, firsts, seconds)
     likely = list(pairs.likely(False))
     if not likely:
@@ -79,31 +88,36 @@ def in_order(score: Score, firsts: t.Sequence[First], seconds: t.Mapping[str, _C
             yield pair
 
 
-def refused(firsts: t.Sequence[First], seconds: t.Mapping[str, _Change]) -> t.Counter[str]:
+def refused(firsts: t.Sequence[First], seconds: Seconds) -> t.Counter[str]:
     """Why how many of the pairs cannot be."""
     found: t.Counter[str] = Counter()
     hosts = {first.host for first in firsts}
-    for host, change in seconds.items():
+    for host, change in seconds.changes.items():
         if isinstance(change, str):
             found[change] += len(firsts) - (host in hosts)
     for first in firsts:
-        for host, change in first.others.items():
-            usual = seconds[host]
+        for host, change in first.others().items():
+            usual = seconds.changes[host]
             found.update([change] if isinstance(change, str) else [])
             found.subtract([usual] if isinstance(usual, str) else [])
     return found
 
 
 class _Pairs:
-    def __init__(self, score: Score, firsts: t.Sequence[First], seconds: t.Mapping[str, _Change]) -> None:
+    def __init__(self, score: Score, firsts: t.Sequence[First], seconds: Seconds) -> None:
         self._score = score
         self._firsts = firsts
-        self._hosts = list(seconds)
+        self._hosts = {host: place for place, host in enumerate(seconds.changes)}
+        self._names = list(seconds.changes)
+        self._others: t.Dict[int, t.Mapping[str, _Change]] = {}
+        self._kinds: t.Dict[int, _Two] = {}
         self._factors = tuple(WEIGHTS[c] / math.sqrt(score.count) for c in _COMPONENTS)
         self._each = [self._one(first.delta) for first in firsts]
         self._ones = _alike(enumerate(self._each))
-        twos = ((place, delta) for place, delta in enumerate(seconds.values()) if not isinstance(delta, str))
+        every = enumerate(seconds.changes.values())
+        twos = ((place, delta) for place, delta in every if not isinstance(delta, str))
         self._twos = _alike((place, self._two(delta)) for place, delta in twos)
+        self._less = seconds.less if all(one.doubles[_FAILOVERS] == 0 for one in self._each) else math.inf
 
     def _one(self, delta: Delta) -> _One:
         count = self._score.count
@@ -129,41 +143,50 @@ class _Pairs:
 
     def likely(self, every: bool) -> t.Iterator[Pair]:
         """The pairs whose score may be the lowest, or every one."""
-        base, slopes = self._chords() if self._ones and self._twos else (0.0, ())
+        if not self._ones or not self._twos:
+            return
+        base, slopes = self._chords()
         ones, twos = _ranked(self._ones, slopes), _ranked(self._twos, slopes)
+        less = slopes[_FAILOVERS] * self._less if self._less else 0.0
         least = math.inf
         for low, one, places in ones:
-            if not twos or base + low + twos[0][0] > least:
+            if base + low + twos[0][0] - less > least:
                 break
-            for more, two, others in twos:
-                if base + low + more > least:
-                    break
-                value = self._value(one, two)
-                for pair in self._possible(places, others, every):
-                    least = least if every else min(least, value + NEAR)
-                    yield Pair(value, *pair)
-        yield from self._dependent()
+            for pair in self._of(one, places, twos, least - base - low, every):
+                least = least if every else min(least, pair.value + NEAR)
+                yield pair
+
+    def _of(
+        self, one: _One, places: t.List[int], twos: t.Sequence[_Ranked[_Two]], most: float, every: bool
+    ) -> t.Iterator[Pair]:
+        """The pairs of alike first hosts. most: what a second host may add to the bound."""
+        for place in places:
+            for host, delta in self._dependent(place).items():
+                if not isinstance(delta, str):
+                    if id(delta) not in self._kinds:
+                        self._kinds[id(delta)] = self._two(delta)
+                    yield Pair(self._value(one, self._kinds[id(delta)]), place, self._hosts[host])
+        for more, two, others in twos:
+            if more > most:
+                break
+            value = self._value(one, two)
+            for pair in self._possible(places, others, every):
+                yield Pair(value, *pair)
 
     def _possible(self, ones: t.List[int], twos: t.List[int], every: bool) -> t.Iterator[t.Tuple[int, int]]:
         """The pairs of places that may be, or the last one."""
         for one in reversed(ones):
-            first = self._firsts[one]
+            host, others = self._firsts[one].host, self._dependent(one)
             for two in reversed(twos):
-                if self._hosts[two] != first.host and self._hosts[two] not in first.others:
+                if self._names[two] != host and self._names[two] not in others:
                     yield one, two
                     if not every:
                         return
 
-    def _dependent(self) -> t.Iterator[Pair]:
-        places = {host: place for place, host in enumerate(self._hosts)}
-        twos: t.Dict[int, _Two] = {}
-        for place, (first, one) in enumerate(zip(self._firsts, self._each)):
-            for host, delta in first.others.items():
-                if isinstance(delta, str):
-                    continue
-                if id(delta) not in twos:
-                    twos[id(delta)] = self._two(delta)
-                yield Pair(self._value(one, twos[id(delta)]), place, places[host])
+    def _dependent(self, place: int) -> t.Mapping[str, _Change]:
+        if place not in self._others:
+            self._others[place] = self._firsts[place].others()
+        return self._others[place]
 
     def _chords(self) -> t.Tuple[float, _Row]:
         """Lines below the square roots of all spreads that pairs can reach: their sum at 0, and their slopes."""
@@ -176,7 +199,8 @@ class _Pairs:
             ]
             xs = _ends(one.spreads[c] for one, _places in self._ones)
             us = _ends(two.spreads[c] for two, _places in self._twos)
-            low = max(0.0, xs[0] + us[0] - max(crossed))
+            less = self._less if c == _FAILOVERS and self._less < math.inf else 0.0
+            low = max(0.0, xs[0] + us[0] - less - max(crossed))
             high = max(low, xs[1] + us[1] - min(crossed))
             slope = (math.sqrt(high) - math.sqrt(low)) / (high - low) if high > low else 0.0
             slopes.append(factor * slope)
@@ -197,7 +221,7 @@ def _alike(sides: t.Iterable[t.Tuple[int, _Side]]) -> t.List[_Group[_Side]]:
     return list(found.items())
 
 
-def _ranked(groups: t.Sequence[_Group[_Side]], slopes: _Row) -> t.List[t.Tuple[float, _Side, t.List[int]]]:
+def _ranked(groups: t.Sequence[_Group[_Side]], slopes: _Row) -> t.List[_Ranked[_Side]]:
     """By what they add to the bound."""
     rows = [
         (side.fixed + sum(slope * spread for slope, spread in zip(slopes, side.spreads)), side, places)

@@ -10,8 +10,9 @@ import typing as t
 
 from .account import Account, backed_up
 from .known import KnownVm
+from .pairs import Seconds
 from .places import Places
-from .score import LOCATION, Delta, Score
+from .score import FAILOVERS, LOCATION, Delta, Score
 
 _Change = t.Union[Delta, str]
 _Accounts = t.Mapping[str, Account]
@@ -23,7 +24,8 @@ class Replicas:
     def __init__(self, places: Places, vm: KnownVm, hosts: t.Sequence[str], soft: bool, score: Score) -> None:
         self._places, self._vm, self._soft, self._score = places, vm, soft, score
         self._needed = backed_up(vm)
-        self.seconds = {host: self._change(places.accounts[host], "") for host in hosts}
+        self._usual = {host: self._change(places.accounts[host], "") for host in hosts}
+        self.seconds = Seconds(self._usual, max((self._less(host) for host in hosts), default=0.0))
         self._peers: t.Dict[str, t.List[str]] = {}
         for host in hosts:
             for peer in places.accounts[host].peers:
@@ -40,6 +42,19 @@ class Replicas:
             self._score.changes[key] = found
         return self._score.changes[key]
 
+    def _less(self, host: str) -> float:
+        """By how much the spread of the memory for failovers can be lower with more of it than usual on a host. With a
+        more it changes by a * a * (1 - 1 / n) + 2 * a * d, where d is how far the host is from the mean.
+        """
+        change, account = self._usual[host], self._places.accounts[host]
+        if isinstance(change, str):
+            return 0.0
+        part = 1 - 1 / self._score.count
+        far = self._score.from_mean(account)
+        usual = change.sums[FAILOVERS]
+        lowest = max(usual, -far / part) if part else usual
+        return part * (usual * usual - lowest * lowest) + 2 * far * (usual - lowest)
+
     def others(self, primary: str, before: _Accounts, counted: _Accounts) -> t.Dict[str, _Change]:
         """The changes that depend on the host of the VM. before: accounts that differ from the places', counted: those
         from which the change is counted.
@@ -52,7 +67,7 @@ class Replicas:
                 continue
             found[host] = self._change(account, primary)
         for host, account in counted.items():
-            if host in self.seconds and host != primary:
+            if host in self._usual and host != primary:
                 found[host] = self._change(self._places.account(host, before), primary, account)
         return self._with_locations(primary, found)
 
@@ -60,7 +75,7 @@ class Replicas:
         here = self._places.known.hosts[primary].locations
         for host in self._located if here else ():
             shared = len(here & self._places.known.hosts[host].locations)
-            change = found.get(host, self.seconds[host])
+            change = found.get(host, self._usual[host])
             if shared and host != primary and not isinstance(change, str):
                 found[host] = change._replace(flat=change.flat + shared * LOCATION)
         return found

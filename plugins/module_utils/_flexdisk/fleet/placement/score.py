@@ -20,6 +20,7 @@ from .account import Account
 # Weights of what deviates: free memory, free disk, memory for failovers, CPUs, VMs, VMs with replicas, spindles, and
 # reported free memory. hail counts disk, CPUs and spindles twice (each of 0.5), and VMs three times.
 WEIGHTS = (0.5, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0, 0.5)
+FAILOVERS = 2  # the place of memory for failovers
 _SIZE = len(WEIGHTS)
 _NOTHING = (0.0,) * _SIZE
 _UNSAFE, _OFFLINE, _OFFLINE_VMS, _SURPLUS, _TOGETHER, _RESERVED = 1.0, 4.0, 16.0, 2.0, 1.0, 0.25
@@ -113,6 +114,10 @@ class Score:
         sums = tuple([new - old for old, new, _middle in rows])
         squares = tuple([(new - old) * (new + old - middle - middle) for old, new, middle in rows])
         return Delta(flat, sums, squares, pairs)
+
+    def from_mean(self, account: Account) -> float:
+        """How far the memory for failovers of a host is from the mean."""
+        return _values(account)[FAILOVERS] - self._middle[FAILOVERS] - self.sums[FAILOVERS] / self.count
 
     def after(self, changes: t.Iterable[_Change] = ()) -> float:
         """The score if some hosts had other accounts: pairs of before and after."""

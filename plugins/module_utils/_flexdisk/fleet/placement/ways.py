@@ -109,7 +109,7 @@ def _first(places: Places, moved: Moved, by: Measure, replicas: Replicas) -> t.O
         return None
     delta = together(by.score.delta(before, after) for before, after in places.changes(alone, by.group))
     primary = moved.vm.primary
-    return First(primary, delta, replicas.others(primary, moved.accounts, alone.accounts))
+    return First(primary, delta, lambda: replicas.others(primary, moved.accounts, alone.accounts))
 
 
 def to_primary(places: Places, vm: KnownVm, primary: str) -> Solution:
