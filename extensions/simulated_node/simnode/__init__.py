@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A simulated SmartOS node: zfs, zpool, zdb, vmadm and imgadm over a model of pools, for tests and rehearsals."""
+"""A simulated SmartOS node: zfs, vmadm and other programs over a model of pools, for tests and rehearsals."""
 
 from __future__ import annotations
 

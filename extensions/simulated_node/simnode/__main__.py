@@ -13,12 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from simnode import vmadm
 from simnode.node import Node, PoolSpec
 from simnode.vmadm import admin
 from simnode.zfs import numbers
 
 LOCKS = "flexdisk-locks"
-PROGRAMS = ("zfs", "zpool", "zdb", "vmadm", "imgadm", "guest")
+PROGRAMS = ("zfs", "zpool", "zdb", *vmadm.PROGRAMS, "guest")
 _PROGRAM = """#!{python} -IS
 import sys
 

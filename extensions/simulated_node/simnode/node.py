@@ -181,11 +181,10 @@ class Node:
             return self.zdb(rest)
         if program == "guest":
             return self.guest(rest)
-        if program in ("vmadm", "imgadm"):
-            from simnode import vmadm
+        from simnode import vmadm
 
-            main = vmadm.main if program == "vmadm" else vmadm.imgadm_main
-            return main(self, rest, stdin)
+        if program in vmadm.PROGRAMS:
+            return vmadm.run(program, self, rest, stdin)
         return 127, "", f"{program}: not found\n"
 
 

@@ -4,11 +4,10 @@
 
 """The simulated `vmadm` over the real `zfs` of a laboratory machine.
 
-`python3 -m simnode.real install DIR --pool zones` writes the programs vmadm, imgadm and guest into DIR; further
-commands are `advance SECONDS`, those of `simnode.vmadm.admin`, and `serve`, which runs one program after the other as
-lines of JSON on stdin demand. The VMs' configurations are kept in
-/var/lib/simnode, locked while a command runs. ZFS's own history is the source of events. Waiting moves a clock of its
-own and takes no time.
+`python3 -m simnode.real install DIR --pool zones` writes the programs vmadm, imgadm, sysinfo, kstat and guest into
+DIR; further commands are `advance SECONDS`, those of `simnode.vmadm.admin`, and `serve`, which runs one program after
+the other as lines of JSON on stdin demand. The VMs' configurations are kept in /var/lib/simnode, locked while a
+command runs. ZFS's own history is the source of events. Waiting moves a clock of its own and takes no time.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from simnode import vmadm
 from simnode.vmadm import admin
 
 STATE = Path("/var/lib/simnode")
-PROGRAMS = ("vmadm", "imgadm", "guest")
+PROGRAMS = (*vmadm.PROGRAMS, "guest")
 BUSY_ATTEMPTS = 5
 _HISTORY = re.compile(
     r"\S+ \[txg:(\d+)\] (create|clone swap|clone|set|inherit|rename|destroy|snapshot|hold|release) (\S+) \(\d+\)"
@@ -149,7 +148,7 @@ def _execute(program: str, argv: List[str], stdin: str, directory: Path) -> Resu
     with RealHost(directory) as host:
         if program == "admin":
             return _administer(host, argv)
-        return (vmadm.main if program == "vmadm" else vmadm.imgadm_main)(host, argv, stdin)
+        return vmadm.run(program, host, argv, stdin)
 
 
 def _administer(host: RealHost, argv: List[str]) -> Result:
@@ -190,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="simnode.real", description="vmadm over a real zfs")
     parser.add_argument("--state", type=Path, default=STATE, help="where the VMs' configurations are kept")
     commands = parser.add_subparsers(dest="command", required=True)
-    installing = commands.add_parser("install", help="write vmadm, imgadm and guest into a folder")
+    installing = commands.add_parser("install", help="write the programs into a folder")
     installing.add_argument("target", type=Path)
     installing.add_argument("--pool", default="zones")
     commands.add_parser("serve", help="run programs as lines of JSON on stdin demand")

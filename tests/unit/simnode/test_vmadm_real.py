@@ -94,7 +94,8 @@ def test_served_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 def test_installed_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real, "run_command", lambda _argv: (0, "", ""))
     assert real.main(["--state", str(tmp_path / "state"), "install", str(tmp_path / "bin"), "--pool", "zones"]) == 0
-    assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == ["guest", "imgadm", "vmadm"]
+    installed = sorted(path.name for path in (tmp_path / "bin").iterdir())
+    assert installed == ["guest", "imgadm", "kstat", "sysinfo", "vmadm"]
     text = (tmp_path / "bin" / "vmadm").read_text()
     assert text.startswith("#!")
     assert str(tmp_path / "state") in text

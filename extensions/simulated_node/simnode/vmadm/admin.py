@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Optional
 
-from simnode.vmadm import images, store
+from simnode.vmadm import images, machine, store
 from simnode.vmadm.errors import VmError
 from simnode.vmadm.host import DEFAULT_POOL, Result, VmadmHost
 
@@ -99,4 +99,5 @@ COMMANDS: Dict[str, Callable[[VmadmHost, List[str]], Result]] = {
     "vm-lose-event": _guarded(vm_lose_event),
     "vm-make-legacy": _guarded(vm_make_legacy),
     "image-import": _guarded(image_import),
+    "machine": _guarded(machine.change),
 }
