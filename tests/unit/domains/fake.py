@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_connection import Status
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
 
 CHANGES = ("define", "attach", "detach", "block_resize", "shutdown", "create", "destroy", "set_autostart", "undefine")
 
@@ -37,6 +38,7 @@ class FakeDomains:
         self.deaf: set[str] = set()
         self.links: dict[str, str] = {}
         self.pools: dict[str, str] = {}
+        self.memory, self.own, self.cpus = 65536, 4096, 16
         self._leaving: list[tuple[str, str]] = []
 
     # -- what tests do
@@ -93,6 +95,11 @@ class FakeDomains:
             self._release(uuid)
         self.status(uuid)
         return ET.tostring((self.lives if live else self.configs)[uuid], encoding="unicode")
+
+    def resources(self) -> Resources:
+        """As if every running domain had touched all its memory (KiB)."""
+        running = sum(int(live.findtext("memory", "0")) for live in self.lives.values()) // 1024
+        return Resources(self.memory, max(0, self.memory - self.own - running), self.cpus)
 
     def device(self, path: str) -> bool:
         return self._volsize(path) is not None

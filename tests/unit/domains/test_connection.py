@@ -29,6 +29,7 @@ FLAGS = {
     "VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA": 2,
     "VIR_DOMAIN_UNDEFINE_NVRAM": 4,
     "VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA": 16,
+    "VIR_NODE_MEMORY_STATS_ALL_CELLS": -1,
 }
 POOL = "<pool type='zfs'><name>web</name><target><path>/dev/zvol/tank/vm</path></target></pool>"
 
@@ -137,6 +138,45 @@ def test_a_domain_that_is_not_forgotten(monkeypatch):
     with pytest.raises(FlexdiskError, match=f"deletion of {VM}: trouble"):
         connection(monkeypatch, recorder).undefine(VM)
     assert recorder.calls[-1][0] == "undefineFlags"
+
+
+# -- the host
+
+INFO = ["x86_64", 64216, 16, 3600, 1, 1, 8, 2]
+LINUX = {"total": 65757184, "free": 40000000, "buffers": 100, "cached": 24000}
+FREEBSD = {"total": 65757184, "free": 40000000}
+
+
+@pytest.mark.parametrize(("memory", "free"), [(LINUX, (40000000 + 100 + 24000) // 1024), (FREEBSD, 40000000 // 1024)])
+def test_resources(monkeypatch, memory, free):
+    recorder = Recorder(getMemoryStats=memory, getInfo=INFO)
+    assert connection(monkeypatch, recorder).resources() == (64216, free, 16)
+    assert recorder.calls == [("getMemoryStats", -1), ("getInfo",)]
+
+
+@pytest.mark.parametrize(
+    ("memory", "info", "said"),
+    [
+        ({"free": 1}, INFO, "a form that is not supported: KeyError('total')"),
+        ({**LINUX, "free": None}, INFO, "a form that is not supported: TypeError"),
+        ({**LINUX, "total": "many"}, INFO, "a form that is not supported: ValueError"),
+        (None, INFO, "a form that is not supported: TypeError"),
+        (LINUX, [], "a form that is not supported: IndexError"),
+        (LINUX, [*INFO[:2], 0], "and 0 CPUs"),
+        ({**LINUX, "free": 1 << 40}, INFO, "64216 MiB of memory, 1073"),
+    ],
+)
+def test_resources_that_no_host_has(monkeypatch, memory, info, said):
+    with pytest.raises(FlexdiskError) as caught:
+        connection(monkeypatch, Recorder(getMemoryStats=memory, getInfo=info)).resources()
+    assert caught.value.code == "UnexpectedOutput"
+    assert caught.value.message.startswith("libvirt ")
+    assert said in caught.value.message
+
+
+def test_resources_that_libvirt_does_not_tell(monkeypatch):
+    with pytest.raises(FlexdiskError, match=f"{URI}, memory and CPUs: trouble"):
+        connection(monkeypatch, Recorder(getMemoryStats=Trouble())).resources()
 
 
 # -- devices and storage pools

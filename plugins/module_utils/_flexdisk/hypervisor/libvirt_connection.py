@@ -10,11 +10,13 @@ import contextlib
 import typing as t
 
 from ..model.errors import FlexdiskError
+from ..model.resources import Resources, checked
 from .domain import volume_of
 from .xml_text import Text
 
 _STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stopped", 6: "crashed", 7: "suspended"}
 _NO_SUPPORT, _INVALID_ARG, _NO_DOMAIN, _NO_STORAGE_POOL = 3, 8, 42, 49
+_CACHES = ("buffers", "cached")
 _CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted", 45: "NotPermitted"}
 
 
@@ -38,6 +40,9 @@ class Domains(t.Protocol):
 
     def xml(self, uuid: str, live: bool) -> str:
         """The persistent configuration, or with live=True that of the running domain."""
+
+    def resources(self) -> Resources:
+        """Memory and CPUs of the host."""
 
     def device(self, path: str) -> bool:
         """Whether the host has this block device, and it belongs to the volume that the path names."""
@@ -130,6 +135,13 @@ class Connection:
         with self._domain(uuid, "description") as domain:
             return str(domain.XMLDesc(self._library.VIR_DOMAIN_XML_SECURE | inactive))
 
+    def resources(self) -> Resources:
+        """Memory that caches would give back counts as free. ZFS's own cache is not among them."""
+        with self._call("memory and CPUs"):
+            memory = self._connection.getMemoryStats(self._library.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+            node = self._connection.getInfo()
+        return _resources(memory, node)
+
     def device(self, path: str) -> bool:
         volume = volume_of(path)
         return bool(volume) and self._volume_at(path) == volume
@@ -197,6 +209,17 @@ class Connection:
                 if exc.get_error_code() not in (_NO_SUPPORT, _INVALID_ARG):
                     raise
                 domain.undefine()
+
+
+def _resources(memory: t.Any, node: t.Any) -> Resources:
+    """The figures, from libvirt's in KiB and its description of the host, whose third entry is the number of CPUs."""
+    try:
+        free = memory["free"] + sum(memory.get(key, 0) for key in _CACHES)
+        found = Resources(int(memory["total"]) // 1024, int(free) // 1024, int(node[2]))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+        words = f"libvirt describes the host in a form that is not supported: {exc!r}"
+        raise FlexdiskError("UnexpectedOutput", words) from exc
+    return checked(found, "libvirt")
 
 
 def _status(domain: t.Any) -> Status:

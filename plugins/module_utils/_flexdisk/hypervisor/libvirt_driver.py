@@ -19,6 +19,7 @@ from ..model.command import Runner
 from ..model.dataset import ZVOL
 from ..model.desired import NewVm
 from ..model.errors import FlexdiskError
+from ..model.resources import Resources
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.identity import disk_in, serial_of
@@ -81,6 +82,9 @@ class Libvirt:
 
     def vm(self, vm: str) -> VmConfig:
         return self._read(self._domains.status(vm))
+
+    def resources(self) -> Resources:
+        return self._domains.resources()
 
     def _read(self, status: Status) -> VmConfig:
         xml = self._domains.xml(status.uuid, not status.persistent)

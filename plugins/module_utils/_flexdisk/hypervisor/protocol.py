@@ -10,6 +10,7 @@ import typing as t
 
 from ..model.capabilities import Capabilities
 from ..model.desired import NewVm
+from ..model.resources import Resources
 from ..model.vm import VmConfig
 from .images import ImageFile
 
@@ -54,6 +55,9 @@ class Hypervisor(t.Protocol):
 
     def vm(self, vm: str) -> VmConfig:
         """One VM."""
+
+    def resources(self) -> Resources:
+        """Memory and CPUs of the host, by at most two processes."""
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Resize a disk. shrink is the user's own permission for a smaller size."""

@@ -18,11 +18,12 @@ from ..model.capabilities import Capabilities
 from ..model.command import Answer, Runner
 from ..model.desired import NewVm
 from ..model.errors import FlexdiskError
+from ..model.resources import Resources
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.layout import vm_dataset
 from ..rules.slots import SMARTOS
-from . import vmadm_read
+from . import sysinfo_read, vmadm_read
 from .images import ImageFile
 
 PATIENCE = 600
@@ -84,6 +85,10 @@ class Vmadm:
 
     def vm(self, vm: str) -> VmConfig:
         return vmadm_read.parse_vm(vmadm_read.parse_json(self._checked("get", vm)))
+
+    def resources(self) -> Resources:
+        sysinfo = self._checked_of(("sysinfo",))
+        return sysinfo_read.parse_resources(sysinfo, self._checked_of(("kstat", "-p", sysinfo_read.FREE_PAGES)))
 
     def _update(self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], what: str) -> None:
         """Make one update and prove it. A time-out of vminfod proves nothing: only the VM that is read back does."""

@@ -28,6 +28,8 @@ _READS = (
     ("vmadm", "get"),
     ("vmadm", "lookup"),
     ("imgadm", "get"),
+    ("sysinfo",),
+    ("kstat", "-p"),
     ("qemu-img", "info"),
 )
 

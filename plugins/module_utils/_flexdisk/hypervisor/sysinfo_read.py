@@ -1,0 +1,51 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Parsers of what SmartOS's sysinfo and kstat print. They take text and run nothing."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..model.errors import FlexdiskError
+from ..model.resources import Resources, checked
+from ..model.sizes import MIB
+from .vmadm_read import parse_json
+
+FREE_PAGES = "unix:0:system_pages:freemem"
+# Of every x86 machine. Statistics count pages and do not tell their size.
+_PAGE = 4096
+_MEMORY = "MiB of Memory"
+# Older platforms tell only of all CPUs, those that are offline included.
+_CPUS = ("CPU Online Count", "CPU Total Cores")
+_NUMBER = re.compile(r"\A[0-9]{1,15}\Z")
+
+
+def parse_resources(sysinfo: str, kstat: str) -> Resources:
+    """Memory and CPUs, from C(sysinfo) and C(kstat -p unix:0:system_pages:freemem).
+
+    Raises FlexdiskError UnexpectedOutput for texts of another shape.
+    """
+    facts = parse_json(sysinfo)
+    if not isinstance(facts, dict):
+        raise FlexdiskError("UnexpectedOutput", "sysinfo did not print a JSON object")
+    cpus = next((key for key in _CPUS if key in facts), _CPUS[-1])
+    found = Resources(_fact(facts, _MEMORY), _free_pages(kstat) * _PAGE // MIB, _fact(facts, cpus))
+    return checked(found, "sysinfo and kstat")
+
+
+def _fact(facts: t.Mapping[str, t.Any], key: str) -> int:
+    """A number, which sysinfo prints as such or as a text."""
+    value = str(facts.get(key))
+    if not _NUMBER.match(value):
+        raise FlexdiskError("UnexpectedOutput", f'sysinfo reports "{key}" as {value!r:.60}, which is not a number')
+    return int(value)
+
+
+def _free_pages(kstat: str) -> int:
+    name, _tab, value = kstat.rstrip("\n").partition("\t")
+    if name != FREE_PAGES or not _NUMBER.match(value):
+        raise FlexdiskError("UnexpectedOutput", f"kstat printed {kstat!r:.200} instead of {FREE_PAGES} and a number")
+    return int(value)

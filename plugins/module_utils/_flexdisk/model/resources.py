@@ -1,0 +1,27 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a host has besides its pools: memory and CPUs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .errors import FlexdiskError
+
+
+class Resources(t.NamedTuple):
+    """memory and free_memory (what nobody uses now) are MiB, rounded down; cpus counts threads that are online."""
+
+    memory: int
+    free_memory: int
+    cpus: int
+
+
+def checked(found: Resources, source: str) -> Resources:
+    """The figures. Raises FlexdiskError UnexpectedOutput for those that no host has; source is who told them."""
+    if found.memory < 1 or found.cpus < 1 or not 0 <= found.free_memory <= found.memory:
+        words = f"{found.memory} MiB of memory, {found.free_memory} MiB of them free, and {found.cpus} CPUs"
+        raise FlexdiskError("UnexpectedOutput", f"{source} tells of {words}")
+    return found
