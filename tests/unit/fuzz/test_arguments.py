@@ -162,6 +162,7 @@ ARGUMENTS = {
             "fail_on": mostly(st.sampled_from(["never", "warning", "error"]), TEXTS),
         },
     ),
+    "host_info": st.fixed_dictionaries({}, optional=COMMON),
     "vm_info": st.fixed_dictionaries(
         {}, optional={**COMMON, "vms": mostly(st.lists(TEXTS, max_size=3), ANY), "space": st.booleans()}
     ),

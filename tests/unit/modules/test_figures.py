@@ -15,7 +15,7 @@ import yaml
 from .conftest import PLUGINS, VM
 from .test_modules import MODULES, ROOT
 
-NO_SIZES = {"vcpus", "index", "serial_no", "snapshots", "created", "guid", "ttl"}
+NO_SIZES = {"vcpus", "cpus", "index", "serial_no", "snapshots", "created", "collected", "guid", "ttl"}
 OPTION = "block_size"  # the name and the unit of the option, and of vmadm's property
 MIB = 1 << 20
 DISKS = [
@@ -83,7 +83,7 @@ def wrong(value, where=()):
     exact = any(part.endswith("_bytes") for part in where)
     key = where[-1] if where else ""
     number = isinstance(value, int) and not isinstance(value, bool)
-    if number and not exact and key not in ("created", "guid") and abs(value) >= MIB:
+    if number and not exact and key not in ("created", "collected", "guid") and abs(value) >= MIB:
         yield "%s: %d" % (".".join(where), value)
     limits = any(part in ("quota_bytes", "reservation_bytes", "vm_quota_bytes", "expected_bytes") for part in where)
     if number and limits and 0 < abs(value) < MIB:
@@ -101,6 +101,7 @@ def test_real_figures(host):
         "detached": host("disk", name="new", vm="web01", state="detached"),
         "vm_info": host("vm_info"),
         "disk_info": host("disk_info", space=True),
+        "host_info": host("host_info"),
         "vm": host("vm", vms=[{"name": "web01", "memory": 2048, "state": "stopped"}]),
     }
     dataset = results["vm_info"]["vms"][0]["disks"][0]["volume"].rpartition("/")[0]

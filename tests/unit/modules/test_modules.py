@@ -42,6 +42,7 @@ MODULES = (
     "disk_info",
     "disk_verify",
     "group_lease",
+    "host_info",
     "vm",
     "vm_disks",
     "vm_info",
@@ -117,7 +118,7 @@ def test_four_steps(host):
 
 TYPES = {"bool": bool, "dict": dict, "int": int, "list": list, "str": str}
 TOP = {"changed", "invocation", "diff", "warnings"}  # Ansible's own
-FREE = {"tags"}  # their keys are the user's
+FREE = (".tags", ".host.vms.disks")  # their keys are the user's
 
 
 def assert_documented(found, documented, where=""):
@@ -133,7 +134,7 @@ def assert_documented(found, documented, where=""):
         if told["type"] == "list":
             assert {type(inner) for inner in value} <= {TYPES[told["elements"]]}, place
         for inner in value if told["type"] == "list" else [value]:
-            if isinstance(inner, dict) and key not in FREE:
+            if isinstance(inner, dict) and not place.endswith(FREE):
                 assert_documented(inner, told["contains"], place)
 
 
@@ -218,6 +219,16 @@ def test_what_vm_info_returns_is_documented(host, node):
     recovered = host("vm_disks", vms=[spec(flexible_disk_size=4000)])
     assert recovered["vms"][0]["recovered"]
     assert_documented({"vms": recovered["vms"]}, {"vms": documentation("vm_disks", "RETURN")["vms"]})
+
+
+def test_what_host_info_returns_is_documented(host, node):
+    documented = documentation("host_info", "RETURN")
+    host("vm_disks", vms=[spec({**DISKS[1], "tags": {"a": "b"}}, flexible_disk_size=4096)])
+    for check in (True, False):
+        found = host("host_info", check=check)
+        assert not found["changed"]
+        assert_documented({"host": found["host"]}, documented)
+        assert [vm["alias"] for vm in found["host"]["vms"]] == ["web01"]
 
 
 def test_an_option_without_a_value_is_none(host):

@@ -27,16 +27,18 @@ def observe(
     snapshots: bool = True,
     more: str = "",
     complete: bool = False,
+    every: bool = False,
 ) -> Host:
     """The host as it is now. pool limits the VMs to those of one pool. Without it, every pool with VMs is read, and on
     a host without VMs every pool with detached disks. more is a further pool to read.
 
     snapshots=False does not read snapshots: this is cheaper where there are many, and enough without figures of space.
-    complete: read also intents that are not listed.
+    complete: read also intents that are not listed. every: without pool, read all pools, and serve also those that have
+    detached disks only.
     """
     asked = {check_pool(name) for name in (pool, more) if name}
     configs, elsewhere = _of_pool(hypervisor.vms(), pool)
-    unplaced = pool is None and any(c.bare and not c.pool for c in configs)
+    unplaced = pool is None and (every or any(c.bare and not c.pool for c in configs))
     known = {c.pool for c in configs if c.pool} | asked
     named = [] if unplaced else sorted(known)
     datasets = _datasets(zfs, named, snapshots)

@@ -9,6 +9,7 @@ POOL/UUID/diskN             a disk of the VM
 POOL/flexdisk               the container: detached disks, the journal, and leases of groups
 POOL/flexdisk/UUID          a detached disk, by the UUID of the disk
 POOL/flexdisk/UUID.copy     what a conversion makes of it, until the copy is whole
+POOL/flexdisk/replica       the replicas of VMs of other hosts
 POOL/IMAGE@final            an image; disks are clones of this snapshot
 """
 
@@ -23,6 +24,7 @@ from . import identity
 
 CONTAINER = "flexdisk"
 _COPY = ".copy"
+_REPLICA = "replica"
 _FINAL = "final"
 _INDEX = re.compile(r"/disk(\d{1,5})\Z")
 
@@ -30,6 +32,11 @@ _INDEX = re.compile(r"/disk(\d{1,5})\Z")
 def container(pool: str) -> str:
     """The dataset below which the detached disks of a pool lie."""
     return f"{pool}/{CONTAINER}"
+
+
+def replicas(pool: str) -> str:
+    """The dataset below which the replicas in a pool lie."""
+    return f"{container(pool)}/{_REPLICA}"
 
 
 def vm_dataset(pool: str, uuid: str) -> str:

@@ -69,6 +69,11 @@ def settled_quota(vm: Vm, geometry: PoolGeometry) -> int:
     return max(quota, vm.root.quota) if room is not None and room < -MIB else quota
 
 
+def taken(vm: Vm, geometry: PoolGeometry) -> int:
+    """Bytes that the VM takes of its pool: what the law reserves for it, or more if it has no quota and holds more."""
+    return max(settled_quota(vm, geometry), vm.root.used)
+
+
 def free_space_mib(vm: Vm) -> t.Optional[int]:
     """RFD 154's figure C(F - sum(volsize) - sum(usedbysnapshots)) of the configured disks, MiB rounded down."""
     flexible = flexible_bytes(vm)

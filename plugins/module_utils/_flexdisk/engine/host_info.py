@@ -1,0 +1,77 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The whole run of host_info: observe, and report what a planner of placements must know.
+
+No figure promises too much: what there is and what is free is rounded down to whole MiB, what is taken is rounded up.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..hypervisor.protocol import Hypervisor
+from ..model.resources import Resources
+from ..model.sizes import MIB
+from ..model.vm import Vm
+from ..plan.vm import machine
+from ..rules.inventory import Host
+from ..rules.layout import replicas
+from ..rules.space import taken
+from ..zfs.commands import Zfs
+from .observe import observe
+
+_Dict = t.Dict[str, t.Any]
+
+
+def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
+    """The host as a result. It says when the reading began, so that nothing in it is older than that."""
+    began = int(time.time())
+    capabilities = hypervisor.capabilities
+    host = observe(zfs, hypervisor, pool, snapshots=False, every=True)
+    resources = hypervisor.resources()
+    default = [capabilities.default_pool] if pool is None and capabilities.default_pool in host.datasets else []
+    return {
+        "driver": capabilities.name,
+        "collected": began,
+        "memory": _memory(resources, host.vms),
+        "cpus": resources.cpus,
+        "pools": [_pool(host, name) for name in sorted({*host.geometry, *default})],
+        "vms": [_vm(host, vm) for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)],
+    }
+
+
+def _memory(resources: Resources, vms: t.Iterable[Vm]) -> _Dict:
+    running = sum(vm.config.memory for vm in vms if vm.config.state == "running")
+    own = max(0, resources.memory - resources.free_memory - running)
+    return {"total": resources.memory, "own": own, "free": resources.free_memory}
+
+
+def _pool(host: Host, name: str) -> _Dict:
+    root, copies = host.datasets[name], host.datasets.get(replicas(name))
+    return {
+        "name": name,
+        "guid": root.guid,
+        "size": (root.used + root.available) // MIB,
+        "available": root.available // MIB,
+        "parked": _up(sum(disk.volume.used for disk in host.detached if disk.volume.pool == name)),
+        "replicas": _up(copies.used if copies is not None else 0),
+    }
+
+
+def _vm(host: Host, vm: Vm) -> _Dict:
+    config, told = vm.config, machine(vm)
+    return {
+        "uuid": config.uuid,
+        "alias": config.alias,
+        "state": config.state,
+        **{key: told[key] for key in ("memory", "vcpus", "drained")},
+        "disks": {config.pool: _up(taken(vm, host.geometry[config.pool]))},
+        "tags": dict(config.tags),
+    }
+
+
+def _up(size: int) -> int:
+    return -(-size // MIB)
