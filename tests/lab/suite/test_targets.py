@@ -137,6 +137,7 @@ def test_every_scenario_of_vm_disks_is_run() -> None:
         "disk_info",
         "disk_types",
         "disk_verify",
+        "host_info",
         "vm_disks_refusals",
         "vm_info",
         "vm_snapshot",
