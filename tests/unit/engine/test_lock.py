@@ -163,6 +163,7 @@ def wait_for(path):
     [
         ("zfs get -Hp all", False), ("zpool status zones", False), ("zdb -C zones", False),
         ("vmadm lookup -j", False), ("vmadm get U", False), ("imgadm get I", False), ("zfs create -nP -V 1 x", False),
+        ("sysinfo", False), ("kstat -p a:0:b:c", False),
         ("zfs set a=b x", True), ("zfs create -V 1 x", True), ("zfs inherit a x", True), ("vmadm update U", True),
         ("vmadm start U", True), ("zpool scrub zones", True), ("something else", True),
     ],

@@ -21,7 +21,7 @@ _NATIVE = r"(?:(?:quota|reservation|refreservation|volsize|volblocksize)=(?:\d+|
 GRAMMAR = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"zfs\n get\n -Hpr?\n -t\n [a-z,]+\n -o\n name,property,value,source\n [a-z_.:,]+(?:\n {DATASET})+",
+        rf"zfs\n get\n -Hpr?\n -t\n [a-z,]+\n -o\n name,property,value,source\n [a-z_.:,]+(?:\n {DATASET})*",
         rf"zfs\n get\n -H\w*\n -o\n [a-z,]+\n [a-z_.:,0-9-]+\n {DATASET}(?:@[\w.:%-]+)?",
         rf"zfs\n get\n -H\w*\n -s\n [a-z,]+\n -o\n [a-z,]+\n [a-z_.:,0-9-]+\n {DATASET}",
         rf"zfs\n set(?:\n {_NATIVE}){{1,2}}\n {DATASET}",
@@ -45,6 +45,8 @@ GRAMMAR = tuple(
         rf"zfs\n destroy\n {DATASET}@vmsnap-[A-Za-z0-9_.:%-]+",
         rf"vmadm\n stop\n {UUID}\n -t\n [1-9]\d*",
         rf"imgadm\n get\n {UUID}",
+        r"sysinfo",
+        r"kstat\n -p\n unix:0:system_pages:freemem",
     )
 )
 """Each command in full, its words separated by a newline and a space, which no word may hold."""
