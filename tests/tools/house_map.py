@@ -24,7 +24,7 @@ ROOMS = {
     "spec": "what users write becomes declarations",
     "plan": "from what is there and what is declared to steps",
     "fleet/groups": "rolling updates of groups of VMs, for all hosts together",
-    "fleet/placement": "where VMs go, decided as Ganeti's hail does",
+    "fleet/placement": "where VMs go, decided as Ganeti's hail does, or better",
     "zfs": "the storage",
     "hypervisor": "one driver for each hypervisor, behind one protocol",
     "engine": "one run of each module; the only room that changes anything",

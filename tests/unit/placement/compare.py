@@ -122,7 +122,7 @@ def _moves(raw: Raw, options: Options, said: Raw) -> tuple[str, set[str]]:
         theirs, job = moved.pop(0), jobs.pop(0)
         ours = iallocator_answer.moves(known, [(name, solution)])["result"]
         if (ours[0], ours[2]) != ([theirs], [job]):
-            other = _replay(places, name, job)
+            other = replayed(places, name, job)
             if other == "own host":
                 return "", seen | {other}
             if isinstance(other, str):
@@ -155,7 +155,7 @@ def _worth(places: Places, moved: Moved) -> float:
     return places.score(group).after(places.changes(moved, group))
 
 
-def _replay(places: Places, name: str, job: list[dict[str, Any]]) -> Moved | str:
+def replayed(places: Places, name: str, job: list[dict[str, Any]]) -> Moved | str:
     """What is after hail's operations, or why they cannot be."""
     moved: Moved | str = places.begin(name)
     for code in job:

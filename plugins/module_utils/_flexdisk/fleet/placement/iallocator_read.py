@@ -75,7 +75,7 @@ def of(raw: _Raw, what: str, key: str, kind: t.Any, default: t.Any = None) -> t.
     if key not in raw and default is not None:
         return default
     if key not in raw:
-        raise FlexdiskError("InvalidArgument", f"{what} has no {key}; it has {', '.join(sorted(raw))}")
+        raise FlexdiskError("InvalidArgument", f"{what} has no {key}; it has {', '.join(sorted(raw)) or 'nothing'}")
     value = raw[key]
     fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if not fits:
