@@ -18,6 +18,7 @@ from tree import BIN, BUILD, ROOT, copy_tree, dev_tree, environment, python_fold
 
 PLUGINS = dev_tree() / "ansible_collections" / "flexdisk" / "hypervisor" / "plugins"
 SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
+IALLOCATOR = ROOT / "extensions" / "iallocator"
 
 
 def old_pythons() -> int:
@@ -43,7 +44,7 @@ def artifact() -> int:
 CHECKS: dict[str, Callable[[], int]] = {
     "format": partial(run, [BIN / "ruff", "format", "--check", "."]),
     "ruff": partial(run, [BIN / "ruff", "check", "."]),
-    "mypy": partial(run, [BIN / "mypy", PLUGINS, SIMULATED_NODE, "tests"]),
+    "mypy": partial(run, [BIN / "mypy", PLUGINS, SIMULATED_NODE, IALLOCATOR, "tests"]),
     "old-pythons": old_pythons,
     "yamllint": partial(run, [BIN / "yamllint", "--strict", "."]),
     "ansible-lint": partial(run, [BIN / "ansible-lint", "--offline", "--profile", "production"]),

@@ -188,8 +188,8 @@ def _none(failures: t.Mapping[str, int]) -> Choice:
 
 
 def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...]) -> bool:
-    accounts = places.copied(demand.vm, candidate, demand.stays)
-    assert not isinstance(accounts, str)
+    copied = places.copied(demand.vm, candidate, demand.stays)
+    accounts = {} if isinstance(copied, str) else copied
     primary, secondary = (*candidate, "")[:2]
     vm = demand.vm if demand.moves else demand.vm.at(primary, secondary)
     groups = list(places.known.groups) if demand.within is None else [demand.within]
