@@ -175,8 +175,10 @@ def _why_not(places: Places, wish: Wish, host: str) -> str:
             return "has no replica of it"
         over = places.failover(begin)
         return told(places, vm, host, over) if isinstance(over, str) else ""
-    if host == (vm.secondary if wish.mode == SECONDARY else vm.primary):
-        return "has it already"
+    if host == vm.primary:
+        return "is its host" if wish.mode != SECONDARY else "is the host of the VM itself"
+    if wish.mode == SECONDARY and host == vm.secondary:
+        return "has its replica"
     if replicated and wish.mode == ALL:
         start = to_primary(places, vm, host)
         found: t.Union[Moved, str] = start.moved or start.why.rpartition(": ")[2]
