@@ -232,7 +232,7 @@ def test_a_guest_runs_where_it_was_switched_on(site, tmp_path, monkeypatch):
 def test_a_command_that_is_not_there_is_a_guest_that_crashed(site):
     site.admin("guests", "on", "/nowhere/guest")
     site.create()
-    assert not site.lives(site.pid())
+    wait_for(lambda: not site.lives(site.pid()))
     assert site.log().startswith("simnode: the guest did not start: [Errno 2]")
     assert json.loads(site.run("vmadm", "get", UUID).stdout)["state"] == "running"
 
