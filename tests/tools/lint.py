@@ -22,9 +22,12 @@ IALLOCATOR = ROOT / "extensions" / "iallocator"
 
 
 def old_pythons() -> int:
-    """The simulated node promises Python 3.9, which no tool here checks (ansible-test checks plugins): import it."""
+    """The simulated node promises Python 3.9 and the program for Ganeti 3.8, which no tool here checks (ansible-test
+    checks plugins): import the one and start the other.
+    """
     code = 0
     for version, folder in python_folders().items():
+        code |= run([folder / f"python{version}", "-B", IALLOCATOR / "flexdisk_iallocator.py", "--help"])
         if version != "3.8":
             env = environment(PYTHONPATH=str(SIMULATED_NODE), PYTHONDONTWRITEBYTECODE="1")
             code |= run([folder / f"python{version}", ROOT / "tests" / "tools" / "import_all.py", "simnode"], env=env)

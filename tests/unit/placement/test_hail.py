@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,11 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from . import clusters
 from .compare import QUIRKS, difference, options_of
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "lab"))
-import recipe
-
 CASES = json.loads((Path(__file__).resolve().parents[1] / "data" / "hail.json").read_text())
-HAIL = "/usr/lib/ganeti/iallocators/hail"
 REQUESTS = 2000 if os.environ.get("FLEXDISK_FULL") else 200
 FIRST = int(os.environ.get("FLEXDISK_SEED", "1")) * 1_000_000
 SAID = {
@@ -69,16 +63,6 @@ def test_a_group_without_limits_is_refused():
     del raw["nodegroups"]["uuid-0"]["ipolicy"]["minmax"]
     with pytest.raises(FlexdiskError, match=r"^node group uuid-0 has no minmax; it has disk-templates"):
         answer(raw, options_of(()))
-
-
-@pytest.fixture(scope="module")
-def hail():
-    """The program, which Debian has. Elsewhere only the recorded answers are compared."""
-    if not Path(HAIL).exists():
-        if os.geteuid() != 0 or not shutil.which("apt-get"):
-            pytest.skip("no hail here, and only root on Debian can install ganeti-htools")
-        recipe.install(["ganeti-htools"])
-    return HAIL
 
 
 def test_random_requests_are_answered_as_hail_answers_them(hail):

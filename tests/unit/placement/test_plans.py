@@ -20,10 +20,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from . import clusters
 from .compare import options_of, replayed
 from .execution import first_lack
-from .test_hail import CASES, FIRST, REQUESTS, hail
+from .test_hail import CASES, FIRST, REQUESTS
 
 PROGRAM = Path(__file__).resolve().parents[3] / "extensions" / "iallocator" / "flexdisk-iallocator"
-__all__ = ["hail"]
 
 
 def score(raw, options, jobs):
@@ -74,15 +73,46 @@ def test_a_plan_is_never_worse_than_that_of_hail(hail, make):
         assert bound >= lacking >= REQUESTS // 200
 
 
-@pytest.mark.parametrize("name", ["ne-all-drbd-spread", "ne-n1-no-room", "cg-plain"])
-def test_a_refusal_names_hosts_and_figures(name):
-    raw = CASES[name]["request"]
-    found = answer(raw, options_of(())._replace(like_hail=False))["result"]
-    for vm, why in found[1]:
-        kind = raw["instances"][vm]["disk_template"]
-        assert ": " in why, why
-        assert kind in why or "MiB needed" in why, why
-    assert name == "ne-all-drbd-spread" or found[1]
+OURS = options_of(())._replace(like_hail=False)
+
+
+def test_hosts_of_other_vms_of_the_request_are_not_closed():
+    request = CASES["ne-all-drbd-spread"]["request"]
+    assert answer(request, options_of(()))["result"][0] == []
+    moved, failed, _jobs = answer(request, OURS)["result"]
+    assert (len(moved), failed) == (len(request["request"]["instances"]), [])
+    (left,) = set.intersection(*(set(request["instances"][name]["nodes"]) for name, *_rest in moved))
+    assert all(left not in hosts for _name, _group, hosts in moved)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ne-n1-no-room", "a3: memory: 4096 MiB needed, 28744 MiB free, 26000 MiB of them kept for failovers"),
+        ("cg-plain", "a VM with disks of type plain cannot leave its host: the disks are its host's own"),
+        ("ne-secondary-plain", "a VM with disks of type plain cannot leave its host: the disks are its host's own"),
+        ("ne-vcpu-ratio", "CPUs: "),
+        ("ne-exclusion-tags-primary", "has a VM with the exclusive tag "),
+        ("cg-ipolicy-max-memory", "its memory is outside the limits of the group"),
+        ("cg-exclusion-tags", "has a VM with the exclusive tag "),
+    ],
+)
+def test_a_refusal_names_hosts_and_figures(name, said):
+    failed = answer(CASES[name]["request"], OURS)["result"][1]
+    assert failed
+    assert all(said in why for _vm, why in failed), failed
+
+
+def test_a_group_that_is_not_involved_does_not_stand_in_the_way():
+    """A VM of another group is on a host that could not be lost: hail moves nothing and makes nothing new then."""
+    raw = CASES["cg-third-group-not-n1-drbd"]["request"]
+    assert answer(raw, options_of(()))["result"][0] == []
+    assert answer(raw, OURS)["result"][0] != []
+    vm = next(iter(raw["instances"].values()))
+    new = {key: value for key, value in vm.items() if key not in ("nodes", "admin_state")}
+    request = {**raw, "request": {**new, "type": "allocate", "name": "new", "group_name": None}}
+    assert answer(request, options_of(()))["success"] is False
+    assert answer(request, OURS)["success"] is True
 
 
 def program(*arguments, stdin=None):
@@ -96,6 +126,9 @@ def test_the_program_answers_a_file_and_standard_input(tmp_path):
     code, out, err = program(tmp_path / "request", "--like-hail")
     assert (code, json.loads(out), err) == (0, case["answer"], "")
     assert program("-", "--like-hail", stdin=json.dumps(case["request"])) == (0, out, "")
+    (tmp_path / "link").symlink_to(PROGRAM)
+    linked = subprocess.run([tmp_path / "link", tmp_path / "request", "--like-hail"], capture_output=True, check=True)
+    assert linked.stdout.decode() == out
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,13 @@ class Choice(t.NamedTuple):
 class Demand(t.NamedTuple):
     """What is to be placed. checked: no host of the cluster may have VMs that could not go elsewhere if it were lost.
     moves: it exists, and is looked for where it is if a host is lost. stays: it is on the first of its hosts already.
-    within: the only group that is checked, None for all. alone: only the group of the hosts is checked.
+    alone: only the group of the hosts is checked.
     """
 
     vm: KnownVm
     checked: bool
     moves: bool = False
     stays: bool = False
-    within: t.Optional[str] = None
     alone: bool = False
 
 
@@ -77,7 +76,7 @@ def allocate(places: Places, demand: Demand, key: t.Optional[str], allowed: t.Op
         group = places.known.groups[key]
         if not demand.vm.networks <= group.networks:
             return Choice(f"The group {group.name} {_astray(demand.vm)}")
-        alone = demand._replace(within=key)
+        alone = demand._replace(alone=True)
         return best_hosts(places, alone, group, places.score(key), allowed)
     keys = [one for one in places.known.groups if places.hosts_of(one)]
     best, choices, text = best_group(places, demand, keys, allowed)
@@ -110,7 +109,6 @@ def best_hosts(
     hosts = [name for name in places.hosts_of(group.key) if places.usable(name)]
     hosts = [name for name in hosts if allowed is None or name in allowed]
     replicated = demand.vm.template == REPLICATED
-    demand = demand._replace(within=group.key) if demand.alone else demand
     if len(hosts) < 1 + replicated:
         return Choice(f"Group {group.name}: error {'Not enough' if replicated else 'No'} online nodes")
     large = why_too_large(demand.vm, group)
@@ -192,7 +190,7 @@ def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...]) -> boo
     accounts = {} if isinstance(copied, str) else copied
     primary, secondary = (*candidate, "")[:2]
     vm = demand.vm if demand.moves else demand.vm.at(primary, secondary)
-    groups = list(places.known.groups) if demand.within is None else [demand.within]
+    groups = [places.known.hosts[primary].group] if demand.alone else list(places.known.groups)
     if demand.stays:
         return not are_safe(places.having(vm), groups, {}, accounts)
     return not are_safe(places, groups, {primary: [vm]}, accounts)

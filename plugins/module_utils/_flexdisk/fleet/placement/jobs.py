@@ -97,7 +97,6 @@ def _bind(free: int, users: t.Sequence[t.Tuple[int, Use]], needed: t.Sequence[t.
     of them do not suffice, it waits for all earlier users, and all later ones wait for it.
     """
     givers: t.List[t.Tuple[int, int]] = []
-    takers: t.List[int] = []
     waited = 0
     barrier: t.Optional[int] = None
     room = free
@@ -112,7 +111,6 @@ def _bind(free: int, users: t.Sequence[t.Tuple[int, Use]], needed: t.Sequence[t.
             waited += 1
         if room - use.most > 0:
             room -= use.most
-            takers.append(number)
             needed[number].update(giver for giver, _end in givers[:waited])
             continue
         needed[number].update(other for other, _use in users[:place])

@@ -36,7 +36,8 @@ class First(t.NamedTuple):
 
 class Seconds(t.NamedTuple):
     """What a replica changes on each host, or why it cannot be there. less: by how much the spread of the memory for
-    failovers can be lower on hosts where that depends on the host of the VM; all else is not lower there.
+    failovers can be lower on hosts where that depends on the host of the VM, and all else is not lower there; infinite
+    where nothing is known of that.
     """
 
     changes: t.Mapping[str, _Change]
@@ -147,10 +148,10 @@ class _Pairs:
             return
         base, slopes = self._chords()
         ones, twos = _ranked(self._ones, slopes), _ranked(self._twos, slopes)
-        less = slopes[_FAILOVERS] * self._less if self._less else 0.0
+        lowest = -math.inf if self._less == math.inf else twos[0][0] - slopes[_FAILOVERS] * self._less
         least = math.inf
         for low, one, places in ones:
-            if base + low + twos[0][0] - less > least:
+            if base + low + lowest > least:
                 break
             for pair in self._of(one, places, twos, least - base - low, every):
                 least = least if every else min(least, pair.value + NEAR)

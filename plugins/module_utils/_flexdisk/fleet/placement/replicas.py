@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from .account import Account, backed_up
@@ -19,13 +20,24 @@ _Accounts = t.Mapping[str, Account]
 
 
 class Replicas:
-    """The changes on some hosts, or why a replica cannot be there. soft: limits that are no physical ones hold."""
+    """The changes on some hosts, or why a replica cannot be there. soft: limits that are no physical ones hold. left:
+    hosts that the VM or its replica leaves, where the change can be anything.
+    """
 
-    def __init__(self, places: Places, vm: KnownVm, hosts: t.Sequence[str], soft: bool, score: Score) -> None:
+    def __init__(
+        self,
+        places: Places,
+        vm: KnownVm,
+        hosts: t.Sequence[str],
+        soft: bool,
+        score: Score,
+        left: t.Collection[str] = (),
+    ) -> None:
         self._places, self._vm, self._soft, self._score = places, vm, soft, score
         self._needed = backed_up(vm)
         self._usual = {host: self._change(places.accounts[host], "") for host in hosts}
-        self.seconds = Seconds(self._usual, max((self._less(host) for host in hosts), default=0.0))
+        less = math.inf if any(host in self._usual for host in left) else max(map(self._less, hosts), default=0.0)
+        self.seconds = Seconds(self._usual, less)
         self._peers: t.Dict[str, t.List[str]] = {}
         for host in hosts:
             for peer in places.accounts[host].peers:

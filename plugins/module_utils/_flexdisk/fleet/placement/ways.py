@@ -93,13 +93,16 @@ def to_pairs(places: Places, starts: t.Sequence[Solution], seconds: t.Sequence[s
     if not ready:
         return
     leaving = t.cast(Moved, ready[0].moved).vm
-    replicas = Replicas(places, leaving, seconds, places.soft(leaving.secondary), by.score)
+    now = places.vms[leaving.name]
+    left = (now.primary, now.secondary)
+    replicas = Replicas(places, leaving, seconds, places.soft(leaving.secondary), by.score, left)
     found = ((start, _first(places, t.cast(Moved, start.moved), by, replicas)) for start in ready)
     firsts = [(start, first) for start, first in found if first is not None]
     for pair in in_order(by.score, [first for _start, first in firsts], replicas.seconds):
         start, target = firsts[pair.first][0], seconds[pair.second]
         moved = places.replace_secondary(t.cast(Moved, start.moved), target)
-        yield Way(pair.value, t.cast(Moved, moved), (*start.operations, Operation(REPLACE, target)))
+        if not isinstance(moved, str):
+            yield Way(pair.value, moved, (*start.operations, Operation(REPLACE, target)))
 
 
 def _first(places: Places, moved: Moved, by: Measure, replicas: Replicas) -> t.Optional[First]:

@@ -187,9 +187,12 @@ def _why_not(places: Places, wish: Wish, host: str) -> str:
     if isinstance(found, str):
         return told(places, vm, host, found)
     if replicated and wish.mode == ALL:
-        return "could take it, but with no other host for its replica"
+        return "could take it, but with no other host for its replica" + (_SAFELY if wish.checked else "")
     unsafe = made_unsafe(places, places.known.hosts[host].group, found) if wish.checked else ""
     return f"host {unsafe} could not be lost then: its VMs could not all go elsewhere" if unsafe else ""
+
+
+_SAFELY = " so that the VMs of each host could still go elsewhere if it were lost"
 
 
 def told(places: Places, vm: KnownVm, host: str, code: str) -> str:
