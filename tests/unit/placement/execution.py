@@ -48,7 +48,8 @@ class Cluster:
     @staticmethod
     def _take(figures: dict[str, int], host: str, amount: int, name: str) -> str:
         figures[host] -= amount
-        return f"{host} lacks {1 - figures[host]} MiB for {name}" if figures[host] <= 0 else ""
+        lacks = amount and figures[host] <= 0
+        return f"{host} lacks {1 - figures[host]} MiB for {name}" if lacks else ""
 
 
 def _memory(vm: Raw) -> int:

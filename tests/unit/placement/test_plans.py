@@ -64,7 +64,7 @@ def test_a_plan_is_never_worse_than_that_of_hail(hail, make):
         scores = [score(raw, options, result[2]) for result in (ours, theirs)]
         if scores[1] is not None and moved[1]:
             assert scores[0] <= scores[1] + 1e-9, seed
-            gains.append(1 - scores[0] / scores[1])
+            gains.append(1 - scores[0] / scores[1] if scores[1] else 0.0)
     mean = sum(gains) / len(gains)
     print(f"more VMs moved in {more}, else the score is {mean:.2%} lower in {len(gains)}, {bound} with depends")
     assert mean > 0

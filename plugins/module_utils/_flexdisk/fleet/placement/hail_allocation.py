@@ -115,7 +115,9 @@ def best_hosts(
     if large:
         choice = _none({large: len(hosts) * (len(hosts) - 1 if replicated else 1)})
     elif replicated:
-        choice = _first_safe(places, demand, _pairs(places, demand, score, hosts))
+        found = _pairs(places, demand, score, hosts)
+        read = not demand.moves or group.policy == UNALLOCABLE
+        choice = _first_safe(places, demand, found._replace(read=read))
     else:
         choice = _first_safe(places, demand, _listed(places, demand, score, [(host,) for host in hosts]))
     return choice._replace(text=f"Group {group.name} ({group.policy}): {choice.text}")
@@ -127,19 +129,20 @@ def _first_safe(places: Places, demand: Demand, found: _Found) -> Choice:
         if demand.checked and _unsafe(places, demand, candidate):
             found.failures[NO_REDUNDANCY] += 1
             continue
-        return _chosen(found, candidate, value, demand)
+        return _chosen(found, candidate, value)
     return _none(found.failures + found.more())
 
 
 class _Found(t.NamedTuple):
     """How many candidates there are, why some are not possible, and the possible ones, best first. more: gives further
-    reasons, which cost much.
+    reasons, which cost much. read: somebody reads them beside a choice.
     """
 
     every: int
     failures: t.Counter[str]
     more: t.Callable[[], t.Counter[str]]
     in_order: t.Iterator[t.Tuple[float, t.Tuple[str, ...]]]
+    read: bool = True
 
 
 def _listed(places: Places, demand: Demand, score: Score, candidates: t.Iterable[t.Tuple[str, ...]]) -> _Found:
@@ -173,9 +176,8 @@ def _pairs(places: Places, demand: Demand, score: Score, hosts: t.Sequence[str])
     return _Found(len(hosts) * (len(hosts) - 1), failures, lambda: refused(firsts, replicas.seconds), names)
 
 
-def _chosen(found: _Found, candidate: t.Tuple[str, ...], value: float, demand: Demand) -> Choice:
-    """The choice. Nobody reads how many others there were if the VM moves."""
-    failures = found.failures if demand.moves else found.failures + found.more()
+def _chosen(found: _Found, candidate: t.Tuple[str, ...], value: float) -> Choice:
+    failures = found.failures + found.more() if found.read else found.failures
     words = f"successes {found.every - sum(failures.values())}, failures {sum(failures.values())}"
     text = f"score: {value:.8f}, {words} ({_counts(failures)}) for node(s) {'/'.join(candidate)}"
     return Choice(text, candidate, value)
