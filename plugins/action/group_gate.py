@@ -13,8 +13,8 @@ from dataclasses import replace
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.gate import parse_gate
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.report import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import ask_all
 
 MEMBER: t.Dict[str, t.Any] = {

@@ -16,10 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     GroupPlan,
     plan_group,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.report import (
-    refusal,
-    result,
-)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.report import result
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.roll import (
     CREATE,
     FINISH,
@@ -27,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     REMOVE,
     RETURN,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
 
 MEMBER: t.Dict[str, t.Any] = {
     "name": {"type": "str", "required": True},

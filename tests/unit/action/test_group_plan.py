@@ -21,6 +21,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import plan_group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import OPTIONS
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.modules import group_plan as documented
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -77,7 +78,7 @@ def refused(**given):
     declared, problems = parse_group(arguments(**given))
     if not problems:
         problems = plan_group(declared.group, declared.policy, declared.homes).problems
-    return report.refusal(problems)["msg"].splitlines() if problems else []
+    return refusal(problems)["msg"].splitlines() if problems else []
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Tcp,
     parse_gate,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.report import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
 
 SSH = Tcp("192.0.2.1", 22, 3)
 WEB = {"name": "web-0", "index": 0, "host": "hv01", "address": "192.0.2.10", "running": True, "guest_agent": ""}

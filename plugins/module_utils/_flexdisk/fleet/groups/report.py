@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ...model.errors import Problem
 from ...model.sizes import render_mib
+from ..tables import aligned
 from .members import LIVE
 from .plan import GroupPlan
 from .roll import CREATE, Group, Step
@@ -35,16 +35,6 @@ def result(group: Group, plan: GroupPlan) -> _Dict:
         "pauses": plan.pauses,
         "table": table(plan),
         "warnings": list(plan.warnings),
-    }
-
-
-def refusal(problems: t.Sequence[Problem]) -> _Dict:
-    """The keys of a result that refuses, with all problems in its message."""
-    lines = [f"{problem.vm + ': ' if problem.vm else ''}{problem.message} [{problem.code}]" for problem in problems]
-    return {
-        "msg": "\n".join(lines),
-        "error_code": problems[0].code,
-        "problems": [problem.as_dict() for problem in problems],
     }
 
 
@@ -79,7 +69,7 @@ def done_table(
         words += ["reverted"] if entry["member"] in reverted and entry["step"] == log[-1]["step"] else []
         result = ", ".join(words) or "ok"
         rows.append((str(entry["step"]), entry["member"], entry["host"], entry["do"], out, result))
-    return _aligned(_DONE, rows)
+    return aligned(_DONE, rows)
 
 
 def table(plan: GroupPlan) -> t.List[str]:
@@ -92,14 +82,7 @@ def table(plan: GroupPlan) -> t.List[str]:
         for number, step in enumerate(plan.steps, 1)
         for action in step.actions
     ]
-    return _aligned(_COLUMNS, rows)
-
-
-def _aligned(columns: t.Sequence[str], rows: t.Sequence[t.Sequence[str]]) -> t.List[str]:
-    if not rows:
-        return []
-    widths = [max(len(row[column]) for row in (columns, *rows)) for column in range(len(columns))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (columns, *rows)]
+    return aligned(_COLUMNS, rows)
 
 
 def _step(step: Step) -> _Dict:

@@ -13,20 +13,22 @@ import typing as t
 from .known import OFFLINE, REPLICATED, UP, KnownGroup, KnownHost, KnownVm
 
 NO_MEMORY, NO_DISK, NO_CPU, NO_TAGS, NO_MIGRATION = "FailMem", "FailDisk", "FailCPU", "FailTags", "FailMig"
+NO_POOL = "no such pool"
 
 
 class Account:
     """The books of a host.
 
     free: memory that is neither its own nor of running VMs, less what it lacks by its own report. reported: the free
-    memory that it reports, less that of VMs that do not run, and of all that came later. disk: free. cpus: its own and
-    those of VMs. primaries and secondaries are numbers of VMs. peers: memory of replicas by the host where their VM
-    runs. reserved: the most that can come from one of them. unsafe: it could not take that. tags: exclusive tags of its
-    VMs, counted. location: failure domains that VMs here share with their replica, and wanted ones that are missing.
+    memory that it reports, less that of VMs that do not run, and of all that came later. disk: free. pools: free of
+    each pool. cpus: its own and those of VMs. primaries and secondaries are numbers of VMs. peers: memory of replicas
+    by the host where their VM runs. reserved: the most that can come from one of them. unsafe: it could not take that.
+    tags: exclusive tags of its VMs, counted. location: failure domains that VMs here share with their replica, and
+    wanted ones that are missing.
     """
 
     __slots__ = (
-        *("host", "cpu_limit", "spindle_limit", "free", "reported", "disk", "cpus", "spindles"),
+        *("host", "cpu_limit", "spindle_limit", "free", "reported", "disk", "pools", "cpus", "spindles"),
         *("primaries", "secondaries", "peers", "reserved", "unsafe", "tags", "location"),
     )
 
@@ -37,6 +39,7 @@ class Account:
         self.free = host.memory - host.own_memory
         self.reported = host.free_memory
         self.disk = host.free_disk
+        self.pools = host.pools
         self.cpus = host.own_cpus
         self.spindles = self.primaries = self.secondaries = self.reserved = self.location = 0
         self.peers: t.Dict[str, int] = {}
@@ -47,7 +50,7 @@ class Account:
         """Another one with the same figures."""
         made: Account = Account.__new__(Account)
         made.host, made.cpu_limit, made.spindle_limit = self.host, self.cpu_limit, self.spindle_limit
-        made.free, made.reported, made.disk = self.free, self.reported, self.disk
+        made.free, made.reported, made.disk, made.pools = self.free, self.reported, self.disk, self.pools
         made.cpus, made.spindles, made.peers, made.reserved = self.cpus, self.spindles, self.peers, self.reserved
         made.primaries, made.secondaries, made.unsafe = self.primaries, self.secondaries, self.unsafe
         made.tags, made.location = self.tags, self.location
@@ -98,6 +101,7 @@ class Account:
         after.location -= location
         after.reported += vm.memory
         after.disk += vm.disk if vm.local else 0
+        after._store(vm, -1)
         after.unsafe = after.free <= after.reserved
         return after
 
@@ -114,10 +118,12 @@ class Account:
 
     def with_vm(self, vm: KnownVm, soft: bool, location: int = 0) -> t.Union[Account, str]:
         """After the VM has come, or why it cannot. soft: limits that are no physical ones hold, too."""
+        if self._copies(vm) and vm.pool not in self.pools:
+            return NO_POOL
         after = self.after_vm(vm, location)
         if after.free <= 0:
             return NO_MEMORY
-        if vm.local and after.disk <= 0:
+        if (after.pools[vm.pool] < 0) if self._copies(vm) else (vm.local and not vm.pool and after.disk <= 0):
             return NO_DISK
         if not soft:
             return after
@@ -130,8 +136,17 @@ class Account:
         after.location += location
         after.reported -= vm.memory
         after.disk -= vm.disk if vm.local else 0
+        after._store(vm, 1)
         after.unsafe = after.free <= after.reserved
         return after
+
+    def _copies(self, vm: KnownVm) -> bool:
+        """Whether the VM's disks are copied into a pool here when it comes."""
+        return bool(vm.pool) and vm.home != self.host.name
+
+    def _store(self, vm: KnownVm, times: int) -> None:
+        if self._copies(vm):
+            self.pools = {**self.pools, vm.pool: self.pools[vm.pool] - times * vm.disk}
 
     def _soft_vm(self, vm: KnownVm, after: Account) -> str:
         if vm.local and after.spindles > self.spindle_limit:

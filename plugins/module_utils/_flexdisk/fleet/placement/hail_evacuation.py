@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .known import ALL, MOVABLE, PRIMARY, REPLICATED, SECONDARY, KnownVm
+from .known import ALL, PRIMARY, REPLICATED, SECONDARY, KnownVm
 from .places import Places
 from .ways import FAILOVER, REPLACE, Operation, Solution, last_of_best, measure, to_each, to_pairs, to_primary
 
@@ -63,7 +63,7 @@ def relocate(places: Places, name: str, mode: str, group: str, targets: t.Sequen
         if mode == SECONDARY:
             return _single(places, vm, group, targets, REPLACE)
         return _pair(places, vm, group, targets)
-    if vm.template not in MOVABLE:
+    if not vm.movable:
         return Solution(None, (), f"Instances of type {vm.template} cannot be relocated")
     if mode == SECONDARY:
         return Solution(None, (), f"Instances with disk template '{vm.template}' can't execute change secondary")

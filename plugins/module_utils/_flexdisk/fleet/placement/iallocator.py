@@ -13,9 +13,10 @@ from .hail_allocation import Demand, allocate, replicate
 from .hail_change_group import change_group, possible_groups
 from .hail_evacuation import evacuate
 from .iallocator_answer import failed, moves, planned, success
-from .iallocator_read import KVM_MEMORY, new_vm, of, read, strings
+from .iallocator_read import KVM_MEMORY, new_vm, read
 from .known import MODES, MOVABLE, PRIMARY, REPLICATED, SECONDARY, Known
 from .places import Moved, Places
+from .raw import of, strings
 from .search import plan
 from .wishes import hosts_to_leave, to_change_group, to_leave
 

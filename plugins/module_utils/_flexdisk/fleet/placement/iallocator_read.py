@@ -11,6 +11,7 @@ import typing as t
 
 from ...model.errors import FlexdiskError
 from .known import DOWN, OFFLINE, POLICIES, TEMPLATES, UP, Known, KnownGroup, KnownHost, KnownVm, Size
+from .raw import of, strings
 
 _Raw = t.Mapping[str, t.Any]
 _LIMITS = ("memory-size", "cpu-count", "disk-size", "disk-count", "spindle-use")
@@ -66,30 +67,6 @@ class _Tags:
 
 def _beginning(tags: t.Iterable[str], words: t.Sequence[str]) -> t.FrozenSet[str]:
     return frozenset(tag for tag in tags if any(tag.startswith(word) for word in words))
-
-
-def of(raw: _Raw, what: str, key: str, kind: t.Any, default: t.Any = None) -> t.Any:
-    """A value of the type. Raises FlexdiskError InvalidArgument if there is none."""
-    if not isinstance(raw, dict):
-        raise FlexdiskError("InvalidArgument", f"{what} is {raw!r}, but must be an object with {key}")
-    if key not in raw and default is not None:
-        return default
-    if key not in raw:
-        raise FlexdiskError("InvalidArgument", f"{what} has no {key}; it has {', '.join(sorted(raw)) or 'nothing'}")
-    value = raw[key]
-    fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    if not fits:
-        raise FlexdiskError("InvalidArgument", f"{what}: {key} is {value!r}, which is not of the right type")
-    return value
-
-
-def strings(raw: _Raw, what: str, key: str, default: t.Any = None) -> t.List[str]:
-    """A list of strings. Raises FlexdiskError InvalidArgument if it is none."""
-    values: t.List[str] = of(raw, what, key, list, default)
-    for value in values:
-        if not isinstance(value, str):
-            raise FlexdiskError("InvalidArgument", f"{what}: {key} has {value!r}, which is not a string")
-    return values
 
 
 def _ratio(raw: _Raw, what: str, key: str) -> float:

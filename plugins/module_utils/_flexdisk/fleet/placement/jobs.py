@@ -70,7 +70,7 @@ def _uses(places: Places, states: t.Sequence[Moved]) -> t.Dict[_Resource, Use]:
     for host, last in states[-1].accounts.items() if states else ():
         first = places.accounts[host]
         ways = [state.accounts.get(host, first) for state in states]
-        for kind in ("memory", "disk"):
+        for kind in ("memory",) if first.pools else ("memory", "disk"):  # what pools give away never comes back
             taken = [_free(first, kind) - _free(account, kind) for account in ways]
             if any(taken):
                 found[host, kind] = Use(max(0, *taken), _free(first, kind) - _free(last, kind))
@@ -116,6 +116,21 @@ def _bind(free: int, users: t.Sequence[t.Tuple[int, Use]], needed: t.Sequence[t.
         needed[number].update(other for other, _use in users[:place])
         barrier, givers, waited = number, [], 0
         room = free - sum(one.end for _number, one in users[: place + 1])
+
+
+def in_turn(uses: t.Sequence[t.Iterable[t.Hashable]], most: int) -> t.List[t.Set[int]]:
+    """For each job the earlier ones that must have ended, so that no more than some jobs use one thing at a time.
+
+    uses: the things that each job uses. The jobs that use one thing stand in as many lines as may use it at a time.
+    """
+    found: t.List[t.Set[int]] = []
+    lines: t.Dict[t.Hashable, t.List[int]] = {}
+    for number, things in enumerate(uses):
+        before = [lines.setdefault(thing, []) for thing in things]
+        found.append({line[-most] for line in before if len(line) >= most})
+        for line in before:
+            line.append(number)
+    return found
 
 
 def _direct(numbers: t.Set[int], needed: t.Sequence[t.Set[int]]) -> t.Set[int]:

@@ -14,6 +14,7 @@ POLICIES = (PREFERRED, LAST_RESORT, UNALLOCABLE)  # the order in which groups ar
 REPLICATED = "drbd"
 MOVABLE = ("sharedfile", "ext", "rbd", "gluster", "blockdev", "diskless")  # the storage is not the host's own
 TEMPLATES = (REPLICATED, "plain", "file", *MOVABLE)
+COPIED = "copied"  # no word of Ganeti: the disks lie in a pool of the host, and are copied to a pool of the next one
 UP, DOWN, OFFLINE = "up", "down", "offline"
 PRIMARY, SECONDARY, ALL = "primary-only", "secondary-only", "all"  # what of VMs leaves a host
 MODES = (PRIMARY, SECONDARY, ALL)
@@ -48,7 +49,8 @@ class KnownGroup:
 @dataclass(frozen=True)
 class KnownHost:
     """A host. own_memory and own_cpus are what it needs itself, free_memory and free_disk what it reports. usable: it
-    is there, and takes VMs. tags: those that restrict moves. locations: its failure domains.
+    is there, and takes VMs; unusable says why not. pools: what is free in each pool that VMs can name. tags: those that
+    restrict moves. locations: its failure domains.
     """
 
     name: str
@@ -64,12 +66,15 @@ class KnownHost:
     spindles: int = 0
     tags: t.FrozenSet[str] = frozenset()
     locations: t.FrozenSet[str] = frozenset()
+    pools: t.Mapping[str, int] = field(default_factory=dict)
+    unusable: str = "is drained, offline or takes no VMs"
 
 
 @dataclass(frozen=True)
 class KnownVm:
-    """A VM. secondary is the host of its replica, "" for none. disk is what it takes on each of its hosts. exclusive:
-    tags of which a host shall have one VM at most. wanted: locations where it shall be.
+    """A VM. secondary is the host of its replica, "" for none. disk is what it takes on each of its hosts. pool: the
+    pool that has its disks, "" if hosts have one only. home: a host on which its disks stay when it leaves, so it gives
+    nothing back there. exclusive: tags of which a host shall have one VM at most. wanted: locations where it shall be.
     """
 
     name: str
@@ -85,6 +90,8 @@ class KnownVm:
     networks: t.FrozenSet[str] = frozenset()
     exclusive: t.FrozenSet[str] = frozenset()
     wanted: t.FrozenSet[str] = frozenset()
+    pool: str = ""
+    home: str = ""
 
     def at(self, primary: str, secondary: str) -> KnownVm:
         """The VM on other hosts. Quicker than replace, for steps are counted by the ten thousand."""
@@ -95,7 +102,12 @@ class KnownVm:
     @property
     def local(self) -> bool:
         """Whether its disks take space of the hosts on which it is."""
-        return self.template in (REPLICATED, "plain")
+        return self.template in (REPLICATED, COPIED, "plain")
+
+    @property
+    def movable(self) -> bool:
+        """Whether it can go to any host, without a replica there."""
+        return self.template == COPIED or self.template in MOVABLE
 
 
 @dataclass(frozen=True)

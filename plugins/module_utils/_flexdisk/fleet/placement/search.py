@@ -48,7 +48,7 @@ def plan(
     draft = _more(_Draft(places, moved, [name for name in solutions if name not in moved]), by_name)
     if draft.failed:
         draft = _better(draft, _more(_Draft(start.duplicate(), {}, list(by_name)), by_name))
-    polished = _polished(start, draft, by_name)
+    polished = _more(_polished(start, draft, by_name), by_name)  # better ways may leave room for what had none
     for one in (polished, draft):
         jobs = in_feasible_order(start, one.solutions)
         if jobs is not None:

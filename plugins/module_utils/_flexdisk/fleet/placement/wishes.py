@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 import typing as t
 
-from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_TAGS, Account
-from .known import ALL, MOVABLE, POLICIES, PRIMARY, REPLICATED, SECONDARY, UNALLOCABLE, Known, KnownVm
+from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_POOL, NO_TAGS, Account
+from .known import ALL, POLICIES, PRIMARY, REPLICATED, SECONDARY, UNALLOCABLE, Known, KnownVm
 from .limits import NO_DISK_COUNT, NO_SPINDLES, why_too_large
 from .places import Moved, Places
 from .redundancy import made_unsafe
@@ -52,13 +52,17 @@ def hosts_to_leave(known: Known, names: t.Sequence[str], mode: str) -> t.FrozenS
 
 def to_change_group(known: Known, names: t.Sequence[str], keys: t.Sequence[str], checked: bool) -> t.List[Wish]:
     """The wishes of VMs that leave their groups for some of the groups."""
-    hosts, groups = known.hosts, known.groups
+    hosts = known.hosts
     sources = {hosts[known.vms[name].primary].group for name in names}
     leaves = frozenset(name for name, host in hosts.items() if host.group in sources)
-    ranks = tuple(
-        tuple(key for key in keys if groups[key].policy == policy) for policy in POLICIES if policy != UNALLOCABLE
-    )
-    return [Wish(name, ALL, ranks, leaves, enters=True, checked=checked) for name in names]
+    return [Wish(name, ALL, ranks_of(known, keys), leaves, enters=True, checked=checked) for name in names]
+
+
+def ranks_of(known: Known, keys: t.Iterable[str]) -> t.Tuple[t.Tuple[str, ...], ...]:
+    """The groups that take VMs, in the order in which they are tried."""
+    every = list(keys)
+    policies = [policy for policy in POLICIES if policy != UNALLOCABLE]
+    return tuple(tuple(key for key in every if known.groups[key].policy == policy) for policy in policies)
 
 
 def best_way(places: Places, wish: Wish) -> t.Optional[Way]:
@@ -94,7 +98,7 @@ def _targets(places: Places, wish: Wish, key: str) -> t.List[str]:
 def _ways(places: Places, wish: Wish, key: str, by: Measure) -> t.Iterator[Way]:
     """The ways into a group, best first."""
     vm, targets = places.vms[wish.name], _targets(places, wish, key)
-    if vm.template in MOVABLE and wish.mode != SECONDARY:
+    if vm.movable and wish.mode != SECONDARY:
         yield from _sorted(places, wish, FAILOVER, targets, by)
     elif vm.template == REPLICATED and wish.mode == PRIMARY:
         yield from _over(places, vm, by)
@@ -155,9 +159,9 @@ def why_nowhere(places: Places, wish: Wish) -> t.Dict[str, str]:
 
 def why_never(vm: KnownVm, mode: str) -> str:
     """Why no VM of this kind can go, wherever, "" if it can."""
-    if vm.template == REPLICATED or (vm.template in MOVABLE and mode != SECONDARY):
+    if vm.template == REPLICATED or (vm.movable and mode != SECONDARY):
         return ""
-    if vm.template in MOVABLE:
+    if vm.movable:
         return f"a VM with disks of type {vm.template} has no replica that could leave"
     return f"a VM with disks of type {vm.template} cannot leave its host: the disks are its host's own"
 
@@ -165,7 +169,7 @@ def why_never(vm: KnownVm, mode: str) -> str:
 def _why_not(places: Places, wish: Wish, host: str) -> str:
     vm = places.vms[wish.name]
     if not places.usable(host):
-        return "is drained, offline or takes no VMs"
+        return places.known.hosts[host].unusable
     if host in wish.leaves:
         return "is to be left"
     begin = places.begin(vm.name)
@@ -188,7 +192,12 @@ def _why_not(places: Places, wish: Wish, host: str) -> str:
         return told(places, vm, host, found)
     if replicated and wish.mode == ALL:
         return "could take it, but with no other host for its replica" + (_SAFELY if wish.checked else "")
-    unsafe = made_unsafe(places, places.known.hosts[host].group, found) if wish.checked else ""
+    return why_unsafe(places, host, found) if wish.checked else ""
+
+
+def why_unsafe(places: Places, host: str, moved: Moved) -> str:
+    """Why a VM may not come to a host, although it could: another one could not be lost then, "" if all could."""
+    unsafe = made_unsafe(places, places.known.hosts[host].group, moved)
     return f"host {unsafe} could not be lost then: its VMs could not all go elsewhere" if unsafe else ""
 
 
@@ -217,6 +226,10 @@ def _words(vm: KnownVm, account: Account, code: str) -> str:
         kept = f", {account.reserved} MiB of them kept for failovers" if account.reserved else ""
         free = min(account.free, account.reported)
         return f"memory: {vm.memory} MiB needed, {free} MiB free{kept}"
+    if code == NO_POOL:
+        return f"has no pool {vm.pool}"
+    if code == NO_DISK and vm.pool:
+        return f"pool {vm.pool}: {vm.disk} MiB needed, {account.pools[vm.pool]} MiB free"
     if code == NO_DISK:
         spindles = f"; spindles: {vm.spindles} needed, {account.spindles} of {account.spindle_limit:.0f} used"
         return f"disk: {vm.disk} MiB needed, {account.disk} MiB free{spindles}"

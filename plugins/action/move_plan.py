@@ -1,0 +1,113 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action move_plan: which VM goes where. It runs on the controller and touches no host."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.answers import (
+    answer,
+    waits,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.declared import (
+    TAKES,
+    parse_request,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.facts import (
+    Settings,
+    read_facts,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.known import (
+    POLICIES,
+    PREFERRED,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.report import result
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problems
+
+HOST: t.Dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "group": {"type": "str"},
+    "info": {"type": "dict"},
+    "error": {"type": "str"},
+    "drained": {"type": "bool", "default": False},
+    "tags": {"type": "list", "elements": "str"},
+    "locations": {"type": "list", "elements": "str"},
+}
+GROUP: t.Dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "alloc_policy": {"type": "str", "choices": list(POLICIES), "default": PREFERRED},
+    "cpu_ratio": {"type": "float"},
+}
+NEW_VM: t.Dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "memory": {"type": "raw"},
+    "vcpus": {"type": "int"},
+    "disks": {"type": "dict"},
+    "running": {"type": "bool", "default": True},
+    "tags": {"type": "dict"},
+    "hosts": {"type": "dict"},
+}
+ARGUMENTS: t.Dict[str, t.Any] = {
+    "request": {"type": "str", "choices": list(TAKES), "required": True},
+    "hosts": {"type": "list", "elements": "dict", "options": HOST, "required": True},
+    "host_groups": {"type": "list", "elements": "dict", "options": GROUP},
+    "vms": {"type": "list", "elements": "str"},
+    "vm_tags": {"type": "dict"},
+    "from_hosts": {"type": "list", "elements": "str"},
+    "from_groups": {"type": "list", "elements": "str"},
+    "to_groups": {"type": "list", "elements": "str"},
+    "new_vms": {"type": "list", "elements": "dict", "options": NEW_VM},
+    "exclusive_tags": {"type": "list", "elements": "str"},
+    "allowed_moves": {
+        "type": "list",
+        "elements": "dict",
+        "options": {"from": {"type": "str", "required": True}, "to": {"type": "str", "required": True}},
+    },
+    "redundancy": {"type": "bool", "default": False},
+    "max_age": {"type": "int", "default": 900},
+    "max_moves": {"type": "int"},
+    "min_gain": {"type": "float"},
+    "moves_per_host": {"type": "int", "default": 0},
+    "moves_between_groups": {"type": "int", "default": 0},
+    "allow_partial": {"type": "bool", "default": False},
+}
+
+
+class ActionModule(ActionBase):
+    """The action. All that it knows of hosts and VMs are its arguments."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = False
+
+    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """The plan as the result of a task, which fails for a request that is refused."""
+        result_of_task: t.Dict[str, t.Any] = super().run(tmp, task_vars)
+        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
+        found = move_plan(checked[1], time.time())
+        return {**result_of_task, **found, "failed": "error_code" in found}
+
+
+def move_plan(arguments: t.Mapping[str, t.Any], now: float) -> t.Dict[str, t.Any]:
+    """The keys of the result. now: seconds since 1970."""
+    problems = Problems("")
+    exclusive = tuple(arguments["exclusive_tags"] or ())
+    moves = frozenset((pair["from"], pair["to"]) for pair in arguments["allowed_moves"] or ())
+    settings = Settings(now, arguments["max_age"], exclusive, moves)
+    facts = read_facts(arguments["hosts"], arguments["host_groups"] or (), settings, problems)
+    for key in ("max_age", "moves_per_host", "moves_between_groups"):
+        if arguments[key] < 0:
+            problems.add("InvalidArgument", f"{key} is {arguments[key]}, but must not be negative")
+    request = parse_request(arguments, facts, exclusive, problems)
+    if problems:
+        return refusal(problems)
+    found = answer(facts.known, request)
+    after = waits(facts.known, found.jobs, arguments["moves_per_host"], arguments["moves_between_groups"])
+    return result(facts, request, found, after, arguments["allow_partial"])

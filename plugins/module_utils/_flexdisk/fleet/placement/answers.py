@@ -1,0 +1,111 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Answers to requests: which VM goes where, in which order, and why another one cannot."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .declared import CHANGE_GROUP, EVACUATE, PLACE, Request
+from .hail_change_group import change_group, possible_groups
+from .hail_evacuation import closed_hosts, evacuate_one, one_by_one
+from .jobs import Job, dependencies, in_feasible_order, in_turn
+from .known import PRIMARY, Known
+from .places import Places
+from .placing import place, why_no_host
+from .rebalance import rebalance
+from .search import plan
+from .ways import Solution
+from .wishes import Wish, ranks_of, to_change_group, to_leave, why_nowhere
+
+
+class Answer(t.NamedTuple):
+    """jobs: the moves, or the new VMs, in an order in which they can be done. failed: why VMs cannot go to any host, by
+    host, by VM. before and after: the score.
+    """
+
+    before: float
+    after: float
+    jobs: t.Sequence[Job]
+    failed: t.Mapping[str, t.Mapping[str, str]]
+
+
+def answer(known: Known, request: Request) -> Answer:
+    """The answer to a request that has no problems."""
+    start = Places(known)
+    if request.kind == PLACE:
+        return _placed(start, request)
+    if request.kind in (CHANGE_GROUP, EVACUATE):
+        return _moved(start, request)
+    wishes = _checked(to_leave(known, request.names, PRIMARY, frozenset()), request)
+    places, solutions = rebalance(start, wishes, request.max_moves, request.min_gain)
+    return _answer(start, places, in_feasible_order(start, solutions) or [], {})
+
+
+def _moved(start: Places, request: Request) -> Answer:
+    known, names = start.known, request.names
+    if request.kind == EVACUATE:
+        wishes = _checked(to_leave(known, names, PRIMARY, request.leaves), request)
+        found = plan(start, wishes, lambda there: _emptied(there, request))
+    else:
+        keys = possible_groups(start, names, request.targets or None)
+        wishes = to_change_group(known, names, keys, request.redundancy)
+        found = plan(start, wishes, lambda there: change_group(there, names, keys, request.redundancy))
+    left = [wish for wish in wishes if wish.name in found.failed]
+    return _answer(start, found.places, found.jobs, {wish.name: why_nowhere(found.places, wish) for wish in left})
+
+
+def _emptied(places: Places, request: Request) -> t.Iterator[t.Tuple[str, Solution]]:
+    """The evacuation as hail decides it, where hosts without any of the VMs are left, too."""
+    shut = closed_hosts(places, request.names, PRIMARY) | request.leaves
+    return one_by_one(places, request.names, lambda name: evacuate_one(places, name, PRIMARY, shut))
+
+
+def _checked(wishes: t.Sequence[Wish], request: Request) -> t.List[Wish]:
+    return [wish._replace(checked=request.redundancy) for wish in wishes]
+
+
+def _placed(start: Places, request: Request) -> Answer:
+    places, ranks = start.duplicate(), ranks_of(start.known, request.targets or start.known.groups)
+    placed, left = place(places, request.new, ranks, request.redundancy)
+    jobs = [Job(one.name, Solution(placed[one.name]), {}) for one in request.new if one.name in placed]
+    return _answer(start, places, jobs, {one.name: why_no_host(places, one, ranks) for one in left})
+
+
+def _answer(
+    start: Places, places: Places, jobs: t.Sequence[Job], failed: t.Mapping[str, t.Mapping[str, str]]
+) -> Answer:
+    return Answer(start.score().after(), places.score().after(), jobs, failed)
+
+
+def waits(known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: int) -> t.List[t.List[int]]:
+    """For each job the numbers of the earlier ones that must have ended before it begins.
+
+    That is what memory on hosts demands, and that no more than per_host moves concern one host, and no more than
+    between_groups one pair of host groups, at a time (0 for no limit).
+    """
+    found = [set(numbers) for numbers in dependencies(Places(known), jobs)]
+    routes = [_route(known, job) for job in jobs]
+    if per_host:
+        found = [one | more for one, more in zip(found, in_turn(routes, per_host))]
+    if between_groups:
+        groups = [tuple(known.hosts[host].group for host in route) for route in routes]
+        pairs = [[tuple(sorted(pair))] if len(set(pair)) == 2 else [] for pair in groups]
+        found = [one | more for one, more in zip(found, in_turn(pairs, between_groups))]
+    return _direct(found)
+
+
+def _direct(found: t.Sequence[t.Set[int]]) -> t.List[t.List[int]]:
+    """The same, without the jobs that another one waits for already."""
+    every: t.List[t.Set[int]] = []
+    for numbers in found:
+        every.append(numbers.union(*(every[number] for number in numbers)))
+    return [sorted(numbers.difference(*(every[number] for number in numbers))) for numbers in found]
+
+
+def _route(known: Known, job: Job) -> t.Tuple[str, ...]:
+    """The hosts of a move, from and to; nothing is moved for a new VM."""
+    old = known.vms.get(job.name)
+    return (old.primary, job.solution.moved.vm.primary) if old is not None and job.solution.moved is not None else ()

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a task asks of the planner: which VMs shall move, where to, and which new ones need a host."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...model.errors import Problems
+from ...rules.naming import fitting
+from .facts import Facts
+from .known import UNALLOCABLE
+from .new_vms import NewVm, parse_new_vms
+
+PLACE, CHANGE_GROUP, EVACUATE, REBALANCE = "place", "change_group", "evacuate", "rebalance"
+_SELECTING = ("vms", "vm_tags", "from_hosts", "from_groups")
+TAKES = {
+    PLACE: ("new_vms", "to_groups"),
+    CHANGE_GROUP: (*_SELECTING, "to_groups"),
+    EVACUATE: ("vms", "vm_tags", "from_hosts"),
+    REBALANCE: (*_SELECTING, "max_moves", "min_gain"),
+}
+_NEEDS = {
+    PLACE: (("new_vms",),),
+    CHANGE_GROUP: (_SELECTING,),
+    EVACUATE: (("from_hosts",),),
+    REBALANCE: (),
+}
+_Raw = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """names: UUIDs of the VMs that are asked for. leaves: hosts that they leave. targets: groups where VMs may go,
+    empty for any. redundancy: no host may become one whose VMs could not go elsewhere if it were lost.
+    """
+
+    kind: str
+    names: t.Tuple[str, ...] = ()
+    leaves: t.FrozenSet[str] = frozenset()
+    targets: t.Tuple[str, ...] = ()
+    new: t.Tuple[NewVm, ...] = ()
+    redundancy: bool = False
+    max_moves: int = 10
+    min_gain: float = 0.01
+
+
+def parse_request(raw: _Raw, facts: Facts, exclusive: t.Sequence[str], problems: Problems) -> Request:
+    """The request of a task, whose types Ansible has checked. All that is wrong with it goes to the problems.
+
+    exclusive: as in Settings.
+    """
+    kind = raw["request"]
+    _check_options(kind, raw, problems)
+    selection = _Selection(raw, facts, problems)
+    names = selection.names() if kind != PLACE else ()
+    selection.check_targets(names)
+    for key in ("max_moves", "min_gain"):
+        if raw[key] is not None and raw[key] < 0:
+            problems.add("InvalidArgument", f"{key} is {raw[key]}, but must not be negative")
+    figures = {key: raw[key] for key in ("max_moves", "min_gain") if raw[key] is not None}
+    return Request(
+        kind,
+        names,
+        frozenset(raw["from_hosts"] or ()),
+        tuple(raw["to_groups"] or ()),
+        parse_new_vms(raw["new_vms"] or (), facts, exclusive, problems) if kind == PLACE else (),
+        raw["redundancy"],
+        **figures,
+    )
+
+
+def _check_options(kind: str, raw: _Raw, problems: Problems) -> None:
+    every = dict.fromkeys(key for keys in TAKES.values() for key in keys)
+    for key in every:
+        if raw[key] is not None and key not in TAKES[kind]:
+            has = ", ".join(TAKES[kind])
+            problems.add("InvalidArgument", f"{key} means nothing to {kind}, which has {has}")
+    for keys in _NEEDS[kind]:
+        if all(not raw[key] for key in keys):
+            problems.add("InvalidArgument", f"{kind} needs {' or '.join(keys)}")
+
+
+class _Selection:
+    """Which VMs are meant, and which groups."""
+
+    def __init__(self, raw: _Raw, facts: Facts, problems: Problems) -> None:
+        self._raw = raw
+        self._facts = facts
+        self._problems = problems
+
+    def names(self) -> t.Tuple[str, ...]:
+        """The UUIDs of the VMs. One that is named must fit what else is said; without names, all that fit it."""
+        raw, known = self._raw, self._facts.known
+        hosts = self._known("from_hosts", known.hosts, "host")
+        groups = self._known("from_groups", known.groups, "host group")
+        for host in hosts:
+            if host in self._facts.unread:
+                said = f"host {host} could not be read, so its VMs are not known: {self._facts.unread[host]}"
+                self._problems.add("ResourceNotFound", said)
+        named = raw["vms"] is not None
+        asked = self._named(raw["vms"]) if named else sorted(known.vms)
+        found = []
+        for name in asked:
+            why = self._why_not(name, hosts, groups)
+            if not why:
+                found.append(name)
+            elif named:
+                self._problems.add("InvalidArgument", f"VM {self._facts.alias(name)}: {why}")
+        if not found and not named and raw["vm_tags"]:
+            self._problems.add("ResourceNotFound", f"no VM has {_tags(raw['vm_tags'])}{self._silent()}")
+        return tuple(found)
+
+    def _why_not(self, name: str, hosts: t.Collection[str], groups: t.Collection[str]) -> str:
+        known, vm = self._facts.known, self._facts.known.vms[name]
+        group = known.hosts[vm.primary].group
+        if hosts and vm.primary not in hosts:
+            return f"is on {vm.primary}, not on {' or '.join(hosts)}"
+        if groups and group not in groups:
+            return f"is in the host group {group}, not in {' or '.join(groups)}"
+        tags = self._facts.tags.get(name, {})
+        wanted = self._raw["vm_tags"] or {}
+        missing = {key: value for key, value in wanted.items() if not _has(tags, key, value)}
+        return f"has not {_tags(missing)}" if missing else ""
+
+    def _named(self, wanted: t.Sequence[str]) -> t.List[str]:
+        """The UUIDs of what is named. Each name must mean exactly one VM, and no VM may be named twice."""
+        found: t.Dict[str, str] = {}
+        for name in wanted:
+            fits = fitting(name, self._facts.names, prefixes=False)
+            if len(fits) != 1:
+                places = [f"{one.uuid} on {self._facts.known.vms[one.uuid].primary}" for one in fits]
+                said = f"VM {name} is {' and '.join(places)}. Name the one that you mean by its UUID."
+                none = f"there is no VM {name} on {', '.join(self._facts.known.hosts)}{self._silent()}"
+                self._problems.add("Ambiguous" if fits else "ResourceNotFound", said if fits else none)
+            elif fits[0].uuid in found:
+                self._problems.add(
+                    "InvalidArgument", f"VM {name} is named more than once, also as {found[fits[0].uuid]}"
+                )
+            else:
+                found[fits[0].uuid] = name
+        return list(found)
+
+    def _silent(self) -> str:
+        unread = ", ".join(self._facts.unread)
+        return f"; {unread} could not be read and may have it" if unread else ""
+
+    def _known(self, key: str, known: t.Mapping[str, t.Any], kind: str) -> t.List[str]:
+        wanted = self._raw[key] or []
+        for name in dict.fromkeys(wanted):
+            if name not in known:
+                self._problems.add("ResourceNotFound", f"{key}: there is no {kind} {name}, but {', '.join(known)}")
+            if wanted.count(name) > 1:
+                self._problems.add("InvalidArgument", f"{key}: {kind} {name} is named more than once")
+        return [name for name in dict.fromkeys(wanted) if name in known]
+
+    def check_targets(self, names: t.Sequence[str]) -> None:
+        """The groups where VMs shall go."""
+        known = self._facts.known
+        for group in self._known("to_groups", known.groups, "host group"):
+            own = [name for name in names if known.hosts[known.vms[name].primary].group == group]
+            if own:
+                words = ", ".join(map(self._facts.alias, own))
+                self._problems.add("InvalidArgument", f"to_groups: {words}: in the host group {group} already")
+            check_usable(group, self._facts, self._problems)
+
+
+def check_usable(group: str, facts: Facts, problems: Problems) -> None:
+    """A group that is named as a target must take VMs, and one of its hosts must have been read."""
+    if facts.known.groups[group].policy == UNALLOCABLE:
+        problems.add("InvalidArgument", f"to_groups: the host group {group} is {UNALLOCABLE}, so it takes no VMs")
+    members = [name for name, host in facts.known.hosts.items() if host.group == group]
+    if all(name in facts.unread for name in members):
+        said = "; ".join(f"{name}: {facts.unread[name]}" for name in members)
+        problems.add("ResourceNotFound", f"to_groups: no host of {group} could be read: {said}")
+
+
+def _has(tags: _Raw, key: str, value: object) -> bool:
+    return key in tags and (value is None or str(tags[key]) == str(value))
+
+
+def _tags(tags: _Raw) -> str:
+    return "the tag " + " and the tag ".join(key if tags[key] is None else f"{key}={tags[key]}" for key in tags)

@@ -1,0 +1,242 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What hosts say of themselves (results of host_info), with what is declared of them, as a planner knows it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.errors import FlexdiskError, Problems
+from ...rules.naming import Names
+from .known import COPIED, DOWN, PREFERRED, UP, Known, KnownGroup, KnownHost, KnownVm
+from .raw import of
+
+_Raw = t.Mapping[str, t.Any]
+ONLY = "all"  # the name of the group where no host has one
+
+
+class Settings(t.NamedTuple):
+    """now: seconds since 1970. max_age: seconds that what a host says may be old. exclusive: keys of tags; two VMs with
+    the same value shall not be on one host. moves: pairs of host tags, from and to, that are allowed although the
+    target lacks the first.
+    """
+
+    now: float
+    max_age: int
+    exclusive: t.Tuple[str, ...] = ()
+    moves: t.FrozenSet[t.Tuple[str, str]] = frozenset()
+
+
+class Facts(t.NamedTuple):
+    """names: UUID and alias of each VM. tags: by UUID. unread: the hosts that could not be read, with the reason. In
+    known, VMs are called by their UUIDs.
+    """
+
+    known: Known
+    names: t.Tuple[Names, ...]
+    tags: t.Mapping[str, _Raw]
+    unread: t.Mapping[str, str]
+
+    def alias(self, uuid: str) -> str:
+        """What people call a VM."""
+        return next((names.alias for names in self.names if names.uuid == uuid and names.alias), uuid)
+
+
+def read_facts(hosts: t.Sequence[_Raw], groups: t.Sequence[_Raw], settings: Settings, problems: Problems) -> Facts:
+    """The facts. What contradicts itself or other facts becomes a problem.
+
+    hosts: C(name), C(group), C(info) (what host_info returned, None if the host could not be read), C(error),
+    C(drained), C(tags) and C(locations). groups: C(name), C(alloc_policy) and C(cpu_ratio).
+    """
+    _once("host", [host["name"] for host in hosts], problems)
+    known_groups = _groups(hosts, groups, problems)
+    known_hosts: t.Dict[str, KnownHost] = {}
+    vms: t.List[_Vm] = []
+    for raw in hosts:
+        host, own = _Host(raw, settings, problems).read()
+        known_hosts[host.name] = host
+        vms += own
+    _check_pools(hosts, problems)
+    _check_uuids([own.vm for own in vms], problems)
+    known = Known(known_groups, known_hosts, {own.vm.name: own.vm for own in vms}, settings.moves)
+    names = tuple(Names(own.vm.name, own.alias) for own in vms)
+    return Facts(
+        known,
+        names,
+        {own.vm.name: own.tags for own in vms},
+        {raw["name"]: _silence(raw) for raw in hosts if raw["info"] is None},
+    )
+
+
+def _silence(raw: _Raw) -> str:
+    return raw["error"] or "no reason is given"
+
+
+class _Vm(t.NamedTuple):
+    vm: KnownVm
+    alias: str
+    tags: _Raw
+
+
+def group_of(raw: _Raw) -> str:
+    """The group of a host."""
+    return str(raw["group"] or ONLY)
+
+
+def _once(kind: str, names: t.Sequence[str], problems: Problems) -> None:
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.add("InvalidArgument", f"{kind} {name} is listed more than once")
+
+
+def _groups(hosts: t.Sequence[_Raw], raw: t.Sequence[_Raw], problems: Problems) -> t.Dict[str, KnownGroup]:
+    without = [host["name"] for host in hosts if not host["group"]]
+    names = list(dict.fromkeys(map(group_of, hosts)))
+    if without and len(without) < len(hosts):
+        used = ", ".join(name for name in names if name != ONLY)
+        words = f"{', '.join(without)}: in no host group, but other hosts are in {used}. Each host must be in one."
+        problems.add("InvalidArgument", words)
+    _once("host group", [group["name"] for group in raw], problems)
+    for group in raw:
+        if group["name"] not in names:
+            problems.add("InvalidArgument", f"host group {group['name']} has no host; there are {', '.join(names)}")
+    told = {group["name"]: group for group in raw}
+    return {name: _group(name, told.get(name, {})) for name in names}
+
+
+def _group(name: str, raw: _Raw) -> KnownGroup:
+    ratio = raw.get("cpu_ratio")
+    ratio = -1.0 if ratio is None else ratio
+    policy = raw.get("alloc_policy") or PREFERRED
+    return KnownGroup(name, name, policy, templates=frozenset([COPIED]), cpu_ratio=ratio)
+
+
+class _Host:
+    """Reads one host."""
+
+    def __init__(self, raw: _Raw, settings: Settings, problems: Problems) -> None:
+        self._raw = raw
+        self._name = raw["name"]
+        self._settings = settings
+        self._problems = problems
+
+    def read(self) -> t.Tuple[KnownHost, t.List[_Vm]]:
+        """The host and its VMs."""
+        raw = self._raw
+        if raw["info"] is None:
+            return KnownHost(self._name, group_of(raw), False, unusable=f"could not be read: {_silence(raw)}"), []
+        try:
+            return self._host(raw["info"]), [
+                self._vm(vm, raw["info"]) for vm in of(raw["info"], self._what, "vms", list)
+            ]
+        except FlexdiskError as exc:
+            self._problems.add(exc.code, exc.message)
+            return KnownHost(self._name, group_of(raw), False), []
+
+    @property
+    def _what(self) -> str:
+        return f"host {self._name}"
+
+    def _host(self, info: _Raw) -> KnownHost:
+        self._check_age(of(info, self._what, "collected", int))
+        memory = of(info, self._what, "memory", dict)
+        total, own, free = (self._figure(memory, f"{self._what}, memory", key) for key in ("total", "own", "free"))
+        for key, value in (("own", own), ("free", free)):
+            self._check(value <= total, f"{self._what}: {value} MiB of memory are {key}, but it has {total} MiB")
+        pools = of(info, self._what, "pools", list)
+        sizes = {of(pool, f"{self._what}, pools", "name", str): self._pool(pool) for pool in pools}
+        raw = self._raw
+        return KnownHost(
+            self._name,
+            group_of(raw),
+            usable=not raw["drained"],
+            unusable="is drained",
+            memory=total,
+            own_memory=own,
+            free_memory=free,
+            disk=sum(size for size, _available in sizes.values()),
+            free_disk=sum(available for _size, available in sizes.values()),
+            cpus=self._figure(info, self._what, "cpus"),
+            tags=frozenset(raw["tags"] or ()),
+            locations=frozenset(raw["locations"] or ()),
+            pools={name: available for name, (_size, available) in sizes.items()},
+        )
+
+    def _pool(self, raw: _Raw) -> t.Tuple[int, int]:
+        what = f"{self._what}, pool {raw['name']}"
+        size, available = (self._figure(raw, what, key) for key in ("size", "available"))
+        self._check(available <= size, f"{what}: {available} MiB are available, but it has {size} MiB")
+        return size, available
+
+    def _vm(self, raw: _Raw, info: _Raw) -> _Vm:
+        uuid = of(raw, f"{self._what}, vms", "uuid", str)
+        alias = of(raw, f"{self._what}, VM {uuid}", "alias", str)
+        what = f"{self._what}, VM {alias or uuid}"
+        disks = of(raw, what, "disks", dict)
+        self._check(len(disks) == 1, f"{what}: has its disks in {len(disks)} pools, but must have them in one")
+        for pool in disks:
+            self._check(
+                any(one["name"] == pool for one in info["pools"]), f"{what}: has disks in {pool}, a pool unknown here"
+            )
+        pool = next(iter(disks), "")
+        disk = self._figure(disks, f"{what}, disks", pool) if disks else 0
+        tags = of(raw, what, "tags", dict)
+        vm = KnownVm(
+            uuid,
+            self._name,
+            memory=self._figure(raw, what, "memory"),
+            cpus=self._figure(raw, what, "vcpus"),
+            template=COPIED,
+            disks=(disk,),
+            disk=disk,
+            state=UP if of(raw, what, "state", str) == "running" else DOWN,
+            exclusive=exclusive_tags(tags, self._settings.exclusive),
+            pool=pool,
+            home=self._name,
+        )
+        return _Vm(vm, alias, tags)
+
+    def _figure(self, raw: _Raw, what: str, key: str) -> int:
+        value: int = of(raw, what, key, int)
+        self._check(value >= 0, f"{what}: {key} is {value}, but must not be negative")
+        return value
+
+    def _check(self, fine: bool, said: str) -> None:
+        if not fine:
+            self._problems.add("InvalidArgument", said)
+
+    def _check_age(self, collected: int) -> None:
+        age, most = int(self._settings.now) - collected, self._settings.max_age
+        if most < 0:  # which is refused for itself
+            return
+        self._check(age <= most, f"{self._what}: what it says is {age} s old, but max_age is {most} s")
+        self._check(
+            -age <= most, f"{self._what}: what it says is of {-age} s from now: the clocks differ, max_age is {most} s"
+        )
+
+
+def exclusive_tags(tags: _Raw, keys: t.Iterable[str]) -> t.FrozenSet[str]:
+    """The tags of a VM with one of the keys, as texts."""
+    return frozenset(f"{key}={tags[key]}" for key in keys if key in tags)
+
+
+def _check_pools(hosts: t.Sequence[_Raw], problems: Problems) -> None:
+    """One pool on two hosts means one host with two names: its space would count twice."""
+    owners: t.Dict[int, t.List[str]] = {}
+    for host in hosts:
+        for pool in (host["info"] or {}).get("pools", ()):
+            owners.setdefault(pool.get("guid", 0), []).append(host["name"])
+    for guid, names in owners.items():
+        if guid and len(set(names)) > 1:
+            said = f"{' and '.join(names)} have the same pool (guid {guid}), so they are one host with several names"
+            problems.add("Ambiguous", said)
+
+
+def _check_uuids(vms: t.Sequence[KnownVm], problems: Problems) -> None:
+    places: t.Dict[str, t.List[str]] = {}
+    for vm in vms:
+        places.setdefault(vm.name, []).append(vm.primary)
+    for uuid, hosts in places.items():
+        if len(hosts) > 1:
+            problems.add("Ambiguous", f"VM {uuid} is on several hosts: {', '.join(hosts)}")

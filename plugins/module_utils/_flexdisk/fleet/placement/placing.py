@@ -1,0 +1,81 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Hosts for VMs that do not exist yet: the largest first, each where the score is lowest then."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .known import KnownVm
+from .new_vms import NewVm
+from .places import Moved, Places
+from .redundancy import made_unsafe
+from .wishes import told, why_unsafe
+
+_Ranks = t.Sequence[t.Sequence[str]]
+
+
+def place(
+    places: Places, new: t.Iterable[NewVm], ranks: _Ranks, checked: bool
+) -> t.Tuple[t.Dict[str, Moved], t.List[NewVm]]:
+    """The new VMs that get a host, and those that get none. The places change.
+
+    ranks: keys of groups, in the order in which they are tried. checked: no host may become one whose VMs could not go
+    elsewhere if it were lost.
+    """
+    found: t.Dict[str, Moved] = {}
+    left: t.List[NewVm] = []
+    for one in sorted(new, key=_largest):
+        moved = _best(places, one, ranks, checked)
+        if moved is None:
+            left.append(one)
+        else:
+            places.settle(moved)
+            found[one.name] = moved
+    return found, left
+
+
+def _largest(new: NewVm) -> t.Tuple[int, int]:
+    vms = [vm for vm in new.at.values() if isinstance(vm, KnownVm)]
+    return -max((vm.memory for vm in vms), default=0), -max((vm.disk for vm in vms), default=0)
+
+
+def _best(places: Places, new: NewVm, ranks: _Ranks, checked: bool) -> t.Optional[Moved]:
+    """The best host in the first rank that has one. Of equal hosts the later one is taken."""
+    for rank in ranks:
+        ways = [found for key in rank for found in _ways(places, new, key)]
+        ways.reverse()
+        for _value, moved in sorted(ways, key=lambda way: way[0]):
+            if not (checked and made_unsafe(places, places.known.hosts[moved.vm.primary].group, moved)):
+                return moved
+    return None
+
+
+def _ways(places: Places, new: NewVm, key: str) -> t.Iterator[t.Tuple[float, Moved]]:
+    for host in places.hosts_of(key):
+        found = _at(places, new, host)
+        if not isinstance(found, str):
+            value = places.score().after(places.changes(found))
+            yield round(value, 9), found
+
+
+def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
+    """The VM on a host, or why it cannot be there."""
+    vm = new.at.get(host, "is not among its hosts")
+    if isinstance(vm, str):
+        return vm
+    if not places.usable(host):
+        return places.known.hosts[host].unusable
+    accounts = places.copied(vm, (host,))
+    return told(places, vm, host, accounts) if isinstance(accounts, str) else Moved(vm.at(host, ""), accounts)
+
+
+def why_no_host(places: Places, new: NewVm, ranks: _Ranks) -> t.Dict[str, str]:
+    """Why a VM can be on no host of the ranks, by host. A host that could take it would make another one unsafe."""
+    found = {}
+    for host in [host for rank in ranks for key in rank for host in places.hosts_of(key)]:
+        moved = _at(places, new, host)
+        found[host] = moved if isinstance(moved, str) else why_unsafe(places, host, moved)
+    return found

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Moves that make hosts more evenly used, the one that gains most first."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .places import Places
+from .score import NEAR
+from .ways import Solution
+from .wishes import Wish, best_way
+
+
+def rebalance(
+    start: Places, wishes: t.Sequence[Wish], most: int, gain: float
+) -> t.Tuple[Places, t.Dict[str, Solution]]:
+    """The places after some moves, and the moves in their order. No VM moves twice.
+
+    most: the number of moves. gain: how much each must lower the score of all hosts.
+    """
+    places = start.duplicate()
+    solutions: t.Dict[str, Solution] = {}
+    while len(solutions) < most:
+        value = places.score().after() - max(gain, NEAR)
+        ways = [(wish.name, best_way(places, wish)) for wish in wishes if wish.name not in solutions]
+        good = [(name, way) for name, way in ways if way is not None and way.value <= value]
+        if not good:
+            break
+        name, best = min(good, key=lambda found: found[1].value)
+        places.settle(best.moved)
+        solutions[name] = Solution(best.moved, best.operations)
+    return places, solutions

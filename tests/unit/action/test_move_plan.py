@@ -1,0 +1,60 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action move_plan: its documentation, and its examples and a refusal as ansible-playbook runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from ansible_collections.flexdisk.hypervisor.plugins.action import move_plan
+from ansible_collections.flexdisk.hypervisor.plugins.modules import move_plan as documented
+
+from .test_group_plan import plain
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = yaml.safe_load(documented.EXAMPLES)
+
+
+def test_the_options_are_as_documented():
+    told = plain(yaml.safe_load(documented.DOCUMENTATION)["options"], told=True)
+    assert told == plain(move_plan.ARGUMENTS)
+
+
+def test_the_examples_and_a_refusal_run(tmp_path):
+    """As a user runs them, on a host that does not exist: nothing is asked of it."""
+    asked = {"request": "evacuate", "from_hosts": ["hv09"], "hosts": [{"name": "hv01"}]}
+    tasks = [
+        *EXAMPLES,
+        {"flexdisk.hypervisor.move_plan": asked, "register": "refused", "ignore_errors": True},
+        {
+            "ansible.builtin.assert": {
+                "that": [
+                    "refused is failed",
+                    "refused.error_code == 'ResourceNotFound'",
+                    "refused.msg == 'from_hosts: there is no host hv09, but hv01 [ResourceNotFound]'",
+                ]
+            }
+        },
+    ]
+    link = tmp_path / "collections" / "ansible_collections" / "flexdisk" / "hypervisor"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(ROOT)
+    book = tmp_path / "book.yml"
+    book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    done = subprocess.run(
+        [Path(sys.executable).parent / "ansible-playbook", "-i", "nowhere.invalid,", book],
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"), "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ok={len(tasks)} " in done.stdout
+    assert done.stdout.count("All assertions passed") == 3
