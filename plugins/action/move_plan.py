@@ -52,6 +52,7 @@ NEW_VM: t.Dict[str, t.Any] = {
     "disks": {"type": "dict"},
     "running": {"type": "bool", "default": True},
     "tags": {"type": "dict"},
+    "spread": {"type": "str"},
     "hosts": {"type": "dict"},
 }
 ARGUMENTS: t.Dict[str, t.Any] = {

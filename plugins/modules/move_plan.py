@@ -165,11 +165,17 @@ options:
         description:
           - Its tags.
         type: dict
+      spread:
+        description:
+          - The name of a set of VMs that are spread over the hosts. The VM gets one of the hosts that have the fewest
+            of them.
+        type: str
       hosts:
         description:
           - The only hosts that it may get. Without it, that is any host.
           - By the name of each host there is a dictionary, which can be empty. C(refused) says why this host cannot take
-            the VM. C(memory), C(vcpus) and C(disks) say what it takes there.
+            the VM. C(memory), C(vcpus) and C(disks) say what it takes there. C(beside) is the number of VMs of the set
+            O(new_vms[].spread) that the host has already.
         type: dict
   exclusive_tags:
     description:
@@ -275,7 +281,7 @@ EXAMPLES = r"""
 
 - name: Show why
   ansible.builtin.assert:
-    that: placed.failures[0].hosts.hv01 == 'memory: 65536 MiB needed, 26624 MiB free'
+    that: "placed.failures[0].hosts.hv01 == 'memory: 65536 MiB needed, 26624 MiB free'"
 """
 
 RETURN = r"""

@@ -344,6 +344,11 @@ vms:
       description: The word for which the VM was started last. Empty if there is none.
       type: str
       returned: always
+    takes:
+      description: >-
+        MiB that the quota law reserves for the VM, by the name of the pool. Empty for a VM that no longer exists.
+      type: dict
+      returned: always
 """
 
 import typing as t

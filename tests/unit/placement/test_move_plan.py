@@ -297,7 +297,7 @@ def test_all_problems_are_told_together():
     assert lines[5:] == [
         "new_vms: z: there is no host q1, but a1, a2, b1, b2 [ResourceNotFound]",
         "new_vms: z: disks must have one pool, but has 0 [InvalidArgument]",
-        "new_vms: z, host a1: size is unknown. There are refused, disks, memory and vcpus. [InvalidArgument]",
+        "new_vms: z, host a1: size is unknown. There are refused, disks, memory, vcpus and beside. [InvalidArgument]",
     ]
 
 

@@ -11,6 +11,7 @@ import typing as t
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, VmDeclaration
 from ..model.errors import Problem, Problems
+from ..model.sizes import MIB
 from ..model.vm import Vm, VmConfig
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ..plan.planner import find_vm
@@ -19,6 +20,8 @@ from ..plan.vm import addressed, machine, plan_change, plan_deletion, plan_remai
 from ..rules import packages
 from ..rules.inventory import Host
 from ..rules.layout import final, image_dataset
+from ..rules.reservation import PoolGeometry
+from ..rules.space import settled_quota
 from ..spec.packages import parse_packages
 from ..spec.vm import parse_vm
 from ..zfs.commands import Zfs
@@ -62,8 +65,10 @@ class _Vms(Task):
         super().__init__(*what, **more)
         self._declarations = declarations
         self._asked: t.Mapping[str, str] = {}
+        self._geometry: t.Mapping[str, PoolGeometry] = {}
 
     def plan(self, host: Host) -> t.List[VmPlan]:
+        self._geometry = host.geometry
         planner = _Planner(host, self.hypervisor, self.policy, self.more)
         plans = planner.plans(self._declarations)
         self._asked = planner.asked
@@ -75,7 +80,12 @@ class _Vms(Task):
         shown = plan.after if vm is None or gone else vm
         live = self.hypervisor.capabilities.live
         result = report.plan_result(plan, shown, self._asked[plan.vm], not self.check_mode, live)
-        self.outcome.vms.append({**result, **machine(shown)})
+        self.outcome.vms.append({**result, **machine(shown), "takes": self._takes(shown) if shown.there else {}})
+
+    def _takes(self, vm: Vm) -> t.Dict[str, int]:
+        """MiB that the quota law reserves for the VM, by pool, rounded up."""
+        pool = vm.config.pool
+        return {pool: -(-settled_quota(vm, self._geometry[pool]) // MIB)}
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
         if not plan.after.there:

@@ -126,7 +126,7 @@ def check_places(found: t.Sequence[Place]) -> t.List[Problem]:
 def observed(
     found: t.Sequence[Place], group: str, size: int, unread: t.Sequence[str], homes: Homes, surge: int
 ) -> t.List[t.Dict[str, t.Any]]:
-    """The members as they are, those that are nowhere with the host that they get. A member that is found nowhere may
+    """The members as they are, those that are nowhere (C(nowhere)) with the host that they get. A member that is found nowhere may
     be on a host that cannot be read (unread). surge: so many members beyond the size get hosts, too.
     """
     members = {place.name: _member(place) for place in found}
@@ -152,6 +152,7 @@ def _member(place: Place) -> t.Dict[str, t.Any]:
         "index": place.index,
         "host": place.host,
         "reachable": True,
+        "nowhere": False,
         "there": place.what == "vm",
         "uuid": vm.get("uuid", ""),
         "running": vm.get("state") == "running" and not half,
@@ -164,4 +165,4 @@ def _member(place: Place) -> t.Dict[str, t.Any]:
 
 def _absent(name: str, index: int, blind: t.Sequence[str]) -> t.Dict[str, t.Any]:
     empty = _member(Place(name, index, " or ".join(blind), "vm" if blind else "", {}))
-    return {**empty, "reachable": not blind}
+    return {**empty, "reachable": not blind, "nowhere": not blind}

@@ -19,10 +19,14 @@ _Raw = t.Mapping[str, t.Any]
 
 
 class NewVm(t.NamedTuple):
-    """A VM that needs a host. at: what it takes of each host that it may get, or why the host refuses it."""
+    """A VM that needs a host. at: what it takes of each host that it may get, or why the host refuses it. spread: the set
+    whose VMs are spread over hosts, "" for none. beside: how many VMs of this set hosts have.
+    """
 
     name: str
     at: t.Mapping[str, t.Union[KnownVm, str]]
+    spread: str = ""
+    beside: t.Mapping[str, int] = {}
 
 
 def parse_new_vms(
@@ -62,13 +66,15 @@ class _New:
             alike = self._problems.attempt("", self._at, "", {})
             found = {host: alike for host, own in told.items() if not own}
         own_ones = {host: self._problems.attempt("", self._at, host, own) for host, own in told.items() if own}
-        return NewVm(raw["name"], {host: vm for host, vm in {**found, **own_ones}.items() if vm is not None})
+        at = {host: vm for host, vm in {**found, **own_ones}.items() if vm is not None}
+        beside = {host: int((own or {}).get("beside", 0)) for host, own in told.items()}
+        return NewVm(raw["name"], at, raw["spread"] or "", beside)
 
     def _at(self, host: str, own: _Raw) -> t.Union[KnownVm, str]:
         what = f"{self._what}, host {host}" if host else self._what
-        unknown = sorted(set(own) - {"refused", "disks", "memory", "vcpus"})
+        unknown = sorted(set(own) - {"refused", "disks", "memory", "vcpus", "beside"})
         if unknown:
-            said = f"{what}: {', '.join(unknown)} is unknown. There are refused, disks, memory and vcpus."
+            said = f"{what}: {', '.join(unknown)} is unknown. There are refused, disks, memory, vcpus and beside."
             raise FlexdiskError("InvalidArgument", said)
         if own.get("refused"):
             return str(own["refused"])

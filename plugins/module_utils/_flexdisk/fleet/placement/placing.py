@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 
 from .known import KnownVm
 from .new_vms import NewVm
@@ -27,13 +28,15 @@ def place(
     """
     found: t.Dict[str, Moved] = {}
     left: t.List[NewVm] = []
+    more: t.Counter[t.Tuple[str, str]] = Counter()
     for one in sorted(new, key=_largest):
-        moved = _best(places, one, ranks, checked)
+        moved = _best(places, one, ranks, checked, more)
         if moved is None:
             left.append(one)
         else:
             places.settle(moved)
             found[one.name] = moved
+            more[one.spread, moved.vm.primary] += 1
     return found, left
 
 
@@ -42,12 +45,21 @@ def _largest(new: NewVm) -> t.Tuple[int, int]:
     return -max((vm.memory for vm in vms), default=0), -max((vm.disk for vm in vms), default=0)
 
 
-def _best(places: Places, new: NewVm, ranks: _Ranks, checked: bool) -> t.Optional[Moved]:
-    """The best host in the first rank that has one. Of equal hosts the later one is taken."""
+def _best(
+    places: Places, new: NewVm, ranks: _Ranks, checked: bool, more: t.Mapping[t.Tuple[str, str], int]
+) -> t.Optional[Moved]:
+    """The best host in the first rank that has one. Of equal hosts the later one is taken. more: how many VMs of a set
+    a host has got.
+    """
+
+    def worth(way: t.Tuple[float, Moved]) -> t.Tuple[int, float]:
+        host = way[1].vm.primary
+        return (new.beside.get(host, 0) + more[new.spread, host] if new.spread else 0), way[0]
+
     for rank in ranks:
         ways = [found for key in rank for found in _ways(places, new, key)]
         ways.reverse()
-        for _value, moved in sorted(ways, key=lambda way: way[0]):
+        for _value, moved in sorted(ways, key=worth):
             if not (checked and made_unsafe(places, places.known.hosts[moved.vm.primary].group, moved)):
                 return moved
     return None

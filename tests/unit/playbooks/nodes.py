@@ -1,0 +1,94 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Simulated nodes as the hosts of an inventory, and playbooks of this collection on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
+
+
+class Nodes:
+    """groups: the host group of each host. memory: MiB of each."""
+
+    def __init__(self, folder: Path, groups: dict[str, str], memory: int = 32768) -> None:
+        self.folder = folder
+        self.groups = groups
+        self.variables: dict[str, Any] = {}
+        link = folder / "collections" / "ansible_collections" / "flexdisk" / "hypervisor"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(ROOT)
+        for number, host in enumerate(groups):
+            self.simnode(host, "init", "--pool", "zones:256G", "--seed", str(number))
+            self.simnode(host, "machine", f"memory={memory}", "cpus=8")
+
+    def simnode(self, host: str, *words: str) -> str:
+        env = {**os.environ, "PYTHONPATH": str(SIMULATED_NODE)}
+        command = [sys.executable, "-m", "simnode", "--dir", str(self.folder / host), *words]
+        return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+
+    def run(self, host: str, *words: str, stdin: str | None = None) -> str:
+        """What a program of the node prints."""
+        command = [str(self.folder / host / "bin" / words[0]), *words[1:]]
+        return subprocess.run(command, check=True, capture_output=True, text=True, input=stdin).stdout
+
+    def create(self, host: str, name: str, memory: int, disk_gib: int, tags: dict[str, str]) -> str:
+        """A VM with one disk, which is running. Its UUID."""
+        identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+        payload = {
+            "uuid": identity,
+            "alias": name,
+            "brand": "bhyve",
+            "ram": memory,
+            "vcpus": 2,
+            "quota": 1,
+            "autoboot": True,
+            "tags": tags,
+            "disks": [{"boot": True, "model": "virtio", "size": disk_gib * 1024}],
+        }
+        self.run(host, "vmadm", "create", stdin=json.dumps(payload))
+        return identity
+
+    def inventory(self, unreachable: str) -> Path:
+        hosts: dict[str, Any] = {}
+        for host, group in self.groups.items():
+            path = f"{self.folder / host / 'bin'}:{os.environ['PATH']}"
+            hosts[host] = {
+                "ansible_connection": "local",
+                "ansible_python_interpreter": sys.executable,
+                "flexdisk_environment": {"PATH": path},
+                **({"flexdisk_host_group": group} if group else {}),
+                **self.variables.get(host, {}),
+            }
+        if unreachable:
+            hosts[unreachable].update(ansible_connection="ssh", ansible_host="127.0.0.1", ansible_port=1)
+        found = self.folder / "inventory.yml"
+        found.write_text(yaml.safe_dump({"hypervisors": {"hosts": hosts, "vars": self.variables.get("all", {})}}))
+        return found
+
+    def play(self, playbook: str, *words: str, unreachable: str = "") -> tuple[int, str]:
+        """The status of a playbook, and what it prints."""
+        env = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
+            "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
+            "ANSIBLE_HOME": str(self.folder / "ansible"),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_PIPELINING": "1",
+        }
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.inventory(unreachable))]
+        done = subprocess.run(
+            [*command, f"flexdisk.hypervisor.{playbook}", *words], env=env, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr

@@ -1,0 +1,121 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""VMs whose host is chosen, on simulated nodes: create_vm with hypervisor auto, and update_group with hosts auto."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from .nodes import Nodes
+
+IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+PACKAGES = [{"name": "small", "disk": "8GiB", "flexible_disk": True, "memory": "2GiB", "vcpus": 1}]
+HOSTS = {"hv01": "", "hv02": "", "hv03": ""}
+
+
+def where(nodes):
+    """The host of each VM."""
+    found = {}
+    for host in nodes.groups:
+        for vm in json.loads(nodes.run(host, "vmadm", "lookup", "-j")):
+            assert vm["alias"] not in found
+            found[vm["alias"]] = host
+    return found
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """hv01 has a large VM, and hv03 lacks the image."""
+    made = Nodes(tmp_path, HOSTS)
+    made.create("hv01", "large", 28672, 10, {})
+    for host in ("hv01", "hv02"):
+        made.simnode(host, "image-import", IMAGE, "64")
+    made.variables["all"] = {"flexdisk_packages": PACKAGES}
+    return made
+
+
+def declare(nodes, *names, **more):
+    vms = [
+        {"vm": name, "state": "running", "package": "small", "image": IMAGE, "hypervisor": "auto", "disks": [{"name": "root"}], **more}
+        for name in names
+    ]  # fmt: skip
+    nodes.variables["all"]["virtual_machine_vms"] = vms
+    return vms
+
+
+def test_new_vms_go_where_there_is_room_and_stay_there(nodes):
+    declare(nodes, "web-0", "web-1")
+    status, printed = nodes.play("create_vm", "--check")
+    assert status == 0, printed
+    assert where(nodes) == {"large": "hv01"}
+    status, printed = nodes.play("create_vm", "-e", "flexdisk_vm=web-1")
+    assert status == 0, printed
+    assert where(nodes) == {"large": "hv01", "web-1": "hv02"}
+    status, printed = nodes.play("create_vm")
+    assert status == 0, printed
+    assert where(nodes) == {"large": "hv01", "web-1": "hv02", "web-0": "hv02"}
+    status, printed = nodes.play("create_vm")
+    assert status == 0, printed
+    assert "changed=1" not in printed
+    declare(nodes, "web-2", memory="40GiB")
+    status, printed = nodes.play("create_vm")
+    assert status == 2
+    assert "web-2: no host: hv01: memory: 40960 MiB needed" in printed
+    assert "hv03: image" in printed
+    assert len(where(nodes)) == 3
+
+
+def test_a_host_that_cannot_be_read_may_have_the_vm(nodes):
+    declare(nodes, "web-0")
+    status, printed = nodes.play("create_vm", unreachable="hv03")
+    assert status == 4, printed
+    assert "hv03 could not be read and may have a VM of this name" in printed
+    assert where(nodes) == {"large": "hv01"}
+
+
+def test_one_host_says_auto_and_another_does_not(nodes):
+    (vm,) = declare(nodes, "web-0")
+    nodes.variables["hv02"] = {"virtual_machine_vms": [{key: vm[key] for key in vm if key != "hypervisor"}]}
+    status, printed = nodes.play("create_vm")
+    assert status == 2
+    assert "web-0 must have hypervisor: auto on each host for which it is declared, or on none" in printed
+    assert where(nodes) == {"large": "hv01"}
+
+
+def test_members_that_are_nowhere_get_hosts(nodes):
+    nodes.simnode("hv03", "image-import", IMAGE, "64")
+    group = yaml.safe_load(f"""
+        name: web
+        size: 2
+        hosts: auto
+        template: {{package: small, image: {IMAGE}, disks: [{{name: root}}]}}
+        policy: {{max_batch_size: 3, max_down_per_host: 3}}
+    """)
+    nodes.variables["all"]["flexdisk_groups"] = [group]
+    words = ("update_group", "-e", "flexdisk_group=web")
+    status, printed = nodes.play(*words, "--check")
+    assert status == 0, printed
+    assert where(nodes) == {"large": "hv01"}
+    status, printed = nodes.play(*words)
+    assert status == 0, printed
+    found = where(nodes)
+    assert {found["web-0"], found["web-1"]} == {"hv02", "hv03"}, "spread, and not to the host that has little left"
+    group["size"] = 5
+    status, printed = nodes.play(*words)
+    assert status == 0, printed
+    more = where(nodes)
+    assert {name: more[name] for name in found} == found
+    assert sorted(more[f"web-{n}"] for n in range(5)) == ["hv01", "hv02", "hv02", "hv03", "hv03"]
+    status, printed = nodes.play(*words)
+    assert status == 0, printed
+    assert "nothing to do" in printed
+    group["size"] = 40
+    status, printed = nodes.play(*words)
+    assert status == 2
+    assert "web-39: no host: hv01: memory: 2048 MiB needed" in printed
+    assert where(nodes) == more
