@@ -16,11 +16,11 @@ _Dict = t.Mapping[str, t.Any]
 
 
 def new_vms(answers: t.Mapping[str, _Dict], spread: str = "") -> t.List[t.Dict[str, t.Any]]:
-    """answers: for each host vms, check and beside."""
+    """answers: for each host vms, checks and beside."""
     try:
         return asked.new_vms(answers, spread)
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
-        wanted = "new_vms wants vms, check (a result of flexdisk.hypervisor.vm) and beside for each host"
+        wanted = "new_vms wants vms, checks (results of flexdisk.hypervisor.vm) and beside for each host"
         raise AnsibleFilterError(f"{wanted} ({exc!r})") from exc
 
 

@@ -14,8 +14,8 @@ version_added: 0.2.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - Plans which VMs go to which hosts, and in which order, so that a host or a host group is emptied, hosts are used more
-    evenly, or new VMs get a host.
+  - Plans which VMs go to which hosts, and in which order, so that a host or a host group is emptied, hosts are used
+    more evenly, or new VMs get a host.
   - It runs on the controller, touches no host, and moves nothing. All that it knows of the hosts is in O(hosts).
   - Moves are planned for VMs whose disks are copied from host to host. The disks stay on the host that a VM leaves
     until they are given up there, so a plan counts no space of a pool as free again.
@@ -173,9 +173,9 @@ options:
       hosts:
         description:
           - The only hosts that it may get. Without it, that is any host.
-          - By the name of each host there is a dictionary, which can be empty. C(refused) says why this host cannot take
-            the VM. C(memory), C(vcpus) and C(disks) say what it takes there. C(beside) is the number of VMs of the set
-            O(new_vms[].spread) that the host has already.
+          - By the name of each host there is a dictionary, which can be empty. C(refused) says why this host cannot
+            take the VM. C(memory), C(vcpus) and C(disks) say what it takes there. C(beside) is the number of VMs of the
+            set O(new_vms[].spread) that the host has already.
         type: dict
   exclusive_tags:
     description:
@@ -252,12 +252,13 @@ EXAMPLES = r"""
             - {uuid: 44444444-0000-4000-8000-000000000001, alias: web, state: running, memory: 4096, vcpus: 2,
                drained: false, disks: {zones: 20480}, tags: {role: web}}
       - name: hv02
-        info: "{{ info | combine({'memory': {'total': 32768, 'own': 2048, 'free': 30720}, 'vms': [], 'pools': [pool2]}) }}"
+        info: "{{ info | combine({'memory': empty, 'vms': [], 'pools': [pool2]}) }}"
       - name: hv03
         error: Connection timed out
   register: plan
   vars:
     info: *info
+    empty: {total: 32768, own: 2048, free: 30720}
     pool2: {name: zones, guid: 2, size: 1048576, available: 1000000, parked: 0, replicas: 0}
 
 - name: Look at the plan

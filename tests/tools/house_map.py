@@ -23,6 +23,7 @@ ROOMS = {
     "rules": "laws and decisions about what is there",
     "spec": "what users write becomes declarations",
     "plan": "from what is there and what is declared to steps",
+    "fleet": "what concerns many hosts",
     "fleet/groups": "rolling updates of groups of VMs, for all hosts together",
     "fleet/placement": "where VMs go, decided as Ganeti's hail does, or better",
     "zfs": "the storage",

@@ -75,6 +75,17 @@ def test_a_refusal_has_a_reason_for_each_host():
     assert found["table"][0] == "vm1: no host"
 
 
+def test_what_fits_exactly_fits():
+    hosts = [host("a1", info(1, vm(1, 8192, 1000))), host("a2", info(2, memory=8192 + 2048, size=1000))]
+    assert homes(plan("evacuate", hosts, from_hosts=["a1"])) == {"vm1": "a2"}
+    hosts[1]["info"]["memory"]["own"] += 1
+    found = plan("evacuate", hosts, from_hosts=["a1"], allow_partial=True)
+    assert found["failures"][0]["hosts"]["a2"] == "memory: 8192 MiB needed, 8191 MiB free"
+    hosts[1] = host("a2", info(2, size=999))
+    found = plan("evacuate", hosts, from_hosts=["a1"], allow_partial=True)
+    assert found["failures"][0]["hosts"]["a2"] == "pool zones: 1000 MiB needed, 999 MiB free"
+
+
 def test_a_tagged_set_leaves_its_group_by_the_policies():
     hosts = [*four(vm(1, tags={"role": "web"}), vm(2), vm(3, tags={"role": "web"})), host("c1", info(5), group="c")]
     asked = {"vm_tags": {"role": "web"}}
@@ -193,7 +204,8 @@ BAD = [
      "to_groups: vm1, vm2: in the host group a already [InvalidArgument]"),
     ({"request": "change_group"},
      "change_group needs vms or vm_tags or from_hosts or from_groups [InvalidArgument]"),
-    ({"request": "change_group", "vms": ["vm1"], "to_groups": ["b"], "host_groups": [{"name": "b", "alloc_policy": "unallocable"}]},
+    ({"request": "change_group", "vms": ["vm1"], "to_groups": ["b"],
+      "host_groups": [{"name": "b", "alloc_policy": "unallocable"}]},
      "to_groups: the host group b is unallocable, so it takes no VMs [InvalidArgument]"),
     ({"request": "rebalance", "max_moves": -1}, "max_moves is -1, but must not be negative [InvalidArgument]"),
     ({"request": "rebalance", "from_groups": ["a"], "vms": ["vm1"], "vm_tags": {"x": None}},

@@ -126,8 +126,8 @@ def check_places(found: t.Sequence[Place]) -> t.List[Problem]:
 def observed(
     found: t.Sequence[Place], group: str, size: int, unread: t.Sequence[str], homes: Homes, surge: int
 ) -> t.List[t.Dict[str, t.Any]]:
-    """The members as they are, those that are nowhere (C(nowhere)) with the host that they get. A member that is found nowhere may
-    be on a host that cannot be read (unread). surge: so many members beyond the size get hosts, too.
+    """The members as they are, those that are nowhere (C(nowhere)) with the host that they get. A member that is found
+    nowhere may be on a host that cannot be read (unread). surge: so many members beyond the size get hosts, too.
     """
     members = {place.name: _member(place) for place in found}
     for index in range(size):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .known import OFFLINE, REPLICATED, UP, KnownGroup, KnownHost, KnownVm
+from .known import COPIED, OFFLINE, REPLICATED, UP, KnownGroup, KnownHost, KnownVm
 
 NO_MEMORY, NO_DISK, NO_CPU, NO_TAGS, NO_MIGRATION = "FailMem", "FailDisk", "FailCPU", "FailTags", "FailMig"
 NO_POOL = "no such pool"
@@ -121,13 +121,14 @@ class Account:
         if self._copies(vm) and vm.pool not in self.pools:
             return NO_POOL
         after = self.after_vm(vm, location)
-        if after.free <= 0:
+        least = 0 if vm.template == COPIED else 1  # hail leaves something of everything
+        if after.free < least:
             return NO_MEMORY
         if (after.pools[vm.pool] < 0) if self._copies(vm) else (vm.local and not vm.pool and after.disk <= 0):
             return NO_DISK
         if not soft:
             return after
-        return self._soft_vm(vm, after) or after
+        return self._soft_vm(vm, after, least) or after
 
     def after_vm(self, vm: KnownVm, location: int = 0) -> Account:
         """After the VM has come, whatever limits there are."""
@@ -148,16 +149,16 @@ class Account:
         if self._copies(vm):
             self.pools = {**self.pools, vm.pool: self.pools[vm.pool] - times * vm.disk}
 
-    def _soft_vm(self, vm: KnownVm, after: Account) -> str:
+    def _soft_vm(self, vm: KnownVm, after: Account, least: int) -> str:
         if vm.local and after.spindles > self.spindle_limit:
             return NO_DISK
-        if after.unsafe and not self.unsafe:
+        if after.free < after.reserved + least and not self.unsafe:
             return NO_MEMORY
         if 0 <= self.cpu_limit < after.cpus:
             return NO_CPU
         if any(tag in self.tags for tag in vm.exclusive):
             return NO_TAGS
-        return NO_MEMORY if after.reported <= 0 else ""
+        return NO_MEMORY if after.reported < least else ""
 
     def with_replica(self, vm: KnownVm, primary: str, soft: bool, there: bool = False) -> t.Union[Account, str]:
         """After a replica has come of a VM that runs on the host primary, or why it cannot. there: its disks are."""

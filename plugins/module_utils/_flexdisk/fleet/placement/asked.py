@@ -14,8 +14,9 @@ _Raw = t.Mapping[str, t.Any]
 def new_vms(answers: t.Mapping[str, _Raw], spread: str = "") -> t.List[t.Dict[str, t.Any]]:
     """The C(new_vms) of move_plan.
 
-    answers: for each host C(vms), the entries of vm that it may get, C(check), the result of vm in check mode, and
-    C(beside). spread: the name of the set to which all of them belong, "" for none.
+    answers: for each host C(vms), the entries of vm that it may get, C(checks), results of vm in check mode, and
+    C(beside). Of the checks that say something of a VM the last one counts: it was asked for alone. spread: the name of
+    the set to which all of them belong, "" for none.
     """
     found: t.Dict[str, t.Dict[str, t.Any]] = {}
     for host, answer in answers.items():
@@ -23,7 +24,7 @@ def new_vms(answers: t.Mapping[str, _Raw], spread: str = "") -> t.List[t.Dict[st
             name = entry.get("name") or entry["vm"]
             tags = (entry.get("options") or {}).get("tags") or {}
             new = found.setdefault(name, {"name": name, "tags": tags, "spread": spread, "hosts": {}})
-            new["hosts"][host] = _on(name, answer["check"], answer["beside"])
+            new["hosts"][host] = _on(name, answer["checks"], answer["beside"])
     return list(found.values())
 
 
@@ -39,12 +40,15 @@ def placed_vms(entries: t.Iterable[_Raw], names: t.Container[str]) -> t.List[t.D
     return found
 
 
-def _on(name: str, check: _Raw, beside: int) -> t.Dict[str, t.Any]:
+def _on(name: str, checks: t.Sequence[_Raw], beside: int) -> t.Dict[str, t.Any]:
     """What the VM takes of a host, or why the host refuses it."""
-    problems = [problem for problem in check.get("problems") or () if problem["vm"] in (name, "")]
-    known = [vm for vm in check.get("vms") or () if vm["vm"] == name]
-    if problems or not known:
-        words = "; ".join(problem["message"] for problem in problems)
-        return {"refused": words or str(check.get("msg") or "says nothing of it")}
-    (vm,) = known
-    return {"memory": vm["memory"], "vcpus": vm["vcpus"], "disks": vm["takes"], "beside": beside}
+    why = "says nothing of it"
+    for check in reversed(checks):
+        for vm in check.get("vms") or ():
+            if vm["vm"] == name:
+                return {"memory": vm["memory"], "vcpus": vm["vcpus"], "disks": vm["takes"], "beside": beside}
+        said = [problem["message"] for problem in check.get("problems") or () if problem["vm"] in (name, "")]
+        if said:
+            return {"refused": "; ".join(said)}
+        why = str(check.get("msg") or why)
+    return {"refused": why}

@@ -19,8 +19,8 @@ _Raw = t.Mapping[str, t.Any]
 
 
 class NewVm(t.NamedTuple):
-    """A VM that needs a host. at: what it takes of each host that it may get, or why the host refuses it. spread: the set
-    whose VMs are spread over hosts, "" for none. beside: how many VMs of this set hosts have.
+    """A VM that needs a host. at: what it takes of each host that it may get, or why the host refuses it. spread: the
+    set whose VMs are spread over hosts, "" for none. beside: how many VMs of this set hosts have.
     """
 
     name: str
