@@ -24,12 +24,12 @@ class Account:
     each pool. cpus: its own and those of VMs. primaries and secondaries are numbers of VMs. peers: memory of replicas
     by the host where their VM runs. reserved: the most that can come from one of them. unsafe: it could not take that.
     tags: exclusive tags of its VMs, counted. location: failure domains that VMs here share with their replica, and
-    wanted ones that are missing.
+    wanted ones that are missing. values: what the score takes of it, once it has been worked out.
     """
 
     __slots__ = (
         *("host", "cpu_limit", "spindle_limit", "free", "reported", "disk", "pools", "cpus", "spindles"),
-        *("primaries", "secondaries", "peers", "reserved", "unsafe", "tags", "location"),
+        *("primaries", "secondaries", "peers", "reserved", "unsafe", "tags", "location", "values"),
     )
 
     def __init__(self, host: KnownHost, group: KnownGroup) -> None:
@@ -45,6 +45,7 @@ class Account:
         self.peers: t.Dict[str, int] = {}
         self.tags: t.Dict[str, int] = {}
         self.unsafe = False
+        self.values: t.Optional[t.Tuple[float, ...]] = None
 
     def copy(self) -> Account:
         """Another one with the same figures."""
@@ -53,7 +54,7 @@ class Account:
         made.free, made.reported, made.disk, made.pools = self.free, self.reported, self.disk, self.pools
         made.cpus, made.spindles, made.peers, made.reserved = self.cpus, self.spindles, self.peers, self.reserved
         made.primaries, made.secondaries, made.unsafe = self.primaries, self.secondaries, self.unsafe
-        made.tags, made.location = self.tags, self.location
+        made.tags, made.location, made.values = self.tags, self.location, None
         return made
 
     @property

@@ -38,6 +38,7 @@ class Places:
             self._members[host.group].append(name)
         self._scores: t.Dict[t.Optional[str], Score] = {}
         self.safe: t.Dict[str, bool] = {}
+        self._dropped: t.Optional[t.Tuple[KnownVm, t.Union[Moved, str]]] = None  # the last answer, which many ask for
         self._own: t.Dict[str, t.Dict[str, KnownVm]] = {name: {} for name in known.hosts}
         replicas: t.Dict[str, t.List[KnownVm]] = {}
         for vm in self.vms.values():
@@ -85,7 +86,7 @@ class Places:
         """Let the steps be done."""
         for group, score in self._scores.items():
             score.settle(self.changes(moved, group))
-        self.safe = {}
+        self.safe, self._dropped = {}, None
         vm = moved.vm
         if vm.name in self.vms:
             del self._own[self.vms[vm.name].primary][vm.name]
@@ -196,6 +197,13 @@ class Places:
 
     def drop_secondary(self, moved: Moved) -> t.Union[Moved, str]:
         """The replica has left its host. The host of the VM itself must be within its physical limits."""
+        if moved.accounts:
+            return self._without_secondary(moved)
+        if self._dropped is None or self._dropped[0] is not moved.vm:
+            self._dropped = (moved.vm, self._without_secondary(moved))
+        return self._dropped[1]
+
+    def _without_secondary(self, moved: Moved) -> t.Union[Moved, str]:
         vm, old = moved.vm, moved.vm.secondary
         after = vm.at(vm.primary, "")
         gone = self._account(moved, old).without_replica(vm, vm.primary)

@@ -23,6 +23,7 @@ WEIGHTS = (0.5, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0, 0.5)
 FAILOVERS = 2  # the place of memory for failovers
 _SIZE = len(WEIGHTS)
 _NOTHING = (0.0,) * _SIZE
+_NO_PAIRS: t.Mapping[t.Tuple[str, str], int] = {}
 _UNSAFE, _OFFLINE, _OFFLINE_VMS, _SURPLUS, _TOGETHER, _RESERVED = 1.0, 4.0, 16.0, 2.0, 1.0, 0.25
 LOCATION = 1.0  # the weight of a failure domain that a VM shares with its replica, and of a wanted one that is missing
 NEAR = 1e-9  # scores that are nearer to each other are equal
@@ -44,6 +45,12 @@ class Delta(t.NamedTuple):
 
 def _values(account: Account) -> _Values:
     """What deviates, of a usable host."""
+    if account.values is None:
+        account.values = _worked_out(account)
+    return account.values
+
+
+def _worked_out(account: Account) -> _Values:
     host = account.host
     memory, disk, spindles = host.memory or 1, host.disk, account.spindle_limit
     return (
@@ -104,10 +111,9 @@ class Score:
     def delta(self, before: Account, after: Account) -> Delta:
         """What another account of a host changes."""
         flat = _flat(after) - _flat(before)
-        pairs: t.Counter[_Pair] = Counter()
+        pairs = _NO_PAIRS
         if after.tags is not before.tags and after.host.locations:
-            pairs.update(_pairs(after))
-            pairs.subtract(_pairs(before))
+            pairs = _added(_pairs(after), {pair: -count for pair, count in _pairs(before).items()})
         if not before.host.usable:
             return Delta(flat, _NOTHING, _NOTHING, pairs)
         rows = list(zip(_values(before), _values(after), self._middle))
@@ -158,15 +164,18 @@ def _beyond(pairs: t.Mapping[_Pair, int]) -> int:
 
 def together(deltas: t.Iterable[Delta]) -> Delta:
     """Several changes in one."""
-    every = list(deltas)
-    if len(every) == 1:
-        return every[0]
-    pairs: t.Counter[_Pair] = Counter()
+    every = iter(deltas)
+    found = next(every, None)
+    if found is None:
+        return Delta(0.0, _NOTHING, _NOTHING, _NO_PAIRS)
     for delta in every:
-        pairs.update(delta.pairs)
-    if not every:
-        return Delta(0.0, _NOTHING, _NOTHING, pairs)
-    sums, squares = (
-        tuple(map(sum, zip(*rows))) for rows in ([delta.sums for delta in every], [delta.squares for delta in every])
-    )
-    return Delta(sum(delta.flat for delta in every), sums, squares, pairs)
+        sums = tuple([one + other for one, other in zip(found.sums, delta.sums)])
+        squares = tuple([one + other for one, other in zip(found.squares, delta.squares)])
+        found = Delta(found.flat + delta.flat, sums, squares, _added(found.pairs, delta.pairs))
+    return found
+
+
+def _added(one: t.Mapping[_Pair, int], other: t.Mapping[_Pair, int]) -> t.Mapping[_Pair, int]:
+    if not one or not other:
+        return one or other
+    return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}

@@ -83,16 +83,17 @@ def _better(theirs: _Draft, ours: _Draft) -> _Draft:
 def _polished(start: Places, draft: _Draft, wishes: t.Mapping[str, Wish]) -> _Draft:
     """The same, with better ways of VMs that have one when all others have moved."""
     places, solutions = draft.places.duplicate(), dict(draft.solutions)
-    for _round in range(ROUNDS):
-        before = places.score().after()
-        for name in solutions:
-            _another_way(start, places, solutions, wishes[name])
-        if places.score().after() >= before - NEAR:
+    names, same = list(solutions), 0
+    for turn in range(ROUNDS * len(names)):
+        changed = _another_way(start, places, solutions, wishes[names[turn % len(names)]])
+        same = 0 if changed else same + 1
+        if same == len(names):
             break
     return _Draft(places, solutions, draft.failed)
 
 
-def _another_way(start: Places, places: Places, solutions: _Solutions, wish: Wish) -> None:
+def _another_way(start: Places, places: Places, solutions: _Solutions, wish: Wish) -> bool:
+    """Whether the VM has got another way."""
     value = places.score().after()
     there = places.back(start.vms[wish.name])
     here = Moved(places.vms[wish.name], {host: places.accounts[host] for host in there.accounts})
@@ -100,6 +101,7 @@ def _another_way(start: Places, places: Places, solutions: _Solutions, wish: Wis
     way = best_way(places, wish)
     if way is None or way.value >= value - NEAR:
         places.settle(here)
-        return
+        return False
     places.settle(way.moved)
     solutions[wish.name] = Solution(way.moved, way.operations)
+    return True
