@@ -37,6 +37,7 @@ NOISE = 1.25  # by how much a figure of linear growth may come out too large
 sys.path[:0] = [str(SIMNODE), str(COLLECTIONS), str(Path(__file__).resolve().parent)]
 
 import group
+import placement
 
 MEASURE = """
 import json, resource, runpy, sys, time
@@ -261,6 +262,7 @@ def main() -> int:
     parser.add_argument("--sizes", default="10,100,1000", help="numbers of VMs, of 4 disks each")
     parser.add_argument("--compare", type=int, default=100, help="number of VMs beside community.general.zfs; 0: not")
     parser.add_argument("--hosts", type=int, default=10, help="number of hosts of a real roll; 0: none")
+    parser.add_argument("--placement", type=int, default=1, help="the planner of placement beside hail; 0: not")
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     missed = []
@@ -277,6 +279,8 @@ def main() -> int:
             missed.append("step of a group")
     if options.hosts:
         missed += group.calls(options.hosts)
+    if options.placement:
+        missed += placement.placement()
     print("   VMs  disks  processes  seconds  ms per VM  peak MiB  MiB per VM  floors")
     measured = []
     for vms in (int(n) for n in options.sizes.split(",")):

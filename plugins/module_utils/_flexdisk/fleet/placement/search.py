@@ -5,21 +5,23 @@
 """Plans for several VMs, never worse than the model that they begin with.
 
 What the model leaves is tried again, the largest first, also after the others have moved. If some cannot move even
-then, a plan without the model is made, too. The better one is improved as long as another way of one VM lowers the
-score of all hosts.
+then, a plan without the model is made, too. The better one is improved as long as another way of one VM, or other ways
+of two where there are few, lower the score of all hosts.
 """
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from .jobs import Job, in_feasible_order
 from .places import Moved, Places
 from .score import NEAR
-from .ways import Solution
+from .ways import Solution, Way
 from .wishes import Wish, best_way
 
 ROUNDS = 10
+PAIRS = 1_000  # two VMs get other ways together where there are not more pairs, times hosts
 _Solutions = t.Dict[str, Solution]
 
 
@@ -81,27 +83,42 @@ def _better(theirs: _Draft, ours: _Draft) -> _Draft:
 
 
 def _polished(start: Places, draft: _Draft, wishes: t.Mapping[str, Wish]) -> _Draft:
-    """The same, with better ways of VMs that have one when all others have moved."""
+    """The same, with better ways of VMs, alone or two together, that have some when all others have moved."""
     places, solutions = draft.places.duplicate(), dict(draft.solutions)
-    names, same = list(solutions), 0
-    for turn in range(ROUNDS * len(names)):
-        changed = _another_way(start, places, solutions, wishes[names[turn % len(names)]])
+    together = [(name,) for name in solutions]
+    if len(together) ** 2 * len(start.known.hosts) <= PAIRS:
+        together += itertools.permutations(solutions, 2)
+    same = 0
+    for turn in range(ROUNDS * len(together)):
+        changed = _other_ways(start, places, solutions, [wishes[name] for name in together[turn % len(together)]])
         same = 0 if changed else same + 1
-        if same == len(names):
+        if same == len(together):
             break
     return _Draft(places, solutions, draft.failed)
 
 
-def _another_way(start: Places, places: Places, solutions: _Solutions, wish: Wish) -> bool:
-    """Whether the VM has got another way."""
+def _other_ways(start: Places, places: Places, solutions: _Solutions, wishes: t.Sequence[Wish]) -> bool:
+    """Whether some VMs, one after the other, have got other ways that are better together."""
     value = places.score().after()
-    there = places.back(start.vms[wish.name])
-    here = Moved(places.vms[wish.name], {host: places.accounts[host] for host in there.accounts})
-    places.settle(there)
-    way = best_way(places, wish)
-    if way is None or way.value >= value - NEAR:
-        places.settle(here)
-        return False
-    places.settle(way.moved)
-    solutions[wish.name] = Solution(way.moved, way.operations)
-    return True
+    undone: t.List[Moved] = []
+    for wish in wishes:
+        _settle(places, places.back(start.vms[wish.name]), undone)
+    found: t.Dict[str, Way] = {}
+    for wish in wishes:
+        way = best_way(places, wish)
+        if way is None:
+            break
+        found[wish.name] = way
+        _settle(places, way.moved, undone)
+    if len(found) == len(wishes) and places.score().after() < value - NEAR:
+        solutions.update({name: Solution(way.moved, way.operations) for name, way in found.items()})
+        return True
+    for before in reversed(undone):
+        places.settle(before)
+    return False
+
+
+def _settle(places: Places, moved: Moved, undone: t.List[Moved]) -> None:
+    """Let the steps be done, and keep how it was before."""
+    undone.append(Moved(places.vms[moved.vm.name], {host: places.accounts[host] for host in moved.accounts}))
+    places.settle(moved)
