@@ -113,6 +113,10 @@ def test_exclusive_tags_and_tags_of_hosts():
     found = plan("evacuate", hosts, from_hosts=["a1"], exclusive_tags=["role"], allow_partial=True)
     assert homes(found) == {"vm2": "a2"}
     assert found["failures"][0]["hosts"]["a2"] == "has a VM with the exclusive tag role=web"
+    hosts[0]["drained"] = True
+    assert homes(plan("evacuate", hosts, from_hosts=["a1"], exclusive_tags=["role"], allow_partial=True)) == {
+        "vm2": "a2"
+    }
     found = plan("change_group", hosts, vms=["vm1"], to_groups=["b"], allow_partial=True)
     assert found["failures"][0]["hosts"]["b1"] == "lacks tags that VMs of the present host need"
     hosts[3]["tags"] = ["disk"]

@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .account import NO_MIGRATION, Account
-from .known import Known, KnownVm
+from .known import COPIED, Known, KnownVm
 from .score import Score
 
 
@@ -173,7 +173,10 @@ class Places:
         if not self.allowed(old, target):
             return NO_MIGRATION
         after = vm.at(target, vm.secondary)
-        runs = self._account(moved, target).with_vm(vm, self.soft(old), self.location(after))
+        soft = self.soft(old) or (
+            vm.template == COPIED and not self.force
+        )  # hail is in a hurry where a host is drained
+        runs = self._account(moved, target).with_vm(vm, soft, self.location(after))
         if isinstance(runs, str):
             return runs
         left = self._account(moved, old).without_vm(vm, self.location(vm))

@@ -85,7 +85,7 @@ def _better(theirs: _Draft, ours: _Draft) -> _Draft:
 def _polished(start: Places, draft: _Draft, wishes: t.Mapping[str, Wish]) -> _Draft:
     """The same, with better ways of VMs, alone or two together, that have some when all others have moved."""
     places, solutions = draft.places.duplicate(), dict(draft.solutions)
-    together = [(name,) for name in solutions]
+    together: t.List[t.Tuple[str, ...]] = [(name,) for name in solutions]
     if len(together) ** 2 * len(start.known.hosts) <= PAIRS:
         together += itertools.permutations(solutions, 2)
     same = 0
