@@ -18,7 +18,7 @@ PACKAGES = [
     {"name": "small", "disk": "8GiB", "flexible_disk": True, "memory": "2GiB", "vcpus": 1},
     {"name": "wide", "disk": "100GiB", "flexible_disk": True, "memory": "1GiB", "vcpus": 1},
 ]
-HOSTS = {"hv01": "", "hv02": "", "hv03": ""}
+HOSTS = ("hv01", "hv02", "hv03")
 
 
 def where(nodes):
@@ -34,7 +34,7 @@ def where(nodes):
 @pytest.fixture
 def nodes(tmp_path):
     """hv01 has a large VM, and hv03 lacks the image."""
-    made = Nodes(tmp_path, HOSTS)
+    made = Nodes(tmp_path, dict.fromkeys(HOSTS, ""))
     made.create("hv01", "large", 24576, 10, {})
     for host in ("hv01", "hv02"):
         made.simnode(host, "image-import", IMAGE, "64")
@@ -104,6 +104,13 @@ def test_members_that_are_nowhere_get_hosts(nodes):
     assert status == 0, printed
     found = where(nodes)
     assert sorted(found[f"web-{n}"] for n in range(3)) == list(HOSTS)
+    nodes.groups.update(hv01="a", hv02="b", hv03="b")
+    group.update(size=4, host_groups=["b"])
+    status, printed = nodes.play(*words, "--check")
+    assert status == 0, printed
+    assert re.search(r"web-3 +hv0[23] +create", printed)
+    assert re.findall(r"skipping: \[(hv01)\]", printed), "hosts of other groups are not asked"
+    del group["host_groups"]
     group["size"] = 7
     status, printed = nodes.play(*words)
     assert status == 2
