@@ -79,7 +79,8 @@ class Nodes:
         return found
 
     def play(self, playbook: str, *words: str, unreachable: str = "") -> tuple[int, str]:
-        """The status of a playbook, and what it prints."""
+        """The status of a playbook of the collection, or of one in a file, and what it prints."""
+        book = playbook if "/" in playbook else f"flexdisk.hypervisor.{playbook}"
         env = {
             **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
@@ -88,7 +89,5 @@ class Nodes:
             "ANSIBLE_PIPELINING": "1",
         }
         command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.inventory(unreachable))]
-        done = subprocess.run(
-            [*command, f"flexdisk.hypervisor.{playbook}", *words], env=env, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([*command, book, *words], env=env, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr

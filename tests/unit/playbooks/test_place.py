@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
+from pathlib import Path
 
 import pytest
 
 from .nodes import Nodes
 
+ROOT = Path(__file__).resolve().parents[3]
 IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
 PACKAGES = [
     {"name": "small", "disk": "8GiB", "flexible_disk": True, "memory": "2GiB", "vcpus": 1},
@@ -77,6 +80,20 @@ def test_a_host_that_cannot_be_read_may_have_the_vm(nodes):
     assert status == 4, printed
     assert "hv03 could not be read and may have a VM of this name" in printed
     assert where(nodes) == {"large": "hv01"}
+
+
+def test_the_example_of_the_role(nodes, tmp_path):
+    page = (ROOT / "roles" / "vm_placement" / "README.md").read_text()
+    (block,) = re.findall(r"(?ms)^    - hosts: .*?(?=^\| variable)", page)
+    play = re.sub(r"image: [0-9a-f-]{36}", f"image: {IMAGE}", textwrap.dedent(block))
+    play = play.replace("  gather_facts", '  environment: "{{ flexdisk_environment }}"\n  gather_facts')
+    (tmp_path / "example.yml").write_text(play)
+    status, printed = nodes.play(str(tmp_path / "example.yml"))
+    assert status == 0, printed
+    assert "web01 goes to hv02" in printed
+    status, printed = nodes.play(str(tmp_path / "example.yml"), unreachable="hv03")
+    assert status == 2, printed
+    assert "hv03 could not be read, and may have one of the VMs: " in printed
 
 
 def test_one_host_says_auto_and_another_does_not(nodes):
