@@ -45,13 +45,19 @@ def shown(printed):
     return json.loads(found[1])
 
 
+def command(request):
+    """The words of the page's command for a request."""
+    (words,) = re.findall(rf"plan_moves (-e flexdisk_move_request={request} .*(?:\n      .*)?)", PAGE)
+    return words.replace("\\\n", " ").split()
+
+
 def told(lines):
     """Whether the page shows these lines."""
     return textwrap.indent("\n".join(lines), "    ") in PAGE
 
 
 def test_one_host_is_emptied(nodes):
-    status, printed = planned(nodes, "evacuate", flexdisk_move_from_hosts=["hv01"])
+    status, printed = nodes.play("plan_moves", *command("evacuate"))
     assert status == 0, printed
     lines = shown(printed)
     assert told(lines)
@@ -76,7 +82,7 @@ def test_a_tagged_set_changes_its_group(nodes):
 
 
 def test_a_refusal_is_explained_for_each_host(nodes):
-    status, printed = planned(nodes, "change_group", flexdisk_move_vms=["huge"], flexdisk_move_to_groups=["a"])
+    status, printed = nodes.play("plan_moves", *command("change_group"))
     assert status == 2, printed
     lines = shown(printed)
     assert lines[0].startswith("change_group: 0 VMs move, 1 cannot")
@@ -104,7 +110,7 @@ def test_a_host_that_cannot_be_read_is_named(nodes):
 @pytest.mark.parametrize(
     ("request_", "more", "said"),
     [
-        ("evacuate", {"flexdisk_move_from_hosts": ["hv09"]}, "from_hosts: there is no host hv09"),
+        ("evacuate", {"flexdisk_move_from_hosts": ["hv09"]}, "from_hosts: there is no host hv09, but hv01, hv02, hv03, hv04"),
         ("change_group", {"flexdisk_move_vms": ["web-9"]}, "there is no VM web-9 on hv01, hv02, hv03, hv04"),
         ("place", {}, "value of flexdisk_move_request must be one of"),
         ("evacuate", {"flexdisk_move_target": "hv02"}, "flexdisk_move_target is unknown"),
