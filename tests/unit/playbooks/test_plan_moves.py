@@ -66,7 +66,9 @@ def test_one_host_is_emptied(nodes):
         ["2", "web-0", "hv01", "hv02", "a"],
     ]
     asked = re.findall(r"(?:ok|skipping): \[(hv\d+)\]", printed.split("Read memory")[1].split("TASK")[0])
-    assert sorted(re.findall(r"skipping: \[(hv\d+)\]", printed)) == ["hv03", "hv04"], "hosts of other groups are not asked"
+    assert sorted(re.findall(r"skipping: \[(hv\d+)\]", printed)) == ["hv03", "hv04"], (
+        "hosts of other groups are not asked"
+    )
     assert sorted(asked) == ["hv01", "hv02", "hv03", "hv04"]
     assert "changed=1" not in printed
 
@@ -110,7 +112,11 @@ def test_a_host_that_cannot_be_read_is_named(nodes):
 @pytest.mark.parametrize(
     ("request_", "more", "said"),
     [
-        ("evacuate", {"flexdisk_move_from_hosts": ["hv09"]}, "from_hosts: there is no host hv09, but hv01, hv02, hv03, hv04"),
+        (
+            "evacuate",
+            {"flexdisk_move_from_hosts": ["hv09"]},
+            "from_hosts: there is no host hv09, but hv01, hv02, hv03, hv04",
+        ),
         ("change_group", {"flexdisk_move_vms": ["web-9"]}, "there is no VM web-9 on hv01, hv02, hv03, hv04"),
         ("place", {}, "value of flexdisk_move_request must be one of"),
         ("evacuate", {"flexdisk_move_target": "hv02"}, "flexdisk_move_target is unknown"),
