@@ -33,7 +33,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.modules import group_gate as documented
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _asking
 
-from .test_group_plan import plain
+from .actions import plain, playbook
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTATION = yaml.safe_load(documented.DOCUMENTATION)
@@ -450,18 +450,6 @@ def test_a_refusal_has_all_reasons():
 
 
 # -- as a user runs it
-
-
-def playbook(tmp_path, *tasks):
-    """The command and the environment that run the tasks on a host that does not exist."""
-    link = tmp_path / "collections" / "ansible_collections" / "flexdisk" / "hypervisor"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(ROOT)
-    book = tmp_path / "book.yml"
-    book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": list(tasks)}]))
-    command = [Path(sys.executable).parent / "ansible-playbook", "-i", "nowhere.invalid,", book]
-    collections = str(tmp_path / "collections")
-    return command, {**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections, "ANSIBLE_NOCOLOR": "1"}
 
 
 def test_the_examples_and_a_refusal_run(tmp_path):

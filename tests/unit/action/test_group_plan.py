@@ -6,10 +6,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import OPTIONS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.modules import group_plan as documented
+
+from .actions import plain, playbook
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTATION = yaml.safe_load(documented.DOCUMENTATION)
@@ -38,21 +38,6 @@ FILTER_EXAMPLES = [
 PAGE = (ROOT / "docs" / "groups.md").read_text(encoding="utf-8")
 TASKS = PAGE.split("\n## With HAProxy")[0].split("\n## Ask before you roll")[1]  # docs/test_groups.py has the others
 BLOCKS = [task for block in re.findall(r"```yaml\n(.*?)```", TASKS, re.DOTALL) for task in yaml.safe_load(block)]
-
-
-def plain(options, told=False):
-    """Names, types, defaults, choices and what is required, of options as documented or as checked."""
-    return {
-        name: {
-            "type": option["type"],
-            "elements": option.get("elements"),
-            "required": option.get("required", False),
-            "default": option.get("default"),
-            "choices": list(option.get("choices") or ()),
-            "options": plain(option.get("suboptions" if told else "options") or {}, told),
-        }
-        for name, option in options.items()
-    }
 
 
 def test_the_options_are_as_documented():
@@ -155,18 +140,8 @@ def test_examples_documentation_and_a_refusal_run(tmp_path):
         },
         {"ansible.builtin.assert": {"that": ["refused.error_code == 'InvalidArgument'", f"refused.msg == '{said}'"]}},
     ]
-    link = tmp_path / "collections" / "ansible_collections" / "flexdisk" / "hypervisor"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(ROOT)
-    book = tmp_path / "book.yml"
-    book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-    done = subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", "-i", "nowhere.invalid,", book],
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"), "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command, env = playbook(tmp_path, *tasks)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"ok={len(tasks)} " in done.stdout
     assert done.stdout.count("All assertions passed") == 16

@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import yaml
@@ -16,10 +14,14 @@ import yaml
 from ansible_collections.flexdisk.hypervisor.plugins.action import move_plan
 from ansible_collections.flexdisk.hypervisor.plugins.modules import move_plan as documented
 
-from .test_group_plan import plain
+from .actions import plain, playbook
 
 ROOT = Path(__file__).resolve().parents[3]
-EXAMPLES = yaml.safe_load(documented.EXAMPLES)
+FILTERS = [ROOT / "plugins" / "filter" / f"{name}.yml" for name in ("new_vms", "placed_vms")]
+EXAMPLES = [
+    *yaml.safe_load(documented.EXAMPLES),
+    *(task for page in FILTERS for task in yaml.safe_load(yaml.safe_load(page.read_text())["EXAMPLES"])),
+]
 
 
 def test_the_options_are_as_documented():
@@ -43,18 +45,8 @@ def test_the_examples_and_a_refusal_run(tmp_path):
             }
         },
     ]
-    link = tmp_path / "collections" / "ansible_collections" / "flexdisk" / "hypervisor"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(ROOT)
-    book = tmp_path / "book.yml"
-    book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-    done = subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", "-i", "nowhere.invalid,", book],
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"), "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command, env = playbook(tmp_path, *tasks)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"ok={len(tasks)} " in done.stdout
-    assert done.stdout.count("All assertions passed") == 3
+    assert done.stdout.count("All assertions passed") == 5
