@@ -144,7 +144,18 @@ def test_what_is_known_of_a_member():
     )
     assert member == {
         "name": "web-0", "index": 0, "host": "hv01", "reachable": True, "there": True, "uuid": OTHER, "running": False,
-        "guest_agent": "",
+        "guest_agent": "", "nowhere": False,
         "marked": True, "package": "p", "memory": 512, "vcpus": 1,
         "disks": [{"name": "root", "uuid": "u", "size": 32, "preserve": False, "boot": True}],
     }  # fmt: skip
+
+
+def test_a_member_that_lies_nowhere_is_told_from_one_whose_disks_lie_somewhere():
+    known = places({"hv01": host("hv01", parked=[uuid_for(11, "web-0", 0)]), "hv02": host("hv02")}, "web", 2, {})
+    members = observed(known, "web", 2, (), parse_homes(["hv01", "hv02"]), surge=0)
+    assert [(member["name"], member["there"], member["nowhere"]) for member in members] == [
+        ("web-0", False, False),
+        ("web-1", False, True),
+    ]
+    blind = observed((), "web", 1, ["hv02"], parse_homes(["hv01", "hv02"]), surge=0)
+    assert [(member["reachable"], member["nowhere"]) for member in blind] == [(False, False)]
