@@ -7,12 +7,28 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 Raw = dict[str, Any]
 TEMPLATES = ("sharedfile", "diskless", "plain", "blockdev", "drbd", "file", "rbd", "ext", "gluster")
 DYNAMIC = ("memory", "disk", "cpus", "spindles")
 MODES = ("primary-only", "secondary-only", "all")
+
+
+class Shape(NamedTuple):
+    """How many groups, hosts of each group and VMs there can be, and templates. What is there twice is twice as likely.
+    astray: how likely a host of another group could have the replica of a VM.
+    """
+
+    groups: Sequence[int] = (1, 2, 2, 3)
+    hosts: Sequence[int] = (2, 3, 3, 4, 5, 6)
+    vms: Sequence[int] = (2, 4, 8, 15, 25)
+    templates: Sequence[str] = (*TEMPLATES, "drbd", "drbd", "drbd")
+    astray: float = 0.02
+
+
+USUAL = Shape()
 
 
 def limits(cpus: int, disks: int, disk: int, memory: int, spindles: int) -> Raw:
@@ -85,7 +101,7 @@ def instance(rng: random.Random, template: str, nodes: list[str]) -> Raw:
     }
 
 
-def cluster(rng: random.Random) -> Raw:
+def cluster(rng: random.Random, shape: Shape = USUAL) -> Raw:
     words = (
         ("iextags:service", 0.3),
         ("migration:hv", 0.2),
@@ -93,8 +109,8 @@ def cluster(rng: random.Random) -> Raw:
         ("desiredlocation:rack", 0.15),
         ("allowmigration:hv:1::hv:2", 0.2),
     )
-    groups = {f"uuid-{n}": group(rng, f"g{n}") for n in range(rng.choice([1, 2, 2, 3]))}
-    nodes = {f"g{n}n{m}": node(rng, key) for n, key in enumerate(groups) for m in range(rng.choice([2, 3, 3, 4, 5, 6]))}
+    groups = {f"uuid-{n}": group(rng, f"g{n}") for n in range(rng.choice(shape.groups))}
+    nodes = {f"g{n}n{m}": node(rng, key) for n, key in enumerate(groups) for m in range(rng.choice(shape.hosts))}
     found: Raw = {
         "version": 2,
         "cluster_name": "cluster",
@@ -104,10 +120,10 @@ def cluster(rng: random.Random) -> Raw:
         "nodes": nodes,
         "instances": {},
     }
-    for number in range(rng.choice([2, 4, 8, 15, 25])):
-        template = rng.choice([*TEMPLATES, "drbd", "drbd", "drbd"])
+    for number in range(rng.choice(shape.vms)):
+        template = rng.choice(shape.templates)
         primary = rng.choice(list(nodes))
-        near = [n for n in nodes if nodes[n]["group"] == nodes[primary]["group"] or rng.random() < 0.02]
+        near = [n for n in nodes if nodes[n]["group"] == nodes[primary]["group"] or rng.random() < shape.astray]
         others = [name for name in near if name != primary]
         here = [primary, rng.choice(others)] if template == "drbd" and others else [primary]
         made = instance(rng, template if template != "drbd" or others else "plain", here)
