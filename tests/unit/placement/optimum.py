@@ -4,178 +4,157 @@
 
 """The best plan for a small cluster, found by trying all: every order of the VMs, and every way of each.
 
-Only what one step does to a host, and the score, are the planner's own; what is tried is said here.
+Only what a VM is asked to do, what one step does to a host, and the score are the planner's own. What is tried is said
+here: one job for each VM, which takes it where it is asked to go, and nothing for the others.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_change_group import (
     possible_groups,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator import Options
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator_read import read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved, Places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import Score
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
     Wish,
     hosts_to_leave,
     to_change_group,
     to_leave,
+    why_not_group,
 )
 
-from . import clusters
+from .clusters import Raw
+from .compare import replayed
+from .small import SHARED
 
-Raw = dict[str, Any]
-SHARED = ("ext", "sharedfile", "rbd", "gluster", "blockdev", "diskless")
-State = tuple[tuple[str, str, str], ...]
+Names = frozenset[str]
+End = frozenset[tuple[str, str, str]]
 
 
 class Best(NamedTuple):
-    """moved: the most VMs that can move. score: the lowest with so many. ends: how many different scores there are."""
+    """What can be reached. tried: the lowest score with the VMs of the request at these hosts, by the VMs that have
+    moved. plans: how many VMs move, and the score to nine places, of each plan that leaves no other VM a way.
+    """
 
-    moved: int
-    score: float
-    ends: int
+    tried: dict[tuple[Names, End], float]
+    plans: set[tuple[int, float]]
 
+    @property
+    def most(self) -> int:
+        """How many VMs can move."""
+        return max(len(names) for names, _end in self.tried)
 
-def request(seed: int) -> tuple[Raw, list[str]]:
-    """A cluster with 2 to 4 hosts and up to 6 VMs, and a request to empty a host or to change the group."""
-    rng = random.Random(seed)
-    groups = {f"uuid-{n}": clusters.group(rng, f"g{n}") for n in range(rng.choice([1, 2]))}
-    for one in groups.values():
-        one.update(networks=["net"], alloc_policy=rng.choice(["preferred", "preferred", "last_resort"]))
-    keys = list(groups)
-    names = [f"n{n}" for n in range(rng.choice([3, 4, 4]))]
-    homes = {name: keys[number % len(keys)] for number, name in enumerate(names)}
-    nodes = {name: {**clusters.node(rng, homes[name]), "offline": False, "vm_capable": True} for name in names}
-    found: Raw = {
-        "version": 2,
-        "cluster_name": "small",
-        "cluster_tags": ["htools:iextags:service"] if rng.random() < 0.3 else [],
-        "enabled_hypervisors": ["xen-pvm"],
-        "nodegroups": groups,
-        "nodes": nodes,
-        "instances": {},
-    }
-    for number in range(rng.randint(3, 6)):
-        primary = rng.choice(names)
-        others = [name for name in names if homes[name] == homes[primary] and name != primary]
-        template = "drbd" if others and rng.random() < 0.6 else "ext"
-        here = [primary, rng.choice(others)] if template == "drbd" else [primary]
-        made = clusters.instance(rng, template, here)
-        found["instances"][f"vm{number}"] = made
-        nodes[primary]["free_memory"] -= made["memory"] if made["admin_state"] == "up" else 0
-        for name in here if template == "drbd" else ():
-            nodes[name]["free_disk"] -= made["disk_space_total"]
-    for one in nodes.values():
-        one["free_memory"] = max(0, one["free_memory"])
-    vms = found["instances"]
-    home = vms["vm0"]["nodes"][0]
-    if len(keys) > 1:
-        inside = [name for name in vms if homes[vms[name]["nodes"][0]] == homes[home]]
-        found["request"] = {"type": "change-group", "instances": inside, "target_groups": []}
-    else:
-        here = [name for name in vms if home in vms[name]["nodes"]]
-        found["request"] = {
-            "type": "node-evacuate",
-            "instances": here,
-            "evac_mode": rng.choice(["all", *clusters.MODES]),
-        }
-    return found, ["--no-capacity-checks"]
+    def scores(self, moved: Names | None) -> list[float]:
+        """Those with these VMs, None for as many as can move."""
+        most = self.most
+        ends = self.tried.items()
+        return [score for (names, _end), score in ends if (len(names) == most if moved is None else names == moved)]
 
 
-def wishes_of(raw: Raw, options: Options) -> tuple[Places, list[Wish]]:
-    """The places and what the request wants of each VM."""
-    known, wanted = read(raw, options.kvm_memory), raw["request"]
-    places, names = Places(known), wanted["instances"]
+def score(places: Places) -> float:
+    """The score, worked out anew: it depends on nothing but the accounts."""
+    return Score(places.accounts.values()).after()
+
+
+def replay(raw: Raw, jobs: Iterable[list[dict[str, Any]]]) -> Places:
+    """The places after jobs of an answer, each of which must be possible after those before it."""
+    places = Places(read(raw))
+    for job in jobs:
+        moved = replayed(places, job[0]["instance_name"], job)
+        assert isinstance(moved, Moved), moved
+        places.settle(moved)
+    return places
+
+
+def wishes_of(places: Places, wanted: Raw) -> list[Wish]:
+    """What the request wants of each VM."""
+    known, names = places.known, wanted["instances"]
     if wanted["type"] == "change-group":
-        return places, to_change_group(known, names, possible_groups(places, names, None), False)
+        keys = possible_groups(places, names, wanted["target_groups"] or None)
+        return to_change_group(known, names, keys, False)
     mode = wanted["evac_mode"]
-    return places, to_leave(known, names, mode, hosts_to_leave(known, names, mode))
+    return to_leave(known, names, mode, hosts_to_leave(known, names, mode))
 
 
-def best(places: Places, wishes: list[Wish]) -> Best:
-    """What is best of all that can be done."""
-    ends: dict[int, set[float]] = {}
-    seen: set[tuple[frozenset[str], State]] = set()
-
-    def go_on(now: Places, left: frozenset[str]) -> None:
-        state = tuple(sorted((vm.name, vm.primary, vm.secondary) for vm in now.vms.values()))
-        if (left, state) in seen:
-            return
-        seen.add((left, state))
-        ends.setdefault(len(wishes) - len(left), set()).add(round(now.score().after(), 9))
-        for wish in wishes:
-            if wish.name in left:
-                for moved in _ways(now, wish):
-                    after = now.duplicate()
-                    after.settle(moved)
-                    go_on(after, left - {wish.name})
-
-    go_on(places, frozenset(wish.name for wish in wishes))
-    most = max(ends)
-    return Best(most, min(ends[most]), len(ends[most]))
+def end(places: Places, names: Iterable[str]) -> End:
+    """Where the VMs are."""
+    return frozenset((name, places.vms[name].primary, places.vms[name].secondary) for name in names)
 
 
-def _ways(places: Places, wish: Wish) -> Iterator[Moved]:
+def best(raw: Raw) -> Best:
+    """All that can be reached. With the VMs at the same hosts, different hosts may count as unsafe: that is looked at
+    anew only where a step changes something.
+    """
+    start = Places(read(raw))
+    wishes = {wish.name: wish for wish in wishes_of(start, raw["request"])}
+    found = Best({}, set())
+    seen = set()
+    ahead = [(start, frozenset(wishes))]
+    while ahead:
+        now, left = ahead.pop()
+        moved, here = frozenset(wishes) - left, end(now, wishes)
+        state = (moved, here, frozenset(name for name, account in now.accounts.items() if account.unsafe))
+        if state in seen:
+            continue
+        seen.add(state)
+        value = score(now)
+        found.tried[moved, here] = min(value, found.tried.get((moved, here), value))
+        further = [(_after(now, step), left - {name}) for name in left for step in _ways(now, wishes[name])]
+        if not further:
+            found.plans.add((len(moved), round(value, 9)))
+        ahead += further
+    return found
+
+
+def _after(places: Places, moved: Moved) -> Places:
+    after = places.duplicate()
+    after.settle(moved)
+    return after
+
+
+def _ways(places: Places, wish: Wish) -> list[Moved]:
     """All that one job can do with a VM: in the first rank of groups where there is anything."""
     for rank in wish.ranks:
-        found = [moved for key in rank for moved in _into(places, wish, key)]
+        found = [moved for key in rank for moved in _into(places, wish, key) if isinstance(moved, Moved)]
         if found:
-            yield from found
-            return
+            return found
+    return []
 
 
-def _into(places: Places, wish: Wish, key: str) -> Iterator[Moved]:
-    vm, group = places.vms[wish.name], places.known.groups[key]
-    if wish.enters and not vm.networks <= group.networks:
-        return
-    if wish.enters and not any(_inside(vm, *pair) for pair in group.sizes):
+def _into(places: Places, wish: Wish, key: str) -> Iterator[Moved | str]:
+    vm, begin = places.vms[wish.name], places.begin(wish.name)
+    if why_not_group(places.known, vm, key, wish.enters):
         return
     free = [host for host in places.hosts_of(key) if places.usable(host) and host not in wish.leaves]
-    begin = places.begin(vm.name)
-    if vm.template in SHARED:
-        if wish.mode != "secondary-only":
-            yield from _good(places.failover_to(begin, host) for host in free if host != vm.primary)
-    elif wish.mode == "primary-only":
-        yield from _good([places.failover(begin)])
-    elif wish.mode == "secondary-only":
-        yield from _good(_replaced(places, begin, free))
-    else:
+    if vm.template in SHARED and wish.mode != "secondary-only":
+        yield from (places.failover_to(begin, host) for host in free if host != vm.primary)
+    elif vm.template == "drbd" and wish.mode == "primary-only":
+        yield places.failover(begin)
+    elif vm.template == "drbd" and wish.mode == "secondary-only":
+        yield from _replaced(places, begin, free)
+    elif vm.template == "drbd":
         yield from _anywhere(places, begin, free)
 
 
-def _anywhere(places: Places, begin: Moved, free: list[str]) -> Iterator[Moved]:
+def _anywhere(places: Places, begin: Moved, free: list[str]) -> Iterator[Moved | str]:
     """A VM with a replica, neither of which may stay on a host that is left."""
     vm = begin.vm
     if vm.primary in free:
-        yield from _good(_replaced(places, begin, free))
+        yield from _replaced(places, begin, free)
     over = places.failover(begin)
-    if vm.secondary in free and not isinstance(over, str):
-        yield from _good(_replaced(places, over, free))
-    for first in free:
-        state = begin if places.usable(vm.primary) else over
-        if isinstance(state, str) or first in (vm.primary, vm.secondary):
-            continue
-        copied = places.replace_secondary(state, first)
-        runs = copied if isinstance(copied, str) else places.failover(copied)
-        if not isinstance(runs, str):
-            yield from _good(_replaced(places, runs, free))
+    if vm.secondary in free:
+        yield from _replaced(places, over, free)
+    for copied in _replaced(places, begin if places.usable(vm.primary) else over, free):
+        if isinstance(copied, Moved):
+            yield from _replaced(places, places.failover(copied), free)
 
 
-def _replaced(places: Places, moved: Moved, free: list[str]) -> Iterator[Moved | str]:
-    vm = moved.vm
-    return (places.replace_secondary(moved, host) for host in free if host not in (vm.primary, vm.secondary))
-
-
-def _good(found: Any) -> Iterator[Moved]:
-    return (moved for moved in found if not isinstance(moved, str))
-
-
-def _inside(vm: Any, least: Any, most: Any) -> bool:
-    sizes = all(least.disk_size <= size <= most.disk_size for size in vm.disks)
-    memory = least.memory <= vm.memory <= most.memory
-    return sizes and memory and least.cpus <= vm.cpus <= most.cpus and least.spindles <= vm.spindles <= most.spindles
+def _replaced(places: Places, moved: Moved | str, free: list[str]) -> Iterator[Moved | str]:
+    """The replica on each other host."""
+    if isinstance(moved, Moved):
+        hosts = (moved.vm.primary, moved.vm.secondary)
+        yield from (places.replace_secondary(moved, host) for host in free if host not in hosts)
