@@ -5,7 +5,7 @@
 """The best plan for a small cluster, found by trying all: every order of the VMs, and every way of each.
 
 Only what a VM is asked to do, what one step does to a host, and the score are the planner's own. What is tried is said
-here: one job for each VM, which takes it where it is asked to go, and nothing for the others.
+here: one job for each VM, of the kinds that plans have, which takes it where it is asked to go, and nothing for others.
 """
 
 from __future__ import annotations
