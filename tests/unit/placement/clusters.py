@@ -213,6 +213,14 @@ def new(rng: random.Random) -> Raw:
     return {**made, "name": "new", "hypervisor": "any", "os": "noop", "required_nodes": 1 + (template == "drbd")}
 
 
+def astray(seed: int) -> tuple[Raw, list[str]]:
+    """A request to change the group, where many replicas are in other groups than their VMs."""
+    rng = random.Random(seed)
+    found = cluster(rng, Shape((2, 2, 3), (2, 2, 3), (2, 4, 8), ("drbd",), 0.6))
+    found["request"] = {"type": "change-group", **change_group(rng, found, list(found["instances"]))}
+    return found, ["--no-capacity-checks"] if rng.random() < 0.7 else []
+
+
 def allocate(rng: random.Random, found: Raw, options: list[str]) -> Raw:
     """In groups that give CPUs away more than once: for others hail counts in another way. And without a check of
     redundancy if a group is named: hail crashes in some of these.

@@ -14,10 +14,13 @@ from typing import Any
 from .clusters import Raw
 
 ORDERS = 200
+ALREADY = "has already"
 
 
 class Cluster:
-    """What hosts have left in MiB, and the hosts of each VM. It complains about a host that gives what it lacks."""
+    """What hosts have left in MiB, and the hosts of each VM. It complains about a host that gives what it lacks, and
+    about a replica that shall go where its VM or itself is: Ganeti refuses that.
+    """
 
     def __init__(self, raw: Raw) -> None:
         self.raw = raw
@@ -37,6 +40,8 @@ class Cluster:
         vm, nodes = self.raw["instances"][name], self.hosts[name]
         if "remote_node" in code:
             assert vm["disk_template"] == "drbd"
+            if code["remote_node"] in nodes:
+                return f"{code['remote_node']} {ALREADY} {name}"
             old, nodes[1] = nodes[1], code["remote_node"]
             self.disk[old] += vm["disk_space_total"]
             return self._take(self.disk, nodes[1], vm["disk_space_total"], name)
@@ -50,6 +55,12 @@ class Cluster:
         figures[host] -= amount
         lacks = amount and figures[host] <= 0
         return f"{host} lacks {1 - figures[host]} MiB for {name}" if lacks else ""
+
+
+def impossible(raw: Raw, jobs: list[Any]) -> set[str]:
+    """The VMs whose replica shall go where it cannot."""
+    cluster = Cluster(raw)
+    return {job[0]["instance_name"] for job in jobs if any(ALREADY in cluster.execute(code) for code in job)}
 
 
 def _memory(vm: Raw) -> int:

@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .nodes import Nodes
 
@@ -42,6 +43,7 @@ def planned(nodes, request, *words, **more):
 def shown(printed):
     """The lines of the table."""
     found = re.search(r'"msg": (\[.*?\n    \])', printed, re.DOTALL)
+    assert found, printed
     return json.loads(found[1])
 
 
@@ -107,6 +109,31 @@ def test_a_host_that_cannot_be_read_is_named(nodes):
     )
     assert status == 2, printed
     assert any(line.startswith("  hv02  could not be read: ") for line in shown(printed))
+
+
+def test_the_inventory_of_the_page(nodes):
+    """hv02 is drained, hv03 and hv04 have tags of their own, and two VMs of one role are not on one host. What is said
+    of a group whose hosts are not asked does no harm, but a group that no host is in is refused.
+    """
+    (block,) = re.findall(r"```yaml\n(hypervisors:.*?)```", PAGE, re.DOTALL)
+    told = yaml.safe_load(block)["hypervisors"]
+    assert {host: said["flexdisk_host_group"] for host, said in told["hosts"].items()} == GROUPS
+    nodes.variables = {"all": told["vars"], **told["hosts"]}
+    try:
+        _status, printed = planned(nodes, "evacuate", flexdisk_move_from_hosts="hv01")
+        assert "  hv02  is drained" in shown(printed)
+        _status, printed = planned(nodes, "evacuate", flexdisk_move_from_hosts="hv03")
+        assert [line.split()[1:4] for line in shown(printed)[2:]] == [["huge", "hv03", "hv04"]]
+        _status, printed = planned(nodes, "change_group", flexdisk_move_vms="huge")
+        assert "  hv01  lacks tags that VMs of the present host need" in shown(printed)
+        roles = {"flexdisk_move_tags": {"role": "web"}, "flexdisk_move_to_groups": "b"}
+        _status, printed = planned(nodes, "change_group", **roles)
+        assert "  hv04  has a VM with the exclusive tag role=web" in shown(printed)
+        nodes.variables["all"] = {"flexdisk_host_groups": [{"name": "c", "cpu_ratio": 4}]}
+        _status, printed = planned(nodes, "evacuate", flexdisk_move_from_hosts="hv03")
+        assert "host group c has no host; there are b [InvalidArgument]" in printed
+    finally:
+        nodes.variables = {}
 
 
 @pytest.mark.parametrize(

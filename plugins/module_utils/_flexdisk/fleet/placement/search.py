@@ -4,9 +4,9 @@
 
 """Plans for several VMs, never worse than the model that they begin with.
 
-What the model leaves is tried again, the largest first, also after the others have moved. If some cannot move even
-then, a plan without the model is made, too. The better one is improved as long as another way of one VM, or other ways
-of two where there are few, lower the score of all hosts.
+What the model leaves, or moves in a way that is not possible, is tried again, the largest first, also after the others
+have moved. If some cannot move even then, a plan without the model is made, too. The better one is improved as long as
+another way of one VM, or other ways of two where there are few, lower the score of all hosts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typing as t
 from .jobs import Job, in_feasible_order
 from .places import Moved, Places
 from .score import NEAR
-from .ways import Solution, Way
+from .ways import Solution, Way, possible
 from .wishes import Wish, best_way
 
 ROUNDS = 10
@@ -46,7 +46,12 @@ def plan(
     by_name = {wish.name: wish for wish in wishes}
     places = start.duplicate()
     solutions = dict(model(places))
-    moved = {name: solution for name, solution in solutions.items() if solution.moved is not None}
+    moved = {}
+    for name, solution in solutions.items():
+        if solution.moved is not None and possible(start.vms[name], solution.operations):
+            moved[name] = solution
+        elif solution.moved is not None:
+            places.settle(places.back(start.vms[name]))
     draft = _more(_Draft(places, moved, [name for name in solutions if name not in moved]), by_name)
     if draft.failed:
         draft = _better(draft, _more(_Draft(start.duplicate(), {}, list(by_name)), by_name))

@@ -61,6 +61,21 @@ def perform(places: Places, moved: Moved, operation: Operation) -> t.Union[Moved
     return places.failover_to(moved, operation.target) if operation.target else places.failover(moved)
 
 
+def possible(vm: KnownVm, operations: t.Iterable[Operation]) -> bool:
+    """Whether the replica of a VM never shall go where it or the VM is. hail plans that where a replica is in the group
+    that the VM enters, but Ganeti refuses it.
+    """
+    primary, secondary = vm.primary, vm.secondary
+    for operation in operations:
+        if operation.kind == REPLACE and operation.target in (primary, secondary):
+            return False
+        if operation.kind == REPLACE:
+            secondary = operation.target
+        elif not operation.target:
+            primary, secondary = secondary, primary
+    return True
+
+
 def to_each(
     places: Places, moved: Moved, kind: str, targets: t.Iterable[str], by: Measure
 ) -> t.Tuple[t.List[Way], t.Dict[str, str]]:
