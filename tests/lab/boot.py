@@ -2,20 +2,26 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lab's virtual machine: started over a copy-on-write overlay, so that the cached image stays as it was built."""
+"""The lab's virtual machines, started over copy-on-write overlays, so that the cached image stays as it was built."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from contextlib import AbstractContextManager
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from recipe import LabError, cache_dir, locked
+
+MACHINES = ("lab01", "lab02")
 
 MEMORY_MIB = 2048
 CPUS = 2
@@ -26,11 +32,32 @@ KERNEL_ARGUMENTS = (
     "tsc=reliable preempt=none clearcpuid=rep_good"  # what is cheap in emulation: no HPET, no interruption, no rep stos
 )
 STOP_SECONDS = 20.0
+_machine = ContextVar("machine", default=MACHINES[0])
+
+
+@contextmanager
+def machine(name: str) -> Iterator[None]:
+    """Everything inside is about this one of the MACHINES; elsewhere it is about the first."""
+    token = _machine.set(name)
+    try:
+        yield
+    finally:
+        _machine.reset(token)
+
+
+def current() -> str:
+    """The machine that this is about."""
+    return _machine.get()
 
 
 def run_dir() -> Path:
-    """The folder of the one lab that runs: key, port, pid, console log, overlay, pool disk, inventory."""
-    return cache_dir() / "run"
+    """The folder of a machine that runs: key, port, pid, console log, overlay, pool disk, inventory."""
+    return cache_dir() / ("run" if current() == MACHINES[0] else f"run-{current()}")
+
+
+def peer_address(name: str) -> str:
+    """The address of a machine in the network that the machines share."""
+    return f"192.168.77.{1 + MACHINES.index(name)}"
 
 
 def alone() -> AbstractContextManager[None]:
@@ -39,7 +66,7 @@ def alone() -> AbstractContextManager[None]:
 
 
 def pid() -> int | None:
-    """Process id of the running lab; None when it is down. A stale pid file of another process does not count."""
+    """Process id of the running machine; None when it is down. A stale pid file of another process does not count."""
     path = run_dir() / "qemu.pid"
     try:
         number = int(path.read_text(encoding="utf-8"))
@@ -49,8 +76,17 @@ def pid() -> int | None:
     return number if os.fsencode(path) in command.split(b"\0") else None
 
 
+def pids() -> list[int]:
+    """Those of all machines that run."""
+    found = []
+    for name in MACHINES:
+        with machine(name):
+            found += [number] if (number := pid()) is not None else []
+    return found
+
+
 def port() -> int:
-    """The loopback port that leads to the lab's sshd."""
+    """The loopback port that leads to the machine's sshd."""
     return int((run_dir() / "port").read_text(encoding="utf-8"))
 
 
@@ -66,7 +102,7 @@ def start(image: Path) -> None:
         disk.truncate(POOL_DISK_BYTES)
     number = _free_port()
     (run / "port").write_text(f"{number}\n", encoding="utf-8")
-    _call(_qemu(image, run, number))
+    _call([*_qemu(image, run, number), *_network()])
 
 
 def stop() -> bool:
@@ -83,6 +119,18 @@ def stop() -> bool:
     return number is not None
 
 
+def reset() -> None:
+    """What a power failure does to the machine. It boots again with the disks as they are."""
+    with socket.socket(socket.AF_UNIX) as control:
+        control.connect(str(run_dir() / "qmp.sock"))
+        with control.makefile("rw", encoding="utf-8") as lines:
+            for command in ("qmp_capabilities", "system_reset"):
+                lines.write(json.dumps({"execute": command}) + "\n")
+                lines.flush()
+                while "return" not in json.loads(lines.readline()):
+                    pass
+
+
 def console_tail(lines: int = 20) -> str:
     """The end of the console log, for error messages."""
     try:
@@ -95,7 +143,7 @@ def console_tail(lines: int = 20) -> str:
 def _qemu(image: Path, run: Path, number: int) -> list[str]:
     public_key = (run / "key.pub").read_text(encoding="utf-8").split()[1]
     return [
-        "qemu-system-x86_64", "-name", "flexdisk-lab", "-nodefaults", "-no-user-config", "-display", "none",
+        "qemu-system-x86_64", "-name", current(), "-nodefaults", "-no-user-config", "-display", "none",
         "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "qemu64", "-smp", str(CPUS), "-m", str(MEMORY_MIB),
         "-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd.img"),
         "-append", f"{KERNEL_ARGUMENTS} flexdisk.key={public_key}",
@@ -109,6 +157,15 @@ def _qemu(image: Path, run: Path, number: int) -> list[str]:
         "-qmp", f"unix:{run / 'qmp.sock'},server=on,wait=off",
         "-serial", f"file:{run / 'console.log'}",
         "-daemonize", "-pidfile", str(run / "qemu.pid"),
+    ]  # fmt: skip
+
+
+def _network() -> list[str]:
+    """The card in the network of all machines of this cache folder: a multicast group on the loopback interface."""
+    number = 20000 + zlib.crc32(os.fsencode(cache_dir())) % 20000
+    return [
+        "-netdev", f"socket,id=peers,mcast=230.0.0.1:{number},localaddr=127.0.0.1",
+        "-device", f"virtio-net-pci,netdev=peers,romfile=,mac=52:54:00:77:00:0{1 + MACHINES.index(current())}",
     ]  # fmt: skip
 
 

@@ -25,17 +25,20 @@ Completed = subprocess.CompletedProcess[str]
 
 
 class Lab:
-    """The running lab.
+    """A running machine of the lab.
 
     Args:
         workdir: scratch folder for the collections path and Ansible's local files.
+        name: the machine, one of `boot.MACHINES`.
     """
 
     pool = remote.POOL
 
-    def __init__(self, workdir: Path) -> None:
+    def __init__(self, workdir: Path, name: str = boot.MACHINES[0]) -> None:
         self.workdir = workdir
-        self.inventory = boot.run_dir() / "inventory.ini"
+        self.name = name
+        with boot.machine(name):
+            self.inventory = boot.run_dir() / "inventory.ini"
         self.collections = workdir / "collections"
         link = self.collections.joinpath(*COLLECTION)
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +51,8 @@ class Lab:
         self, argv: Sequence[str], stdin: str = "", *, check: bool = True, seconds: float = remote.COMMAND_SECONDS
     ) -> Completed:
         """Run a command in the lab as root; with `check` a failure raises AssertionError with its output."""
-        result = remote.run(argv, stdin=stdin, seconds=seconds)
+        with boot.machine(self.name):
+            result = remote.run(argv, stdin=stdin, seconds=seconds)
         if check and result.returncode:
             raise AssertionError(f"{list(argv)} ended with status {result.returncode}: {result.stdout}{result.stderr}")
         return result
@@ -88,7 +92,16 @@ class Lab:
 
     def reset(self) -> None:
         """An empty pool and no VMs."""
-        remote.reset()
+        with boot.machine(self.name):
+            remote.reset()
+
+    def lose_power(self) -> None:
+        """Reset the machine, and return when it answers again, with its pool imported."""
+        with boot.machine(self.name):
+            before = remote.boot_id()
+            boot.reset()
+            remote.wait_for_ssh(before)
+            remote.join_network()
 
     def ansible_argv(self, program: str, *arguments: str) -> list[str]:
         """The command line of one of Ansible's programs on the lab."""

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import aptconfig
 import boot
+import machines
 import progress
 import recipe
 import remote
@@ -56,24 +57,8 @@ def up(_arguments: argparse.Namespace) -> int:
     """build the image if needed, boot, make the pool, install vmadm"""
     if reason := why_impossible():
         raise LabError(reason)
-    with recipe.locked(recipe.cache_dir() / "run.lock"):
-        if boot.pid() is not None:
-            print("lab: already up")
-            return 0
-        recipe.install_tools(build=False)
-        image = recipe.ensure_image()
-        try:
-            with step("booting"):
-                boot.start(image)
-                remote.wait_for_ssh()
-            with step("making the pool"):
-                remote.create_pool()
-                remote.push_zipcache()
-        except BaseException:
-            boot.stop()
-            raise
-    print(f"lab: inventory {remote.write_inventory()}")
-    return push(_arguments)
+    machines.bring_up()
+    return 0
 
 
 def down(_arguments: argparse.Namespace) -> int:
@@ -104,11 +89,7 @@ def ssh(arguments: argparse.Namespace) -> int:
 def push(_arguments: argparse.Namespace) -> int:
     """copy the simulated node's package into the running lab again"""
     _need_up()
-    if remote.has_node():
-        with step("installing vmadm"):
-            remote.push_node()
-    else:
-        print(f"lab: {remote.NODE_SOURCE.relative_to(remote.ROOT)} lacks simnode/real.py, vmadm not installed")
+    machines.push()
     return 0
 
 
@@ -132,21 +113,26 @@ def full(_arguments: argparse.Namespace) -> int:
 
 
 def _suite(selection: list[str], extra: dict[str, str], work: float) -> int:
-    was_up = boot.pid() is not None
     own = remote.ROOT / ".venv" / "bin" / "python"
     python = str(own) if own.exists() else sys.executable
     argv = [python, "-u", "-m", "pytest", "-v", "-p", "no:cacheprovider", "--durations=5", str(SUITE), *selection]
+    down_before = [name for name in boot.MACHINES if not _is_up(name)]
     try:
-        if not was_up:
-            up(argparse.Namespace())
+        up(argparse.Namespace())
         with step("running the suite"):
             code, why = progress.watched(argv, remote.ROOT, {**os.environ, **extra}, IDLE_SECONDS, work)
         if why:
             raise LabError(f"the suite was ended, for it made no progress ({why}):\n{boot.console_tail()}")
         return code
     finally:
-        if not was_up:
-            boot.stop()
+        for name in down_before:
+            with boot.machine(name):
+                boot.stop()
+
+
+def _is_up(name: str) -> bool:
+    with boot.machine(name):
+        return boot.pid() is not None
 
 
 def _need_up() -> None:
@@ -163,6 +149,7 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; returns its exit status."""
     parser = argparse.ArgumentParser(prog="lab.py", description=__doc__)
+    parser.add_argument("--machine", choices=boot.MACHINES, default=boot.MACHINES[0], help="the one that it is about")
     commands = parser.add_subparsers(dest="name", required=True)
     for name, function in COMMANDS.items():
         command = commands.add_parser(name, help=function.__doc__)
@@ -171,7 +158,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        return COMMANDS[arguments.name](arguments)
+        with boot.machine(arguments.machine):
+            return COMMANDS[arguments.name](arguments)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1

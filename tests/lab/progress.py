@@ -41,7 +41,7 @@ class Patience:
 
     Args:
         seconds: what is patient enough on an idle machine.
-        usage: of those waited for so far; unless said, of this process, all below it, and the lab.
+        usage: of those waited for so far; unless said, of this process, all below it, and the labs.
         work: processor seconds that they may use; unless said, all that a machine of their own gives in `seconds`.
     """
 
@@ -54,7 +54,7 @@ class Patience:
     ) -> None:
         self.seconds = seconds
         self.work = seconds * CPUS if work is None else work
-        self._usage = usage or (lambda: usage_of((os.getpid(), boot.pid())))
+        self._usage = usage or (lambda: usage_of((os.getpid(), *boot.pids())))
         self._clock = clock
         self.restart()
 
@@ -155,7 +155,7 @@ def watched(argv: Sequence[str], cwd: Path, env: Mapping[str, str], idle: float,
         argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True,
     ) as process:  # fmt: skip
-        patience = Patience(idle, lambda: usage_of((process.pid, boot.pid())), work)
+        patience = Patience(idle, lambda: usage_of((process.pid, *boot.pids())), work)
         said = threading.Event()
         reader = threading.Thread(target=_pass_on, args=(process, said), daemon=True)
         reader.start()

@@ -95,19 +95,32 @@ def script(text: str, stdin: bytes = b"") -> str:
     return result.stdout
 
 
-def wait_for_ssh() -> None:
-    """Return when the lab answers; LabError with the console's end when it does not in time."""
+def boot_id() -> str:
+    """What the kernel calls this boot; '' if the machine does not answer at once."""
+    try:
+        return run(["cat", "/proc/sys/kernel/random/boot_id"], seconds=15).stdout
+    except subprocess.TimeoutExpired:
+        return ""
+
+
+def wait_for_ssh(before: str = "") -> None:
+    """Return when the lab answers, in another boot than `before`; LabError with the console's end when it does not in
+    time.
+    """
     patience = Patience(CONNECT_SECONDS)
     while not (why := patience.over()):
         if boot.pid() is None:
             raise LabError(f"the machine stopped while booting:\n{boot.console_tail()}")
-        try:
-            if run(["true"], seconds=15).returncode == 0:
-                return
-        except subprocess.TimeoutExpired:
-            continue
+        if boot_id() not in ("", before):
+            return
         time.sleep(1)
     raise LabError(f"no answer ({why}):\n{boot.console_tail()}")
+
+
+def join_network() -> None:
+    """Give the machine its name, and its address in the network of the machines; a reboot forgets both."""
+    address = boot.peer_address(boot.current())
+    script(f"hostname {boot.current()}; ip address replace {address}/24 dev eth1; ip link set eth1 up")
 
 
 def create_pool() -> None:
@@ -149,12 +162,12 @@ def archive(folder: Path) -> bytes:
 
 
 def write_inventory() -> Path:
-    """Write the Ansible inventory of the lab: lab01 in the group hypervisors."""
+    """Write the Ansible inventory of the machine, which is in the group hypervisors."""
     run_dir = boot.run_dir()
     path = run_dir / "inventory.ini"
     lines = [
         "[hypervisors]",
-        f"lab01 ansible_host=127.0.0.1 ansible_port={boot.port()}",
+        f"{boot.current()} ansible_host=127.0.0.1 ansible_port={boot.port()}",
         "",
         "[hypervisors:vars]",
         "ansible_user=root",

@@ -80,8 +80,9 @@ def _outcome(foretold: Seen, real: Seen) -> Iterator[str]:
 
 
 def _lines(seen: Seen) -> list[str]:
-    """Words on stderr but for the help; in what order zfs goes through children is left open."""
-    return sorted(seen.stderr.partition("\nusage:\n")[0].splitlines())
+    """Words on stderr but for the help and a token; in what order zfs goes through children is left open."""
+    words = seen.stderr.partition("\nusage:\n")[0].splitlines()
+    return sorted(line for line in words if not line.startswith("    zfs send -t "))
 
 
 def _say(seen: Seen) -> str:
@@ -94,9 +95,26 @@ def _exact(foretold: State, real: State) -> Iterator[str]:
     for name in sorted(real.keys() - foretold.keys()):
         yield f"existence: {name} is there, it was not foretold"
     for name in sorted(foretold.keys() & real.keys()):
+        ours, theirs = foretold[name]["written"][0], real[name]["written"][0]
+        if (ours in "-0") != (theirs in "-0"):
+            yield f"written of {name}: {ours} was foretold, it is {theirs}"
+    for name in sorted(foretold.keys() & real.keys()):
         for prop in EXACT:
             if foretold[name][prop] != real[name][prop]:
                 yield f"{prop} of {name}: {_pair(foretold[name], prop)} was foretold, it is {_pair(real[name], prop)}"
+    if foretold.keys() != real.keys():
+        return
+    here, there = _copies(foretold), _copies(real)
+    if here != there:
+        yield f"equal guids: {sorted(here - there)} was foretold, it is {sorted(there - here)}"
+
+
+def _copies(state: State) -> set[tuple[str, ...]]:
+    """The names that share a guid."""
+    found: dict[str, list[str]] = {}
+    for name, row in state.items():
+        found.setdefault(row["guid"][0], []).append(name)
+    return {tuple(sorted(names)) for names in found.values() if len(names) > 1}
 
 
 def _pair(row: Row, prop: str) -> str:

@@ -144,6 +144,26 @@ def discard(handle: int, start: int, length: int) -> None:
         os.close(handle)
 
 
+def stream(argv: list[str]) -> tuple[int, str]:
+    """`stream BYTES SEND... | RECEIVE...`: the stream is cut after so many bytes, unless they are 0."""
+    bar = argv.index("|")
+    words = [token(word) for word in argv[2:bar]]
+    sent = subprocess.run(["zfs", *words], env=ENVIRONMENT, capture_output=True, timeout=SECONDS, check=False)
+    if sent.returncode:
+        return sent.returncode, sent.stderr.decode()
+    data = sent.stdout[: int(argv[1]) or None]
+    receive = ["zfs", *argv[bar + 1 :]]
+    done = subprocess.run(receive, input=data, env=ENVIRONMENT, capture_output=True, timeout=SECONDS, check=False)
+    return done.returncode, done.stderr.decode()
+
+
+def token(word: str) -> str:
+    """`TOKEN:DATASET` becomes the token of what has been received there."""
+    if not word.startswith("TOKEN:"):
+        return word
+    return must("zfs", "get", "-H", "-o", "value", "receive_resume_token", word.partition(":")[2]).strip()
+
+
 class Executor:
     """Runs commands one after the other."""
 
@@ -161,12 +181,17 @@ class Executor:
             self.unsettled = False
         if argv[0] == "guest":
             rc, err = guest(argv[1:])
+        elif argv[0] == "stream":
+            call("udevadm", "settle")
+            with alone():
+                rc, err = stream(argv)
+            self.unsettled = True
         else:
             with alone():
                 done = call(*argv)
             rc, err = done.returncode, done.stderr
             self.unsettled |= verb in ("create", "clone", "rename", "rollback")
-        if argv[0] == "guest" or verb in ("destroy", "rollback", "release") or "volsize=" in " ".join(argv):
+        if argv[0] != "zfs" or verb in ("destroy", "rollback", "release") or "volsize=" in " ".join(argv):
             must("zpool", "sync", self.pool)
         if verb in ("destroy", "rollback", "release"):
             must("zpool", "wait", "-t", "free", self.pool)
@@ -177,7 +202,8 @@ def contents(pool: str, written: list[int]) -> dict[str, dict[int, str]]:
     """Digest of every MiB of every volume that is not all zero, among those that were ever written."""
     found: dict[str, dict[int, str]] = {}
     zero = bytes(MIB)
-    for name in must("zfs", "list", "-H", "-o", "name", "-t", "volume", "-r", pool).split():
+    lines = must("zfs", "list", "-Hp", "-o", "name,volsize", "-t", "volume", "-r", pool).splitlines()
+    for name in [name for name, size in map(str.split, lines) if size != "0"]:  # that waits for the rest of a stream
         found[name] = {}
         with os.fdopen(device(name, os.O_RDONLY), "rb", buffering=0) as stream:
             size = stream.seek(0, os.SEEK_END)

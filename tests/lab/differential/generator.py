@@ -15,13 +15,12 @@ from typing import Any
 from simnode import Node
 
 from differential import model
-from differential.makers import MAKERS, PLENTY
 from differential.model import MIB, POOL, Command, Script, Step
-from differential.provoke import OFTEN, WISHES, no_room_for_write
+from differential.profile import GENERAL, Profile
+from differential.provoke import no_room_for_write
 from differential.world import World
 
 LENGTH = 60
-PROVOKED = 0.3
 ATTEMPTS = 12
 PATIENCE = 5
 """Draws of a command that would fail unasked, before one is taken."""
@@ -29,13 +28,15 @@ PATIENCE = 5
 
 SURE = frozenset(
     ("set user property", "set readonly", "inherit", "hold", "release", "rename snapshot", "destroy",
-     "destroy snapshot", "destroy -r", "guest discard")
+     "destroy snapshot", "destroy -r", "guest discard", "bookmark", "destroy bookmark", "receive -A")
 )  # fmt: skip
 """Kinds of commands that no lack of space refuses."""
 
 
 def kind_of(argv: Sequence[str]) -> str:
     """What a command counts as."""
+    if argv[0] == "stream":
+        return _stream_kind(argv)
     words = [word for word in argv[1:] if not word.startswith("-")]
     verb, flags = words[0], argv[2:]
     if argv[0] == "guest":
@@ -50,24 +51,34 @@ def kind_of(argv: Sequence[str]) -> str:
         return "set user property" if ":" in names[0] else f"set {names[0]}"
     if verb == "rename":
         return "rename snapshot" if "@" in words[1] else "rename dataset"
+    if verb == "receive":
+        return "receive -A"
+    if verb == "destroy" and "#" in words[1]:
+        return "destroy bookmark"
     if verb == "destroy":
         below = "-r" in flags or "-R" in flags
         return "destroy -r" if below else "destroy snapshot" if "@" in words[1] else "destroy"
     return "snapshot -r" if verb == "snapshot" and "-r" in flags else verb
 
 
-def generate(seed: int, usable: int, length: int = LENGTH) -> Script:
+def _stream_kind(argv: Sequence[str]) -> str:
+    words = argv[: argv.index("|")]
+    made = "rest" if "-t" in words else "increment" if "-i" in words else "full"
+    return f"cut {made} stream" if argv[1] != "0" else f"{made} stream"
+
+
+def generate(seed: int, usable: int, length: int = LENGTH, profile: Profile = GENERAL) -> Script:
     """The sequence of that seed, for a pool whose datasets may use `usable` bytes."""
     rng = random.Random(seed)
     node = model.new_node(usable)
-    world = World(node, rng)
+    world = World(node, rng, profile.crowd)
     script = Script(seed)
     counts: Counter[str] = Counter()
     for line in ("create difftest/a", "create -o quota=700M difftest/b", "create -V 64M difftest/a/disk0"):
         argv = ("zfs", *line.split())
         script.steps.append(Step(Command(kind_of(argv), argv), model.run(node, argv)))
     while len(script.steps) < length:
-        step = _next(world, counts)
+        step = _next(world, counts, profile)
         script.steps.append(step)
         if step.last:
             break
@@ -91,15 +102,17 @@ def replay(lines: Sequence[Sequence[str]], usable: int, seed: int = 0) -> Script
     return script
 
 
-def _next(world: World, counts: Counter[str]) -> Step:
+def _next(world: World, counts: Counter[str], profile: Profile) -> Step:
     for attempt in range(ATTEMPTS):
-        wish = _rarest(world, counts, WISHES, OFTEN) if world.rng.random() < PROVOKED else ""
+        wish = _rarest(world, counts, profile.wishes, profile.often) if world.rng.random() < profile.provoked else ""
         counts[wish] += 1
-        argv = WISHES[wish](world) if wish else MAKERS[_rarest(world, counts, MAKERS, PLENTY)](world)
+        maker = profile.wishes[wish] if wish else profile.makers[_rarest(world, counts, profile.makers, profile.plenty)]
+        argv = maker(world)
         if argv is None:
             continue
-        failed = model.copy_of(world.node).run(argv)[0]
-        if failed and (argv[0] == "guest" or (not wish and attempt < PATIENCE)):
+        failed = model.run(model.copy_of(world.node), argv).rc
+        patient = not wish and attempt < PATIENCE and not kind_of(argv).startswith("cut ")
+        if failed and (argv[0] == "guest" or patient):
             continue
         step = foretell(world.node, argv)
         counts[step.command.kind] += 1
@@ -150,12 +163,14 @@ def _biased(node: Node, argv: Sequence[str], sign: int) -> tuple[int, str]:
     """What would happen if space figures were off by as much as they may be."""
     copy = model.copy_of(node)
     _bias(copy.pools.pools[POOL], sign)
-    rc, _out, err = copy.run(argv)
-    return _outcome(argv, rc, err)
+    seen = model.run(copy, argv)
+    return _outcome(argv, seen.rc, seen.stderr)
 
 
 def _outcome(argv: Sequence[str], rc: int, stderr: str) -> tuple[int, str]:
-    return rc, stderr if argv[0] == "zfs" else ""  # a guest's write says how far it came
+    if argv[0] == "guest":
+        return rc, ""  # a guest's write says how far it came
+    return rc, stderr.partition("    zfs send -t")[0]
 
 
 def _bias(pool: Any, sign: int) -> None:

@@ -14,7 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from simnode import Node, PoolSpec
+from simnode.node import Result
 from simnode.zfs.storage import Storage
+from simnode.zfs.stream import cut
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import classify
 
@@ -28,14 +30,14 @@ PATTERN_BYTES = 1 << 17
 USER = ("test:a", "test:b", "test:c")
 EXACT = (
     "type", "volsize", "volblocksize", "refreservation", "quota", "reservation", "refquota", "origin", "readonly",
-    "userrefs", "encryptionroot", *USER,
+    "userrefs", "encryptionroot", "receive_resume_token", *USER,
 )  # fmt: skip
 FIGURES = (
     "used", "available", "referenced", "usedbysnapshots", "usedbydataset", "usedbychildren", "usedbyrefreservation",
 )  # fmt: skip
 LOOK = (
-    "zfs", "get", "-Hpr", "-t", "filesystem,volume,snapshot", "-o", "name,property,value,source",
-    ",".join((*EXACT, *FIGURES)), POOL,
+    "zfs", "get", "-Hpr", "-t", "filesystem,volume,snapshot,bookmark", "-o", "name,property,value,source",
+    ",".join((*EXACT, "guid", "written", *FIGURES)), POOL,
 )  # fmt: skip
 
 Row = dict[str, tuple[str, str]]
@@ -48,7 +50,10 @@ Contents = dict[str, dict[int, str]]
 
 @dataclass(frozen=True)
 class Command:
-    """A command line (argv[0] is zfs or guest) and what it counts as."""
+    """A command line and what it counts as. argv[0] is zfs or guest, or stream. Then the bytes follow after which the
+    stream is cut (0: nowhere), the words of `zfs send`, a bar, those of `zfs receive`. `TOKEN:NAME` is the token of a
+    dataset.
+    """
 
     kind: str
     argv: tuple[str, ...]
@@ -98,10 +103,12 @@ class Script:
 
 
 def parse_state(text: str) -> State:
-    """The output of `zfs get -Hp -o name,property,value,source`."""
+    """The output of `zfs get -Hp -o name,property,value,source`. A token is there or not: what it says is left out."""
     state: State = {}
     for line in text.splitlines():
         name, prop, value, source = line.split("\t")
+        if prop == "receive_resume_token" and value != "-":
+            value = "there"
         state.setdefault(name, {})[prop] = (value, source)
     return state
 
@@ -120,8 +127,25 @@ def copy_of(node: Node) -> Node:
 
 def run(node: Node, argv: Sequence[str]) -> Seen:
     """Run a command on the simulated node and look."""
-    rc, _out, err = node.run(argv)
+    rc, _out, err = stream(node, argv) if argv[0] == "stream" else node.run(argv)
     return Seen(rc, err, parse_state(node.run(LOOK)[1]))
+
+
+def stream(node: Node, argv: Sequence[str]) -> Result:
+    """Send, cut, and receive on the simulated node. What fails first decides."""
+    words = [_token(node, word) for word in argv]
+    bar = words.index("|")
+    sent = node.run(["zfs", *words[2:bar]])
+    if sent[0]:
+        return sent
+    size = int(words[1])
+    return node.run(["zfs", *words[bar + 1 :]], cut(sent[1], size) if size else sent[1])
+
+
+def _token(node: Node, word: str) -> str:
+    if not word.startswith("TOKEN:"):
+        return word
+    return node.run(["zfs", "get", "-H", "-o", "value", "receive_resume_token", word.partition(":")[2]])[1].strip()
 
 
 def pattern(seed: str, index: int) -> bytes:
@@ -133,7 +157,7 @@ def contents_of(node: Node) -> Contents:
     """Digests of what the volumes hold, as the executor computes them from the devices."""
     found: Contents = {}
     for name, dataset in node.pools.pools[POOL].datasets.items():
-        if dataset.kind == "volume":
+        if dataset.kind == "volume" and dataset.volsize:  # else it waits for the rest of a stream
             pieces = [piece for piece in dataset.extents if piece[0] >= 0]
             found[name] = dict(_digests(pieces, dataset.volsize))
     return found

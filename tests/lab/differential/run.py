@@ -27,8 +27,10 @@ if __name__ == "__main__":
     sys.path.append(str(LAB.parents[1]))
     importlib.import_module("tests.conftest")  # makes collection and simulator importable
 
+from differential import streams
 from differential.compare import Verdict, judge, replayable
 from differential.generator import generate, replay
+from differential.profile import GENERAL, Profile
 from differential.runners import Runner, in_lab, usable_in_lab
 from differential.shrinking import shrink
 from differential.tally import Tally
@@ -39,12 +41,19 @@ LANES = 2
 """Sequences at a time: the lab has two processors."""
 
 
-def compare(seeds: Iterable[int], usable: int, runners: Sequence[Runner], *, until_full: bool = False) -> Tally:
+def compare(
+    seeds: Iterable[int],
+    usable: int,
+    runners: Sequence[Runner],
+    *,
+    until_full: bool = False,
+    profile: Profile = GENERAL,
+) -> Tally:
     """Run the sequences of these seeds, one on each runner at a time.
 
     With `until_full` begin no more when all counts are reached; nor when a runner breaks.
     """
-    tally = Tally()
+    tally = Tally(profile)
     left = iter(seeds)
     lock = threading.Lock()
 
@@ -55,7 +64,7 @@ def compare(seeds: Iterable[int], usable: int, runners: Sequence[Runner], *, unt
                 seed = next(left, None)
                 if seed is None or (until_full and tally.total >= FULL_COMMANDS and not tally.missing()):
                     return
-            script = generate(seed, usable)
+            script = generate(seed, usable, profile=profile)
             try:
                 verdict = judge(script, runner(script))
             except BaseException:
@@ -95,6 +104,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", help="these, one after the other")
     parser.add_argument("--sequences", type=int, default=5)
     parser.add_argument("--full", action="store_true", help="until every command and error has been seen often enough")
+    parser.add_argument("--streams", action="store_true", help="sequences that send and receive")
     parser.add_argument("--replay", type=Path)
     parser.add_argument("--shrink", type=float, default=300, metavar="SECONDS", help="for each failing sequence")
     arguments = parser.parse_args()
@@ -107,7 +117,13 @@ def main() -> int:
     else:
         count = MOST_SEQUENCES if arguments.full else arguments.sequences
         seeds = arguments.seeds or range(arguments.seed, arguments.seed + count)
-        tally = compare(seeds, usable, [in_lab(lane) for lane in range(LANES)], until_full=arguments.full)
+        tally = compare(
+            seeds,
+            usable,
+            [in_lab(lane) for lane in range(LANES)],
+            until_full=arguments.full,
+            profile=streams.PROFILE if arguments.streams else GENERAL,
+        )
     print(tally.report())
     for verdict in tally.failures:
         print("\n" + explain(shrink(verdict, in_lab(), usable, arguments.shrink)))

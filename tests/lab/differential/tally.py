@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections import Counter
 
 from differential.compare import Verdict
-from differential.makers import MAKERS
-from differential.provoke import WISHES
+from differential.profile import GENERAL, Profile
 
 EACH_COMMAND = 100
 EACH_ERROR = 20
 SUCCEED = 0.60
 UNJUDGED = 0.05
-PHRASES = tuple(name for name in WISHES if not name.startswith("("))
 
 
 class Tally:
     """What a run has compared so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: Profile = GENERAL) -> None:
+        self.profile = profile
         self.verdicts: list[Verdict] = []
         self.kinds: Counter[str] = Counter()
         self.succeeded: Counter[str] = Counter()
@@ -41,7 +40,9 @@ class Tally:
             self.succeeded[kind] += step.foretold.rc == 0
             if step.foretold.rc:
                 self.errors[step.foretold.error] += 1
-                self.phrases[next((text for text in PHRASES if text in step.foretold.stderr), "any other")] += 1
+                self.phrases[
+                    next((text for text in self.profile.phrases if text in step.foretold.stderr), "any other")
+                ] += 1
         for prop, share in verdict.widest.items():
             self.widest[prop] = max(self.widest.get(prop, 0.0), share)
 
@@ -66,10 +67,10 @@ class Tally:
 
     def missing(self) -> list[str]:
         """Commands and errors that a full run has not seen often enough."""
-        few = [f"{kind}: {self.kinds[kind]} of {EACH_COMMAND}" for kind in MAKERS if self.kinds[kind] < EACH_COMMAND]
-        return few + [
-            f"{text!r}: {self.phrases[text]} of {EACH_ERROR}" for text in PHRASES if self.phrases[text] < EACH_ERROR
-        ]
+        kinds, phrases = self.profile.makers, self.profile.phrases
+        few = [f"{kind}: {self.kinds[kind]} of {EACH_COMMAND}" for kind in kinds if self.kinds[kind] < EACH_COMMAND]
+        rare = [text for text in phrases if self.phrases[text] < EACH_ERROR]
+        return few + [f"{text!r}: {self.phrases[text]} of {EACH_ERROR}" for text in rare]
 
     def report(self) -> str:
         """The tables."""
@@ -82,11 +83,11 @@ class Tally:
             "",
             f"{'command':<24}{'run':>6}{'failed':>8}",
             *(f"{kind:<24}{self.kinds[kind]:>6}{self.kinds[kind] - self.succeeded[kind]:>8}"
-              for kind in (*MAKERS, *sorted(self.kinds.keys() - MAKERS))),
+              for kind in (*self.profile.makers, *sorted(self.kinds.keys() - self.profile.makers))),
             "",
             f"{'kind of error':<54}{'seen':>6}",
             *(f"{code:<54}{count:>6}" for code, count in sorted(self.errors.items())),
-            *(f"  {text:<52}{self.phrases[text]:>6}" for text in (*PHRASES, "any other")),
+            *(f"  {text:<52}{self.phrases[text]:>6}" for text in (*self.profile.phrases, "any other")),
             "",
             f"{'figure':<24}{'of its tolerance used, at most':>32}",
             *(f"{prop:<24}{share:>32.0%}" for prop, share in sorted(self.widest.items())),

@@ -20,23 +20,30 @@ SNAPSHOTS = ("s0", "s1", "s2", "s3", "s4", "s5", "s6")
 TAGS = ("keep", "lock")
 BLOCKS = (8192, 8192, 8192, 4096, 16384, 65536)
 ENCRYPTED = "e"
-MAX_DATASETS = 10
-MAX_SNAPSHOTS = 12
+CROWD = (10, 12)
+"""Datasets and snapshots, with which there are enough."""
 
 
 class World:
     """The present of a simulated node, and a source of random draws from it. None: there is nothing of that sort."""
 
-    def __init__(self, node: Node, rng: random.Random) -> None:
+    def __init__(self, node: Node, rng: random.Random, crowd: tuple[int, int] = CROWD) -> None:
         self.node = node
         self.rng = rng
+        self.crowd = crowd
         self.serial = 0
 
     @property
     def datasets(self) -> list[Dataset]:
-        """All but the pool's own, sorted by name."""
+        """All but the pool's own and those that wait for the rest of a stream, sorted by name."""
         found = self.node.pools.pools[POOL].datasets
-        return [found[name] for name in sorted(found) if name != POOL]
+        return [found[name] for name in sorted(found) if name != POOL and not found[name].partial]
+
+    @property
+    def unfinished(self) -> list[Dataset]:
+        """Those that wait for the rest of a stream."""
+        found = self.node.pools.pools[POOL].datasets
+        return [found[name] for name in sorted(found) if found[name].partial]
 
     @property
     def snapshots(self) -> list[Snapshot]:
@@ -117,7 +124,7 @@ class World:
 
     def crowded(self) -> bool:
         """Whether nothing more should be created."""
-        return len(self.datasets) >= MAX_DATASETS or len(self.snapshots) >= MAX_SNAPSHOTS
+        return len(self.datasets) >= self.crowd[0] or len(self.snapshots) >= self.crowd[1]
 
     def size(self, volume: Dataset | None = None) -> int:
         """A volume size: mostly whole MiB, now and then any number of blocks."""

@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import boot
+import machines
 from failures import Failures
 from harness import Lab
 
@@ -32,6 +33,18 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         pytest.fail("the lab is down: python3 tests/lab/lab.py up (or run the suite through `lab.py test`)")
     with boot.alone():
         yield Lab(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture(scope="session")
+def peer(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The second machine, booted for this suite unless it is up."""
+    with boot.machine(boot.MACHINES[1]):
+        was_up = boot.pid() is not None
+        machines.bring_up()
+    yield Lab(tmp_path_factory.mktemp("peer"), boot.MACHINES[1])
+    with boot.machine(boot.MACHINES[1]):
+        if not was_up:
+            boot.stop()
 
 
 @pytest.fixture

@@ -13,13 +13,16 @@ import os
 import random
 
 import pytest
+from differential.profile import GENERAL, Profile
 from differential.run import LANES, MOST_SEQUENCES, compare, explain
 from differential.runners import in_lab, usable_in_lab
 from differential.shrinking import shrink
+from differential.streams import PROFILE
 from differential.tally import Tally
 from harness import Lab
 
 SAMPLE = 2
+STREAMS = 20
 SHRINK_SECONDS = 240.0
 
 
@@ -27,15 +30,16 @@ def first_seed() -> int:
     return int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_000_000))
 
 
-def run(sequences: int, capsys: pytest.CaptureFixture[str], *, until_full: bool = False) -> Tally:
+def run(
+    sequences: int, capsys: pytest.CaptureFixture[str], *, until_full: bool = False, profile: Profile = GENERAL
+) -> Tally:
     """Compare, print the statistics whatever comes out, and fail with the first difference, shrunk."""
     seed = first_seed()
     with capsys.disabled():
         print(f"\ndifferential test: first seed {seed}", flush=True)
         usable = usable_in_lab()
-        tally = compare(
-            range(seed, seed + sequences), usable, [in_lab(lane) for lane in range(LANES)], until_full=until_full
-        )
+        lanes = [in_lab(lane) for lane in range(LANES)]
+        tally = compare(range(seed, seed + sequences), usable, lanes, until_full=until_full, profile=profile)
         print(tally.report(), flush=True)
     if tally.failures:
         pytest.fail(explain(shrink(tally.failures[0], in_lab(), usable, SHRINK_SECONDS)))
@@ -46,6 +50,17 @@ def test_sampled_sequences(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None
     tally = run(SAMPLE, capsys)
     assert tally.total >= 100
     assert tally.shares() == []
+
+
+def test_sampled_streams(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(SAMPLE, capsys, profile=PROFILE).total >= 80
+
+
+@pytest.mark.full
+def test_many_streams(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    tally = run(STREAMS, capsys, profile=PROFILE)
+    assert tally.total >= 1000
+    assert tally.kinds.keys() >= PROFILE.makers.keys()
 
 
 @pytest.mark.full

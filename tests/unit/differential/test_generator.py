@@ -19,9 +19,9 @@ import pytest
 from differential import executor, model
 from differential.compare import replayable
 from differential.generator import LENGTH, foretell, generate, kind_of, replay
-from differential.makers import MAKERS
 from differential.model import MIB, POOL
-from differential.tally import PHRASES
+from differential.profile import GENERAL
+from differential.streams import PROFILE
 
 USABLE = 1792 * MIB
 
@@ -47,9 +47,18 @@ def test_sequences_are_long_and_mostly_succeed(scripts):
 
 def test_every_kind_of_command_and_error_is_there(scripts):
     steps = [step for script in scripts for step in script.steps]
-    assert MAKERS.keys() - {step.command.kind for step in steps} == set()
+    assert GENERAL.makers.keys() - {step.command.kind for step in steps} == set()
     said = " ".join(step.foretold.stderr for step in steps)
-    assert [text for text in PHRASES if text not in said] == []
+    assert [text for text in GENERAL.phrases if text not in said] == []
+
+
+def test_streams_of_all_kinds_are_made():
+    steps = [step for seed in range(60) for step in generate(seed, USABLE, profile=PROFILE).steps]
+    assert PROFILE.makers.keys() - {step.command.kind for step in steps} == set()
+    said = " ".join(step.foretold.stderr for step in steps)
+    assert [text for text in PROFILE.phrases if text not in said] == []
+    received = [step for step in steps if step.command.kind in ("increment stream", "rest stream")]
+    assert sum(not step.foretold.rc for step in received) > len(steps) // 30
 
 
 def test_what_is_foretold_is_what_the_simulator_does(scripts):

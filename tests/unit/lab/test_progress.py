@@ -143,7 +143,7 @@ def test_a_suite_that_hangs_is_ended_and_says_where(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is printed when it happens, what was running is named, and where in it."""
-    monkeypatch.setattr("boot.pid", lambda: None)  # a lab that somebody works with is not idle
+    monkeypatch.setattr("boot.pids", lambda: ())  # a lab that somebody works with is not idle
     (tmp_path / "test_it.py").write_text(SUITE.format(lab=str(LAB)), encoding="utf-8")
     configure = "def pytest_configure(config):\n    config.pluginmanager.register(Failures(config))\n"
     words = f"import sys\nsys.path.insert(0, {str(LAB)!r})\nfrom failures import Failures\n{configure}"

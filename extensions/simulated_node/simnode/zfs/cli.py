@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Tuple
 
-from simnode.zfs import cli_create, cli_destroy, cli_list, cli_send, cli_set, cli_snapshot
+from simnode.zfs import (
+    cli_bookmark,
+    cli_create,
+    cli_destroy,
+    cli_list,
+    cli_receive,
+    cli_send,
+    cli_set,
+    cli_snapshot,
+)
 from simnode.zfs.errors import CliError, UsageError, ZfsError
 from simnode.zfs.session import Session
 from simnode.zfs.storage import MAX_HISTORY, Storage
@@ -23,7 +32,7 @@ def _version(session: Session, argv: List[str]) -> int:
 
 
 def _receive(session: Session, argv: List[str]) -> int:
-    return cli_send.receive(session, argv, session.stdin)
+    return cli_receive.receive(session, argv, session.stdin)
 
 
 _COMMANDS: Dict[str, Tuple[Command, str]] = {
@@ -47,8 +56,10 @@ _COMMANDS: Dict[str, Tuple[Command, str]] = {
             '\t    <"all" | property[,...]> [filesystem|volume|snapshot|bookmark] ...'),
     "list": (cli_list.list_, "list [-Hp] [-r|-d max] [-o property[,...]] [-s property]...\n"
              "\t    [-S property]... [-t type[,...]] [filesystem|volume|snapshot] ..."),
-    "send": (cli_send.send, "send [-p] <snapshot>"),
-    "receive": (_receive, "receive [-vF] <filesystem|volume|snapshot>"),
+    "bookmark": (cli_bookmark.bookmark, "bookmark <snapshot|bookmark> <newbookmark>"),
+    "send": (cli_send.send, "send [-nPpvLecw] [-[i|I] snapshot] <snapshot>\n\tsend [-nvPe] -t <receive_resume_token>"),
+    "receive": (_receive, "receive [-vsFu] [-o <property>=<value>] ... [-x <property>] ...\n"
+                "\t    <filesystem|volume|snapshot>\n\treceive -A <filesystem|volume>"),
     "version": (_version, "version"),
 }  # fmt: skip
 _ALIASES = {"snap": "snapshot", "recv": "receive"}

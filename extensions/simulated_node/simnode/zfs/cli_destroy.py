@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, Set
 
-from simnode.zfs import kernel, numbers
+from simnode.zfs import cli_bookmark, kernel, numbers
 from simnode.zfs.errors import UsageError, ZfsError
 from simnode.zfs.model import FILESYSTEM, Dataset, Snapshot
 from simnode.zfs.session import Session, options, type_word
@@ -40,6 +40,8 @@ def destroy(session: Session, argv: List[str]) -> int:
         flags.add("r")
     if flags & {"p"}:
         flags.add("v")
+    if "#" in names[0]:
+        return cli_bookmark.destroy(session, names[0])
     if "@" in names[0]:
         return _destroy_snapshots(session, names[0], flags)
     item = session.open(names[0], "s" if "d" in flags else "fv")
@@ -95,6 +97,8 @@ def _blocked(session: Session, target: Item, flags: Set[str]) -> bool:
         name = name_of(item)
         direct = name.startswith((below + "/", below + "@"))
         (children if direct else clones).append(name)
+    if isinstance(target, Snapshot) and target.dataset.receiving_from(target):
+        clones.append(f"{target.dataset.name}/%recv")
     if children and "r" not in flags:
         why, option, listed = "children", "-r", children
     elif clones and ("r" in flags or isinstance(target, Snapshot)):

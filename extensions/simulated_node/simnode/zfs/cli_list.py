@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from simnode.zfs.errors import UsageError
+from simnode.zfs.model import Bookmark
 from simnode.zfs.properties import NUMBER, SIZE, SPACE_COLUMNS, TABLE, known
 from simnode.zfs.session import Selection, Session, depth_of, options, types_of
-from simnode.zfs.values import Item, Reader, kind_of, name_of, user_names
+from simnode.zfs.values import Listed, Reader, kind_of, name_of, user_names
 
 _COLUMNS = ("name", "property", "value", "received", "source")
 _SOURCES = ("local", "default", "inherited", "received", "temporary", "none")
@@ -63,7 +64,7 @@ class _Common:
         """Which datasets; asking for snapshots of a dataset means one level down."""
         types = default if self.types is None else self.types
         depth = self.depth
-        if types == "s" and names and not depth:
+        if types in ("s", "b") and names and not depth:
             depth = 1
         return Selection(types, snapshots or self.types is not None, depth)
 
@@ -79,7 +80,7 @@ def get(session: Session, argv: List[str]) -> int:
     if not rest:
         raise UsageError("missing property argument")
     names = None if rest[0] == "all" else _properties(rest[0])
-    items, status = common.selection("fvs", True, rest[1:]).pick(session, rest[1:])
+    items, status = common.selection("fvsb", True, rest[1:]).pick(session, rest[1:])
     rows = _rows(session, items, names, "-p" in common.flags, sources)
     picked = [_COLUMNS.index(column) for column in columns]
     if "-H" in common.flags:
@@ -111,18 +112,18 @@ def _get_options(given: List[Tuple[str, str]]) -> Tuple[List[str], Optional[Set[
 
 
 def _rows(
-    session: Session, items: List[Item], names: Optional[List[str]], literal: bool, sources: Optional[Set[str]]
+    session: Session, items: List[Listed], names: Optional[List[str]], literal: bool, sources: Optional[Set[str]]
 ) -> List[Row]:
     readers = {name: Reader(pool, literal) for name, pool in session.storage.pools.items()}
     rows: List[Row] = []
     for item in items:
         full = name_of(item)
-        reader = readers[full.split("/", 1)[0].split("@", 1)[0]]
+        reader = readers[session.pool(item).name]
         found = reader.all(item) if names is None else [(name, *reader.get(item, name)) for name in names]
         for name, value, source in found:
             if sources is not None and _class(source) not in sources:
                 continue
-            received = str(item.received[name]) if name in item.received else "-"
+            received = "-" if isinstance(item, Bookmark) else str(item.received.get(name, "-"))
             rows.append((full, name, value, received, source))
     return rows
 
@@ -153,7 +154,7 @@ def list_(session: Session, argv: List[str]) -> int:
     properties = _all_fields(items) if fields == "all" else _properties(fields)
     rows: List[Row] = []
     for item in items:
-        reader = readers[name_of(item).split("/", 1)[0].split("@", 1)[0]]
+        reader = readers[session.pool(item).name]
         rows.append(tuple(reader.get(item, name)[0] for name in properties))
     if scripted:
         session.out.extend(["\t".join(row) + "\n" for row in rows])
@@ -170,22 +171,22 @@ def _right(name: str) -> bool:
     return TABLE[name].form in (SIZE, NUMBER) and name not in ("creation", "guid", "createtxg")
 
 
-def _all_fields(items: List[Item]) -> List[str]:
+def _all_fields(items: List[Listed]) -> List[str]:
     users: Dict[str, None] = {}
     for item in items:
         users.update(dict.fromkeys(user_names(item)))
     return [*TABLE, *sorted(users)]
 
 
-def _sorted(session: Session, items: List[Item], word: str, backwards: bool) -> List[Item]:
+def _sorted(session: Session, items: List[Listed], word: str, backwards: bool) -> List[Listed]:
     """Stable sort by one property; datasets it does not apply to come last."""
     try:
         name = known(word)
     except KeyError:
         raise UsageError(f"invalid property '{word}'") from None
     numeric = ":" not in name and TABLE[name].form in (SIZE, NUMBER)
-    valued: List[Tuple[Any, Item]] = []
-    without: List[Item] = []
+    valued: List[Tuple[Any, Listed]] = []
+    without: List[Listed] = []
     for item in items:
         value, source = Reader(session.pool(item), True).get(item, name)
         if (value == "-" and source == "-") or (":" not in name and kind_of(item) not in TABLE[name].types):

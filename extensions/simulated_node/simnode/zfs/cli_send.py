@@ -2,86 +2,146 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""`zfs send` and `zfs receive` of whole volumes and file systems; the stream is one line of text."""
+"""`zfs send`: whole snapshots, increments from a snapshot or a bookmark, and the rest of an interrupted stream."""
 
 from __future__ import annotations
 
-import json
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
-from simnode.zfs import kernel
+from simnode.zfs import stream
 from simnode.zfs.errors import CliError, UsageError, ZfsError
-from simnode.zfs.kernel.properties import SPECIAL
-from simnode.zfs.model import VOLUME, Snapshot
-from simnode.zfs.session import Session, assignments, checked, name_problem, options
+from simnode.zfs.model import Bookmark, Snapshot
+from simnode.zfs.session import Session, options
 
-_MAGIC = "simnode-stream"
+Base = Optional[Union[Snapshot, Bookmark]]
 
 
 def send(session: Session, argv: List[str]) -> int:
-    """`zfs send [-p] SNAPSHOT`: the snapshot's contents, with -p also the dataset's own properties."""
-    given, names = options(argv, "pvnPLec")
+    """`zfs send [-pnvPLecw] [-i|-I BASE] SNAPSHOT` or `zfs send [-nvPe] -t TOKEN`."""
+    given, names = options(argv, "pvnPLecwi:I:t:")
+    flags = {flag for flag, _value in given}
+    told = dict(given)
+    if "-t" in told:
+        if names:
+            raise UsageError("invalid flags combined with -t")
+        return _resume(session, told["-t"], flags)
     if len(names) != 1:
         raise UsageError("too many arguments" if names else "missing snapshot argument")
     snap = session.open(names[0], "s")
     if not isinstance(snap, Snapshot):
         return 1
+    base = _base(session, snap, told.get("-i", told.get("-I", "")))
+    if base is None and flags & {"-i", "-I"}:
+        return 1
+    steps = _steps(snap, base, "-I" in flags)
+    if "-n" in flags:
+        _estimate(session, steps, flags)
+        return 0
+    for earlier, later in steps:
+        header = _header(earlier, later, "-p" in flags)
+        session.out.append(stream.write(header, stream.pieces(later, _since(earlier))))
+    return 0
+
+
+def _base(session: Session, snap: Snapshot, name: str) -> Base:
+    """The base of that name, which may be given without its dataset."""
+    if not name:
+        return None
+    if not set(name) & set("@#"):
+        name = f"@{name}"
+    found = session.point(snap.dataset.name + name if name[0] in "@#" else name)
+    if found is None:
+        return None
+    origin = snap.dataset.origin
+    if found.createtxg >= snap.createtxg or (found.dataset is not snap.dataset and found is not origin):
+        session.fail(f"warning: cannot send '{snap.fullname}'", "not an earlier snapshot from the same fs")
+        return None
+    return found
+
+
+def _steps(snap: Snapshot, base: Base, all_between: bool) -> List[Tuple[Base, Snapshot]]:
+    if not all_between or base is None:
+        return [(base, snap)]
+    between = [one for one in snap.dataset.snapshots if base.createtxg < one.createtxg <= snap.createtxg]
+    bases: List[Base] = [base, *between[:-1]]
+    return list(zip(bases, between))
+
+
+def _since(base: Base) -> int:
+    return base.createtxg if base else 0
+
+
+def _estimate(session: Session, steps: List[Tuple[Base, Snapshot]], flags: Set[str], done: int = 0) -> None:
+    """What will be sent; of the first step, the first pieces are done."""
+    if not flags & {"-v", "-P"}:
+        return
+    total = 0
+    for base, snap in steps:
+        size = stream.size(snap, stream.pieces(snap, _since(base))[done:])
+        done = 0
+        total += size
+        shown = "" if base is None else base.name if len(steps) > 1 else base.fullname
+        _say(session, ["incremental", shown, snap.fullname, str(size)] if base else ["full", snap.fullname, str(size)])
+    _say(session, ["size", str(total)])
+
+
+def _say(session: Session, words: List[str]) -> None:
+    session.out.append("\t".join(words) + "\n")
+
+
+def _header(base: Base, snap: Snapshot, with_props: bool) -> Dict[str, Any]:
     dataset = snap.dataset
     props = {name: value for name, value in dataset.props.items() if value is not None}
-    stream: Dict[str, Any] = {
-        "magic": _MAGIC,
+    return {
         "kind": dataset.kind,
         "block": dataset.volblocksize,
         "volsize": snap.volsize,
-        "guid": snap.guid,
+        "toguid": snap.guid,
+        "fromguid": base.guid if base else 0,
+        "toname": snap.fullname,
         "snapshot": snap.name,
-        "extents": [extent[:3] for extent in snap.extents if extent[0] >= 0],
-        "props": {**dataset.received, **props} if any(flag == "-p" for flag, _value in given) else {},
-        "snapprops": snap.props if any(flag == "-p" for flag, _value in given) else {},
+        "clone": base is not None and base.dataset is not dataset,
+        "props": {**dataset.received, **props} if with_props else {},
+        "snapprops": snap.props if with_props else {},
     }
-    session.out.append(json.dumps(stream) + "\n")
+
+
+def _resume(session: Session, text: str, flags: Set[str]) -> int:
+    what = "cannot resume send"
+    try:
+        told = stream.read_token(text)
+    except (ValueError, KeyError):
+        return session.fail(what, "resume token is corrupt (invalid format)")
+    if flags & {"-v", "-P"}:
+        session.out.append("resume token contents:\nnvlist version: 0\n")
+        session.out.append(f"\ttoguid = {told['toguid']:#x}\n\ttoname = {told['toname']}\n")
+    snap = _by_guid(session, told["toguid"])
+    if not isinstance(snap, Snapshot):
+        raise CliError(f"{what}: {_why_gone(session, told['toname'])}", 255)
+    base = _by_guid(session, told["fromguid"]) if told["fromguid"] else None
+    if base is None and told["fromguid"]:
+        raise CliError(f"{what}: incremental source {told['fromguid']:#x} no longer exists", 255)
+    if "-n" in flags:
+        _estimate(session, [(base, snap)], flags, told["pieces"])
+        return 0
+    header = {**_header(base, snap, False), "resume": told["pieces"]}
+    session.out.append(stream.write(header, stream.pieces(snap, _since(base))[told["pieces"] :]))
     return 0
 
 
-def receive(session: Session, argv: List[str], stdin: str) -> int:
-    """`zfs receive DATASET[@SNAP]`: properties of the stream get the source `received`, those of -o `local`."""
-    given, names = options(argv, "o:uvF")
-    own = assignments([value for flag, value in given if flag == "-o"])
-    if len(names) != 1:
-        raise UsageError("too many arguments" if names else "missing snapshot argument")
+def _why_gone(session: Session, name: str) -> str:
     try:
-        stream = json.loads(stdin)
-        whole = stream["magic"] == _MAGIC
-    except (ValueError, KeyError, TypeError):
-        whole = False
-    if not whole:
-        raise CliError("cannot receive: invalid stream (bad magic number)")
-    name, _at, short = names[0].partition("@")
-    what = "cannot receive new filesystem stream"
-    if name_problem(name, "fv"):
-        raise CliError(f"{what}: invalid name")
-    if name in session.storage.pool_of(name).datasets:
-        raise CliError(f"{what}: destination '{name}' exists\nmust specify -F to overwrite it")
-    try:
-        stored = checked(own, "v" if stream["kind"] == VOLUME else "f", False, what)
-        _receive(session, name, short or stream["snapshot"], stream)
-        kernel.set_props(session.storage, session.storage.pool_of(name).datasets[name], stored)
-    except ZfsError as refusal:
-        raise CliError(f"{what}: {refusal.text}") from None
-    return 0
+        session.storage.snapshot(name)
+    except ZfsError:
+        return f"'{name}' used in the initial send no longer exists"
+    return f"'{name}' is no longer the same snapshot used in the initial send"
 
 
-def _receive(session: Session, name: str, short: str, stream: Dict[str, Any]) -> None:
-    storage = session.storage
-    props = {key: value for key, value in stream["props"].items() if key not in SPECIAL and key != "encryption"}
-    reserved = {key: value for key, value in stream["props"].items() if key in SPECIAL and key != "volsize"}
-    size = {"volsize": stream["volsize"]} if stream["kind"] == VOLUME else {}
-    dataset = kernel.create(storage, name, stream["kind"], size, stream["block"])
-    for start, end, content in stream["extents"]:
-        kernel.write(storage, dataset, start, end, content)
-    dataset.received.update(props)
-    kernel.set_props(storage, dataset, reserved)
-    kernel.take_snapshots(storage, [f"{name}@{short}"], {})
-    snap = dataset.snapshots[-1]
-    snap.guid = stream["guid"]
-    snap.received.update(stream["snapprops"])
+def _by_guid(session: Session, guid: int) -> Base:
+    for pool in session.storage.pools.values():
+        for dataset in pool.datasets.values():
+            points: List[Union[Snapshot, Bookmark]] = [*dataset.snapshots, *dataset.bookmarks]
+            for found in points:
+                if found.guid == guid:
+                    return found
+    return None

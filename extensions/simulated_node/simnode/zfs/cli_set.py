@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 
 from simnode.zfs import kernel, numbers
 from simnode.zfs.errors import CliError, UsageError, ZfsError
-from simnode.zfs.model import Dataset
+from simnode.zfs.model import Bookmark, Dataset
 from simnode.zfs.properties import AUTO, INHERIT, READONLY, Prop, is_user, native
 from simnode.zfs.session import Selection, Session, assignments, checked, options
 from simnode.zfs.values import Item, kind_of, name_of
@@ -116,6 +116,8 @@ def inherit(session: Session, argv: List[str]) -> int:
     selection = Selection("fvs", deep, 1 << 30 if deep else None)
     items, status = selection.pick(session, names)
     for item in items:
+        if isinstance(item, Bookmark):
+            continue
         if not is_user(name) and kind_of(item) not in native(name).types:
             if not deep:
                 status |= session.fail(

@@ -67,13 +67,33 @@ class Snapshot:
         return f"{self.dataset.name}@{self.name}"
 
 
+class Bookmark:
+    """The place of a snapshot in time; it keeps no data."""
+
+    __slots__ = ("created", "createtxg", "dataset", "guid", "name")
+
+    def __init__(self, dataset: Dataset, name: str, guid: int, createtxg: int, created: int) -> None:
+        self.dataset = dataset
+        self.name = name
+        self.guid = guid
+        self.createtxg = createtxg
+        self.created = created
+
+    @property
+    def fullname(self) -> str:
+        """`dataset#bookmark`."""
+        return f"{self.dataset.name}#{self.name}"
+
+
 class Dataset:
-    """A file system or volume. Zero stands for none in quota, refquota, reservation and refreservation."""
+    """A file system or volume. Zero stands for none in quota, refquota, reservation and refreservation. `partial` is
+    what has been received of a stream that was cut.
+    """
 
     __slots__ = (
-        "charge", "children", "created", "createtxg", "cryptroot", "extents", "guid", "head", "kind", "name", "origin",
-        "parent", "props", "received", "referenced", "snapshots", "snapused", "unique", "used", "volblocksize",
-        "volsize",
+        "bookmarks", "charge", "children", "created", "createtxg", "cryptroot", "extents", "guid", "head", "kind",
+        "name", "origin", "parent", "partial", "props", "received", "referenced", "snapshots", "snapused", "unique",
+        "used", "volblocksize", "volsize",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, guid: int, createtxg: int, created: int) -> None:
@@ -92,6 +112,8 @@ class Dataset:
         self.volblocksize = 0
         self.extents: ext.Extents = []
         self.snapshots: List[Snapshot] = []
+        self.bookmarks: List[Bookmark] = []
+        self.partial: Optional[Dict[str, Any]] = None
         self.referenced = 0
         self.unique = 0
         self.head = 0
@@ -142,6 +164,14 @@ class Dataset:
             if snap.name == name:
                 return snap
         return None
+
+    def bookmark(self, name: str) -> Optional[Bookmark]:
+        """The bookmark of that short name."""
+        return next((mark for mark in self.bookmarks if mark.name == name), None)
+
+    def receiving_from(self, snap: Snapshot) -> bool:
+        """Whether a stream that was cut goes on from this snapshot."""
+        return self.partial is not None and not self.partial["new"] and self.partial["fromguid"] == snap.guid
 
     def walk(self) -> Iterator[Dataset]:
         """Itself and everything below it, parents first, by name."""
@@ -269,8 +299,16 @@ class Pool:
     def rebuild(self) -> None:
         """Recompute `used` and the parents' charges of all datasets from scratch (figures of blocks stand)."""
         for dataset in reversed(list(self.root.walk())):
-            dataset.charge = sum(max(child.used, child.reservation) for child in dataset.children.values())
+            below = sum(max(child.used, child.reservation) for child in dataset.children.values())
+            dataset.charge = below + self._pending(dataset)
             dataset.used = dataset.head + dataset.snapused + dataset.refreserved + dataset.charge
+
+    def _pending(self, dataset: Dataset) -> int:
+        """What a stream that was cut has brought to a dataset that has snapshots already."""
+        if dataset.partial is None or dataset.partial["new"]:
+            return 0
+        pieces = [(start, end, content, 0) for start, end, content in dataset.partial["pieces"] if content is not None]
+        return self.weigh(dataset, pieces)
 
     def reserve(self, dataset: Dataset, value: int) -> None:
         """Set `reservation` and charge the parents for it (no checks)."""

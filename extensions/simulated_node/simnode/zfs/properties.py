@@ -19,7 +19,9 @@ _USER = re.compile(r"[a-z0-9:._\-]*:[a-z0-9:._\-]*\Z")
 
 
 class Prop(NamedTuple):
-    """A native property. `types` holds f(ile system), v(olume), s(napshot); `values` the words an index may take."""
+    """A native property. `types` holds f(ile system), v(olume), s(napshot), b(ookmark); `values` the words an index
+    may take.
+    """
 
     name: str
     column: str
@@ -42,9 +44,9 @@ _CRYPT = _ON_OFF + tuple(f"aes-{bits}-{mode}" for mode in ("ccm", "gcm") for bit
 _CANMOUNT = ("on", "off", "noauto")
 
 _TABLE = [
-    Prop("name", "NAME", STRING, READONLY, "fvs", None),
-    Prop("type", "TYPE", STRING, READONLY, "fvs", None),
-    Prop("creation", "CREATION", NUMBER, READONLY, "fvs", None),
+    Prop("name", "NAME", STRING, READONLY, "fvsb", None),
+    Prop("type", "TYPE", STRING, READONLY, "fvsb", None),
+    Prop("creation", "CREATION", NUMBER, READONLY, "fvsb", None),
     Prop("used", "USED", SIZE, READONLY, "fvs", None),
     Prop("available", "AVAIL", SIZE, READONLY, "fv", None),
     Prop("referenced", "REFER", SIZE, READONLY, "fvs", None),
@@ -70,14 +72,14 @@ _TABLE = [
     Prop("aclmode", "ACLMODE", INDEX, INHERIT, "f", "discard", ("discard", "groupmask", "passthrough", "restricted")),
     Prop("aclinherit", "ACLINHERIT", INDEX, INHERIT, "f", "restricted",
          ("discard", "noallow", "restricted", "passthrough", "passthrough-x")),
-    Prop("createtxg", "CREATETXG", NUMBER, READONLY, "fvs", None),
+    Prop("createtxg", "CREATETXG", NUMBER, READONLY, "fvsb", None),
     Prop("canmount", "CANMOUNT", INDEX, DEFAULT, "f", "on", _CANMOUNT),
     Prop("xattr", "XATTR", INDEX, INHERIT, "fs", "on", ("on", "off", "dir", "sa")),
     Prop("copies", "COPIES", INDEX, INHERIT, "fv", "1", ("1", "2", "3")),
     Prop("version", "VERSION", INDEX, DEFAULT, "f", "5", ("1", "2", "3", "4", "5", "current")),
     Prop("refquota", "REFQUOTA", SIZE, DEFAULT, "f", 0),
     Prop("refreservation", "REFRESERV", SIZE, DEFAULT, "fv", 0),
-    Prop("guid", "GUID", NUMBER, READONLY, "fvs", None),
+    Prop("guid", "GUID", NUMBER, READONLY, "fvsb", None),
     Prop("primarycache", "PRIMARYCACHE", INDEX, INHERIT, "fvs", "all", _CACHE),
     Prop("secondarycache", "SECONDARYCACHE", INDEX, INHERIT, "fvs", "all", _CACHE),
     Prop("usedbysnapshots", "USEDSNAP", SIZE, READONLY, "fv", None),
@@ -98,6 +100,7 @@ _TABLE = [
     Prop("filesystem_limit", "FSLIMIT", NUMBER, DEFAULT, "f", AUTO),
     Prop("snapshot_limit", "SSLIMIT", NUMBER, DEFAULT, "fv", AUTO),
     Prop("volmode", "VOLMODE", INDEX, INHERIT, "fv", "default", ("default", "full", "geom", "dev", "none")),
+    Prop("receive_resume_token", "RESUMETOK", STRING, READONLY, "fv", None),
     Prop("snapdev", "SNAPDEV", INDEX, INHERIT, "fv", "hidden", ("hidden", "visible")),
     Prop("redundant_metadata", "REDUND_MD", INDEX, INHERIT, "fv", "all", ("all", "most", "some", "none")),
     Prop("encryption", "ENCRYPTION", INDEX, ONCE, "fvs", "off", _CRYPT),

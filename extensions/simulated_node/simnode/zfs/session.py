@@ -7,17 +7,17 @@
 from __future__ import annotations
 
 import getopt
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from simnode.zfs.errors import CliError, UsageError, ZfsError
-from simnode.zfs.model import Dataset, Pool, Snapshot
+from simnode.zfs.model import Bookmark, Dataset, Pool, Snapshot
 from simnode.zfs.properties import check
 from simnode.zfs.storage import Storage
-from simnode.zfs.values import Item, kind_of, name_of
+from simnode.zfs.values import Item, Listed, kind_of, name_of
 
-_TYPES = {"filesystem": "f", "fs": "f", "volume": "v", "vol": "v", "snapshot": "s", "snap": "s", "bookmark": "",
-          "all": "fvs"}  # fmt: skip
-_WORDS = {"f": "filesystem", "v": "volume", "s": "snapshot"}
+_TYPES = {"filesystem": "f", "fs": "f", "volume": "v", "vol": "v", "snapshot": "s", "snap": "s", "bookmark": "b",
+          "all": "fvsb"}  # fmt: skip
+_WORDS = {"f": "filesystem", "v": "volume", "s": "snapshot", "b": "bookmark"}
 MAX_NAME = 255
 BAD_TYPE = "operation not applicable to datasets of this type"
 
@@ -45,6 +45,16 @@ class Session:
 
     def open(self, name: str, types: str) -> Optional[Item]:
         """The dataset or snapshot of that name if it is of one of `types` (f, v, s); else prints why not."""
+        found = self.listed(name, types)
+        return None if isinstance(found, Bookmark) else found
+
+    def point(self, name: str) -> Optional[Union[Snapshot, Bookmark]]:
+        """The snapshot or bookmark of that name; None (printed) if there is none."""
+        found = self.listed(name, "sb")
+        return None if isinstance(found, Dataset) else found
+
+    def listed(self, name: str, types: str) -> Optional[Listed]:
+        """What has that name if it is of one of `types` (f, v, s, b); else prints why not."""
         what = f"cannot open '{name}'"
         wrong = name_problem(name, types)
         if wrong:
@@ -65,8 +75,8 @@ class Session:
         item = self.open(name, "fv")
         return item if isinstance(item, Dataset) else None
 
-    def pool(self, item: Item) -> Pool:
-        """The pool a dataset or snapshot is in."""
+    def pool(self, item: Listed) -> Pool:
+        """The pool that it is in."""
         return self.storage.pool_of(name_of(item))
 
 
@@ -76,12 +86,13 @@ def name_problem(name: str, types: str) -> str:
         return "snapshot delimiter '@' is not expected here"
     if types == "s" and "@" not in name:
         return "missing '@' delimiter in snapshot name"
-    if "#" in name:
+    if "#" in name and "b" not in types:
         return "bookmark delimiter '#' is not expected here"
     if len(name) > MAX_NAME:
         return "name is too long"
     if name.startswith("/") or name.endswith("/"):
         return f"{'leading' if name.startswith('/') else 'trailing'} slash in name"
+    name = name.replace("#", "@")
     if "/" in name.partition("@")[2]:
         return "trailing slash in name"
     if name.count("@") > 1:
@@ -146,8 +157,8 @@ def types_of(text: str) -> str:
     return found
 
 
-def type_word(item: Item) -> str:
-    """filesystem, volume or snapshot."""
+def type_word(item: Listed) -> str:
+    """filesystem, volume, snapshot or bookmark."""
     return _WORDS[kind_of(item)]
 
 
@@ -158,9 +169,11 @@ def depth_of(text: str) -> int:
     return int(text)
 
 
-def order(item: Item) -> Tuple[str, int]:
-    """Sort key of listings: by dataset name, its snapshots after it, oldest first."""
-    return (item.dataset.name, item.createtxg) if isinstance(item, Snapshot) else (item.name, 0)
+def order(item: Listed) -> Tuple[str, int, int]:
+    """Sort key of listings: by dataset name, its snapshots after it, then its bookmarks, each oldest first."""
+    if isinstance(item, Dataset):
+        return item.name, 0, 0
+    return item.dataset.name, 1 if isinstance(item, Snapshot) else 2, item.createtxg
 
 
 class Selection:
@@ -171,9 +184,9 @@ class Selection:
         self.snapshots = snapshots
         self.depth = depth
 
-    def pick(self, session: Session, names: List[str]) -> Tuple[List[Item], int]:
+    def pick(self, session: Session, names: List[str]) -> Tuple[List[Listed], int]:
         """The items, sorted, and 1 if some name could not be opened."""
-        found: Dict[int, Item] = {}
+        found: Dict[int, Listed] = {}
         status = 0
         if not names:
             depth = self.depth if self.depth is not None else 1 << 30
@@ -183,9 +196,9 @@ class Selection:
         depth = self.depth or 0
         allowed = self.types
         if depth:
-            allowed += "f" + ("v" if "s" in self.types else "")
+            allowed += "f" + ("v" if set("sb") & set(self.types) else "")
         for name in names:
-            opened = session.open(name, allowed)
+            opened = session.listed(name, allowed)
             if opened is None:
                 status = 1
                 continue
@@ -193,12 +206,14 @@ class Selection:
                 found[id(item)] = item
         return sorted(found.values(), key=order), status
 
-    def _below(self, item: Item, depth: int) -> Iterator[Item]:
+    def _below(self, item: Listed, depth: int) -> Iterator[Listed]:
         if kind_of(item) in self.types:
             yield item
-        if depth <= 0 or isinstance(item, Snapshot):
+        if depth <= 0 or not isinstance(item, Dataset):
             return
         if "s" in self.types and self.snapshots:
             yield from item.snapshots
+        if "b" in self.types and self.snapshots:
+            yield from item.bookmarks
         for leaf in item.children.values():
             yield from self._below(leaf, depth - 1)

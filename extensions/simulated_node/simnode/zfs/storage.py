@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from simnode.clock import Clock
 from simnode.zfs.errors import ZfsError
-from simnode.zfs.model import Dataset, Pool, Snapshot
+from simnode.zfs.model import Bookmark, Dataset, Pool, Snapshot
 from simnode.zfs.reservation import Vdev
 
 MAX_EVENTS = 2000
@@ -78,7 +78,7 @@ class Storage:
 
     def pool_of(self, name: str) -> Pool:
         """The pool that a dataset or snapshot name belongs to; ENOENT."""
-        pool = self.pools.get(name.split("/", 1)[0].split("@", 1)[0])
+        pool = self.pools.get(name.split("/", 1)[0].split("@", 1)[0].split("#", 1)[0])
         if pool is None:
             raise ZfsError("ENOENT", name)
         return pool
@@ -98,9 +98,15 @@ class Storage:
             raise ZfsError("ENOENT", name)
         return found
 
-    def find(self, name: str) -> Union[Dataset, Snapshot]:
-        """Dataset or snapshot; ENOENT."""
-        return self.snapshot(name) if "@" in name else self.dataset(name)
+    def find(self, name: str) -> Union[Dataset, Snapshot, Bookmark]:
+        """Dataset, snapshot or bookmark; ENOENT."""
+        if "#" not in name:
+            return self.snapshot(name) if "@" in name else self.dataset(name)
+        above, _mark, short = name.partition("#")
+        found = self.dataset(above).bookmark(short)
+        if found is None:
+            raise ZfsError("ENOENT", name)
+        return found
 
     # -- pools -----------------------------------------------------------------------------------------------------
 
@@ -168,6 +174,7 @@ def _dataset_row(dataset: Dataset) -> Row:
         dataset.origin.fullname if dataset.origin else "", dataset.cryptroot, dataset.props, dataset.received,
         dataset.volsize, dataset.volblocksize, dataset.extents, dataset.referenced, dataset.unique, dataset.head,
         dataset.snapused, rows,
+        [[mark.name, mark.guid, mark.createtxg, mark.created] for mark in dataset.bookmarks], dataset.partial,
     ]  # fmt: skip
 
 
@@ -195,6 +202,8 @@ def _pool_from_json(data: Dict[str, Any]) -> Pool:
         dataset.referenced, dataset.unique, dataset.head, dataset.snapused = row[12:16]
         if row[16]:
             _load_snapshots(dataset, row[16], snapshots)
+        dataset.bookmarks = [Bookmark(dataset, *mark) for mark in row[17]]
+        dataset.partial = row[18]
         if row[5]:
             origins.append((dataset, row[5]))
         _place(pool, dataset)

@@ -10,25 +10,26 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from simnode.zfs import extents as ext
-from simnode.zfs import numbers
-from simnode.zfs.model import VOLUME, Dataset, Pool, Snapshot
+from simnode.zfs import numbers, stream
+from simnode.zfs.model import VOLUME, Bookmark, Dataset, Pool, Snapshot
 from simnode.zfs.properties import AUTO, INHERIT, NUMBER, SIZE, TABLE, Prop
 
 Item = Union[Dataset, Snapshot]
+Listed = Union[Item, Bookmark]
 Value = Tuple[str, str]
 _NOTHING: Value = ("-", "-")
 
 
-def kind_of(item: Item) -> str:
-    """f, v or s."""
-    if isinstance(item, Snapshot):
-        return "s"
+def kind_of(item: Listed) -> str:
+    """f, v, s or b."""
+    if isinstance(item, (Snapshot, Bookmark)):
+        return "s" if isinstance(item, Snapshot) else "b"
     return "v" if item.kind == VOLUME else "f"
 
 
-def name_of(item: Item) -> str:
+def name_of(item: Listed) -> str:
     """Full name."""
-    return item.fullname if isinstance(item, Snapshot) else item.name
+    return item.name if isinstance(item, Dataset) else item.fullname
 
 
 class Reader:
@@ -39,13 +40,13 @@ class Reader:
         self.literal = literal
         self.byte = "" if pool.version == "illumos" else "B"
 
-    def get(self, item: Item, name: str) -> Value:
+    def get(self, item: Listed, name: str) -> Value:
         """(value, source); ("-", "-") when it does not apply or is not set."""
         if ":" in name:
-            return _user(item, name)
+            return _NOTHING if isinstance(item, Bookmark) else _user(item, name)
         return self.native(item, TABLE[name]) or _NOTHING
 
-    def native(self, item: Item, prop: Prop) -> Optional[Value]:
+    def native(self, item: Listed, prop: Prop) -> Optional[Value]:
         """(value, source), or None when the property does not apply."""
         reader = _READERS.get(prop.name)
         if reader is not None:
@@ -53,11 +54,11 @@ class Reader:
                 return None
             raw = reader(self, item)
             return None if raw is None else (self.show(prop, raw), "-")
-        if kind_of(item) not in prop.types:
+        if kind_of(item) not in prop.types or isinstance(item, Bookmark):
             return None
         return self._stored(item, prop)
 
-    def all(self, item: Item) -> List[Tuple[str, str, str]]:
+    def all(self, item: Listed) -> List[Tuple[str, str, str]]:
         """(name, value, source) of every property that applies, then the user properties."""
         rows = []
         for prop in TABLE.values():
@@ -67,7 +68,7 @@ class Reader:
             if found is not None:
                 rows.append((prop.name, found[0], found[1]))
         for name in user_names(item):
-            value, source = _user(item, name)
+            value, source = self.get(item, name)
             if source != "-":
                 rows.append((name, value, source))
         return rows
@@ -103,7 +104,7 @@ class Reader:
 
     def _volsize(self, item: Item) -> Value:
         prop = TABLE["volsize"]
-        if item.volsize == 0:
+        if item.volsize == 0 and kind_of(item) != "v":
             return _NOTHING
         return self.show(prop, item.volsize), "local"
 
@@ -147,8 +148,10 @@ def _user(item: Item, name: str) -> Value:
     return _NOTHING if source == "default" else (str(value), source)
 
 
-def user_names(item: Item) -> List[str]:
+def user_names(item: Listed) -> List[str]:
     """Names of the user properties seen from here, sorted."""
+    if isinstance(item, Bookmark):
+        return []
     names = {name for name in (*item.props, *item.received) if ":" in name}
     node: Optional[Dataset] = item.dataset if isinstance(item, Snapshot) else item.parent
     while node is not None:
@@ -215,13 +218,13 @@ def _logicalused(reader: Reader, item: Dataset) -> int:
     return total + sum(_logicalused(reader, child) for child in item.children.values())
 
 
-def _mounted(reader: Reader, item: Item) -> str:
+def _mounted(reader: Reader, item: Listed) -> str:
     mountpoint = reader.get(item, "mountpoint")[0]
     usable = mountpoint.startswith("/") and reader.get(item, "canmount")[0] == "on"
     return "yes" if usable else "no"
 
 
-def _origin(reader: Reader, item: Item) -> Optional[str]:
+def _origin(reader: Reader, item: Listed) -> Optional[str]:
     return item.origin.fullname if isinstance(item, Dataset) and item.origin else None
 
 
@@ -232,7 +235,7 @@ def _encryptionroot(reader: Reader, item: Item) -> Optional[str]:
 
 _READERS: Dict[str, Callable[[Reader, Any], Any]] = {
     "name": lambda reader, item: name_of(item),
-    "type": lambda reader, item: item.kind if isinstance(item, Dataset) else "snapshot",
+    "type": lambda reader, item: item.kind if isinstance(item, Dataset) else type(item).__name__.lower(),
     "creation": lambda reader, item: item.created,
     "used": _used,
     "available": lambda reader, item: reader.pool.available(item),
@@ -247,6 +250,7 @@ _READERS: Dict[str, Callable[[Reader, Any], Any]] = {
     "usedbydataset": lambda reader, item: item.head,
     "usedbychildren": lambda reader, item: item.charge,
     "usedbyrefreservation": lambda reader, item: item.refreserved,
+    "receive_resume_token": lambda reader, item: stream.token(item.partial) if item.partial else None,
     "defer_destroy": lambda reader, item: "on" if item.defer else "off",
     "userrefs": lambda reader, item: len(item.holds),
     "written": _written,

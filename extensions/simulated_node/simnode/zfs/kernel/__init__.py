@@ -14,27 +14,40 @@ from simnode.zfs.kernel.data import trim, write
 from simnode.zfs.kernel.datasets import clone, create, destroy, rename
 from simnode.zfs.kernel.guards import writable
 from simnode.zfs.kernel.properties import MAX_USER_VALUE, set_props
+from simnode.zfs.kernel.receive import abort as abort_receive
+from simnode.zfs.kernel.receive import begin as begin_receive
+from simnode.zfs.kernel.receive import begin_new, take_in
+from simnode.zfs.kernel.receive import finish as finish_receive
 from simnode.zfs.kernel.snapshots import (
+    destroy_bookmark,
     destroy_snapshots,
     hold,
     release,
     rename_snapshots,
     rollback,
+    take_bookmark,
     take_snapshots,
 )
 
 __all__ = [
     "MAX_USER_VALUE",
+    "abort_receive",
+    "begin_new",
+    "begin_receive",
     "clone",
     "create",
     "destroy",
+    "destroy_bookmark",
     "destroy_snapshots",
+    "finish_receive",
     "hold",
     "release",
     "rename",
     "rename_snapshots",
     "rollback",
     "set_props",
+    "take_bookmark",
+    "take_in",
     "take_snapshots",
     "trim",
     "writable",

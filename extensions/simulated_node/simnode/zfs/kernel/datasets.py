@@ -94,6 +94,14 @@ def _remove(pool: Pool, dataset: Dataset) -> None:
     pool.settle(parent)
 
 
+def discard(storage: Storage, dataset: Dataset) -> None:
+    """Remove a dataset without a check."""
+    _remove(storage.pool_of(dataset.name), dataset)
+    if dataset.origin is not None:
+        dataset.origin.clones.remove(dataset)
+    storage.emit("destroy", dataset.name)
+
+
 def destroy(storage: Storage, dataset: Dataset) -> None:
     """Destroy a dataset that has neither children nor snapshots: EEXIST for a file system's, EBUSY for a volume's."""
     writable(storage, dataset.name)

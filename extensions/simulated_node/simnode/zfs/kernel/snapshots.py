@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple, Union
 
 from simnode.zfs.errors import ZfsError
 from simnode.zfs.kernel.guards import NORMAL, RESERVED, pool_space, writable
-from simnode.zfs.model import Dataset, Snapshot
+from simnode.zfs.model import Bookmark, Dataset, Snapshot
 from simnode.zfs.storage import Storage
 
 
@@ -25,6 +25,8 @@ def take_snapshots(storage: Storage, names: List[str], props: Dict[str, Any]) ->
             dataset = storage.dataset(above)
             if dataset.snapshot(short) is not None:
                 raise ZfsError("EEXIST", name)
+            if dataset.partial is not None and dataset.partial["new"]:
+                raise ZfsError("EBUSY", name)
             if min(dataset.unique, dataset.refreservation) > pool.room(dataset):
                 raise ZfsError("ENOSPC", name)
         except ZfsError as refusal:
@@ -53,7 +55,7 @@ def destroy_snapshots(storage: Storage, snaps: List[Snapshot], defer: bool) -> L
             continue
         if snap.holds:
             errors.append((snap.fullname, "EBUSY"))
-        elif snap.clones:
+        elif snap.clones or snap.dataset.receiving_from(snap):
             errors.append((snap.fullname, "EEXIST"))
     if errors:
         return errors
@@ -97,6 +99,22 @@ def rollback(storage: Storage, dataset: Dataset, snap: Snapshot) -> None:
     storage.next_txg()
     pool.recount(dataset)
     storage.emit("rollback", dataset.name)
+
+
+def take_bookmark(storage: Storage, source: Union[Snapshot, Bookmark], short: str) -> None:
+    """Remember when a snapshot was taken, under a name that is free."""
+    writable(storage, source.fullname)
+    source.dataset.bookmarks.append(Bookmark(source.dataset, short, source.guid, source.createtxg, source.created))
+    storage.next_txg()
+    storage.emit("bookmark", source.fullname)
+
+
+def destroy_bookmark(storage: Storage, mark: Bookmark) -> None:
+    """Forget it."""
+    writable(storage, mark.fullname)
+    mark.dataset.bookmarks.remove(mark)
+    storage.next_txg()
+    storage.emit("destroy", mark.fullname)
 
 
 def hold(storage: Storage, snap: Snapshot, tag: str) -> None:

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Receiving: what `dmu_recv_begin`, `dmu_recv_stream` and `dmu_recv_end` do with a part of a stream."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from simnode.zfs import extents as ext
+from simnode.zfs.errors import ZfsError
+from simnode.zfs.kernel.datasets import clone, create, discard
+from simnode.zfs.kernel.guards import writable
+from simnode.zfs.model import Dataset, Pool, Snapshot
+from simnode.zfs.storage import Storage
+from simnode.zfs.stream import Part, Piece
+
+
+def begin_new(storage: Storage, name: str, header: Dict[str, Any], origin: Optional[Snapshot]) -> Dataset:
+    """The dataset that a full stream makes, or one that follows a snapshot elsewhere. A volume has no size yet."""
+    if origin is not None:
+        made = clone(storage, name, origin, {})
+    else:
+        made = create(storage, name, header["kind"], {}, header["block"])
+    made.partial = _state(header, True)
+    return made
+
+
+def begin(storage: Storage, target: Dataset, header: Dict[str, Any], short: str) -> None:
+    """The next snapshot of a dataset: EBUSY while another stream is unfinished, EEXIST for a name that is taken, ENODEV
+    without its base, ETXTBSY if the dataset has changed since.
+    """
+    writable(storage, target.name)
+    if target.partial is not None:
+        raise ZfsError("EBUSY", target.name)
+    if target.snapshot(short) is not None:
+        raise ZfsError("EEXIST", target.name)
+    base = next((snap for snap in target.snapshots if snap.guid == header["fromguid"]), None)
+    if base is None:
+        raise ZfsError("ENODEV", target.name)
+    if (target.extents, target.volsize) != (base.extents, base.volsize):
+        raise ZfsError("ETXTBSY", target.name)
+    target.partial = _state(header, False)
+
+
+def _state(header: Dict[str, Any], new: bool) -> Dict[str, Any]:
+    return {**{key: header[key] for key in ("toguid", "fromguid", "toname")}, "new": new, "pieces": []}
+
+
+def take_in(storage: Storage, target: Dataset, pieces: List[Piece]) -> bool:
+    """Add pieces to what has been received. Whether there was room for all of them."""
+    pool, state = storage.pool_of(target.name), target.partial
+    assert state is not None
+    room = pool.room(target)
+    held = len(state["pieces"])
+    state["pieces"] += pieces
+    while pool.weigh(target, _written(state["pieces"][held:])) > room:
+        state["pieces"].pop()
+    if state["new"]:
+        _apply(storage, pool, target, state["pieces"][held:])
+    pool.rebuild()
+    storage.next_txg()
+    return len(state["pieces"]) == held + len(pieces)
+
+
+def finish(storage: Storage, target: Dataset, part: Part, short: str) -> Snapshot:
+    """All is there: the dataset gets it, and the snapshot its name and guid."""
+    pool, state = storage.pool_of(target.name), target.partial
+    assert state is not None
+    if not state["new"]:
+        _apply(storage, pool, target, state["pieces"])
+    target.partial = None
+    target.volsize = part.header["volsize"]
+    target.extents = ext.cut(target.extents, target.volsize, 1 << 62) if target.volsize else target.extents
+    snap = Snapshot(target, short, part.header["toguid"], storage.next_txg(), storage.seconds())
+    snap.received.update(part.header["snapprops"])
+    target.snapshots.append(snap)
+    pool.recount(target)
+    pool.rebuild()
+    storage.emit("snapshot", snap.fullname)
+    return snap
+
+
+def abort(storage: Storage, target: Dataset) -> None:
+    """Forget what has been received; a dataset that was made for it goes."""
+    state, target.partial = target.partial, None
+    assert state is not None
+    if state["new"]:
+        discard(storage, target)
+    storage.pool_of(target.name).rebuild()
+    storage.next_txg()
+
+
+def _apply(storage: Storage, pool: Pool, target: Dataset, pieces: List[Piece]) -> None:
+    txg = storage.next_txg()
+    for start, end, content in pieces:
+        target.extents = ext.cut(target.extents, start, end)
+        if content is not None:
+            target.extents = ext.write(target.extents, start, end, content, txg)
+    pool.touch(target, txg)
+    pool.recount(target)
+
+
+def _written(pieces: List[Piece]) -> ext.Extents:
+    return [(start, end, content, 0) for start, end, content in pieces if content is not None]
