@@ -1,0 +1,83 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""A disk and its replica on another host, as both sides report them, and the names of the snapshots of the sync."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+SYNC = "flexdisk-sync-"
+_SYNC = re.compile(r"flexdisk-sync-([0-9a-f]{8})-(\d+)\Z")
+
+
+class Point(t.NamedTuple):
+    """A snapshot or a bookmark of a dataset. name is short: what follows @ or #."""
+
+    name: str
+    guid: int
+    createtxg: int
+    bookmark: bool = False
+
+    @property
+    def word(self) -> str:
+        """What zfs send -i takes."""
+        return ("#" if self.bookmark else "@") + self.name
+
+
+@dataclass(frozen=True)
+class Original:
+    """A disk of a VM. Sizes are bytes. points may be in any order."""
+
+    uuid: str
+    dataset: str
+    volsize: int
+    points: t.Tuple[Point, ...] = ()
+
+    @property
+    def snapshots(self) -> t.List[Point]:
+        """Oldest first, as its bookmarks are below."""
+        return sorted((point for point in self.points if not point.bookmark), key=lambda point: point.createtxg)
+
+    @property
+    def bookmarks(self) -> t.List[Point]:
+        """Oldest first."""
+        return sorted((point for point in self.points if point.bookmark), key=lambda point: point.createtxg)
+
+
+@dataclass(frozen=True)
+class Replica(Original):
+    """What the other host has. uuid is that of the disk whose replica it says it is, set on that host itself; "" if it
+    says nothing. written: bytes since its newest snapshot, or that came without one. token: with which an interrupted
+    stream goes on, "" for none; token_guid is the snapshot that it brings.
+    """
+
+    readonly: bool = False
+    written: int = 0
+    token: str = ""
+    token_guid: int = 0
+
+
+def sync_name(peer: int, number: int) -> str:
+    """The short name of a snapshot of the sync with the host whose pool has the guid peer."""
+    return f"{SYNC}{peer & 0xFFFFFFFF:08x}-{number}"
+
+
+def sync_number(name: str, peer: int) -> t.Optional[int]:
+    """The number in such a name, None if it is that of another peer or no snapshot of the sync."""
+    found = _SYNC.match(name)
+    return int(found[2]) if found and int(found[1], 16) == peer & 0xFFFFFFFF else None
+
+
+def is_synced(name: str) -> bool:
+    """Whether a snapshot is one of a sync, with whichever peer."""
+    return _SYNC.match(name) is not None
+
+
+def next_number(disks: t.Iterable[Original], peer: int) -> int:
+    """The number of the next set of snapshots: higher than any that a disk or a replica of the VM has."""
+    numbers = (sync_number(point.name, peer) for disk in disks for point in disk.points)
+    return max((number for number in numbers if number is not None), default=0) + 1

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Which stream a replica needs next. The facts behind it are those of docs/streams.md."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...model.errors import FlexdiskError
+from .copies import Original, Point, Replica, is_synced
+
+
+@dataclass(frozen=True)
+class Full:
+    """All of a snapshot, for a dataset that is not there."""
+
+    to: Point
+
+
+@dataclass(frozen=True)
+class Increment:
+    """What came between a snapshot or bookmark that both sides know, and a snapshot."""
+
+    base: Point
+    to: Point
+
+
+@dataclass(frozen=True)
+class Resume:
+    """The rest of an interrupted stream."""
+
+    token: str
+    to: Point
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """What has arrived of an interrupted stream is given up, for nothing can follow it: its snapshot has gone."""
+
+    token: str
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """The replica goes back to a snapshot, by its own name, and loses the newer ones: snapshots of the sync, which the
+    disk has not any more.
+    """
+
+    to: Point
+    lost: t.Tuple[str, ...]
+
+
+Stream = t.Union[Full, Increment, Resume, GiveUp, Rollback]
+
+
+def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Optional[Stream]:
+    """What brings a replica nearer to a snapshot of its disk; None if it has it.
+
+    Raises FlexdiskError: InUse for a dataset that is no replica of this disk, ReplicaChanged for one that was written
+    to or has snapshots of others, InvalidArgument for one that would shrink, NoCommonSnapshot without a base.
+    """
+    if replica is None:
+        return Full(to)
+    _check_role(disk, replica)
+    if replica.token:
+        wanted = next((point for point in disk.snapshots if point.guid == replica.token_guid), None)
+        return Resume(replica.token, wanted) if wanted else GiveUp(replica.token)
+    if any(point.guid == to.guid for point in replica.snapshots):
+        return None
+    _check_contents(disk, replica)
+    base = common(disk, replica)
+    if base is None:
+        raise FlexdiskError(
+            "NoCommonSnapshot",
+            f"{replica.dataset} and {disk.dataset} have no snapshot in common; only a full stream to another place can"
+            f" replace it. It has {_names(replica)}; the disk has {_names(disk)}",
+        )
+    return _way_back(disk, replica, base) or Increment(base, to)
+
+
+def _way_back(disk: Original, replica: Replica, base: Point) -> t.Optional[Rollback]:
+    """What a replica must lose before an increment can follow the base."""
+    snapshots = replica.snapshots
+    place = next(index for index, point in enumerate(snapshots) if point.guid == base.guid)
+    newer = snapshots[place + 1 :]
+    strange = [point.name for point in newer if not is_synced(point.name)]
+    if strange:
+        raise FlexdiskError(
+            "ReplicaChanged",
+            f"{replica.dataset} has snapshots that {disk.dataset} has not, {', '.join(strange)}: destroy them if they"
+            " are not needed",
+        )
+    return Rollback(snapshots[place], tuple(point.name for point in newer)) if newer else None
+
+
+def common(disk: Original, replica: Replica) -> t.Optional[Point]:
+    """The newest snapshot of the disk that the replica has, too, or a bookmark of one that it has if that is newer. The
+    guid decides: names say nothing.
+    """
+    there = {point.guid for point in replica.snapshots}
+    known = [point for point in (*disk.bookmarks, *disk.snapshots) if point.guid in there]
+    return max(known, key=lambda point: (point.createtxg, not point.bookmark), default=None)
+
+
+def _check_role(disk: Original, replica: Replica) -> None:
+    if replica.uuid != disk.uuid:
+        said = f"says that it is a replica of {replica.uuid}" if replica.uuid else "does not say that it is a replica"
+        raise FlexdiskError("InUse", f"{replica.dataset} {said}; nothing is received there for the disk {disk.uuid}")
+
+
+def _check_contents(disk: Original, replica: Replica) -> None:
+    if replica.written:
+        raise FlexdiskError(
+            "ReplicaChanged",
+            f"{replica.dataset} was written to since its newest snapshot, {replica.written} bytes: it is no replica of"
+            f" {disk.dataset} any more. zfs rollback gives up what was written",
+        )
+    if disk.volsize < replica.volsize:
+        raise FlexdiskError(
+            "InvalidArgument",
+            f"{disk.dataset} has {disk.volsize} bytes, its replica {replica.dataset} has {replica.volsize}: a stream"
+            " would shrink it",
+        )
+
+
+def _names(disk: Original) -> str:
+    return ", ".join(point.word for point in (*disk.snapshots, *disk.bookmarks)) or "none"

@@ -1,0 +1,326 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The rules of replication, carried out between two simulated nodes while streams are cut and disks change."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from simnode import Node, PoolSpec
+from simnode.zfs import stream as simulated_stream
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import copies, retention
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import (
+    Full,
+    GiveUp,
+    Increment,
+    Resume,
+    Rollback,
+    next_stream,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+MIB = 1 << 20
+DISKS = ("d0", "d1", "d2")
+ROLE = "flexdisk:replica-of"
+
+
+class Side:
+    """A node with a pool."""
+
+    def __init__(self, seed: int) -> None:
+        self.node = Node.create(None, [PoolSpec(name="zones", version="2.1")], seed)
+        self.guid = self.node.pools.pools["zones"].guid
+
+    def zfs(self, *words: str, stdin: str = "") -> tuple[int, str, str]:
+        return self.node.run(["zfs", *words], stdin)
+
+    def ok(self, *words: str) -> str:
+        rc, out, err = self.zfs(*words)
+        assert rc == 0, (words, err)
+        return out.rstrip("\n")
+
+    def points(self, name: str) -> tuple[copies.Point, ...]:
+        words = ["list", "-Hp", "-o", "name,guid,createtxg", "-t", "snapshot,bookmark", "-d", "1"]
+        lines = self.ok(*words, name).splitlines()
+        found = []
+        for line in lines:
+            full, guid, txg = line.split("\t")
+            mark = "#" in full
+            found.append(copies.Point(full.partition("#" if mark else "@")[2], int(guid), int(txg), mark))
+        return tuple(found)
+
+    def original(self, name: str) -> copies.Original:
+        size = self.ok("get", "-Hp", "-o", "value", "volsize", f"zones/{name}")
+        return copies.Original(name, f"zones/{name}", int(size), self.points(f"zones/{name}"))
+
+    def replica(self, name: str) -> copies.Replica | None:
+        where = f"zones/{name}"
+        if self.zfs("list", where)[0]:
+            return None
+        props = "volsize,written,receive_resume_token,readonly"
+        size, written, token, readonly = self.ok("get", "-Hp", "-o", "value", props, where).split()
+        token = "" if token == "-" else token
+        guid = simulated_stream.read_token(token)["toguid"] if token else 0
+        role = self.ok("get", "-Hp", "-s", "local", "-o", "value", ROLE, where)
+        return copies.Replica(
+            role, where, int(size), self.points(where), readonly == "on", 0 if token else int(written), token, guid
+        )
+
+    def digest(self, name: str) -> str:
+        return self.node.run(["guest", "hash", name])[1]
+
+
+def step(source: Side, target: Side, name: str, to: copies.Point, cut: int = 0) -> bool:
+    """Do what comes next for a disk. Whether it has the snapshot, or was only interrupted."""
+    planned = next_stream(source.original(name), target.replica(name), to)
+    where = f"zones/{name}"
+    if planned is None:
+        return False
+    if isinstance(planned, GiveUp):
+        target.ok("receive", "-A", where)
+        return True
+    if isinstance(planned, Rollback):
+        target.ok("rollback", "-r", f"{where}@{planned.to.name}")
+        return True
+    if isinstance(planned, Resume):
+        words = ["-t", planned.token]
+    else:
+        base = ["-i", planned.base.word] if isinstance(planned, Increment) else []
+        words = [*base, f"{where}@{planned.to.name}"]
+    text = source.ok("send", *words) + "\n"
+    if cut:
+        text = simulated_stream.cut(text, cut)
+    options = ["-s", "-u", "-o", "readonly=on", "-o", f"{ROLE}={name}"]
+    rc, _out, err = target.zfs("receive", *options, where, stdin=text)
+    assert cut or rc == 0, err
+    return rc == 0 or "is saved" in err
+
+
+class Sync(RuleBasedStateMachine):
+    """A VM with three disks is replicated while it runs. Streams are cut; users take and destroy snapshots."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.source, self.target = Side(1), Side(2)
+        self.pools = (self.source.guid, self.target.guid)
+        self.contents: dict[str, dict[str, str]] = {}
+        self.serial = 0
+        for name in DISKS:
+            self.source.ok("create", "-V", "32M", f"zones/{name}")
+
+    def pairs(self) -> list[retention.Pair]:
+        return [(self.source.original(name), self.target.replica(name)) for name in DISKS]
+
+    @rule(disk=st.sampled_from(DISKS), start=st.integers(0, 20), length=st.integers(1, 8))
+    def write(self, disk: str, start: int, length: int) -> None:
+        self.serial += 1
+        words = ["guest", "write", f"zones/{disk}", str(start), str(length), f"w{self.serial}"]
+        assert self.source.node.run(words)[0] == 0
+
+    @rule(disk=st.sampled_from(DISKS))
+    def grow(self, disk: str) -> None:
+        size = int(self.source.ok("get", "-Hp", "-o", "value", "volsize", f"zones/{disk}"))
+        if size < 256 * MIB:
+            self.source.ok("set", f"volsize={size * 2}", "refreservation=auto", f"zones/{disk}")
+
+    @rule(disk=st.sampled_from(DISKS))
+    def users_snapshot(self, disk: str) -> None:
+        self.serial += 1
+        self.source.ok("snapshot", f"zones/{disk}@user{self.serial}")
+
+    @rule()
+    def new_set(self) -> None:
+        everything = [copy for pair in self.pairs() for copy in pair if copy]
+        name = copies.sync_name(self.target.guid, copies.next_number(everything, self.target.guid))
+        self.source.ok("snapshot", *(f"zones/{disk}@{name}" for disk in DISKS))
+        self.contents[name] = {disk: self.source.digest(f"zones/{disk}") for disk in DISKS}
+
+    @rule(disk=st.sampled_from(DISKS), cut=st.sampled_from([0, 0, 0, 2 * MIB, 4 * MIB]))
+    def send(self, disk: str, cut: int) -> None:
+        newest = self.newest()
+        if newest:
+            point = next(point for point in self.source.original(disk).snapshots if point.name == newest)
+            step(self.source, self.target, disk, point, cut)
+
+    @rule()
+    def release(self) -> None:
+        """Older sets go on both sides. One that a stream still brings may go, too: its token is then given up."""
+        pairs = self.pairs()
+        base = retention.complete(pairs, self.pools)
+        copied = [pair for disk, replica in pairs for pair in ((self.source, disk), (self.target, replica))]
+        for side, copy in copied:
+            if copy:
+                for point in retention.released(copy, base, self.pools):
+                    side.zfs("destroy", f"{copy.dataset}@{point.name}")
+
+    @rule()
+    def prune(self) -> None:
+        """Another program destroys the newest set on the source, once there is a base: that one is held."""
+        newest, base = self.newest(), retention.complete(self.pairs(), self.pools)
+        if base and newest != base:
+            for disk in DISKS:
+                self.source.ok("destroy", f"zones/{disk}@{newest}")
+
+    def newest(self) -> str:
+        names = [point.name for point in self.source.original(DISKS[0]).snapshots]
+        return next((name for name in reversed(names) if name in self.contents), "")
+
+    @invariant()
+    def there_is_always_a_way_on(self) -> None:
+        """No replica is ever refused, and once all had a set, all have one from then on."""
+        pairs = self.pairs()
+        newest = self.newest()
+        for disk, replica in pairs:
+            if newest:
+                next_stream(disk, replica, next(one for one in disk.snapshots if one.name == newest))
+        base = retention.complete(pairs, self.pools)
+        assert base or not getattr(self, "had", "")
+        self.had = base
+
+    def teardown(self) -> None:
+        """An undisturbed run brings everything; what arrived is what was there when the set was taken."""
+        if not hasattr(self, "source"):
+            return
+        self.new_set()
+        newest = self.newest()
+        for disk in DISKS:
+            to = next(point for point in self.source.original(disk).snapshots if point.name == newest)
+            for _attempt in range(9):
+                if not step(self.source, self.target, disk, to):
+                    break
+            assert self.target.digest(f"zones/{disk}") == self.contents[newest][disk]
+        assert retention.complete(self.pairs(), self.pools) == newest
+        self.release()
+        for side in (self.source, self.target):
+            for disk in DISKS:
+                synced = [one.name for one in side.points(f"zones/{disk}") if one.name.startswith(copies.SYNC)]
+                assert synced == [newest]
+
+
+Sync.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+test_sync = Sync.TestCase
+
+
+POINTS = tuple(copies.Point(name, number, number) for number, name in enumerate(("a", "b", "c"), 1))
+
+
+def original(points: str = "abc", volsize: int = 64) -> copies.Original:
+    return copies.Original("uuid", "zones/vm/disk1", volsize, tuple(one for one in POINTS if one.name in points))
+
+
+def replica(
+    points: str = "ab", uuid: str = "uuid", written: int = 0, token: str = "", token_guid: int = 0
+) -> copies.Replica:
+    """Its snapshots have other names."""
+    found = (one._replace(name=f"{one.name}-there", createtxg=900 + one.guid) for one in POINTS if one.name in points)
+    where = "zones/flexdisk/replica/uuid"
+    return copies.Replica(uuid, where, 64, tuple(found), True, written, token, token_guid)
+
+
+def test_a_base_is_found_by_its_guid():
+    assert next_stream(original(), replica("a"), POINTS[2]) == Increment(POINTS[0], POINTS[2])
+    assert next_stream(original(), replica("ab"), POINTS[2]) == Increment(POINTS[1], POINTS[2])
+    assert next_stream(original(), replica("abc"), POINTS[2]) is None
+    assert next_stream(original(), None, POINTS[2]) == Full(POINTS[2])
+
+
+def test_a_snapshot_comes_before_a_bookmark_of_the_same_time():
+    marks = tuple(one._replace(bookmark=True) for one in POINTS)
+    both = copies.Original("uuid", "zones/vm/disk1", 64, (*marks, *POINTS[1:]))
+    assert next_stream(both, replica("b"), POINTS[2]) == Increment(POINTS[1], POINTS[2])
+    assert next_stream(both, replica("a"), POINTS[2]) == Increment(marks[0], POINTS[2])
+
+
+def test_tokens():
+    assert next_stream(original(), replica("a", token="1-t", token_guid=2), POINTS[2]) == Resume("1-t", POINTS[1])
+    assert next_stream(original("ac"), replica("a", token="1-t", token_guid=2), POINTS[2]) == GiveUp("1-t")
+
+
+@pytest.mark.parametrize(
+    ("disk", "there", "code", "said"),
+    [
+        (original(), replica(uuid=""), "InUse", "does not say that it is a replica; nothing is received there"),
+        (original(), replica(uuid="other"), "InUse", "says that it is a replica of other"),
+        (original(), replica(uuid="other", token="1-t", token_guid=2), "InUse", "replica of other"),
+        (original(), replica(written=4096), "ReplicaChanged", "4096 bytes"),
+        (original(volsize=32), replica(), "InvalidArgument", "32 bytes, its replica zones/flexdisk/replica/uuid has"),
+        (original("ac"), replica("ab"), "ReplicaChanged", "has snapshots that zones/vm/disk1 has not, b-there"),
+        (original("bc"), replica("a"), "NoCommonSnapshot", "It has @a-there; the disk has @b, @c"),
+    ],
+)  # fmt: skip
+def test_refusals(disk, there, code, said):
+    with pytest.raises(FlexdiskError) as caught:
+        next_stream(disk, there, POINTS[2])
+    assert caught.value.code == code
+    assert said in caught.value.message
+
+
+def source_and_target() -> tuple[Side, Side]:
+    """A disk with a replica that has its first set."""
+    source, target = Side(1), Side(2)
+    source.ok("create", "-V", "32M", "zones/d0")
+    assert step(source, target, "d0", taken(source, target, 1))
+    return source, target
+
+
+def taken(source: Side, target: Side, number: int) -> copies.Point:
+    """The next snapshot of a disk that was written to."""
+    assert source.node.run(["guest", "write", "zones/d0", "2", "9", f"w{number}"])[0] == 0
+    name = copies.sync_name(target.guid, number)
+    source.ok("snapshot", f"zones/d0@{name}")
+    return source.original("d0").snapshots[-1]
+
+
+def planned(source: Side, target: Side, to: copies.Point) -> object:
+    return next_stream(source.original("d0"), target.replica("d0"), to)
+
+
+def test_the_rest_of_a_stream_comes_before_a_newer_set():
+    source, target = source_and_target()
+    second = taken(source, target, 2)
+    step(source, target, "d0", second, 4 * MIB)
+    third = taken(source, target, 3)
+    found = planned(source, target, third)
+    assert isinstance(found, Resume)
+    assert found.to == second
+    assert step(source, target, "d0", third)
+    assert planned(source, target, third) == Increment(second, third)
+
+
+def test_what_arrived_of_a_snapshot_that_has_gone_is_given_up():
+    source, target = source_and_target()
+    second = taken(source, target, 2)
+    step(source, target, "d0", second, 4 * MIB)
+    source.ok("destroy", f"zones/d0@{second.name}")
+    third = taken(source, target, 3)
+    assert isinstance(planned(source, target, third), GiveUp)
+    assert step(source, target, "d0", third)
+    assert isinstance(planned(source, target, third), Increment)
+
+
+def test_a_replica_goes_back_if_its_disk_has_lost_the_snapshot():
+    source, target = source_and_target()
+    second = taken(source, target, 2)
+    step(source, target, "d0", second)
+    source.ok("destroy", f"zones/d0@{second.name}")
+    third = taken(source, target, 3)
+    found = planned(source, target, third)
+    assert isinstance(found, Rollback)
+    assert found.lost == (second.name,)
+    assert step(source, target, "d0", third)
+    assert step(source, target, "d0", third)
+    assert target.digest("zones/d0") == source.digest("zones/d0")
+
+
+def test_names():
+    peer = 0x1234567890ABCDEF
+    assert copies.sync_name(peer, 7) == "flexdisk-sync-90abcdef-7"
+    assert copies.sync_number("flexdisk-sync-90abcdef-7", peer) == 7
+    assert copies.sync_number("flexdisk-sync-90abcdee-7", peer) is None
+    assert copies.sync_number("flexdisk-sync-90abcdef-7x", peer) is None
+    assert copies.next_number([], peer) == 1
