@@ -61,7 +61,7 @@ class Session:
             self.fail(what, wrong)
             return None
         try:
-            item = self.storage.find(name)
+            item: Listed = self.storage.bookmark(name) if "#" in name else self.storage.find(name)
         except ZfsError as refusal:
             self.fail(what, refusal.text)
             return None

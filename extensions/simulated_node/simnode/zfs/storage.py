@@ -98,10 +98,12 @@ class Storage:
             raise ZfsError("ENOENT", name)
         return found
 
-    def find(self, name: str) -> Union[Dataset, Snapshot, Bookmark]:
-        """Dataset, snapshot or bookmark; ENOENT."""
-        if "#" not in name:
-            return self.snapshot(name) if "@" in name else self.dataset(name)
+    def find(self, name: str) -> Union[Dataset, Snapshot]:
+        """Dataset or snapshot; ENOENT."""
+        return self.snapshot(name) if "@" in name else self.dataset(name)
+
+    def bookmark(self, name: str) -> Bookmark:
+        """The bookmark of that full name; ENOENT."""
         above, _mark, short = name.partition("#")
         found = self.dataset(above).bookmark(short)
         if found is None:
