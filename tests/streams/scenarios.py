@@ -273,7 +273,7 @@ def several_disks(pair: Pair, here: str, there: str) -> None:
 
 
 def estimates(pair: Pair, here: str, there: str) -> None:
-    """`send -nP` says what will be sent, for all snapshots up to one, too."""
+    """`send -nP` says what will be sent, for all snapshots up to one, too. It is a little more than the data."""
     del there
     disk(pair, here)
     for number in range(2, 5):
@@ -282,7 +282,7 @@ def estimates(pair: Pair, here: str, there: str) -> None:
     assert [line[:3] for line in lines[:-1]] == [["incremental", str(n - 1), f"{here}@{n}"] for n in range(2, 5)]
     assert int(lines[-1][1]) == sum(int(line[3]) for line in lines[:-1])
     for number, line in enumerate(lines[:-1], 2):
-        assert number * MIB < int(line[3]) < number * MIB * 1.05
+        assert number * MIB < int(line[3]) < number * MIB * 1.08
     assert pair.source.zfs("send", "-nP", f"{here}@1").splitlines()[0].startswith(f"full\t{here}@1\t")
 
 
