@@ -70,14 +70,15 @@ class Snapshot:
 class Bookmark:
     """The place of a snapshot in time; it keeps no data."""
 
-    __slots__ = ("created", "createtxg", "dataset", "guid", "name")
+    __slots__ = ("created", "createtxg", "dataset", "guid", "name", "referenced")
 
-    def __init__(self, dataset: Dataset, name: str, guid: int, createtxg: int, created: int) -> None:
+    def __init__(self, dataset: Dataset, name: str, guid: int, createtxg: int, created: int, referenced: int) -> None:
         self.dataset = dataset
         self.name = name
         self.guid = guid
         self.createtxg = createtxg
         self.created = created
+        self.referenced = referenced
 
     @property
     def fullname(self) -> str:

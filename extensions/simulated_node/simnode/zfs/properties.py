@@ -49,7 +49,7 @@ _TABLE = [
     Prop("creation", "CREATION", NUMBER, READONLY, "fvsb", None),
     Prop("used", "USED", SIZE, READONLY, "fvs", None),
     Prop("available", "AVAIL", SIZE, READONLY, "fv", None),
-    Prop("referenced", "REFER", SIZE, READONLY, "fvs", None),
+    Prop("referenced", "REFER", SIZE, READONLY, "fvsb", None),
     Prop("compressratio", "RATIO", NUMBER, READONLY, "fvs", None),
     Prop("mounted", "MOUNTED", INDEX, READONLY, "f", None),
     Prop("origin", "ORIGIN", STRING, READONLY, "fv", None),

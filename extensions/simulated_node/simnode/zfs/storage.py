@@ -176,7 +176,8 @@ def _dataset_row(dataset: Dataset) -> Row:
         dataset.origin.fullname if dataset.origin else "", dataset.cryptroot, dataset.props, dataset.received,
         dataset.volsize, dataset.volblocksize, dataset.extents, dataset.referenced, dataset.unique, dataset.head,
         dataset.snapused, rows,
-        [[mark.name, mark.guid, mark.createtxg, mark.created] for mark in dataset.bookmarks], dataset.partial,
+        [[mark.name, mark.guid, mark.createtxg, mark.created, mark.referenced] for mark in dataset.bookmarks],
+        dataset.partial,
     ]  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from simnode.zfs.model import FILE_BLOCK, MIB, Snapshot
 
 MAGIC = "simnode-stream"
 _PARTS = 64  # that a long extent is cut into
+_LEAST = MIB // 8  # bytes of such a part
 _PIECE_BYTES = 312  # what the real format needs for each block, and for the beginning and the end
 Piece = Tuple[int, int, Optional[str]]
 
@@ -49,7 +50,7 @@ def pieces(snap: Snapshot, since: int) -> List[Piece]:
 
 
 def _cut(start: int, end: int) -> Iterator[Tuple[int, int]]:
-    step = max(MIB, (end - start) // _PARTS // MIB * MIB)
+    step = max(_LEAST, (end - start) // _PARTS // _LEAST * _LEAST)
     for at in range(start, end, step):
         yield at, min(end, at + step)
 

@@ -106,7 +106,7 @@ class Reader:
         prop = TABLE["volsize"]
         if item.volsize == 0 and kind_of(item) != "v":
             return _NOTHING
-        return self.show(prop, item.volsize), "local"
+        return self.show(prop, item.volsize), "local" if item.volsize else "default"
 
     def _encryption(self, item: Item) -> Value:
         dataset = item.dataset if isinstance(item, Snapshot) else item

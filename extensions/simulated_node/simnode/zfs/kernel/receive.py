@@ -93,12 +93,13 @@ def abort(storage: Storage, target: Dataset) -> None:
 
 
 def _apply(storage: Storage, pool: Pool, target: Dataset, pieces: List[Piece]) -> None:
-    txg = storage.next_txg()
+    txg, before = storage.next_txg(), target.extents
     for start, end, content in pieces:
         target.extents = ext.cut(target.extents, start, end)
         if content is not None:
             target.extents = ext.write(target.extents, start, end, content, txg)
-    pool.touch(target, txg)
+    if target.extents != before:
+        pool.touch(target, txg)
     pool.recount(target)
 
 

@@ -104,7 +104,8 @@ def rollback(storage: Storage, dataset: Dataset, snap: Snapshot) -> None:
 def take_bookmark(storage: Storage, source: Union[Snapshot, Bookmark], short: str) -> None:
     """Remember when a snapshot was taken, under a name that is free."""
     writable(storage, source.fullname)
-    source.dataset.bookmarks.append(Bookmark(source.dataset, short, source.guid, source.createtxg, source.created))
+    made = Bookmark(source.dataset, short, source.guid, source.createtxg, source.created, source.referenced)
+    source.dataset.bookmarks.append(made)
     storage.next_txg()
     storage.emit("bookmark", source.fullname)
 
