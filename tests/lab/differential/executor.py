@@ -146,13 +146,13 @@ def discard(handle: int, start: int, length: int) -> None:
 
 def stream(argv: list[str]) -> tuple[int, str]:
     """`stream BYTES SEND... | RECEIVE...`: the stream is cut after so many bytes, unless they are 0."""
-    bar = argv.index("|")
-    words = [token(word) for word in argv[2:bar]]
+    middle = argv.index("|")
+    words = [token(word) for word in argv[2:middle]]
     sent = subprocess.run(["zfs", *words], env=ENVIRONMENT, capture_output=True, timeout=SECONDS, check=False)
     if sent.returncode:
         return sent.returncode, sent.stderr.decode()
     data = sent.stdout[: int(argv[1]) or None]
-    receive = ["zfs", *argv[bar + 1 :]]
+    receive = ["zfs", *argv[middle + 1 :]]
     done = subprocess.run(receive, input=data, env=ENVIRONMENT, capture_output=True, timeout=SECONDS, check=False)
     return done.returncode, done.stderr.decode()
 

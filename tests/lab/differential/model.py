@@ -134,12 +134,12 @@ def run(node: Node, argv: Sequence[str]) -> Seen:
 def stream(node: Node, argv: Sequence[str]) -> Result:
     """Send, cut, and receive on the simulated node. What fails first decides."""
     words = [_token(node, word) for word in argv]
-    bar = words.index("|")
-    sent = node.run(["zfs", *words[2:bar]])
+    middle = words.index("|")
+    sent = node.run(["zfs", *words[2:middle]])
     if sent[0]:
         return sent
     size = int(words[1])
-    return node.run(["zfs", *words[bar + 1 :]], cut(sent[1], size) if size else sent[1])
+    return node.run(["zfs", *words[middle + 1 :]], cut(sent[1], size) if size else sent[1])
 
 
 def _token(node: Node, word: str) -> str:
