@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from differential.generator import tolerance
 from differential.model import EXACT, FIGURES, POOL, Contents, Row, Script, Seen, State, Step
 
-METADATA = 1 << 16
+METADATA = 1 << 14
 """Bytes that may be written without a change of contents: a rollback of a volume writes a log, for example."""
 
 

@@ -62,14 +62,12 @@ class Side:
         where = f"zones/{name}"
         if self.zfs("list", where)[0]:
             return None
-        props = "volsize,written,receive_resume_token,readonly"
-        size, written, token, readonly = self.ok("get", "-Hp", "-o", "value", props, where).split()
+        props = "volsize,written,receive_resume_token"
+        size, written, token = self.ok("get", "-Hp", "-o", "value", props, where).split()
         token = "" if token == "-" else token
         guid = simulated_stream.read_token(token)["toguid"] if token else 0
         role = self.ok("get", "-Hp", "-s", "local", "-o", "value", ROLE, where)
-        return copies.Replica(
-            role, where, int(size), self.points(where), readonly == "on", 0 if token else int(written), token, guid
-        )
+        return copies.Replica(role, where, int(size), self.points(where), 0 if token else int(written), token, guid)
 
     def digest(self, name: str) -> str:
         return self.node.run(["guest", "hash", name])[1]
@@ -219,7 +217,7 @@ def replica(
     """Its snapshots have other names."""
     found = (one._replace(name=f"{one.name}-there", createtxg=900 + one.guid) for one in POINTS if one.name in points)
     where = "zones/flexdisk/replica/uuid"
-    return copies.Replica(uuid, where, 64, tuple(found), True, written, token, token_guid)
+    return copies.Replica(uuid, where, 64, tuple(found), written, token, token_guid)
 
 
 def test_a_base_is_found_by_its_guid():

@@ -62,8 +62,8 @@ def perform(places: Places, moved: Moved, operation: Operation) -> t.Union[Moved
 
 
 def possible(vm: KnownVm, operations: t.Iterable[Operation]) -> bool:
-    """Whether the replica of a VM never shall go where it or the VM is. hail plans that where a replica is in the group
-    that the VM enters, but Ganeti refuses it.
+    """Whether no operation sends the replica of a VM to the host where it or the VM is then. Ganeti refuses that, but
+    hail plans it where a replica is in the group that its VM enters.
     """
     primary, secondary = vm.primary, vm.secondary
     for operation in operations:

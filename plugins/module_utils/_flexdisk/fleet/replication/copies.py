@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 SYNC = "flexdisk-sync-"
-_SYNC = re.compile(r"flexdisk-sync-([0-9a-f]{8})-(\d+)\Z")
+_SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
 
 
 class Point(t.NamedTuple):
@@ -39,7 +39,7 @@ class Original:
 
     @property
     def snapshots(self) -> t.List[Point]:
-        """Oldest first, as its bookmarks are below."""
+        """Oldest first."""
         return sorted((point for point in self.points if not point.bookmark), key=lambda point: point.createtxg)
 
     @property
@@ -55,7 +55,6 @@ class Replica(Original):
     stream goes on, "" for none; token_guid is the snapshot that it brings.
     """
 
-    readonly: bool = False
     written: int = 0
     token: str = ""
     token_guid: int = 0
