@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from simnode import vmadm
+from simnode import ssh, vmadm
 from simnode.node import Node, PoolSpec
 from simnode.vmadm import admin
 from simnode.zfs import numbers
 
 LOCKS = "flexdisk-locks"
-PROGRAMS = ("zfs", "zpool", "zdb", *vmadm.PROGRAMS, "guest")
+PROGRAMS = ("zfs", "zpool", "zdb", *vmadm.PROGRAMS, "guest", *ssh.PROGRAMS)
 _PROGRAM = """#!{python} -IS
 import sys
 
@@ -42,6 +42,7 @@ def install_programs(directory: Path) -> None:
     binaries = directory / "bin"
     binaries.mkdir(parents=True, exist_ok=True)
     (binaries / LOCKS).mkdir(mode=0o700, exist_ok=True)
+    ssh.furnish(directory)
     library = str(Path(__file__).resolve().parent.parent)
     for program in PROGRAMS:
         text = _PROGRAM.format(python=sys.executable, library=library, directory=str(directory), program=program)
@@ -137,6 +138,9 @@ def _parser() -> argparse.ArgumentParser:
     fault = commands.add_parser("fault", help="switch a fault on or off")
     fault.add_argument("name", help="readonly, suspended or busy:DATASET")
     fault.add_argument("value", help="a JSON value: true, false or a count")
+    connect = commands.add_parser("connect", help="let ssh reach another node")
+    connect.add_argument("address", help="the name by which it is reached")
+    connect.add_argument("other", type=Path, help="the directory of that node")
     guests = commands.add_parser("guests", help="run a process for each running VM (Linux only)")
     guests.add_argument("switch", choices=("on", "off"))
     guests.add_argument("program", nargs=argparse.REMAINDER, help="COMMAND...; the VM's UUID is put behind it")
@@ -167,6 +171,8 @@ def main(argv: Optional[List[str]] = None) -> int:
         _load(directory, arguments)
     elif arguments.command == "fault":
         _fault(directory, arguments)
+    elif arguments.command == "connect":
+        ssh.connect(directory, arguments.address, arguments.other)
     elif arguments.command == "guests":
         _guests(directory, arguments)
     else:

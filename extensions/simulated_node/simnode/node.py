@@ -190,6 +190,10 @@ class Node:
 
 def run_program(directory: str, program: str, argv: List[str]) -> int:
     """What the generated programs do: run one command on the node in `directory`; returns the exit status."""
+    if program.startswith("ssh"):
+        from simnode import ssh
+
+        return ssh.main(Path(directory), program, argv)
     stdin = sys.stdin.read() if _reads_stdin(program, argv) else ""
     with Node.open(Path(directory)) as node:
         status, out, err = node.run([program, *argv], stdin)

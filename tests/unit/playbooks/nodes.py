@@ -39,6 +39,15 @@ class Nodes:
         command = [sys.executable, "-m", "simnode", "--dir", str(self.folder / host), *words]
         return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
 
+    def connect(self, host: str, *others: str) -> None:
+        """Let ssh of a host reach others by their names in the inventory."""
+        for other in others:
+            self.simnode(host, "connect", other, str(self.folder / other))
+            place = str(self.folder / other / "ssh")
+            mine = self.variables.setdefault(other, {})
+            mine.update(flexdisk_transfer_address=other, flexdisk_transfer_ssh_directory=place)
+            mine.update(flexdisk_transfer_authorized_keys=f"{place}/authorized_keys")
+
     def run(self, host: str, *words: str, stdin: str | None = None) -> str:
         """What a program of the node prints."""
         command = [str(self.folder / host / "bin" / words[0]), *words[1:]]

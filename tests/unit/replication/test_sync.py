@@ -67,7 +67,9 @@ class Side:
         token = "" if token == "-" else token
         guid = simulated_stream.read_token(token)["toguid"] if token else 0
         role = self.ok("get", "-Hp", "-s", "local", "-o", "value", ROLE, where)
-        return copies.Replica(role, where, int(size), self.points(where), 0 if token else int(written), token, guid)
+        return copies.Replica(
+            role, where, int(size), self.points(where), 0 if token else int(written), token=token, token_guid=guid
+        )
 
     def digest(self, name: str) -> str:
         return self.node.run(["guest", "hash", name])[1]
@@ -88,7 +90,8 @@ def step(source: Side, target: Side, name: str, to: copies.Point, cut: int = 0) 
     if isinstance(planned, Resume):
         words = ["-t", planned.token]
     else:
-        base = ["-i", planned.base.word] if isinstance(planned, Increment) else []
+        flag = "-i" if isinstance(planned, Full) or planned.base.bookmark else "-I"
+        base = [flag, planned.base.word] if isinstance(planned, Increment) else []
         words = [*base, f"{where}@{planned.to.name}"]
     text = source.ok("send", *words) + "\n"
     if cut:
@@ -147,14 +150,17 @@ class Sync(RuleBasedStateMachine):
 
     @rule()
     def release(self) -> None:
-        """Older sets go on both sides. One that a stream still brings may go, too: its token is then given up."""
+        """Other sets go. One that a stream still brings goes, too: its token is then given up."""
         pairs = self.pairs()
         base = retention.complete(pairs, self.pools)
-        copied = [pair for disk, replica in pairs for pair in ((self.source, disk), (self.target, replica))]
-        for side, copy in copied:
-            if copy:
-                for point in retention.released(copy, base, self.pools):
-                    side.zfs("destroy", f"{copy.dataset}@{point.name}")
+        if not base:
+            return
+        for disk, replica in pairs:
+            assert replica
+            for point in retention.gone_there(disk, replica, base, self.pools):
+                self.target.ok("destroy", f"{replica.dataset}@{point.name}")
+            for point in retention.gone_here(disk, base, self.pools):
+                self.source.ok("destroy", f"{disk.dataset}@{point.name}")
 
     @rule()
     def prune(self) -> None:
@@ -217,21 +223,21 @@ def replica(
     """Its snapshots have other names."""
     found = (one._replace(name=f"{one.name}-there", createtxg=900 + one.guid) for one in POINTS if one.name in points)
     where = "zones/flexdisk/replica/uuid"
-    return copies.Replica(uuid, where, 64, tuple(found), written, token, token_guid)
+    return copies.Replica(uuid, where, 64, tuple(found), written, token=token, token_guid=token_guid)
 
 
 def test_a_base_is_found_by_its_guid():
     assert next_stream(original(), replica("a"), POINTS[2]) == Increment(POINTS[0], POINTS[2])
     assert next_stream(original(), replica("ab"), POINTS[2]) == Increment(POINTS[1], POINTS[2])
     assert next_stream(original(), replica("abc"), POINTS[2]) is None
-    assert next_stream(original(), None, POINTS[2]) == Full(POINTS[2])
+    assert next_stream(original(), None, POINTS[2]) == Full(POINTS[0])
 
 
 def test_a_snapshot_comes_before_a_bookmark_of_the_same_time():
     marks = tuple(one._replace(bookmark=True) for one in POINTS)
     both = copies.Original("uuid", "zones/vm/disk1", 64, (*marks, *POINTS[1:]))
     assert next_stream(both, replica("b"), POINTS[2]) == Increment(POINTS[1], POINTS[2])
-    assert next_stream(both, replica("a"), POINTS[2]) == Increment(marks[0], POINTS[2])
+    assert next_stream(both, replica("a"), POINTS[2]) == Increment(marks[0], POINTS[1])
 
 
 def test_tokens():

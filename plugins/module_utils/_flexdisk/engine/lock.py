@@ -24,6 +24,7 @@ from .runner import SYSTEM_PATH, SubprocessRunner, search_path
 HOST = "host.lock"
 OF_A_NODE = "flexdisk-locks"  # simnode.__main__ makes it
 _POLL = 0.2
+_TRANSFER = "transfer-"
 
 
 def place() -> str:
@@ -97,7 +98,7 @@ def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
     found = []
     wanted = {HOST, _file_of(pool)} if pool is not None else None
     for name in sorted(os.listdir(directory)):
-        if not name.endswith(".lock") or (wanted is not None and name not in wanted):
+        if not name.endswith(".lock") or name.startswith(_TRANSFER) or (wanted is not None and name not in wanted):
             continue
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
@@ -154,6 +155,34 @@ def exclusive(
         yield
     finally:
         runner.inherited = ()
+        for fd in [*fds, directory]:
+            os.close(fd)
+
+
+@contextlib.contextmanager
+def transfers(runner: SubprocessRunner, vms: t.Iterable[str], timeout: float, task: str) -> t.Iterator[None]:
+    """Lock transfers of VMs (by uuids) for the body, beside whatever else is locked: one run at a time replicates a VM.
+
+    Raises FlexdiskError as exclusive() does.
+    """
+    deadline = time.monotonic() + timeout
+    directory = _directory(create=True)
+    fds: t.List[int] = []
+    before = runner.inherited
+    try:
+        for name in sorted(f"{_TRANSFER}{vm}.lock" for vm in vms):
+            fds.append(os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=directory))
+            while not _take(fds[-1], fcntl.LOCK_EX):
+                if time.monotonic() >= deadline:
+                    raise FlexdiskError(
+                        "Locked", f"disks are replicated by {_holder(fds[-1])}; waited {int(timeout)} s (lock_timeout)"
+                    )
+                time.sleep(_POLL)
+            _say(fds[-1], task)
+        runner.inherited = (*before, *fds)
+        yield
+    finally:
+        runner.inherited = before
         for fd in [*fds, directory]:
             os.close(fd)
 

@@ -51,6 +51,7 @@ class Call(t.NamedTuple):
     hypervisor: Hypervisor
     pool: t.Optional[str]
     check_mode: bool
+    runner: SubprocessRunner
 
 
 class Answer(t.NamedTuple):
@@ -87,7 +88,7 @@ def run_module(
             module.fail_json(**refusal(problems))
         zfs, hypervisor = open_host(params, runner, core)
         with locked(runner, None if every_pool else params["pool"], params, task, reads) as others:
-            answer = body(Call(zfs, hypervisor, params["pool"], reads), given)
+            answer = body(Call(zfs, hypervisor, params["pool"], reads, runner), given)
     except FlexdiskError as exc:
         module.fail_json(**error(exc))
     for warning in (*others, *answer.warnings):

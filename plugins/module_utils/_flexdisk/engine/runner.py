@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import tempfile
 import typing as t
 
 from ..model.command import Answer, changes
@@ -16,6 +17,8 @@ from ..model.errors import FlexdiskError
 
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin:/bin"
 _GRACE = 5
+_PIECE = 1 << 20
+_LONGEST = 65536  # of what a program says about its errors
 
 
 def search_path() -> str:
@@ -69,15 +72,44 @@ class SubprocessRunner:
             reader.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
         )
 
+    def carry(
+        self, first: t.Sequence[str], second: t.Sequence[str], carried: t.Callable[[int], None]
+    ) -> t.Tuple[Answer, Answer]:
+        """Run two programs, and carry what the first writes to the second. carried is told the bytes of each piece.
+
+        If this process is killed, both programs come to the end of their pipes.
+        """
+        self.calls += 2
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as told:
+            writer = self._start(first, subprocess.DEVNULL, stderr=said)
+            try:
+                reader = self._start(second, stdout=told, stderr=told)
+            except BaseException:
+                _end(writer)
+                raise
+            try:
+                _pump(t.cast(t.IO[bytes], writer.stdout), t.cast(t.IO[bytes], reader.stdin), carried)
+                for process in (writer, reader):
+                    process.wait()
+            except BaseException:
+                _end(writer)
+                _end(reader)
+                raise
+            return Answer(writer.returncode, "", _text(said)), Answer(reader.returncode, "", _text(told))
+
     def _start(
-        self, argv: t.Sequence[str], stdin: t.Union[int, t.IO[bytes]] = subprocess.PIPE
+        self,
+        argv: t.Sequence[str],
+        stdin: t.Union[int, t.IO[bytes]] = subprocess.PIPE,
+        stdout: t.Union[int, t.IO[bytes]] = subprocess.PIPE,
+        stderr: t.Union[int, t.IO[bytes]] = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 list(argv),
                 stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=stdout,
+                stderr=stderr,
                 env=self._environment,
                 pass_fds=self.inherited if changes(argv) else (),
             )
@@ -87,6 +119,28 @@ class SubprocessRunner:
             raise FlexdiskError("NotPermitted", f"{argv[0]} cannot be run: {exc}") from exc
         except (OSError, ValueError) as exc:
             raise FlexdiskError("CommandFailed", f"{argv[0]} cannot be run: {exc}") from exc
+
+
+def _pump(source: t.IO[bytes], sink: t.IO[bytes], carried: t.Callable[[int], None]) -> None:
+    """Carry bytes until the source ends, or nobody reads any more. Both are closed."""
+    with source:
+        try:
+            with sink:
+                while True:
+                    piece = os.read(source.fileno(), _PIECE)
+                    if not piece:
+                        return
+                    rest = memoryview(piece)
+                    while rest:
+                        rest = rest[os.write(sink.fileno(), rest) :]
+                    carried(len(piece))
+        except BrokenPipeError:
+            pass
+
+
+def _text(file: t.IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(_LONGEST).decode("utf-8", "replace")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -51,12 +51,7 @@ def parse_get(stdout: str) -> t.List[Dataset]:
     """
     rows: t.Dict[str, t.Dict[str, str]] = {}
     sources: t.Dict[str, t.Dict[str, str]] = {}
-    lines = stdout.split("\n")
-    for line in lines if lines[-1] else lines[:-1]:
-        fields = line.split("\t")
-        if len(fields) != 4:
-            raise FlexdiskError("UnexpectedOutput", f"zfs get printed {line!r}: not 4 fields")
-        name, prop, value, source = fields
+    for name, prop, value, source in cells(stdout):
         row = rows.setdefault(name, {})
         if prop in row:
             raise FlexdiskError("UnexpectedOutput", f"zfs get printed {prop} of {name} twice")
@@ -64,6 +59,16 @@ def parse_get(stdout: str) -> t.List[Dataset]:
         if prop.startswith(PREFIX) and source not in ("local", "-") and "@" not in name:
             sources.setdefault(name, {})[prop[len(PREFIX) :]] = source
     return _with_files({name: _dataset(name, row, sources.get(name, {})) for name, row in rows.items()})
+
+
+def cells(stdout: str) -> t.Iterator[t.List[str]]:
+    """Name, property, value and source from each line. Raises FlexdiskError on a line with other fields."""
+    lines = stdout.split("\n")
+    for line in lines if lines[-1] else lines[:-1]:
+        fields = line.split("\t")
+        if len(fields) != 4:
+            raise FlexdiskError("UnexpectedOutput", f"zfs get printed {line!r}: not 4 fields")
+        yield fields
 
 
 def _number(name: str, prop: str, value: str) -> int:

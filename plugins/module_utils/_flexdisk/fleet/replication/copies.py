@@ -14,13 +14,20 @@ SYNC = "flexdisk-sync-"
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
 
 
+VOLUME = "volume"
+
+
 class Point(t.NamedTuple):
-    """A snapshot or a bookmark of a dataset. name is short: what follows @ or #."""
+    """A snapshot or a bookmark of a dataset. name is short: what follows @ or #. sent: it has come to a replica with a
+    stream of its disk. written: bytes since the snapshot before; of the first one, all of it.
+    """
 
     name: str
     guid: int
     createtxg: int
     bookmark: bool = False
+    sent: bool = False
+    written: int = 0
 
     @property
     def word(self) -> str:
@@ -30,12 +37,20 @@ class Point(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Original:
-    """A disk of a VM. Sizes are bytes. points may be in any order."""
+    """A disk of a VM. Sizes are bytes. points may be in any order. written: bytes since its newest snapshot, or that
+    came without one. refreservation: bytes. kind is that of the dataset. compression: how many bytes of a guest are
+    in one of ZFS.
+    """
 
     uuid: str
     dataset: str
     volsize: int
     points: t.Tuple[Point, ...] = ()
+    written: int = 0
+    refreservation: int = 0
+    kind: str = VOLUME
+    block: int = 8192
+    compression: float = 1.0
 
     @property
     def snapshots(self) -> t.List[Point]:
@@ -51,13 +66,12 @@ class Original:
 @dataclass(frozen=True)
 class Replica(Original):
     """What the other host has. uuid is that of the disk whose replica it says it is, set on that host itself; "" if it
-    says nothing. written: bytes since its newest snapshot, or that came without one. token: with which an interrupted
-    stream goes on, "" for none; token_guid is the snapshot that it brings.
+    says nothing. token: with which an interrupted stream goes on, "" for none; token_guid is the snapshot that it brings.
     """
 
-    written: int = 0
     token: str = ""
     token_guid: int = 0
+    readonly: bool = True
 
 
 def sync_name(peer: int, number: int) -> str:

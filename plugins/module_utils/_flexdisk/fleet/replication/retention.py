@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Which snapshots of the sync are kept: the newest set that all disks of a VM have on both sides, and newer ones."""
+"""Which snapshots are kept: the newest set that all disks of a VM have on both sides, and what the disks have."""
 
 from __future__ import annotations
 
@@ -27,19 +27,26 @@ def complete(pairs: t.Sequence[Pair], pools: t.Collection[int]) -> str:
 def _in_both(disk: Original, replica: t.Optional[Replica], pools: t.Collection[int]) -> t.Dict[str, int]:
     """The createtxg of each snapshot of the sync that both have."""
     there = {point.guid for point in replica.snapshots} if replica else set()
-    return {point.name: point.createtxg for point in _synced(disk, pools) if point.guid in there}
+    return {p.name: p.createtxg for p in synced(disk, pools) if not p.bookmark and p.guid in there}
 
 
-def _synced(disk: Original, pools: t.Collection[int]) -> t.List[Point]:
-    return [point for point in disk.snapshots if any(sync_number(point.name, pool) is not None for pool in pools)]
+def synced(copy: Original, pools: t.Collection[int]) -> t.List[Point]:
+    """The snapshots and bookmarks of the sync between these pools."""
+    return [point for point in copy.points if any(sync_number(point.name, pool) is not None for pool in pools)]
 
 
-def released(copy: Original, base: str, pools: t.Collection[int]) -> t.List[Point]:
-    """The snapshots of the sync that a side gives up: those older than the base, and none without a base.
+def gone_here(disk: Original, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
+    """What a disk has of other sets, once all disks of its VM have this one on both sides."""
+    return tuple(point for point in synced(disk, pools) if point.name != name)
 
-    A set that is newer, complete or not, stays: it may be on its way.
+
+def gone_there(disk: Original, replica: Replica, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
+    """What a replica that has this set has of older ones, and older snapshots that its disk has lost.
+
+    A newer one stays: without it, its contents would count as written.
     """
-    found = {point.name: point.createtxg for point in copy.snapshots}
-    if base not in found:
-        return []
-    return [point for point in _synced(copy, pools) if point.createtxg < found[base]]
+    here = {point.guid for point in disk.snapshots}
+    known = {point.guid for point in disk.snapshots if point.name == name}
+    end = next((point.createtxg for point in replica.snapshots if point.guid in known), 0)
+    others = {point for point in synced(replica, pools) if point.name != name}
+    return tuple(p for p in replica.snapshots if p.createtxg < end and (p in others or (p.sent and p.guid not in here)))

@@ -22,7 +22,9 @@ class Full:
 
 @dataclass(frozen=True)
 class Increment:
-    """What came between a snapshot or bookmark that both sides know, and a snapshot."""
+    """What came between a snapshot or bookmark that both sides know, and a snapshot. It brings the snapshots between
+    both, too. ZFS finds those only from a snapshot on.
+    """
 
     base: Point
     to: Point
@@ -45,15 +47,16 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Rollback:
-    """The replica goes back to a snapshot, by its own name, and loses the newer ones: snapshots of the sync, which the
-    disk has not any more.
+    """The replica goes back to a snapshot, by its own name, and loses the newer ones: they have come from the disk, which
+    has them no more.
     """
 
     to: Point
     lost: t.Tuple[str, ...]
 
 
-Stream = t.Union[Full, Increment, Resume, GiveUp, Rollback]
+Travelling = t.Union[Full, Increment, Resume]
+Stream = t.Union[Travelling, GiveUp, Rollback]
 
 
 def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Optional[Stream]:
@@ -63,7 +66,7 @@ def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Op
     to or has snapshots of others, InvalidArgument for one that would shrink, NoCommonSnapshot without a base.
     """
     if replica is None:
-        return Full(to)
+        return Full(disk.snapshots[0])
     _check_role(disk, replica)
     if replica.token:
         wanted = next((point for point in disk.snapshots if point.guid == replica.token_guid), None)
@@ -78,7 +81,11 @@ def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Op
             f"{replica.dataset} and {disk.dataset} have no snapshot in common; only a full stream to another place can"
             f" replace it. It has {_names(replica)}; the disk has {_names(disk)}",
         )
-    return _way_back(disk, replica, base) or Increment(base, to)
+    return _way_back(disk, replica, base) or Increment(base, _first_after(disk, base) if base.bookmark else to)
+
+
+def _first_after(disk: Original, base: Point) -> Point:
+    return next(point for point in disk.snapshots if point.createtxg > base.createtxg)
 
 
 def _way_back(disk: Original, replica: Replica, base: Point) -> t.Optional[Rollback]:
@@ -86,7 +93,7 @@ def _way_back(disk: Original, replica: Replica, base: Point) -> t.Optional[Rollb
     snapshots = replica.snapshots
     place = next(index for index, point in enumerate(snapshots) if point.guid == base.guid)
     newer = snapshots[place + 1 :]
-    strange = [point.name for point in newer if not is_synced(point.name)]
+    strange = [point.name for point in newer if not (point.sent or is_synced(point.name))]
     if strange:
         raise FlexdiskError(
             "ReplicaChanged",

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""`ssh` from a simulated node to another, and `ssh-keygen`: keys without mathematics, but with the same rules.
+
+DIR/ssh is what ~/.ssh and /etc/ssh are elsewhere. Which node has which address is in DIR/ssh/addresses.json.
+"""
+
+from __future__ import annotations
+
+import base64
+import getopt
+import json
+import re
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+PROGRAMS = ("ssh", "ssh-keygen")
+_LINE = re.compile(r'restrict,expiry-time="(\d{14})",command="([^"]*)" (\S+ \S+) \S+')
+
+
+def main(directory: Path, program: str, argv: List[str]) -> int:
+    """Run a program of the node in this directory."""
+    return (_ssh if program == "ssh" else _keygen)(directory, argv)
+
+
+def furnish(directory: Path) -> None:
+    """Give the node a key by which others know it."""
+    place = directory / "ssh"
+    if not place.exists():
+        place.mkdir(mode=0o700)
+        (place / "ssh_host_ed25519_key.pub").write_text(f"{_new_key()} root@{directory.name}\n")
+
+
+def connect(directory: Path, address: str, other: Path) -> None:
+    """Let the node reach another one at this address."""
+    furnish(directory)
+    path = directory / "ssh" / "addresses.json"
+    known: Dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**known, address: str(other.resolve())}))
+
+
+def _new_key() -> str:
+    return "ssh-ed25519 " + base64.b64encode(secrets.token_bytes(51)).decode()
+
+
+def _keygen(_directory: Path, argv: List[str]) -> int:
+    given = dict(getopt.getopt(argv, "qt:N:C:f:")[0])
+    path, key = Path(given["-f"]), _new_key()
+    path.touch(mode=0o600)
+    path.write_text(f"private half of {key}\n")
+    path.with_name(path.name + ".pub").write_text(f"{key} {given.get('-C', '')}\n")
+    return 0
+
+
+def _ssh(directory: Path, argv: List[str]) -> int:
+    given, rest = getopt.getopt(argv, "F:Ti:p:l:o:")
+    options = dict(value.split("=", 1) for flag, value in given if flag == "-o")
+    told = dict(given)
+    refusal, command = _let_in(directory, rest[0], told["-i"], options)
+    if refusal:
+        sys.stderr.write(refusal + "\n")
+        return 255
+    return subprocess.run(["/bin/sh", "-c", command], check=False).returncode
+
+
+def _let_in(directory: Path, address: str, key: str, options: Dict[str, str]) -> Tuple[str, str]:
+    """Why the other node refuses, or what it runs. A command of the client's own counts for nothing there."""
+    path = directory / "ssh" / "addresses.json"
+    known: Dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    if address not in known:
+        return f"ssh: Could not resolve hostname {address}: Name or service not known", ""
+    there = Path(known[address]) / "ssh"
+    if not there.exists():
+        return f"ssh: connect to host {address} port 22: Connection refused", ""
+    host_key = " ".join((there / "ssh_host_ed25519_key.pub").read_text().split()[:2])
+    trusted = Path(options["UserKnownHostsFile"]).read_text().splitlines()
+    if f"{address} {host_key}" not in trusted:
+        return "Host key verification failed.", ""
+    command = _command(there, Path(key).read_text().rpartition(" of ")[2].strip())
+    return ("", command) if command is not None else (f"root@{address}: Permission denied (publickey).", "")
+
+
+def _command(there: Path, key: str) -> Optional[str]:
+    """What the key opens, None for nothing."""
+    path = there / "authorized_keys"
+    now = time.strftime("%Y%m%d%H%M%S")
+    for found in map(_LINE.fullmatch, path.read_text().splitlines() if path.exists() else ()):
+        if found and found[3] == key and now < found[1]:
+            return found[2]
+    return None

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The whole run of replica_info: the disks of VMs as a sync sees them, and the replicas that this host has."""
+
+from __future__ import annotations
+
+import calendar
+import time
+import typing as t
+
+from ..fleet.replication.copies import Original, Point, Replica
+from ..fleet.replication.transfers import replica_told
+from ..hypervisor.protocol import Hypervisor
+from ..model.errors import Problem
+from ..model.vm import Disk, Vm
+from ..rules import identity
+from ..rules.inventory import Host
+from ..rules.layout import container, is_below, pool_of, replicas
+from ..zfs.commands import Zfs
+from ..zfs.copies import Copies, Table
+from .journal import host_name
+from .observe import observe
+from .vm_info import chosen
+
+_Dict = t.Dict[str, t.Any]
+
+# Our properties of a replica; SYNCED is also on the disks themselves, as SYNCED.PEER.
+ROLE, OF_VM, HOME, HOST, SYNCED, SENT = (f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent"))
+_OF_POINTS = ("type", "guid", "createtxg", "written", "referenced", identity.PREFIX + SENT)
+_OF_REPLICAS = (
+    *_OF_POINTS,
+    "used",
+    "volsize",
+    "volblocksize",
+    "refreservation",
+    "readonly",
+    "receive_resume_token",
+    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED)),
+)
+_EVERYTHING = "filesystem,volume,snapshot,bookmark"
+
+
+class Kept(t.NamedTuple):
+    """A replica as it lies on this host. synced: when it was last as its disk, by this host's clock; "" if never."""
+
+    replica: Replica
+    vm: str
+    home: int
+    host: str
+    synced: str
+    used: int
+
+
+class Seen(t.NamedTuple):
+    """What a sync must know of one host."""
+
+    host: Host
+    vms: t.Tuple[Vm, ...]
+    originals: t.Mapping[str, t.Tuple[Original, ...]]  # by the VMs' uuids
+    problems: t.List[Problem]
+
+
+def look(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, names: t.Sequence[str], pool: t.Optional[str]) -> Seen:
+    """The named VMs with their disks as a sync sees them."""
+    host = observe(zfs, hypervisor, pool, every=not names)
+    vms, problems = chosen(host, names)
+    disks = {vm.config.uuid: [disk for disk in vm.disks if not disk.hidden] for vm in vms}
+    volumes = [disk.volume.name for found in disks.values() for disk in found]
+    marks = by_dataset(copies.table(volumes, ("guid", "createtxg"), "bookmark"))
+    found = {
+        uuid: tuple(_original(disk, marks.get(disk.volume.name, ())) for disk in some) for uuid, some in disks.items()
+    }
+    return Seen(host, tuple(vms), found, problems)
+
+
+def uuid_of(disk: Disk) -> str:
+    """The uuid of a disk, or the one that it will get."""
+    return disk.uuid or identity.uuid_of(disk.volume.guid)
+
+
+def _original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
+    volume, snapshots = disk.volume, disk.snapshots
+    points = [Point(last(one.name), one.guid, one.createtxg, written=one.written) for one in snapshots]
+    if snapshots:  # what a clone has from its image is sent, too
+        points[0] = points[0]._replace(written=snapshots[0].referenced)
+    return Original(
+        uuid=uuid_of(disk),
+        dataset=volume.name,
+        volsize=volume.volsize,
+        points=(*points, *marks),
+        written=volume.written if snapshots else volume.referenced,
+        refreservation=volume.refreservation,
+        kind=volume.kind,
+        block=volume.volblocksize,
+        compression=volume.logicalreferenced / volume.referenced if volume.referenced else 1.0,
+    )
+
+
+def last(snapshot: str) -> str:
+    """The short name of a snapshot."""
+    return snapshot.partition("@")[2]
+
+
+def kept(copies: Copies, containers: t.Sequence[str]) -> t.List[Kept]:
+    """The replicas in pools that have these containers."""
+    table = copies.table(sorted(containers), _OF_REPLICAS, _EVERYTHING, depth=3)
+    grouped = by_dataset(table)
+    return [_kept(name, table, grouped[name]) for name in sorted(grouped) if is_below(name, replicas(pool_of(name)))]
+
+
+def by_dataset(table: Table) -> t.Dict[str, t.Tuple[Point, ...]]:
+    """The snapshots and bookmarks of each dataset that a table has, or has anything of."""
+    found: t.Dict[str, t.List[Point]] = {}
+    for name, row in table.items():
+        whole, _at, short = name.replace("#", "@").partition("@")
+        points = found.setdefault(whole, [])
+        if short:
+            guid, txg, sent = int(row["guid"][0]), int(row["createtxg"][0]), _fact(row, SENT) == "on"
+            points.append(Point(short, guid, txg, "#" in name, sent))
+    return {name: tuple(points) for name, points in found.items()}
+
+
+def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
+    row = table[name]
+    token = _text(row, "receive_resume_token")
+    uuid, vm, home = (_fact(row, fact) for fact in (ROLE, OF_VM, HOME))
+    replica = Replica(
+        uuid=uuid if identity.is_uuid(uuid) else "",
+        dataset=name,
+        volsize=_number(row, "volsize"),
+        points=points,
+        written=0 if token else _number(row, "written"),
+        refreservation=_number(row, "refreservation"),
+        kind=row["type"][0],
+        token=token,
+        readonly=row["readonly"][0] == "on",
+    )
+    return Kept(
+        replica,
+        vm if identity.is_uuid(vm) else "",
+        int(home) if home.isdigit() else 0,
+        _fact(row, HOST),
+        identity.decode_time(_fact(row, SYNCED)),
+        _number(row, "used"),
+    )
+
+
+def _fact(row: t.Mapping[str, t.Tuple[str, str]], fact: str) -> str:
+    """One of our properties that is set on the dataset itself, on this host."""
+    value, source = row.get(identity.PREFIX + fact, ("-", "-"))
+    return value if source == "local" else ""
+
+
+def _text(row: t.Mapping[str, t.Tuple[str, str]], name: str) -> str:
+    value = row[name][0]
+    return "" if value == "-" else value
+
+
+def _number(row: t.Mapping[str, t.Tuple[str, str]], name: str) -> int:
+    value = row[name][0]
+    return int(value) if value.isdigit() else 0
+
+
+def replica_info(copies: Copies, hypervisor: Hypervisor) -> _Dict:
+    """The replicas of this host, and what else the home of a VM must know of it."""
+    began = int(time.time())
+    tops = copies.tops(("guid", "available"))
+    pools = [name for name in tops if "/" not in name]
+    return {
+        "host": host_name(),
+        "collected": stamp(began),
+        "pools": [
+            {"name": name, "guid": int(tops[name]["guid"][0]), "available": int(tops[name]["available"][0])}
+            for name in pools
+        ],
+        "vms": [{"uuid": config.uuid, "alias": config.alias} for config in hypervisor.vms()],
+        "replicas": [_told(one, began) for one in kept(copies, [container(p) for p in pools if container(p) in tops])],
+    }
+
+
+def _told(found: Kept, now: int) -> _Dict:
+    age = now - seconds(found.synced) if found.synced else None
+    more = {"vm": found.vm, "home": found.home, "host": found.host, "synced": found.synced, "used": found.used}
+    return dict(replica_told(found.replica), **more, age=age)
+
+
+def stamp(moment: float) -> str:
+    """A time as it is written down."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def seconds(text: str) -> int:
+    """Seconds since 1970 of a time that was written down."""
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The module replica_receive: its arguments, and what it tells."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..fleet.replication.transfers import VmTransfer, read_transfers
+from ..model.errors import Problem, Problems
+from ..rules.identity import decode_time, is_uuid
+from .module_run import Answer, Call
+from .replica_receive import Receiver
+
+_Params = t.Mapping[str, t.Any]
+
+
+def parse(params: _Params) -> t.Tuple[t.List[VmTransfer], t.List[Problem]]:
+    """The transfers, and all problems of the arguments. Raises FlexdiskError for transfers that are none."""
+    problems = Problems("")
+    if params["since"] is not None and not decode_time(params["since"]):
+        problems.add("InvalidArgument", f"since {params['since']!r:.100} is not a time such as 2026-01-01T00:00:00Z")
+    for uuid in params["vms"] or ():
+        if not is_uuid(uuid):
+            problems.add("InvalidArgument", f"vms: {uuid!r:.100} is not a UUID: names do not tell whose replicas go")
+    return read_transfers(params["transfers"] or ()), list(problems)
+
+
+def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answer:
+    """Do the step."""
+    receiver = Receiver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"])
+    if params["step"] == "remove":
+        pools = [call.pool] if call.pool else [name for name in call.zfs.tops() if "/" not in name]
+        gone = receiver.remove(pools, params["vms"], call.check_mode)
+        diff = {"prepared": "".join(f"- {name}\n" for name in gone)}
+        return Answer({"changed": bool(gone), "msg": f"{len(gone)} replicas destroyed", "gone": gone, "diff": diff})
+    if call.check_mode:
+        return Answer({"changed": False, "msg": "nothing is received in check mode", "host_keys": [], "complete": []})
+    if params["step"] == "open":
+        keys = receiver.open(transfers, params["ssh_directory"])
+        return Answer({"changed": True, "msg": f"{len(transfers)} VMs may send", "host_keys": keys})
+    complete, changed = receiver.close(transfers, params["since"])
+    msg = f"{len(complete)} of {len(transfers)} VMs have complete replicas"
+    return Answer({"changed": changed, "msg": msg, "complete": complete})

@@ -1,0 +1,321 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The runs of replica_send on the home of VMs: plan a sync and take its snapshots, send the streams, tidy up."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ..fleet.replication import sync, trust
+from ..fleet.replication.copies import Original, Replica
+from ..fleet.replication.retention import gone_here
+from ..fleet.replication.streams import Full, Increment, Resume, Travelling
+from ..fleet.replication.transfers import DiskTransfer, VmTransfer, read_replica
+from ..hypervisor.protocol import Hypervisor
+from ..model.errors import FlexdiskError, Problem
+from ..model.sizes import render_bytes
+from ..model.vm import Vm
+from ..rules.layout import replicas
+from ..zfs import errors
+from ..zfs.commands import Zfs
+from ..zfs.copies import Copies
+from . import replica_info
+from . import trust as keys
+from .journal import host_name
+from .progress import Progress
+from .runner import SubprocessRunner
+
+_Dict = t.Dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The other host, as replica_info told of it. pool: where the replicas lie there, "" for the same name as here."""
+
+    name: str
+    pool: str
+    pools: t.Mapping[str, t.Tuple[int, int]]  # guid and available bytes by name
+    vms: t.Sequence[t.Mapping[str, str]]
+    replicas: t.Mapping[str, Replica]  # by the name of the dataset
+
+
+def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
+    """The peer from the result of replica_info there. Raises FlexdiskError InvalidArgument for anything else."""
+    try:
+        pools = {str(one["name"]): (int(one["guid"]), int(one["available"])) for one in info["pools"]}
+        vms = [{"uuid": str(vm["uuid"]), "alias": str(vm["alias"])} for vm in info["vms"]]
+        found = [read_replica(one) for one in info["replicas"]]
+    except (KeyError, TypeError, ValueError) as exc:
+        raise FlexdiskError("InvalidArgument", f"peer is no result of replica_info: {exc!r}") from exc
+    return Peer(name, pool, pools, vms, {one.dataset: one for one in found})
+
+
+@dataclass
+class Planned:
+    """The plan of a sync of many VMs."""
+
+    transfers: t.List[VmTransfer] = field(default_factory=list)
+    syncs: t.List[sync.VmSync] = field(default_factory=list)
+    vms: t.List[Vm] = field(default_factory=list)
+    problems: t.List[Problem] = field(default_factory=list)
+
+
+class Sender:
+    """What the steps need on the home."""
+
+    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: SubprocessRunner, pool: t.Optional[str]) -> None:
+        self.zfs = zfs
+        self.hypervisor = hypervisor
+        self.runner = runner
+        self.copies = Copies(runner)
+        self.pool = pool
+
+    # -- prepare
+
+    def plan(self, names: t.Sequence[str], peer: Peer) -> Planned:
+        """What a sync of these VMs would do. Nothing is changed."""
+        seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
+        found = Planned(problems=list(seen.problems))
+        needs: t.Dict[str, int] = {}
+        for vm in seen.vms:
+            place = peer.pool or vm.config.pool
+            problems = _refusals(vm, seen, peer, place)
+            if not problems:
+                planned, transfer, problems = self._plan_vm(vm, seen, peer, place)
+                found.vms.append(vm)
+                found.syncs.append(planned)
+                found.transfers.append(transfer)
+                needs[place] = needs.get(place, 0) + sum(disk.needs for disk in planned.disks)
+            found.problems += problems
+        for place, needed in sorted(needs.items()):
+            room = peer.pools[place][1]
+            if needed > room:
+                words = f"the replicas need {render_bytes(needed)} in pool {place} of {peer.name}, which has"
+                found.problems.append(Problem("InsufficientSpace", f"{words} {render_bytes(room)}"))
+        return found
+
+    def _plan_vm(
+        self, vm: Vm, seen: replica_info.Seen, peer: Peer, place: str
+    ) -> t.Tuple[sync.VmSync, VmTransfer, t.List[Problem]]:
+        here, there = seen.host.datasets[vm.config.pool].guid, peer.pools[place][0]
+        originals = seen.originals[vm.config.uuid]
+        pairs = [(one, self._with_token(peer.replicas.get(_place(place, one)))) for one in originals]
+        planned, wrong = sync.plan(pairs, here, there)
+        names = {replica_info.uuid_of(disk): disk.label for disk in vm.disks}
+        problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in wrong]
+        disks = tuple(_transfer(one, names[one.disk.uuid]) for one in planned.disks)
+        made = VmTransfer(vm.config.uuid, vm.config.alias, planned.name, here, there, place, host_name(), disks)
+        return planned, made, problems
+
+    def _with_token(self, found: t.Optional[Replica]) -> t.Optional[Replica]:
+        if found is None or not found.token:
+            return found
+        return replace(found, token_guid=self.copies.token_guid(found.token))
+
+    def prepare(self, planned: Planned) -> t.List[VmTransfer]:
+        """Take the snapshots of the sync, and make keys for its streams."""
+        new = [planning for planning in planned.syncs if planning.new]
+        for planning in new:
+            self.copies.snapshot([f"{disk.disk.dataset}@{planning.name}" for disk in planning.disks])
+        fresh = self._fresh(new)
+        return [self._ready(*pair, fresh) for pair in zip(planned.syncs, planned.transfers)]
+
+    def _fresh(self, syncs: t.Iterable[sync.VmSync]) -> t.Dict[str, t.Tuple[int, int]]:
+        """Guid and createtxg of the snapshots that were taken, by name."""
+        names = [f"{disk.disk.dataset}@{one.name}" for one in syncs for disk in one.disks]
+        table = self.copies.table(names, ("guid", "createtxg"), "snapshot", depth=0)
+        return {name: (int(row["guid"][0]), int(row["createtxg"][0])) for name, row in table.items()}
+
+    def _ready(
+        self, planning: sync.VmSync, transfer: VmTransfer, fresh: t.Mapping[str, t.Tuple[int, int]]
+    ) -> VmTransfer:
+        pairs = [_taken(disk, planning.name, fresh) for disk in planning.disks]
+        disks = []
+        for (disk, there), known in zip(pairs, transfer.disks):
+            streams, _then = sync.streams_to(disk, there, planning.name)
+            disks.append(replace(known, streams=streams, snapshots=tuple(p.guid for p in disk.snapshots)))
+        sending = [disk.uuid for disk in disks if disk.sent]
+        made = keys.make_keys(self.runner, transfer.uuid, sending) if sending else {}
+        return replace(transfer, disks=tuple(replace(disk, key=made.get(disk.uuid, "")) for disk in disks))
+
+    # -- send
+
+    def send(
+        self, transfers: t.Sequence[VmTransfer], address: trust.Address, known: t.Sequence[str], progress: Progress
+    ) -> t.List[_Dict]:
+        """Send all streams, disk by disk. What became of each VM; one that fails does not stop the others."""
+        progress.begin(sum(_amount(stream) for vm in transfers for disk in vm.disks for stream in disk.sent))
+        return [self._send_vm(vm, address, known, progress) for vm in transfers if any(d.sent for d in vm.disks)]
+
+    def _send_vm(self, vm: VmTransfer, address: trust.Address, known: t.Sequence[str], progress: Progress) -> _Dict:
+        folder = keys.keys_folder(vm.uuid)
+        began, before = time.monotonic(), progress.carried
+        failure = ""
+        try:
+            self._check_snapshots(vm)
+            path = os.path.join(folder, "known_hosts")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(trust.known_hosts(address, known))
+            for disk in vm.disks:
+                for stream in disk.sent:
+                    progress.now(vm.label, disk.name or disk.uuid)
+                    self._carry(disk, stream, trust.ssh(address, os.path.join(folder, disk.uuid), path), progress)
+        except (FlexdiskError, OSError) as exc:
+            failure = exc.message if isinstance(exc, FlexdiskError) else str(exc)
+        took = time.monotonic() - began
+        sent = progress.carried - before
+        return {"vm": vm.uuid, "alias": vm.alias, "bytes": sent, "seconds": round(took, 1), "failure": failure}
+
+    def _check_snapshots(self, vm: VmTransfer) -> None:
+        """The snapshots are those that were planned: names say nothing."""
+        wanted = {f"{disk.dataset}{stream.to.word}": stream.to.guid for disk in vm.disks for stream in disk.sent}
+        table = self.copies.table(sorted(wanted), ("guid",), "snapshot", depth=0)
+        wrong = [name for name, guid in wanted.items() if int(table[name]["guid"][0]) != guid]
+        if wrong:
+            raise FlexdiskError("Changed", f"{', '.join(wrong)}: not the snapshots that the sync was planned with")
+
+    def _carry(self, disk: DiskTransfer, stream: Travelling, ssh: t.Sequence[str], progress: Progress) -> None:
+        send = send_words(disk, stream)
+        sender, receiver = self.runner.carry(send, ssh, progress.add)
+        if receiver.rc != 0:
+            said = receiver.stderr.strip() or f"ssh ended with {receiver.rc}"
+            raise FlexdiskError("TransferFailed", f"{disk.dataset}: {said}")
+        if sender.rc != 0:
+            raise errors.classify(send, sender.rc, sender.stderr)
+
+    # -- finish
+
+    def finish(self, transfers: t.Sequence[VmTransfer], complete: t.Collection[str], peer: str) -> bool:
+        """Keep the set of each VM whose replicas all have it (its uuid is in complete), with a bookmark for each
+        snapshot; older sets and keys go. Whether anything but the time was changed.
+        """
+        changed = False
+        for vm in transfers:
+            keys.forget_keys(vm.uuid)
+            if vm.uuid not in complete:
+                continue
+            names = [disk.dataset for disk in vm.disks]
+            changed = self._keep(vm, names) or changed
+            self.copies.set_facts(
+                names, {f"{replica_info.SYNCED}.{_short(vm.peer)}": f"{replica_info.stamp(time.time())},{peer}"}
+            )
+        return changed
+
+    def _keep(self, vm: VmTransfer, names: t.Sequence[str]) -> bool:
+        found = replica_info.by_dataset(self.copies.table(names, ("guid", "createtxg"), "snapshot,bookmark"))
+        changed = False
+        for disk in vm.disks:
+            original = Original(disk.uuid, disk.dataset, disk.volsize, found[disk.dataset])
+            if not any(point.name == vm.set for point in original.bookmarks):
+                self.copies.bookmark(f"{disk.dataset}@{vm.set}")
+                changed = True
+            for point in gone_here(original, vm.set, (vm.home, vm.peer)):
+                self.copies.destroy(disk.dataset + point.word)
+                changed = True
+        return changed
+
+    # -- remove
+
+    def remove(
+        self, names: t.Sequence[str], peers: t.Sequence[int], check_mode: bool
+    ) -> t.Tuple[t.List[str], t.List[str], t.List[Problem]]:
+        """Destroy the snapshots and bookmarks of syncs with pools of a peer. The uuids of the VMs, what goes, and problems
+        with names.
+        """
+        seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
+        if seen.problems:
+            return [], [], seen.problems
+        gone: t.List[str] = []
+        for vm in seen.vms:
+            originals = seen.originals[vm.config.uuid]
+            found = [one.dataset + p.word for one in originals for p in gone_here(one, "", peers)]
+            gone += found
+            if check_mode:
+                continue
+            keys.forget_keys(vm.config.uuid)
+            for name in found:
+                self.copies.destroy(name)
+            for peer in peers if found else ():
+                self.copies.clear_fact([one.dataset for one in originals], f"{replica_info.SYNCED}.{_short(peer)}")
+        return [vm.config.uuid for vm in seen.vms], gone, []
+
+
+def _short(peer: int) -> str:
+    return f"{peer & 0xFFFFFFFF:08x}"
+
+
+def _place(pool: str, disk: Original) -> str:
+    return f"{replicas(pool)}/{disk.uuid}"
+
+
+def _refusals(vm: Vm, seen: replica_info.Seen, peer: Peer, place: str) -> t.List[Problem]:
+    """Why a VM has no replica on this peer, before its disks are looked at."""
+    name, found = vm.config.label, []
+    if place not in peer.pools:
+        words = f"{peer.name} has no pool {place}, but {', '.join(sorted(peer.pools)) or 'none'}"
+        return [Problem("ResourceNotFound", words, name)]
+    if peer.pools[place][0] == seen.host.datasets[vm.config.pool].guid:
+        return [
+            Problem("InvalidArgument", f"{peer.name} is the host that has the VM: a replica is on another one", name)
+        ]
+    for other in peer.vms:
+        if other["uuid"] == vm.config.uuid or (vm.config.alias and other["alias"] == vm.config.alias):
+            words = f"{peer.name} has a VM {other['alias'] or other['uuid']} ({other['uuid']}) already"
+            found.append(Problem("AlreadyExists", words, name))
+    if not seen.originals[vm.config.uuid]:
+        found.append(Problem("ResourceNotFound", "it has no disks", name))
+    for disk in vm.disks:
+        if disk.uuid in seen.host.duplicates:
+            words = f"its uuid {disk.uuid} is also on {', '.join(seen.host.duplicates[disk.uuid])}"
+            found.append(Problem("Ambiguous", words, name, disk.label))
+        if disk.volume.encryptionroot:
+            found.append(Problem("InvalidArgument", "encrypted disks are not replicated", name, disk.label))
+    if vm.missing:
+        found.append(Problem("ResourceNotFound", f"it lacks {', '.join(vm.missing)}", name))
+    return found
+
+
+def _transfer(planned: sync.DiskSync, name: str) -> DiskTransfer:
+    disk = planned.disk
+    return DiskTransfer(
+        disk.uuid,
+        name,
+        disk.dataset,
+        disk.kind,
+        disk.volsize,
+        disk.refreservation,
+        planned.streams,
+        tuple(point.guid for point in disk.snapshots if point.guid),
+    )
+
+
+def _taken(
+    disk: sync.DiskSync, name: str, fresh: t.Mapping[str, t.Tuple[int, int]]
+) -> t.Tuple[Original, t.Optional[Replica]]:
+    """The disk with the real snapshot in the place of the planned one."""
+    real = fresh.get(f"{disk.disk.dataset}@{name}")
+    points = [
+        p._replace(guid=real[0], createtxg=real[1]) if real is not None and p.name == name and not p.guid else p
+        for p in disk.disk.points
+    ]
+    return replace(disk.disk, points=tuple(points)), disk.replica
+
+
+def _amount(stream: Travelling) -> int:
+    """Bytes of data, for the time that is left."""
+    return stream.to.written if isinstance(stream, (Full, Increment)) else 0
+
+
+def send_words(disk: DiskTransfer, stream: Travelling) -> t.Tuple[str, ...]:
+    """The words of zfs send. Blocks are sent as ZFS keeps them: compressed."""
+    if isinstance(stream, Resume):
+        return ("zfs", "send", "-t", stream.token)
+    target = f"{disk.dataset}{stream.to.word}"
+    if isinstance(stream, Full):
+        return ("zfs", "send", "-c", target)
+    return ("zfs", "send", "-c", "-i" if stream.base.bookmark else "-I", stream.base.word, target)

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The module replica_send: its arguments, its locks, and what it tells."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from dataclasses import dataclass
+
+from ..fleet.replication import report, trust
+from ..fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers, told
+from ..model.errors import Problem, Problems
+from ..model.sizes import MIB, parse_size, render_bytes
+from ..rules.identity import is_pool, is_uuid
+from . import lock
+from .module_run import Answer, Call, refusal
+from .progress import FILE, Progress
+from .replica_send import Peer, Sender, read_peer
+
+_Dict = t.Dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """The call of the module. log writes a line to the host's log."""
+
+    params: _Dict
+    check_mode: bool
+    log: t.Callable[[str], None]
+
+    @property
+    def long(self) -> bool:
+        """Whether the step takes long and changes no disk of this host, so that others need not wait for it."""
+        return bool(self.params["step"] == "send")
+
+
+@dataclass(frozen=True)
+class Told:
+    """The arguments after a check."""
+
+    transfers: t.List[VmTransfer]
+    peer: t.Optional[Peer]
+    limit: int
+
+
+def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[Told, t.List[Problem]]:
+    """The arguments, and all their problems. Raises FlexdiskError for transfers or a peer that are none."""
+    problems = Problems("")
+    limit = params["bandwidth_limit"]
+    rate = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    if params["peer_pool"] is not None and not is_pool(params["peer_pool"]):
+        problems.add("InvalidArgument", f"peer_pool {params['peer_pool']!r} is not the name of a pool")
+    if params["step"] == "send":
+        address = trust.Address(params["address"], params["port"], params["user"])
+        for words in trust.check_address(address):
+            problems.add("InvalidArgument", words)
+        if not params["host_keys"] or not all(HOST_KEY.fullmatch(key) for key in params["host_keys"]):
+            problems.add("InvalidArgument", "host_keys are not public keys of a host")
+    for uuid in params["complete"] or ():
+        if not is_uuid(uuid):
+            problems.add("InvalidArgument", f"complete: {uuid!r:.100} is not a UUID")
+    if params["vms"] is not None and not params["vms"]:
+        problems.add("MissingParameter", "vms names no VM")
+    peer = None
+    if params["peer"] is not None:
+        peer = read_peer(params["peer_name"], params["peer_pool"] or "", params["peer"])
+    return Told(read_transfers(params["transfers"] or ()), peer, (rate or 0) * MIB), list(problems)
+
+
+def run(call: Call, given: Given, told_: Told) -> Answer:
+    """Do the step."""
+    sender = Sender(call.zfs, call.hypervisor, call.runner, call.pool)
+    step = {"prepare": _prepare, "send": _send, "finish": _finish, "remove": _remove}[given.params["step"]]
+    return step(sender, call, given, told_)
+
+
+def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
+    peer = t.cast(Peer, told_.peer)
+    planned = sender.plan(given.params["vms"], peer)
+    if planned.problems:
+        return Answer({}, refusal(planned.problems))
+    transfers = planned.transfers
+    if not given.check_mode:
+        with _transfers(call, (vm.uuid for vm in transfers), f"a sync to {peer.name}"):
+            transfers = sender.prepare(planned)
+    shown = list(zip((vm.config.label for vm in planned.vms), planned.syncs))
+    idle = all(one.idle for one in planned.syncs)
+    amount = sum(disk.sends for one in planned.syncs for disk in one.disks)
+    msg = report.summary(shown, peer.name)
+    return Answer(
+        {
+            "changed": not idle,
+            "msg": msg,
+            "transfers": [told(vm) for vm in transfers],
+            "bytes": amount,
+            "idle": idle,
+            "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(shown)},
+        }
+    )
+
+
+def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
+    if given.check_mode:
+        return Answer({"changed": False, "msg": "nothing is sent in check mode", "sent": []})
+    params = given.params
+    address = trust.Address(params["address"], params["port"], params["user"])
+    with _transfers(call, (vm.uuid for vm in told_.transfers), f"a transfer to {params['peer_name']}"):
+        progress = Progress(os.path.join(lock.place(), FILE), given.log, told_.limit)
+        try:
+            sent = sender.send(told_.transfers, address, params["host_keys"], progress)
+        finally:
+            progress.end()
+    failed = [one["alias"] or one["vm"] for one in sent if one["failure"]]
+    msg = f"{render_bytes(progress.carried)} sent to {params['peer_name']}"
+    msg += f"; failed: {', '.join(failed)}" if failed else ""
+    return Answer({"changed": bool(progress.carried), "msg": msg, "sent": sent})
+
+
+def _finish(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
+    if given.check_mode:
+        return Answer({"changed": False, "msg": "nothing is tidied in check mode"})
+    with _transfers(call, (vm.uuid for vm in told_.transfers), "the end of a sync"):
+        changed = sender.finish(told_.transfers, given.params["complete"], given.params["peer_name"])
+    return Answer({"changed": changed, "msg": f"{len(given.params['complete'])} VMs have complete replicas"})
+
+
+def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
+    peer = t.cast(Peer, told_.peer)
+    pools = [guid for guid, _room in peer.pools.values()]
+    uuids, gone, problems = sender.remove(given.params["vms"], pools, given.check_mode)
+    if problems:
+        return Answer({}, refusal(problems))
+    diff = "".join(f"- {name}\n" for name in gone)
+    msg = f"{len(gone)} snapshots and bookmarks of the sync with {peer.name} destroyed"
+    return Answer({"changed": bool(gone), "msg": msg, "uuids": uuids, "gone": gone, "diff": {"prepared": diff}})
+
+
+def _transfers(call: Call, vms: t.Iterable[str], task: str) -> t.ContextManager[None]:
+    """One run at a time: a transfer may take hours, so nobody waits for it."""
+    return lock.transfers(call.runner, vms, 0, task)

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Keys of transfers: made on the home, let in on the peer for some minutes, removed from both."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import time
+import typing as t
+
+from ..fleet.replication import trust
+from ..fleet.replication.transfers import HOST_KEY, KEY
+from ..model.command import Runner
+from ..model.errors import FlexdiskError
+from . import lock
+
+_HOST_KEY_FILE = re.compile(r"ssh_host_[a-z0-9]{1,20}_key\.pub")
+
+
+def keys_folder(vm: str) -> str:
+    """The folder of the keys of a VM's transfers, in a directory that only we can read."""
+    return os.path.join(lock.place(), f"transfer-{vm}")
+
+
+def make_keys(runner: Runner, vm: str, disks: t.Iterable[str]) -> t.Dict[str, str]:
+    """New keys for the disks of a VM. The public ones, by the disks' uuids. Older keys go."""
+    forget_keys(vm)
+    folder = keys_folder(vm)
+    os.mkdir(folder, 0o700)
+    found = {}
+    for uuid in disks:
+        path = os.path.join(folder, uuid)
+        answer = runner(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path))
+        if answer.rc != 0:
+            raise FlexdiskError("CommandFailed", f"ssh-keygen made no key: {answer.stderr.strip()}")
+        key = KEY.match(_read(path + ".pub"))
+        if key is None:
+            raise FlexdiskError("UnexpectedOutput", f"ssh-keygen made no key of ssh-ed25519 in {path}.pub")
+        found[uuid] = key[0]
+    return found
+
+
+def forget_keys(vm: str) -> None:
+    """Remove the keys of a VM's transfers, also those of a run that was killed."""
+    folder = keys_folder(vm)
+    if os.path.lexists(folder):
+        shutil.rmtree(folder)
+
+
+def host_keys(folder: str) -> t.List[str]:
+    """The public keys of this host, by which others know it."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if _HOST_KEY_FILE.fullmatch(name))
+        texts = [_read(os.path.join(folder, name)) for name in names]
+    except OSError as exc:
+        raise FlexdiskError("NotPermitted", f"the keys of this host cannot be read: {exc}") from exc
+    found = [match[0] for match in map(HOST_KEY.match, texts) if match]
+    if not found:
+        raise FlexdiskError(
+            "ResourceNotFound", f"{folder} has no public key of this host, such as ssh_host_ed25519_key.pub"
+        )
+    return found
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def expiry() -> str:
+    """Until when a key lets a transfer begin, by the clock and the zone of this host."""
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(time.time() + trust.SECONDS))
+
+
+def let_in(path: str, lines: t.Mapping[str, str]) -> None:
+    """Add lines to authorized_keys, by the disks' uuids. What was there for these disks goes."""
+    text = trust.without(_authorized(path), lines)
+    _write(
+        path,
+        (text if not text or text.endswith("\n") else text + "\n") + "".join(line + "\n" for line in lines.values()),
+    )
+
+
+def shut_out(path: str, uuids: t.Collection[str]) -> None:
+    """Remove the lines of these disks from authorized_keys."""
+    before = _authorized(path)
+    text = trust.without(before, uuids)
+    if text != before:
+        _write(path, text)
+
+
+def _authorized(path: str) -> str:
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as exc:
+        raise FlexdiskError("NotPermitted", f"{path} cannot be read: {exc}") from exc
+
+
+def _write(path: str, text: str) -> None:
+    """Replace a file at once, with the same owner and mode. A link stays, and what it leads to is replaced."""
+    path = os.path.realpath(path)
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        fd, fresh = tempfile.mkstemp(dir=folder, prefix=".flexdisk-")
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(text)
+            with contextlib.suppress(FileNotFoundError):
+                found = os.stat(path)
+                os.chown(fresh, found.st_uid, found.st_gid)
+                os.chmod(fresh, found.st_mode & 0o7777)
+            os.replace(fresh, path)
+        except BaseException:
+            os.unlink(fresh)
+            raise
+    except OSError as exc:
+        raise FlexdiskError("NotPermitted", f"{path} cannot be written: {exc}") from exc

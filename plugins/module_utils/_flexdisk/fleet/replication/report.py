@@ -1,0 +1,72 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""A sync in words."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.sizes import render_bytes
+from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream
+from .sync import DiskSync, VmSync
+
+Shown = t.Sequence[t.Tuple[str, VmSync]]  # the name of a VM, and its sync
+
+
+def summary(syncs: Shown, peer: str) -> str:
+    """One line."""
+    busy = [(name, one) for name, one in syncs if not one.idle]
+    if not busy:
+        return f"the replicas on {peer} of {_count(len(syncs), 'VM')} have everything"
+    disks = [disk for _name, one in busy for disk in one.disks]
+    sends = sum(disk.sends for disk in disks)
+    streams = sum(len(disk.streams) for disk in disks)
+    words = f"{_count(len(busy), 'VM')} to {peer}: {_count(streams, 'stream')}, about {render_bytes(sends)}"
+    return words + (f"; {len(syncs) - len(busy)} have everything" if len(busy) < len(syncs) else "")
+
+
+def diff_text(syncs: Shown) -> str:
+    """A block for each VM that has something to do."""
+    lines = []
+    for name, one in syncs:
+        if one.idle:
+            continue
+        lines.append(f"VM {name}:")
+        if one.new:
+            lines.append(f"  + snapshot {one.name} of {_count(len(one.disks), 'disk')}")
+        for disk in one.disks:
+            lines += [f"  {line}" for line in _lines(disk)]
+    return "".join(line + "\n" for line in lines)
+
+
+def _lines(sync: DiskSync) -> t.Iterator[str]:
+    name = sync.disk.dataset
+    for stream in sync.streams:
+        yield f"{name}: {_words(stream)}"
+    if sync.streams:
+        yield f"{name}: about {render_bytes(sync.sends)}"
+    if sync.gone_here:
+        yield f"- {name}: {', '.join(point.word for point in sync.gone_here)}"
+    if sync.gone_there:
+        yield f"- replica of {name}: {', '.join(point.word for point in sync.gone_there)}"
+    for words in sync.mends:
+        yield f"{name}: {words}"
+
+
+def _words(stream: Stream) -> str:
+    if isinstance(stream, Full):
+        return f"all of {stream.to.word}"
+    if isinstance(stream, Increment):
+        return f"from {stream.base.word} to {stream.to.word}"
+    if isinstance(stream, Resume):
+        return f"the rest of {stream.to.word}"
+    if isinstance(stream, GiveUp):
+        return "what arrived of an interrupted stream is given up, for its snapshot has gone"
+    assert isinstance(stream, Rollback)
+    return f"the replica goes back to @{stream.to.name}, without {', '.join(stream.lost)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

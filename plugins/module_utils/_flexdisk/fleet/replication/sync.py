@@ -1,0 +1,186 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What one sync of a VM's disks does: the set of snapshots, the streams of each disk, bytes, and room on the target."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ...model.errors import FlexdiskError
+from .copies import Original, Point, Replica, is_synced, next_number, sync_name
+from .retention import Pair, complete, gone_here, gone_there
+from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, common, next_stream
+
+# A record of a stream has this head before each block: dmu_replay_record_t of OpenZFS and illumos.
+_HEAD = 312
+_FUTURE = 1 << 64
+
+_Pools = t.Tuple[int, int]
+
+
+class DiskSync(t.NamedTuple):
+    """What a sync does with one disk. streams are in their order; sends: bytes that travel, by estimate; needs: bytes
+    that the target's pool must give. gone_here and gone_there: what the disk and its replica lose at the end, snapshots
+    and bookmarks. mends: what is put right beside that, in words.
+    """
+
+    disk: Original
+    replica: t.Optional[Replica]
+    streams: t.Tuple[Stream, ...]
+    sends: int
+    needs: int
+    gone_here: t.Tuple[Point, ...]
+    gone_there: t.Tuple[Point, ...]
+    mends: t.Tuple[str, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is done."""
+        return not (self.streams or self.gone_here or self.gone_there or self.mends)
+
+
+@dataclass(frozen=True)
+class VmSync:
+    """What a sync does with the disks of a VM. name: the set of snapshots that all have afterwards; new: it is taken
+    first.
+    """
+
+    name: str
+    new: bool
+    disks: t.Tuple[DiskSync, ...] = ()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the replicas have all that there is."""
+        return not self.new and all(disk.idle for disk in self.disks)
+
+
+_Problems = t.List[t.Tuple[str, FlexdiskError]]
+
+
+def plan(pairs: t.Sequence[Pair], here: int, peer: int) -> t.Tuple[VmSync, _Problems]:
+    """The sync of a VM's disks with their replicas, before anything is done; and why it is refused, by the disks' uuids.
+
+    here and peer: the guids of the pools. A snapshot that is to be taken is planned as one with guid 0.
+    """
+    pools = (here, peer)
+    name = complete(pairs, pools)
+    new = not name or not all(_has_all(disk, replica, name) for disk, replica in pairs)
+    if new:
+        everything = [copy for pair in pairs for copy in pair if copy is not None]
+        name = sync_name(peer, next_number(everything, peer))
+        pairs = [(_with_snapshot(disk, name), replica) for disk, replica in pairs]
+    disks: t.List[DiskSync] = []
+    problems: _Problems = []
+    for disk, replica in pairs:
+        try:
+            disks.append(_planned(disk, replica, name, pools))
+        except FlexdiskError as exc:
+            problems.append((disk.uuid, exc))
+    return VmSync(name, new, tuple(disks)), problems
+
+
+def streams_to(
+    disk: Original, replica: t.Optional[Replica], name: str
+) -> t.Tuple[t.Tuple[Stream, ...], t.Optional[Replica]]:
+    """All that brings a replica to the snapshot of this name, in order, and the replica afterwards.
+
+    Raises FlexdiskError as next_stream does.
+    """
+    to = next(point for point in disk.snapshots if point.name == name)
+    found: t.List[Stream] = []
+    while True:
+        stream = next_stream(disk, replica, to)
+        if stream is None:
+            return tuple(found), replica
+        found.append(stream)
+        replica = _after(disk, replica, stream)
+
+
+def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
+    """Whether a replica with this set has all that the disk has: contents, size, snapshots of users.
+
+    A newer snapshot of a sync with another peer is nothing new, if nothing was written before it.
+    """
+    if replica is None or replica.token or replica.uuid != disk.uuid or disk.written:
+        return False
+    there = {point.guid for point in replica.snapshots}
+    place = next(number for number, point in enumerate(disk.snapshots) if point.name == name)
+    newer = disk.snapshots[place + 1 :]
+    own = (point for point in disk.snapshots if not is_synced(point.name))
+    same = disk.volsize == replica.volsize and all(point.guid in there for point in own)
+    return same and all(is_synced(point.name) and not point.written for point in newer)
+
+
+def _with_snapshot(disk: Original, name: str) -> Original:
+    found = Point(name, 0, _FUTURE, written=disk.written)
+    return replace(disk, points=(*disk.points, found), written=0)
+
+
+def _planned(disk: Original, replica: t.Optional[Replica], name: str, pools: _Pools) -> DiskSync:
+    streams, then = streams_to(disk, replica, name)
+    data = sum(_data(disk, replica, stream) for stream in streams)
+    reserved = replica.refreservation if replica is not None else 0
+    return DiskSync(
+        disk,
+        replica,
+        streams,
+        _stream_size(disk, data),
+        data + max(0, disk.refreservation - reserved),
+        gone_here(disk, name, pools),
+        gone_there(disk, then, name, pools) if then is not None else (),
+        _mends(disk, replica, name),
+    )
+
+
+def _mends(disk: Original, replica: t.Optional[Replica], name: str) -> t.Tuple[str, ...]:
+    """What is to be put right of a disk and a replica that have the set."""
+    if replica is None or not any(point.name == name and point.guid for point in disk.snapshots):
+        return ()
+    found = {
+        "sets a bookmark": not any(point.name == name for point in disk.bookmarks),
+        "sets readonly": not replica.readonly,
+        "reserves space": bool(disk.refreservation) and not replica.refreservation,
+    }
+    return tuple(words for words, needed in found.items() if needed)
+
+
+def _data(disk: Original, replica: t.Optional[Replica], stream: Stream) -> int:
+    """Bytes of data that a stream brings. Of an interrupted one, all of it, although a part may be there already."""
+    if isinstance(stream, Full):
+        return stream.to.written
+    if isinstance(stream, Increment):
+        return sum(p.written for p in disk.snapshots if stream.base.createtxg < p.createtxg <= stream.to.createtxg)
+    if isinstance(stream, Resume):
+        base = common(disk, replica) if replica is not None else None
+        since = base.createtxg if base is not None else 0
+        return sum(p.written for p in disk.snapshots if since < p.createtxg <= stream.to.createtxg)
+    return 0
+
+
+def _stream_size(disk: Original, data: int) -> int:
+    """Bytes on the wire: the data as ZFS keeps it, and a head for each block."""
+    return data + int(data * disk.compression) // disk.block * _HEAD
+
+
+def _after(disk: Original, replica: t.Optional[Replica], stream: Stream) -> t.Optional[Replica]:
+    """The replica after a stream."""
+    if isinstance(stream, Full):
+        return Replica(disk.uuid, "", disk.volsize, (stream.to,))
+    there = t.cast(Replica, replica)
+    if isinstance(stream, GiveUp):
+        return replace(there, token="") if there.points else None
+    if isinstance(stream, Rollback):
+        return replace(there, points=tuple(p for p in there.points if p.name not in stream.lost))
+    if isinstance(stream, Resume):
+        came = [stream.to]
+    else:
+        known = {point.guid for point in there.points}
+        between = (p for p in disk.snapshots if stream.base.createtxg < p.createtxg <= stream.to.createtxg)
+        came = [point for point in between if point.guid not in known]
+    newest = max((point.createtxg for point in there.points), default=0)
+    points = (point._replace(createtxg=newest + number) for number, point in enumerate(came, 1))
+    return replace(there, points=(*there.points, *points), token="", volsize=disk.volsize)

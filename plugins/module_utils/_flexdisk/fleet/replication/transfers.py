@@ -1,0 +1,199 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What the two hosts of a sync tell each other through the controller: replicas, and transfers of VMs with their disks.
+
+What is told is data. Whoever reads it checks every word, because it reaches commands.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import asdict, dataclass
+
+from ...model.errors import FlexdiskError
+from ...rules import identity
+from .copies import VOLUME, Point, Replica, is_synced
+from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
+
+_Dict = t.Dict[str, t.Any]
+_KINDS: t.Mapping[str, t.Any] = {
+    "full": Full,
+    "increment": Increment,
+    "resume": Resume,
+    "give_up": GiveUp,
+    "rollback": Rollback,
+}
+_SNAPSHOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.: -]{0,200}")
+_TOKEN = re.compile(r"[0-9a-f]{1,4}(?:-[0-9a-f]{1,4000}){2,3}")
+KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{20,200}={0,2}")
+HOST_KEY = re.compile(r"(?:ssh|ecdsa)-[a-z0-9-]{2,40} [A-Za-z0-9+/]{20,2000}={0,3}")
+
+
+@dataclass(frozen=True)
+class DiskTransfer:
+    """A disk whose replica is brought up to date. name is for people; dataset is the disk's, on its own host.
+
+    refreservation: bytes that the disk reserves. snapshots: the guids of those that it has. key: the public key with
+    which its streams may come, "" without any.
+    """
+
+    uuid: str
+    name: str
+    dataset: str
+    kind: str
+    volsize: int
+    refreservation: int
+    streams: t.Tuple[Stream, ...] = ()
+    snapshots: t.Tuple[int, ...] = ()
+    key: str = ""
+
+    @property
+    def sent(self) -> t.List[Travelling]:
+        """The streams that travel."""
+        return [stream for stream in self.streams if isinstance(stream, (Full, Increment, Resume))]
+
+
+@dataclass(frozen=True)
+class VmTransfer:
+    """A VM whose replicas are brought up to date. set: what all disks have on both sides at the end.
+
+    home and peer are the guids of the pools, pool is the name of the peer's, host the name of the home.
+    """
+
+    uuid: str
+    alias: str
+    set: str
+    home: int
+    peer: int
+    pool: str
+    host: str
+    disks: t.Tuple[DiskTransfer, ...]
+
+    @property
+    def label(self) -> str:
+        """The VM for people."""
+        return self.alias or self.uuid
+
+
+def told(vm: VmTransfer) -> _Dict:
+    """A transfer as a result."""
+    disks = [dict(asdict(disk), streams=[_stream(one) for one in disk.streams]) for disk in vm.disks]
+    return dict(asdict(vm), disks=disks)
+
+
+def _stream(stream: Stream) -> _Dict:
+    kind = next(word for word, kind in _KINDS.items() if isinstance(stream, kind))
+    fields = {key: value._asdict() if isinstance(value, Point) else value for key, value in vars(stream).items()}
+    return dict(fields, kind=kind)
+
+
+def read_transfers(given: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[VmTransfer]:
+    """Transfers from a result. Raises FlexdiskError InvalidArgument for anything that is none."""
+    return [_checked(_vm, vm, "transfer") for vm in given]
+
+
+_Made = t.TypeVar("_Made")
+
+
+def _checked(make: t.Callable[[t.Any], _Made], given: t.Any, what: str) -> _Made:
+    try:
+        return make(given)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise FlexdiskError("InvalidArgument", f"this is no {what}: {str(given)[:200]} ({exc!r})") from exc
+
+
+def _vm(given: t.Any) -> VmTransfer:
+    return VmTransfer(
+        uuid=_uuid(given["uuid"]),
+        alias=str(given["alias"])[:100],
+        set=_matching(given["set"], is_synced),
+        home=_guid(given["home"]),
+        peer=_guid(given["peer"]),
+        pool=_matching(given["pool"], identity.is_pool),
+        host=str(given["host"])[:255],
+        disks=tuple(_disk(disk) for disk in given["disks"]),
+    )
+
+
+def _disk(given: t.Any) -> DiskTransfer:
+    key = given["key"]
+    return DiskTransfer(
+        uuid=_uuid(given["uuid"]),
+        name=str(given["name"])[:100],
+        dataset=_matching(given["dataset"], _is_dataset),
+        kind=_matching(given["kind"], (VOLUME, "filesystem").__contains__),
+        volsize=int(given["volsize"]),
+        refreservation=int(given["refreservation"]),
+        streams=tuple(_read_stream(stream) for stream in given["streams"]),
+        snapshots=tuple(_guid(guid) for guid in given["snapshots"]),
+        key=_matching(key, KEY.fullmatch) if key else "",
+    )
+
+
+def _read_stream(given: t.Any) -> Stream:
+    fields = {key: value for key, value in given.items() if key != "kind"}
+    for key in ("to", "base"):
+        if key in fields:
+            fields[key] = _point(fields[key])
+    if "token" in fields:
+        _matching(fields["token"], _TOKEN.fullmatch)
+    if "lost" in fields:
+        fields["lost"] = tuple(_matching(name, _SNAPSHOT.fullmatch) for name in fields["lost"])
+    return t.cast(Stream, _KINDS[given["kind"]](**fields))
+
+
+def _point(given: t.Any) -> Point:
+    _matching(given["name"], _SNAPSHOT.fullmatch)
+    flags = (bool(given["bookmark"]), bool(given["sent"]))
+    return Point(given["name"], _guid(given["guid"]), int(given["createtxg"]), *flags, int(given["written"]))
+
+
+def replica_told(replica: Replica) -> _Dict:
+    """A replica as a result."""
+    return dict(asdict(replica), points=[point._asdict() for point in replica.points])
+
+
+def read_replica(given: t.Any) -> Replica:
+    """A replica from a result. Raises FlexdiskError InvalidArgument for anything that is none."""
+    return _checked(_replica, given, "replica")
+
+
+def _replica(given: t.Any) -> Replica:
+    token = given["token"]
+    return Replica(
+        uuid=_uuid(given["uuid"]) if given["uuid"] else "",
+        dataset=_matching(given["dataset"], _is_dataset),
+        volsize=int(given["volsize"]),
+        points=tuple(_point(point) for point in given["points"]),
+        written=int(given["written"]),
+        refreservation=int(given["refreservation"]),
+        kind=_matching(given["kind"], (VOLUME, "filesystem").__contains__),
+        token=_matching(token, _TOKEN.fullmatch) if token else "",
+        token_guid=int(given["token_guid"]),
+        readonly=bool(given["readonly"]),
+    )
+
+
+def _matching(value: t.Any, fits: t.Callable[[str], t.Any]) -> str:
+    if not isinstance(value, str) or not fits(value):
+        raise ValueError(f"not {value!r:.100}")
+    return value
+
+
+def _uuid(value: t.Any) -> str:
+    return _matching(value, identity.is_uuid)
+
+
+def _guid(value: t.Any) -> int:
+    number = int(value)
+    if not 0 <= number < 1 << 64:
+        raise ValueError(f"not {value!r:.100}")
+    return number
+
+
+def _is_dataset(name: str) -> bool:
+    pool, *rest = name.split("/")
+    return identity.is_pool(pool) and bool(rest) and all(_SNAPSHOT.fullmatch(part) for part in rest)

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The texts by which one host may send one stream to another: a line of authorized_keys, known hosts, the words of ssh.
+
+A key opens one command on one dataset for some minutes. OpenSSH 7.7 or later knows `restrict` and `expiry-time`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+import typing as t
+
+from ...model.errors import FlexdiskError
+
+MARK = "flexdisk-receive-"
+SECONDS = 600  # for which a key lets a transfer begin
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
+_USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
+
+
+class Address(t.NamedTuple):
+    """Where a host is reached."""
+
+    host: str
+    port: int = 22
+    user: str = "root"
+
+
+def check_address(address: Address) -> t.List[str]:
+    """What is wrong with it."""
+    wrong = []
+    if not (_NAME.fullmatch(address.host) or _is_ip(address.host)):
+        wrong.append(f"address {address.host!r:.100} is neither a name nor an IP address")
+    if not 0 < address.port < 65536:
+        wrong.append(f"port {address.port}: from 1 to 65535")
+    if not _USER.fullmatch(address.user):
+        wrong.append(f"user {address.user!r:.100} is not the name of a user")
+    return wrong
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def receiver(zfs: str, dataset: str, own: t.Mapping[str, str], note: str) -> str:
+    """The command that a key opens: it notes its process in a file, and receives into the dataset."""
+    options = [word for key, value in own.items() for word in ("-o", f"{key}={value}")]
+    words = [zfs, "receive", "-s", "-u", *options, dataset]
+    return f"echo $$ >{shlex.quote(note)} && exec {' '.join(map(shlex.quote, words))}"
+
+
+def authorized(command: str, key: str, uuid: str, expires: str) -> str:
+    """A line of authorized_keys. expires: YYYYMMDDHHMMSS by the clock and zone of that host.
+
+    Raises FlexdiskError InvalidArgument for a command that cannot stand there.
+    """
+    if set(command) & set('"\\\n'):
+        raise FlexdiskError("InvalidArgument", f"this cannot stand in authorized_keys: {command}")
+    return f'restrict,expiry-time="{expires}",command="{command}" {key} {MARK}{uuid}'
+
+
+def without(text: str, uuids: t.Collection[str]) -> str:
+    """The text of authorized_keys without the lines for these disks."""
+    marks = {MARK + uuid for uuid in uuids}
+    return "".join(line for line in text.splitlines(keepends=True) if (line.split() or [""])[-1] not in marks)
+
+
+def known_hosts(address: Address, keys: t.Iterable[str]) -> str:
+    """A file of known hosts with the keys of one."""
+    shown = address.host if address.port == 22 else f"[{address.host}]:{address.port}"
+    return "".join(f"{shown} {key}\n" for key in keys)
+
+
+def ssh(address: Address, key: str, known: str) -> t.Tuple[str, ...]:
+    """The words of ssh. key and known are files. No other key, no agent, no forwarding, no configuration of the host.
+
+    It ends if it hears nothing for a minute.
+    """
+    options = {
+        "BatchMode": "yes",
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "PreferredAuthentications": "publickey",
+        "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": known,
+        "GlobalKnownHostsFile": "/dev/null",
+        "ClearAllForwardings": "yes",
+        "ConnectTimeout": "20",
+        "ServerAliveInterval": "15",
+        "ServerAliveCountMax": "4",
+        "LogLevel": "ERROR",
+    }
+    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    return ("ssh", "-F", "none", "-T", *words, "-i", key, "-p", str(address.port), "-l", address.user, address.host)

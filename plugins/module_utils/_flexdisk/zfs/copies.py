@@ -1,0 +1,96 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Streams, snapshots and bookmarks of disks and replicas: what zfs reads and changes of many of them in one process."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..model.command import Runner
+from ..rules.identity import PREFIX
+from . import errors, read
+
+_TO_GUID = re.compile(r"^\ttoguid = (0x[0-9a-f]{1,16})$", re.MULTILINE)
+Cell = t.Tuple[str, str]  # value and source
+Table = t.Dict[str, t.Dict[str, Cell]]
+
+
+class Copies:
+    """Every method raises ZfsError with the command and what it said."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def _run(self, *argv: str) -> str:
+        answer = self._runner(argv)
+        if answer.rc != 0:
+            raise errors.classify(argv, answer.rc, answer.stderr)
+        return answer.stdout
+
+    def table(self, names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int = 1) -> Table:
+        """The properties of datasets and of what is below, by name and property. Nothing for no names."""
+        return self._table(names, properties, types, depth) if names else {}
+
+    def tops(self, properties: t.Sequence[str]) -> Table:
+        """The properties of all pools, and of the file systems right below them."""
+        return self._table((), properties, "filesystem", 1)
+
+    def _table(self, names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> Table:
+        options = ("-Hp", "-d", str(depth), "-t", types, "-o", "name,property,value,source")
+        found: Table = {}
+        for name, prop, value, source in read.cells(self._run("zfs", "get", *options, ",".join(properties), *names)):
+            found.setdefault(name, {})[prop] = (value, source)
+        return found
+
+    def token_guid(self, token: str) -> int:
+        """The guid of the snapshot that an interrupted stream brings, 0 for a token that ZFS cannot read.
+
+        ZFS tells it even if the snapshot has gone, and fails then.
+        """
+        found = _TO_GUID.search(self._runner(("zfs", "send", "-nvPt", token)).stdout)
+        return int(found[1], 16) if found else 0
+
+    def snapshot(self, names: t.Sequence[str]) -> None:
+        """Take all these snapshots at one moment, or none."""
+        self._run("zfs", "snapshot", *names)
+
+    def bookmark(self, snapshot: str) -> None:
+        """Make the bookmark of a snapshot, of the same name."""
+        self._run("zfs", "bookmark", snapshot, snapshot.replace("@", "#"))
+
+    def destroy(self, name: str) -> None:
+        """Destroy a snapshot or a bookmark, and nothing else."""
+        if not set(name) & set("@#"):
+            raise ValueError(f"{name} is a dataset")
+        self._run("zfs", "destroy", name)
+
+    def set_facts(self, names: t.Sequence[str], facts: t.Mapping[str, str]) -> None:
+        """Set our own properties of many datasets or snapshots, in one process."""
+        if names:
+            self._run("zfs", "set", *(f"{PREFIX}{key}={value}" for key, value in facts.items()), *names)
+
+    def clear_fact(self, names: t.Sequence[str], fact: str) -> None:
+        """Remove one of our own properties of many datasets."""
+        if names:
+            self._run("zfs", "inherit", PREFIX + fact, *names)
+
+    def hold(self, tag: str, snapshots: t.Sequence[str]) -> None:
+        """Hold snapshots, so that nobody destroys them."""
+        if snapshots:
+            self._run("zfs", "hold", tag, *snapshots)
+
+    def release(self, tag: str, snapshots: t.Sequence[str]) -> None:
+        """Release holds."""
+        if snapshots:
+            self._run("zfs", "release", tag, *snapshots)
+
+    def roll_back(self, snapshot: str) -> None:
+        """Roll a dataset back. Newer snapshots are destroyed; none of them may be held."""
+        self._run("zfs", "rollback", "-r", snapshot)
+
+    def give_up(self, dataset: str) -> None:
+        """Give up what has arrived of an interrupted stream."""
+        self._run("zfs", "receive", "-A", dataset)

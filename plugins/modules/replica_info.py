@@ -1,0 +1,182 @@
+#!/usr/bin/python
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Report the replicas that a host has."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: replica_info
+short_description: Report the replicas of disks that a host has
+version_added: 0.2.0
+author:
+  - flexdisk.hypervisor contributors (!UNKNOWN)
+description:
+  - Reports the replicas that a host has of disks of VMs on other hosts, with their ages.
+  - The result is also what M(flexdisk.hypervisor.replica_send) must know of the host to which it sends.
+extends_documentation_fragment:
+  - flexdisk.hypervisor._flexdisk
+  - flexdisk.hypervisor._flexdisk.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+    details:
+      - Nothing is changed.
+  idempotent:
+    support: full
+options:
+  pool:
+    description:
+      - This option has no effect. All pools are read.
+    type: str
+seealso:
+  - module: flexdisk.hypervisor.replica_send
+  - module: flexdisk.hypervisor.replica_receive
+  - ref: ansible_collections.flexdisk.hypervisor.vm_replica_role
+    description: The role that keeps replicas up to date.
+"""
+
+EXAMPLES = r"""
+- name: Report the replicas
+  flexdisk.hypervisor.replica_info:
+  register: found
+
+- name: Fail if a replica is older than an hour
+  ansible.builtin.assert:
+    that: old | length == 0
+    fail_msg: "{{ old | map(attribute='dataset') | join(', ') }}"
+  vars:
+    old: "{{ found.replicas | rejectattr('age', 'none') | selectattr('age', 'gt', 3600) | list }}"
+"""
+
+RETURN = r"""
+host:
+  description: What the host calls itself.
+  returned: success
+  type: str
+collected:
+  description: When the reading began, by the clock of the host.
+  returned: success
+  type: str
+  sample: "2026-01-01T00:00:00Z"
+pools:
+  description: The pools, each with C(name), C(guid) and C(available) in bytes.
+  returned: success
+  type: list
+  elements: dict
+vms:
+  description: The VMs, each with C(uuid) and C(alias).
+  returned: success
+  type: list
+  elements: dict
+replicas:
+  description: The replicas, in the order of the names of their datasets.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    uuid:
+      description: UUID of the disk. Empty if the dataset does not say that it is a replica.
+      type: str
+      returned: always
+    vm:
+      description: UUID of the VM that has the disk.
+      type: str
+      returned: always
+    host:
+      description: What the host of the VM calls itself.
+      type: str
+      returned: always
+    home:
+      description: GUID of the pool that the disk is in.
+      type: int
+      returned: always
+    dataset:
+      description: The ZFS dataset of the replica.
+      type: str
+      returned: always
+    kind:
+      description: V(volume), or V(filesystem) for a disk that is a file.
+      type: str
+      returned: always
+    volsize:
+      description: Bytes that the replica is large.
+      type: int
+      returned: always
+    refreservation:
+      description: Bytes that the replica reserves.
+      type: int
+      returned: always
+    used:
+      description: Bytes that the replica takes in its pool.
+      type: int
+      returned: always
+    synced:
+      description:
+        - The replica has all that its disk had at this time, by the clock of this host. Empty before the first complete
+          sync.
+      type: str
+      returned: always
+    age:
+      description: Seconds since RV(replicas[].synced). Null before the first complete sync.
+      type: int
+      returned: always
+    written:
+      description: Bytes that were written to the replica itself. Then it is no replica any more.
+      type: int
+      returned: always
+    readonly:
+      description: Whether nobody can write to the replica.
+      type: bool
+      returned: always
+    token:
+      description: With which an interrupted stream goes on. Empty if none was interrupted.
+      type: str
+      returned: always
+    token_guid:
+      description: For use by M(flexdisk.hypervisor.replica_send).
+      type: int
+      returned: always
+    points:
+      description: The snapshots and bookmarks, each with C(name), C(guid) and others.
+      type: list
+      elements: dict
+      returned: always
+    block:
+      description: For use by M(flexdisk.hypervisor.replica_send).
+      type: int
+      returned: always
+    compression:
+      description: For use by M(flexdisk.hypervisor.replica_send).
+      type: float
+      returned: always
+"""
+
+import typing as t
+
+from ansible.module_utils.ansible_release import __version__
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._flexdisk.engine.arguments import HOST
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.replica_info import replica_info
+from ..module_utils._flexdisk.zfs.copies import Copies
+
+
+def main() -> None:
+    """Read the arguments, and do what replica_info does."""
+    module = AnsibleModule(argument_spec={**HOST}, supports_check_mode=True)
+    run_module(module, __version__, "", as_they_are, body, reads=True)
+
+
+def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
+    """The run of replica_info."""
+    return Answer({"changed": False, **replica_info(Copies(call.runner), call.hypervisor)})
+
+
+if __name__ == "__main__":
+    main()
