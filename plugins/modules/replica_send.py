@@ -19,6 +19,8 @@ description:
     sync of your own.
   - A sync takes one snapshot of all disks of a VM at one moment, and brings it to the other host. Afterwards each side
     has exactly this one, and the home also a bookmark of it. Snapshots of users travel with it.
+  - A transfer that takes longer shows how far it has come, about every 10 seconds. It runs in the background on the
+    host. If the play is killed meanwhile, the transfer goes on to its end.
   - Every step looks again. If a sync was killed, the same steps go on with it, also in the middle of a stream.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
@@ -28,7 +30,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - O(step=send) and O(step=finish) do nothing in check mode, because they need what O(step=prepare) has really done.
+      - O(step=send) and O(step=finish) do nothing in check mode, because they need what O(step=prepare) has really
+        done.
   diff_mode:
     support: full
   idempotent:
@@ -45,7 +48,9 @@ options:
         and makes a key for each disk that has something to send. In check mode, only plans.
       send: Sends the streams of O(transfers), one after the other.
       finish: Destroys older snapshots of the sync, and the keys.
-      remove: Destroys all snapshots and bookmarks of syncs of O(vms) with O(peer).
+      progress: Reports how far transfers of this host have come. With O(vms), those of these UUIDs.
+      remove: >-
+        Destroys the snapshots and bookmarks of the sync of O(vms) with the host O(peer_name). That host is not asked.
   vms:
     description:
       - The VMs, by UUID, unique prefix of one, or alias. Needed for O(step=prepare) and O(step=remove).
@@ -53,12 +58,12 @@ options:
     elements: str
   peer:
     description:
-      - The result of M(flexdisk.hypervisor.replica_info) on the other host. Needed for O(step=prepare) and
-        O(step=remove).
+      - The result of M(flexdisk.hypervisor.replica_info) on the other host. Needed for O(step=prepare).
     type: dict
   peer_name:
     description:
-      - What messages call the other host.
+      - The name of the other host in the inventory. The disks remember it, so a host that has replicas must keep its
+        name.
     type: str
     required: true
   peer_pool:
@@ -151,6 +156,13 @@ sent:
       bytes: 73400320
       seconds: 4.1
       failure: ""
+lines:
+  description: How far transfers have come, a line for each.
+  returned: success, with O(step=progress)
+  type: list
+  elements: str
+  sample:
+    - "VM db01, disk data: 1.2 GiB sent, 96.1 MiB/s, 31 s left"
 uuids:
   description: UUIDs of O(vms).
   returned: success, with O(step=remove)
@@ -182,7 +194,7 @@ from ..module_utils._flexdisk.engine.module_run import run_module
 from ..module_utils._flexdisk.engine.replica_send_run import Given, parse, run
 
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
-    "step": {"type": "str", "required": True, "choices": ["prepare", "send", "finish", "remove"]},
+    "step": {"type": "str", "required": True, "choices": ["prepare", "send", "finish", "progress", "remove"]},
     "vms": {"type": "list", "elements": "str"},
     "peer": {"type": "dict"},
     "peer_name": {"type": "str", "required": True},
@@ -197,7 +209,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
 }
 NEEDED = [
     ("step", "prepare", ["vms", "peer"]),
-    ("step", "remove", ["vms", "peer"]),
+    ("step", "remove", ["vms"]),
     ("step", "send", ["transfers", "address", "host_keys"]),
     ("step", "finish", ["transfers", "complete"]),
 ]

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,17 @@ class Nodes:
         command = [str(self.folder / host / "bin" / words[0]), *words[1:]]
         return subprocess.run(command, check=True, capture_output=True, text=True, input=stdin).stdout
 
-    def create(self, host: str, name: str, memory: int, disk_gib: int, tags: dict[str, str]) -> str:
-        """A VM with one disk, which is running. Its UUID."""
+    def create(
+        self,
+        host: str,
+        name: str,
+        memory: int,
+        disk_gib: int,
+        tags: dict[str, str],
+        flexible: int = 0,
+        more: Sequence[int] = (),
+    ) -> str:
+        """A VM with one disk and more, which is running. Its UUID. flexible: GiB of flexible disk space."""
         identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
         payload = {
             "uuid": identity,
@@ -65,7 +75,11 @@ class Nodes:
             "quota": 1,
             "autoboot": True,
             "tags": tags,
-            "disks": [{"boot": True, "model": "virtio", "size": disk_gib * 1024}],
+            "disks": [
+                {"boot": True, "model": "virtio", "size": disk_gib * 1024},
+                *({"model": "virtio", "size": size * 1024} for size in more),
+            ],
+            **({"flexible_disk_size": flexible * 1024} if flexible else {}),
         }
         self.run(host, "vmadm", "create", stdin=json.dumps(payload))
         return identity

@@ -23,6 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     next_stream,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import replicas
 
 MIB = 1 << 20
 DISKS = ("d0", "d1", "d2")
@@ -137,7 +138,7 @@ class Sync(RuleBasedStateMachine):
     @rule()
     def new_set(self) -> None:
         everything = [copy for pair in self.pairs() for copy in pair if copy]
-        name = copies.sync_name(self.target.guid, copies.next_number(everything, self.target.guid))
+        name = replicas.sync_name(self.target.guid, copies.next_number(everything, self.target.guid))
         self.source.ok("snapshot", *(f"zones/{disk}@{name}" for disk in DISKS))
         self.contents[name] = {disk: self.source.digest(f"zones/{disk}") for disk in DISKS}
 
@@ -202,7 +203,7 @@ class Sync(RuleBasedStateMachine):
         self.release()
         for side in (self.source, self.target):
             for disk in DISKS:
-                synced = [one.name for one in side.points(f"zones/{disk}") if one.name.startswith(copies.SYNC)]
+                synced = [one.name for one in side.points(f"zones/{disk}") if one.name.startswith(replicas.SYNC)]
                 assert synced == [newest]
 
 
@@ -275,7 +276,7 @@ def source_and_target() -> tuple[Side, Side]:
 def taken(source: Side, target: Side, number: int) -> copies.Point:
     """The next snapshot of a disk that was written to."""
     assert source.node.run(["guest", "write", "zones/d0", "2", "9", f"w{number}"])[0] == 0
-    name = copies.sync_name(target.guid, number)
+    name = replicas.sync_name(target.guid, number)
     source.ok("snapshot", f"zones/d0@{name}")
     return source.original("d0").snapshots[-1]
 
@@ -323,8 +324,8 @@ def test_a_replica_goes_back_if_its_disk_has_lost_the_snapshot():
 
 def test_names():
     peer = 0x1234567890ABCDEF
-    assert copies.sync_name(peer, 7) == "flexdisk-sync-90abcdef-7"
-    assert copies.sync_number("flexdisk-sync-90abcdef-7", peer) == 7
-    assert copies.sync_number("flexdisk-sync-90abcdee-7", peer) is None
-    assert copies.sync_number("flexdisk-sync-90abcdef-7x", peer) is None
+    assert replicas.sync_name(peer, 7) == "flexdisk-sync-90abcdef-7"
+    assert replicas.sync_number("flexdisk-sync-90abcdef-7", peer) == 7
+    assert replicas.sync_number("flexdisk-sync-90abcdee-7", peer) is None
+    assert replicas.sync_number("flexdisk-sync-90abcdef-7x", peer) is None
     assert copies.next_number([], peer) == 1

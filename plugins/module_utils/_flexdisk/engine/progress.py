@@ -14,7 +14,7 @@ import typing as t
 
 from ..model.sizes import render_bytes
 
-FILE = "transfer.progress"
+_FILE = "transfer-{}.progress"
 _WRITE, _LOG = 1.0, 10.0
 
 
@@ -85,3 +85,26 @@ class Progress:
         """Nothing is under way any more."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
+
+
+def path(folder: str, vm: str) -> str:
+    """The file for a transfer, by the uuid of its first VM."""
+    return os.path.join(folder, _FILE.format(vm))
+
+
+def lines(folder: str, vms: t.Optional[t.Collection[str]]) -> t.List[str]:
+    """How far transfers have come: those of these VMs, or all."""
+    names = [_FILE.format(vm) for vm in vms] if vms is not None else sorted(_listed(folder))
+    found = []
+    for name in names:
+        where = os.path.join(folder, os.path.basename(name))
+        with contextlib.suppress(OSError, ValueError, KeyError), open(where, encoding="utf-8") as file:
+            found.append(str(json.load(file)["line"]))
+    return found
+
+
+def _listed(folder: str) -> t.List[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.startswith("transfer-") and name.endswith(".progress")]
+    except OSError:
+        return []

@@ -18,6 +18,7 @@ from ..model.vm import Disk, Vm
 from ..rules import identity
 from ..rules.inventory import Host
 from ..rules.layout import container, is_below, pool_of, replicas
+from ..rules.replicas import FACT, decode
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies, Table
 from .journal import host_name
@@ -26,9 +27,9 @@ from .vm_info import chosen
 
 _Dict = t.Dict[str, t.Any]
 
-# Our properties of a replica; SYNCED is also on the disks themselves, as SYNCED.PEER.
+# Our properties of a replica.
 ROLE, OF_VM, HOME, HOST, SYNCED, SENT = (f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent"))
-_OF_POINTS = ("type", "guid", "createtxg", "written", "referenced", identity.PREFIX + SENT)
+_OF_POINTS = ("type", "guid", "createtxg", "written", "userrefs", identity.PREFIX + SENT)
 _OF_REPLICAS = (
     *_OF_POINTS,
     "used",
@@ -95,6 +96,7 @@ def _original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
         kind=volume.kind,
         block=volume.volblocksize,
         compression=volume.logicalreferenced / volume.referenced if volume.referenced else 1.0,
+        peers=tuple(note.peer for note in decode(volume.user.get(FACT, ""))),
     )
 
 
@@ -118,7 +120,8 @@ def by_dataset(table: Table) -> t.Dict[str, t.Tuple[Point, ...]]:
         points = found.setdefault(whole, [])
         if short:
             guid, txg, sent = int(row["guid"][0]), int(row["createtxg"][0]), _fact(row, SENT) == "on"
-            points.append(Point(short, guid, txg, "#" in name, sent))
+            held = row.get("userrefs", ("0", "-"))[0] not in ("0", "-")
+            points.append(Point(short, guid, txg, "#" in name, sent, held=held))
     return {name: tuple(points) for name, points in found.items()}
 
 

@@ -48,7 +48,7 @@ class Receiver:
         return {one.replica.dataset: one for one in kept(self._copies, places)}
 
     def _checked(self, vms: t.Sequence[VmTransfer]) -> t.Dict[str, Kept]:
-        """The replicas that are there. Raises FlexdiskError InUse for a dataset in their place that is none of theirs."""
+        """The replicas that are there. Raises FlexdiskError InUse for another dataset in their place."""
         found = self._found(vm.pool for vm in vms)
         for vm in vms:
             for disk in vm.disks:
@@ -110,13 +110,16 @@ class Receiver:
     # -- close
 
     def close(self, vms: t.Sequence[VmTransfer], since: str) -> t.Tuple[t.List[str], bool]:
-        """Shut the keys out, and take stock: replicas that came are made what they must be, and those that have the whole
-        set lose what is older. The uuids of the VMs whose replicas are complete, and whether anything was changed
+        """Shut the keys out, and take stock: replicas that came are made what they must be, and those that have the
+        whole set lose what is older. The uuids of the VMs whose replicas are complete, and whether anything was changed
         beside the time. since: when the home was not read yet, by this host's clock.
         """
         keys.shut_out(self._authorized, [disk.uuid for vm in vms for disk in vm.disks])
         found = self._checked(vms)
         complete, changed = [], False
+        for uuid in (disk.uuid for vm in vms for disk in vm.disks):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(note_of(uuid))
         for vm in vms:
             there = [(disk, found.get(place(vm, disk))) for disk in vm.disks]
             came = [(disk, one) for disk, one in there if one is not None and one.replica.snapshots]
@@ -136,7 +139,6 @@ class Receiver:
         changed = bool(came)
         if (there.vm, there.home, there.host) != (vm.uuid, vm.home, vm.host):
             self._copies.set_facts([name], _identity(vm, disk))
-            changed = True
         if not replica.readonly:
             self._zfs.set(name, readonly="on")
             changed = True

@@ -20,10 +20,12 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import render_bytes
 from ..model.vm import Vm
+from ..rules.identity import PREFIX
 from ..rules.layout import replicas
+from ..rules.replicas import FACT, Note, decode, encode, short
 from ..zfs import errors
 from ..zfs.commands import Zfs
-from ..zfs.copies import Copies
+from ..zfs.copies import Copies, Table
 from . import replica_info
 from . import trust as keys
 from .journal import host_name
@@ -31,6 +33,8 @@ from .progress import Progress
 from .runner import SubprocessRunner
 
 _Dict = t.Dict[str, t.Any]
+_FACT = PREFIX + FACT
+_EVERYTHING = "filesystem,volume,snapshot,bookmark"
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,17 @@ class Planned:
     syncs: t.List[sync.VmSync] = field(default_factory=list)
     vms: t.List[Vm] = field(default_factory=list)
     problems: t.List[Problem] = field(default_factory=list)
+
+
+class Removed(t.NamedTuple):
+    """The uuids of VMs whose sync was ended, the snapshots and bookmarks that went, whether a disk had said that it has
+    replicas, and why the names are refused.
+    """
+
+    uuids: t.List[str]
+    gone: t.List[str]
+    noted: bool
+    problems: t.List[Problem]
 
 
 class Sender:
@@ -197,17 +212,14 @@ class Sender:
         changed = False
         for vm in transfers:
             keys.forget_keys(vm.uuid)
-            if vm.uuid not in complete:
-                continue
-            names = [disk.dataset for disk in vm.disks]
-            changed = self._keep(vm, names) or changed
-            self.copies.set_facts(
-                names, {f"{replica_info.SYNCED}.{_short(vm.peer)}": f"{replica_info.stamp(time.time())},{peer}"}
-            )
+            if vm.uuid in complete:
+                changed = self._keep(vm, peer) or changed
         return changed
 
-    def _keep(self, vm: VmTransfer, names: t.Sequence[str]) -> bool:
-        found = replica_info.by_dataset(self.copies.table(names, ("guid", "createtxg"), "snapshot,bookmark"))
+    def _keep(self, vm: VmTransfer, peer: str) -> bool:
+        names = [disk.dataset for disk in vm.disks]
+        table = self.copies.table(names, ("guid", "createtxg", _FACT), _EVERYTHING)
+        found = replica_info.by_dataset(table)
         changed = False
         for disk in vm.disks:
             original = Original(disk.uuid, disk.dataset, disk.volsize, found[disk.dataset])
@@ -217,36 +229,52 @@ class Sender:
             for point in gone_here(original, vm.set, (vm.home, vm.peer)):
                 self.copies.destroy(disk.dataset + point.word)
                 changed = True
-        return changed
+        note = Note(short(vm.peer), peer, replica_info.stamp(time.time()))
+        return self._note(table, names, note.peer, note) or changed
+
+    def _note(self, table: Table, names: t.Sequence[str], peer: str, note: t.Optional[Note]) -> bool:
+        """Note on the disks that the peer has their replicas, or has none. Whether it is news."""
+        texts: t.Dict[str, t.List[str]] = {}
+        news = False
+        for name in names:
+            value, source = table[name][_FACT]
+            before = decode(value) if source == "local" else []
+            after = [one for one in before if one.peer != peer] + ([note] if note is not None else [])
+            texts.setdefault(encode(after), []).append(name)
+            news = news or {one.peer for one in before} != {one.peer for one in after}
+        for text, some in texts.items():
+            if text:
+                self.copies.set_facts(some, {FACT: text})
+            else:
+                self.copies.clear_fact(some, FACT)
+        return news
 
     # -- remove
 
-    def remove(
-        self, names: t.Sequence[str], peers: t.Sequence[int], check_mode: bool
-    ) -> t.Tuple[t.List[str], t.List[str], t.List[Problem]]:
-        """Destroy the snapshots and bookmarks of syncs with pools of a peer. The uuids of the VMs, what goes, and problems
-        with names.
-        """
+    def remove(self, names: t.Sequence[str], peer: str, check_mode: bool) -> Removed:
+        """Destroy the snapshots and bookmarks of the sync of these VMs with a host, which need not answer any more."""
         seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
         if seen.problems:
-            return [], [], seen.problems
+            return Removed([], [], False, seen.problems)
         gone: t.List[str] = []
+        noted = False
         for vm in seen.vms:
             originals = seen.originals[vm.config.uuid]
-            found = [one.dataset + p.word for one in originals for p in gone_here(one, "", peers)]
+            volumes = {disk.volume.name: disk.volume.user.get(FACT, "") for disk in vm.disks}
+            known = {note.peer for text in volumes.values() for note in decode(text) if note.host == peer}
+            found = [
+                one.dataset + p.word for one in originals for p in gone_here(one, "", [int(text, 16) for text in known])
+            ]
             gone += found
-            if check_mode:
-                continue
-            keys.forget_keys(vm.config.uuid)
-            for name in found:
-                self.copies.destroy(name)
-            for peer in peers if found else ():
-                self.copies.clear_fact([one.dataset for one in originals], f"{replica_info.SYNCED}.{_short(peer)}")
-        return [vm.config.uuid for vm in seen.vms], gone, []
-
-
-def _short(peer: int) -> str:
-    return f"{peer & 0xFFFFFFFF:08x}"
+            noted = noted or bool(known)
+            if not check_mode:
+                keys.forget_keys(vm.config.uuid)
+                for name in found:
+                    self.copies.destroy(name)
+                datasets = [one.dataset for one in originals]
+                for text in sorted(known):
+                    self._note(self.copies.table(datasets, [_FACT], _EVERYTHING, depth=0), datasets, text, None)
+        return Removed([vm.config.uuid for vm in seen.vms], gone, noted, [])
 
 
 def _place(pool: str, disk: Original) -> str:

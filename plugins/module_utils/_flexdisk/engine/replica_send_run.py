@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import typing as t
 from dataclasses import dataclass
 
@@ -15,9 +14,9 @@ from ..fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers, 
 from ..model.errors import Problem, Problems
 from ..model.sizes import MIB, parse_size, render_bytes
 from ..rules.identity import is_pool, is_uuid
-from . import lock
+from ..rules.replicas import is_host
+from . import lock, progress
 from .module_run import Answer, Call, refusal
-from .progress import FILE, Progress
 from .replica_send import Peer, Sender, read_peer
 
 _Dict = t.Dict[str, t.Any]
@@ -34,7 +33,7 @@ class Given:
     @property
     def long(self) -> bool:
         """Whether the step takes long and changes no disk of this host, so that others need not wait for it."""
-        return bool(self.params["step"] == "send")
+        return self.params["step"] in ("send", "progress")
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,13 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[Told, t.List[Problem]]:
     problems = Problems("")
     limit = params["bandwidth_limit"]
     rate = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    if not is_host(params["peer_name"]):
+        problems.add("InvalidArgument", f"peer_name {params['peer_name']!r:.100} is not the name of a host")
     if params["peer_pool"] is not None and not is_pool(params["peer_pool"]):
         problems.add("InvalidArgument", f"peer_pool {params['peer_pool']!r} is not the name of a pool")
     if params["step"] == "send":
+        if not params["transfers"]:
+            problems.add("MissingParameter", "transfers has no VM")
         address = trust.Address(params["address"], params["port"], params["user"])
         for words in trust.check_address(address):
             problems.add("InvalidArgument", words)
@@ -73,6 +76,9 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[Told, t.List[Problem]]:
 def run(call: Call, given: Given, told_: Told) -> Answer:
     """Do the step."""
     sender = Sender(call.zfs, call.hypervisor, call.runner, call.pool)
+    if given.params["step"] == "progress":
+        found = progress.lines(lock.place(), given.params["vms"])
+        return Answer({"changed": False, "msg": f"{len(found)} transfers", "lines": found})
     step = {"prepare": _prepare, "send": _send, "finish": _finish, "remove": _remove}[given.params["step"]]
     return step(sender, call, given, told_)
 
@@ -108,15 +114,16 @@ def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     params = given.params
     address = trust.Address(params["address"], params["port"], params["user"])
     with _transfers(call, (vm.uuid for vm in told_.transfers), f"a transfer to {params['peer_name']}"):
-        progress = Progress(os.path.join(lock.place(), FILE), given.log, told_.limit)
+        path = progress.path(lock.place(), told_.transfers[0].uuid)
+        meter = progress.Progress(path, given.log, told_.limit)
         try:
-            sent = sender.send(told_.transfers, address, params["host_keys"], progress)
+            sent = sender.send(told_.transfers, address, params["host_keys"], meter)
         finally:
-            progress.end()
+            meter.end()
     failed = [one["alias"] or one["vm"] for one in sent if one["failure"]]
-    msg = f"{render_bytes(progress.carried)} sent to {params['peer_name']}"
+    msg = f"{render_bytes(meter.carried)} sent to {params['peer_name']}"
     msg += f"; failed: {', '.join(failed)}" if failed else ""
-    return Answer({"changed": bool(progress.carried), "msg": msg, "sent": sent})
+    return Answer({"changed": bool(meter.carried), "msg": msg, "sent": sent})
 
 
 def _finish(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
@@ -128,14 +135,14 @@ def _finish(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
 
 
 def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
-    peer = t.cast(Peer, told_.peer)
-    pools = [guid for guid, _room in peer.pools.values()]
-    uuids, gone, problems = sender.remove(given.params["vms"], pools, given.check_mode)
-    if problems:
-        return Answer({}, refusal(problems))
-    diff = "".join(f"- {name}\n" for name in gone)
-    msg = f"{len(gone)} snapshots and bookmarks of the sync with {peer.name} destroyed"
-    return Answer({"changed": bool(gone), "msg": msg, "uuids": uuids, "gone": gone, "diff": {"prepared": diff}})
+    peer = given.params["peer_name"]
+    done = sender.remove(given.params["vms"], peer, given.check_mode)
+    if done.problems:
+        return Answer({}, refusal(done.problems))
+    diff = "".join(f"- {name}\n" for name in done.gone)
+    msg = f"{len(done.gone)} snapshots and bookmarks of the sync with {peer} destroyed"
+    changed = bool(done.gone) or done.noted
+    return Answer({"changed": changed, "msg": msg, "uuids": done.uuids, "gone": done.gone, "diff": {"prepared": diff}})
 
 
 def _transfers(call: Call, vms: t.Iterable[str], task: str) -> t.ContextManager[None]:

@@ -18,6 +18,7 @@ from ..rules.differences import crosses, in_conversion
 from ..rules.disk_values import check_new_name
 from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, detached_place
+from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
 from . import predict
 from .resolve import Leaver, Resolved, Target, slots_after, staying_bytes
@@ -76,6 +77,7 @@ def check_shrink(target: Target, problems: Problems) -> bool:
     disk = target.disk
     if disk is None or target.bytes >= disk.size:
         return False
+    _replicated(disk, "made smaller", problems)
     change = render_change(disk.size, target.bytes)
     if not target.spec.dangerous_allow_shrink:
         problems.add(
@@ -92,6 +94,14 @@ def check_shrink(target: Target, problems: Problems) -> bool:
             target.label,
         )
     return True
+
+
+def _replicated(disk: Disk, what: str, problems: Problems) -> None:
+    """A replica that cannot follow its disk must be given up first."""
+    there = hosts(disk)
+    if there:
+        words = f"cannot be {what}: it has replicas on {', '.join(there)}; the playbook replicate with"
+        problems.add("Replicated", f"{words} flexdisk_replica_state=absent gives them up", disk.label)
 
 
 def _ownership(disk: Disk, what: str, problems: Problems) -> None:
@@ -125,8 +135,9 @@ def _gone(leaver: Leaver, problems: Problems) -> None:
 
 
 def check_destruction(leaver: Leaver, problems: Problems) -> None:
-    """Refuse to destroy a disk with clones, held snapshots or snapshots that the leaver does not give up."""
+    """Refuse to destroy a disk with replicas, clones, held snapshots or snapshots that the leaver does not give up."""
     disk = leaver.disk
+    _replicated(disk, "destroyed or replaced", problems)
     clones = [c for snapshot in disk.snapshots for c in snapshot.clones if c not in leaver.clones]
     if clones:
         problems.add("HasClones", f"cannot be destroyed: it has clones ({', '.join(clones)})", disk.label)

@@ -15,6 +15,7 @@ from ..model.errors import Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change
 from ..model.vm import Vm
 from ..rules import snapshots, space
+from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry
 from ..rules.snapshots import VmSnapshot
 from . import ordering, predict, recovery
@@ -218,7 +219,8 @@ def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, prob
     _used(newer, problems)
     names = sorted({part.name.partition("@")[2] for part in newer})
     given_up = {word for name in spec.newer or () for word in (name, snapshots.PREFIX + name)}
-    lost = [] if spec.newer is None else [name for name in names if name not in given_up]
+    # Those of a sync are no data: replicas go back, too.
+    lost = [] if spec.newer is None else [name for name in names if name not in given_up and not is_synced(name)]
     if lost:
         problems.add(
             "InvalidArgument",

@@ -44,6 +44,7 @@ NAMES = (
     "generation",
     "made_for",
     "released",
+    "replicas",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
 from ..model.vm import Disk, Vm
+from .replicas import is_synced
 from .space import committed
 
 PREFIX = "vmsnap-"  # vmadm's own
@@ -192,7 +193,7 @@ def freed(vm: Vm, snapshot: VmSnapshot) -> int:
 
 def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:
     """Whether a disk differs from the snapshot. The VM's file system does not count: hypervisors write there."""
-    if newer(vm, snapshot):
+    if any(part.written or not is_synced(part.name.partition("@")[2]) for part in newer(vm, snapshot)):
         return True
     for disk in vm.disks + vm.orphans:
         part = snapshot.of(disk.volume.name)

@@ -2,24 +2,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""A disk and its replica on another host, as both sides report them, and the names of the snapshots of the sync."""
+"""A disk and its replica on another host, as both sides report them."""
 
 from __future__ import annotations
 
-import re
 import typing as t
 from dataclasses import dataclass
 
-SYNC = "flexdisk-sync-"
-_SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
-
+from ...rules.replicas import sync_number
 
 VOLUME = "volume"
 
 
 class Point(t.NamedTuple):
     """A snapshot or a bookmark of a dataset. name is short: what follows @ or #. sent: it has come to a replica with a
-    stream of its disk. written: bytes since the snapshot before; of the first one, all of it.
+    stream of its disk, and is marked so. held: nobody can destroy it. written: bytes since the snapshot before; of the first one, all of it.
     """
 
     name: str
@@ -28,6 +25,7 @@ class Point(t.NamedTuple):
     bookmark: bool = False
     sent: bool = False
     written: int = 0
+    held: bool = False
 
     @property
     def word(self) -> str:
@@ -39,7 +37,7 @@ class Point(t.NamedTuple):
 class Original:
     """A disk of a VM. Sizes are bytes. points may be in any order. written: bytes since its newest snapshot, or that
     came without one. refreservation: bytes. kind is that of the dataset. compression: how many bytes of a guest are
-    in one of ZFS.
+    in one of ZFS. peers: the hosts that the disk says have replicas, as in Note.peer.
     """
 
     uuid: str
@@ -51,6 +49,7 @@ class Original:
     kind: str = VOLUME
     block: int = 8192
     compression: float = 1.0
+    peers: t.Tuple[str, ...] = ()
 
     @property
     def snapshots(self) -> t.List[Point]:
@@ -66,28 +65,13 @@ class Original:
 @dataclass(frozen=True)
 class Replica(Original):
     """What the other host has. uuid is that of the disk whose replica it says it is, set on that host itself; "" if it
-    says nothing. token: with which an interrupted stream goes on, "" for none; token_guid is the snapshot that it brings.
+    says nothing. token: with which an interrupted stream goes on, "" for none; token_guid is the snapshot that it
+    brings.
     """
 
     token: str = ""
     token_guid: int = 0
     readonly: bool = True
-
-
-def sync_name(peer: int, number: int) -> str:
-    """The short name of a snapshot of the sync with the host whose pool has the guid peer."""
-    return f"{SYNC}{peer & 0xFFFFFFFF:08x}-{number}"
-
-
-def sync_number(name: str, peer: int) -> t.Optional[int]:
-    """The number in such a name, None if it is that of another peer or no snapshot of the sync."""
-    found = _SYNC.match(name)
-    return int(found[2]) if found and int(found[1], 16) == peer & 0xFFFFFFFF else None
-
-
-def is_synced(name: str) -> bool:
-    """Whether a snapshot is one of a sync, with whichever peer."""
-    return _SYNC.match(name) is not None
 
 
 def next_number(disks: t.Iterable[Original], peer: int) -> int:

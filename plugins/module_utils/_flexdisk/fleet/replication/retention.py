@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .copies import Original, Point, Replica, sync_number
+from ...rules.replicas import sync_number
+from .copies import Original, Point, Replica
 
 Pair = t.Tuple[Original, t.Optional[Replica]]
 

@@ -10,7 +10,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import FlexdiskError
-from .copies import Original, Point, Replica, is_synced
+from ...rules.replicas import is_synced
+from .copies import Original, Point, Replica
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Rollback:
-    """The replica goes back to a snapshot, by its own name, and loses the newer ones: they have come from the disk, which
-    has them no more.
+    """The replica goes back to a snapshot, by its own name, and loses the newer ones: they have come from the disk,
+    which has them no more.
     """
 
     to: Point

@@ -10,7 +10,8 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...model.errors import FlexdiskError
-from .copies import Original, Point, Replica, is_synced, next_number, sync_name
+from ...rules.replicas import is_synced, short, sync_name
+from .copies import Original, Point, Replica, next_number
 from .retention import Pair, complete, gone_here, gone_there
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, common, next_stream
 
@@ -62,7 +63,7 @@ _Problems = t.List[t.Tuple[str, FlexdiskError]]
 
 
 def plan(pairs: t.Sequence[Pair], here: int, peer: int) -> t.Tuple[VmSync, _Problems]:
-    """The sync of a VM's disks with their replicas, before anything is done; and why it is refused, by the disks' uuids.
+    """The sync of a VM's disks with their replicas, before anything is done; and why not, by the disks' uuids.
 
     here and peer: the guids of the pools. A snapshot that is to be taken is planned as one with guid 0.
     """
@@ -132,20 +133,24 @@ def _planned(disk: Original, replica: t.Optional[Replica], name: str, pools: _Po
         data + max(0, disk.refreservation - reserved),
         gone_here(disk, name, pools),
         gone_there(disk, then, name, pools) if then is not None else (),
-        _mends(disk, replica, name),
+        _mends(disk, replica, name, pools[1]),
     )
 
 
-def _mends(disk: Original, replica: t.Optional[Replica], name: str) -> t.Tuple[str, ...]:
-    """What is to be put right of a disk and a replica that have the set."""
+def _mends(disk: Original, replica: t.Optional[Replica], name: str, peer: int) -> t.Tuple[str, ...]:
+    """What a run that was killed, or somebody else, has left to do for a disk and a replica that have the set."""
     if replica is None or not any(point.name == name and point.guid for point in disk.snapshots):
         return ()
+    here = {point.guid for point in disk.snapshots}
     found = {
-        "sets a bookmark": not any(point.name == name for point in disk.bookmarks),
-        "sets readonly": not replica.readonly,
-        "reserves space": bool(disk.refreservation) and not replica.refreservation,
+        "bookmark": not any(point.name == name for point in disk.bookmarks),
+        "note of the replica": short(peer) not in disk.peers,
+        "readonly": not replica.readonly,
+        "reservation": bool(disk.refreservation) and not replica.refreservation,
+        "hold": any(point.name == name and not point.held for point in replica.snapshots),
+        "marks of snapshots": any(point.guid in here and not point.sent for point in replica.snapshots),
     }
-    return tuple(words for words, needed in found.items() if needed)
+    return tuple(f"{words} set" for words, needed in found.items() if needed)
 
 
 def _data(disk: Original, replica: t.Optional[Replica], stream: Stream) -> int:

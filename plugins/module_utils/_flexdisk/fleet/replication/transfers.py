@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 
 from ...model.errors import FlexdiskError
 from ...rules import identity
-from .copies import VOLUME, Point, Replica, is_synced
+from ...rules.replicas import is_synced
+from .copies import VOLUME, Point, Replica
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
 
 _Dict = t.Dict[str, t.Any]
@@ -147,8 +148,8 @@ def _read_stream(given: t.Any) -> Stream:
 
 def _point(given: t.Any) -> Point:
     _matching(given["name"], _SNAPSHOT.fullmatch)
-    flags = (bool(given["bookmark"]), bool(given["sent"]))
-    return Point(given["name"], _guid(given["guid"]), int(given["createtxg"]), *flags, int(given["written"]))
+    flags = (bool(given["bookmark"]), bool(given["sent"]), int(given["written"]), bool(given["held"]))
+    return Point(given["name"], _guid(given["guid"]), int(given["createtxg"]), *flags)
 
 
 def replica_told(replica: Replica) -> _Dict:

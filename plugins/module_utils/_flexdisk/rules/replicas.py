@@ -1,0 +1,71 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a disk says of its replicas on other hosts: the names of the snapshots of a sync, and who has a replica."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..model.vm import Disk
+from .identity import decode_time
+
+SYNC = "flexdisk-sync-"
+FACT = "replicas"  # the property on a disk
+_SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
+_HOST = r"[A-Za-z0-9_.:-]{1,255}"
+_NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}})\Z")
+
+
+class Note(t.NamedTuple):
+    """That a host has a replica. peer: the last 8 digits of the guid of its pool. synced: when the replica last had all
+    that the disk had, by the clock of the disk's host.
+    """
+
+    peer: str
+    host: str
+    synced: str
+
+
+def short(peer: int) -> str:
+    """The last 8 digits of the guid of a pool."""
+    return f"{peer & 0xFFFFFFFF:08x}"
+
+
+def sync_name(peer: int, number: int) -> str:
+    """The short name of a snapshot of the sync with the host whose pool has the guid peer."""
+    return f"{SYNC}{short(peer)}-{number}"
+
+
+def sync_number(name: str, peer: int) -> t.Optional[int]:
+    """The number in such a name, None if it is that of another peer or no snapshot of the sync."""
+    found = _SYNC.match(name)
+    return int(found[2]) if found and found[1] == short(peer) else None
+
+
+def is_synced(name: str) -> bool:
+    """Whether a snapshot is one of a sync, with whichever peer."""
+    return _SYNC.match(name) is not None
+
+
+def is_host(name: str) -> bool:
+    """Whether a host of this name can have replicas."""
+    return re.fullmatch(_HOST, name) is not None
+
+
+def decode(text: str) -> t.List[Note]:
+    """The notes in the value of FACT. What is no note is left out."""
+    found = map(_NOTE.match, text.split(","))
+    return [Note(*match.groups()) for match in found if match and decode_time(match[3])]
+
+
+def encode(notes: t.Iterable[Note]) -> str:
+    """The value of FACT."""
+    return ",".join(f"{note.peer}={note.host}@{note.synced}" for note in sorted(notes))
+
+
+def hosts(disk: Disk) -> t.List[str]:
+    """Who has replicas of a disk."""
+    return sorted(note.host for note in decode(disk.volume.user.get(FACT, "")))

@@ -1,0 +1,43 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Both machines of the lab as the hosts of one inventory."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import shlex
+from typing import Any
+
+import boot
+from harness import Completed, Lab
+
+
+class Both:
+    """Playbooks on both machines, with these variables of all hosts."""
+
+    def __init__(self, lab: Lab, peer: Lab, **variables: Any) -> None:
+        self.lab = lab
+        hosts = {one.name: _host(one) for one in (lab, peer)}
+        self._inventory = lab.workdir / "both.json"
+        self._inventory.write_text(json.dumps({"hypervisors": {"hosts": hosts, "vars": variables}}))
+
+    def argv(self, playbook: str, *words: str) -> list[str]:
+        """The command line of a playbook of this collection."""
+        program, _i, _inventory = self.lab.ansible_argv("ansible-playbook")
+        return [program, "-i", str(self._inventory), f"flexdisk.hypervisor.{playbook}", *words]
+
+    def play(self, playbook: str, *words: str) -> Completed:
+        """Run it; a failure is an exit status."""
+        return self.lab.local(self.argv(playbook, *words), self.lab.workdir, self.lab.environment())
+
+
+def _host(lab: Lab) -> dict[str, str]:
+    """The variables of a machine, which its own inventory has for a group."""
+    found = configparser.ConfigParser(interpolation=None, allow_no_value=True, delimiters=("=",))
+    found.read(lab.inventory)
+    (line,) = (line for line in lab.inventory.read_text().splitlines() if line.startswith(lab.name + " "))
+    own = dict(word.split("=", 1) for word in shlex.split(line)[1:])
+    return {**found["hypervisors:vars"], **own, "flexdisk_transfer_address": boot.peer_address(lab.name)}

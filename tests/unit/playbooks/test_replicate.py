@@ -1,0 +1,135 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbook replicate on two simulated nodes, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from .nodes import Nodes
+
+REPLICAS = "zones/flexdisk/replica"
+PAIR = [{"vm": "db01", "host": "hv02"}]
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    made = Nodes(tmp_path, {"hv01": "", "hv02": ""})
+    made.connect("hv01", "hv02")
+    made.variables["all"] = {"flexdisk_replicas": PAIR}
+    return made
+
+
+def vm_with_disks(nodes, name="db01", host="hv01"):
+    """A VM with two disks that have data. The datasets of the disks by their uuids."""
+    uuid = nodes.create(host, name, 1024, 2, {}, flexible=6, more=[1])
+    found = json.loads(nodes.run(host, "vmadm", "get", uuid))["disks"]
+    disks = {disk["uuid"]: disk["zfs_filesystem"] for disk in found}
+    for number, dataset in enumerate(disks.values()):
+        nodes.run(host, "guest", "write", dataset, "0", "9", f"{name}-{number}")
+    return disks
+
+
+def replicated(nodes, *words, status=0):
+    """What the playbook prints."""
+    ended, printed = nodes.play("replicate", *words)
+    assert ended == status, printed
+    return printed
+
+
+def changed(printed):
+    return " changed=0 " not in next(line for line in printed.splitlines() if re.match(r"hv01 +: ok", line))
+
+
+def diff(printed):
+    """The lines of the plan."""
+    return re.findall(r"^(?:VM|  ).*(?:zones|snapshot|VM).*$", printed, re.MULTILINE)
+
+
+def same(nodes, disks, home="hv01", peer="hv02"):
+    """Whether each replica has what its disk has."""
+    pairs = [
+        (nodes.run(home, "guest", "hash", d), nodes.run(peer, "guest", "hash", f"{REPLICAS}/{u}"))
+        for u, d in disks.items()
+    ]
+    return all(here == there for here, there in pairs)
+
+
+def points(nodes, host, dataset, kind="snapshot"):
+    found = nodes.run(host, "zfs", "list", "-H", "-o", "name", "-t", kind, "-s", "createtxg", "-d", "1", dataset)
+    return [re.split("[@#]", line)[1] for line in found.split()]
+
+
+def prop(nodes, host, dataset, name):
+    return nodes.run(host, "zfs", "get", "-Hp", "-o", "value", name, dataset).strip()
+
+
+def test_four_steps(nodes):
+    disks = vm_with_disks(nodes)
+    predicted = replicated(nodes, "--check", "--diff")
+    assert "1 VM to hv02: 2 streams, about" in predicted
+    assert diff(predicted)
+    assert nodes.run("hv02", "zfs", "list", "-H", "-o", "name").split() == ["zones"]
+    assert diff(replicated(nodes, "--diff")) == diff(predicted)
+    assert same(nodes, disks)
+    for uuid, dataset in disks.items():
+        (name,) = points(nodes, "hv02", f"{REPLICAS}/{uuid}")
+        assert points(nodes, "hv01", dataset) == points(nodes, "hv01", dataset, "bookmark") == [name]
+        for each in ("volsize", "refreservation"):
+            assert prop(nodes, "hv02", f"{REPLICAS}/{uuid}", each) == prop(nodes, "hv01", dataset, each)
+        assert prop(nodes, "hv02", f"{REPLICAS}/{uuid}", "readonly") == "on"
+    assert not changed(replicated(nodes, "--check"))
+    assert not changed(replicated(nodes))
+
+
+def test_a_replicated_vm_is_not_deleted(nodes):
+    """Its replicas are given up first. Then nothing is left of them on either side."""
+    disks = vm_with_disks(nodes)
+    replicated(nodes)
+    words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_destroy_disks=true", "-e", "flexdisk_destroy_snapshots=true"]
+    status, printed = nodes.play("delete_vm", *words)
+    assert status == 2
+    assert printed.count("it has replicas on hv02") >= 2
+    absent = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_state=absent"]
+    assert changed(replicated(nodes, *absent, "--check", "--diff"))
+    assert same(nodes, disks)
+    assert changed(replicated(nodes, *absent))
+    assert nodes.run("hv02", "zfs", "list", "-H", "-o", "name").split() == ["zones", "zones/flexdisk", REPLICAS]
+    assert [points(nodes, "hv01", where) for where in disks.values()] == [[], []]
+    assert not changed(replicated(nodes, *absent))
+    status, printed = nodes.play("delete_vm", *words)
+    assert status == 0, printed
+
+
+def test_refusals(nodes):
+    """Each is one error, before anything is changed."""
+    disks = vm_with_disks(nodes)
+    nodes.variables["all"] = {"flexdisk_replicas": [{"vm": "db01", "host": "hv01"}]}
+    assert "hv01 is the host that has the VMs" in replicated(nodes, status=2)
+    nodes.variables["all"] = {"flexdisk_replicas": [{"vm": "db01", "host": "hv09"}]}
+    assert "hv09 is not in the inventory" in replicated(nodes, status=2)
+    nodes.variables["all"] = {"flexdisk_replicas": [{"vm": "db01", "host": "hv02", "pool": "tank"}]}
+    assert "hv02 has no pool tank, but zones [ResourceNotFound]" in replicated(nodes, status=2)
+    nodes.variables["all"] = {"flexdisk_replicas": PAIR}
+    printed = replicated(nodes, "-e", "flexdisk_replica_state=absent", status=2)
+    assert "flexdisk_replica_state=absent needs flexdisk_vm" in printed
+    assert [points(nodes, "hv01", where) for where in disks.values()] == [[], []]
+
+
+def test_a_host_that_is_another_one(nodes):
+    """The key of the host is the one that came over the connection of the inventory, or nothing is sent."""
+    vm_with_disks(nodes)
+    nodes.simnode("other", "init")
+    nodes.simnode("hv01", "connect", "hv02", str(nodes.folder / "other"))
+    printed = replicated(nodes, status=2)
+    assert "The replicas of db01 are not complete. zones/" in printed
+    assert "Host key verification failed" in printed
+    for host in ("hv02", "other"):
+        assert "replica/" not in nodes.run(host, "zfs", "list", "-H", "-o", "name")
+    nodes.connect("hv01", "hv02")
+    replicated(nodes)

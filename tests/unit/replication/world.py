@@ -1,0 +1,174 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Two simulated nodes, on which the engine does a sync in this process: every command can be the last one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from simnode import Node, PoolSpec, ssh
+from simnode.zfs import stream as simulated_stream
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.progress import Progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_receive import Receiver
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send import Sender, read_peer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
+    read_transfers,
+    told,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import Address
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
+
+VM = "aaaaaaaa-0000-4000-8000-000000000202"
+REPLICAS = "zones/flexdisk/replica"
+
+
+class Killed(BaseException):
+    """The run was killed."""
+
+
+class Fuse:
+    """Kills the run at a command, before it is run or after. counted: commands so far."""
+
+    def __init__(self, at: int = 0, after: bool = False) -> None:
+        self.at, self.after, self.counted = at, after, 0
+
+    def blow(self, after: bool) -> None:
+        self.counted += 0 if after else 1
+        if self.counted == self.at and after is self.after:
+            raise Killed
+
+
+class Host:
+    """A node, and the runner of the engine on it."""
+
+    def __init__(self, node: Node, folder: Path, world: World) -> None:
+        self.node, self.folder, self.world = node, folder, world
+        self.inherited: tuple[int, ...] = ()
+
+    def __call__(self, argv: Any, stdin: str = "", timeout: float = 300) -> Answer:
+        del timeout
+        self.world.fuse.blow(False)
+        if argv[0] == "ssh-keygen":
+            answer = Answer(ssh.main(self.folder, argv[0], list(argv[1:])), "", "")
+        elif argv[0] == "ps":
+            answer = Answer(1, "", "")
+        else:
+            answer = Answer(*self.node.run(list(argv), stdin))
+        self.world.fuse.blow(True)
+        return answer
+
+    def carry(self, first: Any, second: Any, carried: Any) -> tuple[Answer, Answer]:
+        """The forced command of the key receives what zfs send writes, or a part of it."""
+        self.world.fuse.blow(False)
+        rc, out, err = self.node.run(list(first))
+        if self.world.cut:
+            out = simulated_stream.cut(out, self.world.cut)
+        key = Path(second[second.index("-i") + 1]).read_text().rpartition(" of ")[2].strip()
+        lines = self.world.authorized.read_text().splitlines()
+        (command,) = (re.search(r'command="([^"]*)"', line)[1] for line in lines if key in line)  # type: ignore[index]
+        words = shlex.split(command.partition(" && exec ")[2])
+        answer = Answer(*self.world.peer.node.run(words, out))
+        carried(len(out))
+        self.world.fuse.blow(True)
+        return Answer(rc, "", err), answer
+
+    def ok(self, *words: str) -> str:
+        rc, out, err = self.node.run(list(words))
+        assert rc == 0, (words, err)
+        return out.strip()
+
+    def points(self, dataset: str, kind: str = "snapshot") -> list[str]:
+        found = self.ok("zfs", "list", "-H", "-o", "name", "-t", kind, "-s", "createtxg", "-d", "1", dataset)
+        return [re.split("[@#]", line)[1] for line in found.split()]
+
+
+class World:
+    """A home with a VM, and a peer. cut: so many bytes of each stream arrive, 0 for all."""
+
+    def __init__(self, folder: Path, monkeypatch: Any) -> None:
+        self.fuse, self.cut = Fuse(), 0
+        self.folder = folder
+        self.authorized = folder / "authorized_keys"
+        monkeypatch.setattr(lock, "place", lambda: str(folder))
+        (folder / "ssh_host_ed25519_key.pub").write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA root@peer\n")
+        self.home, self.peer = (
+            Host(Node.create(None, [PoolSpec(name="zones")], seed), folder, self) for seed in (1, 2)
+        )
+        payload = {
+            "uuid": VM,
+            "alias": "db01",
+            "brand": "bhyve",
+            "ram": 256,
+            "vcpus": 1,
+            "quota": 1,
+            "flexible_disk_size": 1024,
+            "disks": [{"boot": True, "model": "virtio", "size": 128}, {"model": "virtio", "size": 64}],
+        }
+        assert self.home.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
+        self.serial = 0
+        self.write(0, 9)
+        self.write(1, 9)
+
+    def saved(self) -> tuple[Node, Node]:
+        """What restore() takes."""
+        return copy.deepcopy((self.home.node, self.peer.node))
+
+    def restore(self, saved: tuple[Node, Node]) -> None:
+        self.home.node, self.peer.node = copy.deepcopy(saved)
+        self.authorized.unlink(missing_ok=True)
+
+    def write(self, disk: int, mib: int, start: int = 0) -> None:
+        self.serial += 1
+        self.home.ok("guest", "write", f"zones/{VM}/disk{disk}", str(start), str(mib), f"w{self.serial}")
+
+    def disks(self) -> dict[str, str]:
+        """The datasets of the disks by their uuids."""
+        (vm,) = json.loads(self.home.ok("vmadm", "lookup", "-j", f"uuid={VM}"))
+        return {disk["uuid"]: disk["zfs_filesystem"] for disk in vm["disks"]}
+
+    def hashes(self) -> list[str]:
+        return [self.home.ok("guest", "hash", where) for where in self.disks().values()]
+
+    def hashes_there(self) -> list[str]:
+        return [self.peer.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in self.disks()]
+
+    # -- what the role does
+
+    def sender(self) -> Sender:
+        return Sender(Zfs(self.home), Vmadm(self.home), self.home, None)  # type: ignore[arg-type]
+
+    def receiver(self) -> Receiver:
+        return Receiver(Zfs(self.peer), Vmadm(self.peer), self.peer, str(self.authorized))  # type: ignore[arg-type]
+
+    def planned(self, vms: list[str] | None = None, pool: str = "") -> Any:
+        there = json.loads(json.dumps(replica_info(Copies(self.peer), Vmadm(self.peer))))
+        return self.sender().plan(vms or ["db01"], read_peer("hv02", pool, there))
+
+    def sync(self) -> tuple[bool, bool]:
+        """Whether a sync was to do something, and whether the replicas are complete afterwards."""
+        planned = self.planned()
+        assert not planned.problems, planned.problems
+        sender, receiver = self.sender(), self.receiver()
+        told_ = [told(vm) for vm in sender.prepare(planned)]
+        transfers = read_transfers(json.loads(json.dumps(told_)))
+        idle = all(one.idle for one in planned.syncs)
+        if not idle:
+            keys = receiver.open(transfers, str(self.folder))
+            sender.send(transfers, Address("hv02"), keys, Progress(str(self.folder / "progress"), print))
+        complete, changed = receiver.close(transfers, "2026-01-01T00:00:00Z")
+        changed = sender.finish(transfers, complete, "hv02") or changed
+        assert not (idle and changed), "what an idle plan does not tell is done"
+        return not idle, complete == [VM]
