@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import typing as t
 
@@ -50,12 +51,13 @@ class ActionModule(ActionBase):
         job = started.get("ansible_job_id")
         if not job:
             return started
+        asked = {"jid": job, "_async_dir": os.path.dirname(started.get("results_file", ""))}
         silent = 0
         while silent < LOST:
             time.sleep(PAUSE)
-            state = self._module("ansible.legacy.async_status", {"jid": job}, task_vars)
+            state = self._module("ansible.legacy.async_status", asked, task_vars)
             if state.get("finished"):
-                self._module("ansible.legacy.async_status", {"jid": job, "mode": "cleanup"}, task_vars)
+                self._module("ansible.legacy.async_status", {**asked, "mode": "cleanup"}, task_vars)
                 return state
             silent = silent + 1 if state.get("failed") or state.get("unreachable") else 0
             self._tell(task_vars)

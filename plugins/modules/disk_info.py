@@ -204,6 +204,24 @@ disks:
       description: Whether a task gave the volume its identity.
       type: bool
       returned: always
+    replicas:
+      description: The hosts that have replicas of the disk, in the order of their names.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        host:
+          description: Name of the host in the inventory.
+          type: str
+          returned: always
+        synced:
+          description: When the replica last had all that the disk had, by the clock of the disk's host.
+          type: str
+          returned: always
+        age:
+          description: Seconds since then.
+          type: int
+          returned: always
     never_used:
       description: Whether nothing has been written to the disk and it was not made as a copy.
       type: bool

@@ -69,6 +69,12 @@ options:
       - Report detached disks that were never written to and are older than this number of days.
     type: int
     default: 30
+  replica_days:
+    description:
+      - Report replicas that were not brought up to date for this number of days.
+    type: int
+    default: 7
+    version_added: 0.2.0
   fail_on:
     description:
       - Fail if there are findings of this severity or worse. Repaired findings do not count.
@@ -201,7 +207,7 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
-from ..module_utils._flexdisk.engine.disk_verify import failure, result, verify
+from ..module_utils._flexdisk.engine.disk_verify import REPLICA_DAYS, failure, result, verify
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
 from ..module_utils._flexdisk.rules.findings import REPAIRABLE
 
@@ -213,6 +219,7 @@ def main() -> None:
             "vms": {"type": "list", "elements": "str"},
             "repair": {"type": "list", "elements": "str", "default": [], "choices": [*REPAIRABLE]},
             "unused_days": {"type": "int", "default": 30},
+            "replica_days": {"type": "int", "default": REPLICA_DAYS},
             "fail_on": {"type": "str", "default": "never", "choices": ["never", "warning", "error"]},
             **HOST,
             **LOCK,
@@ -234,6 +241,7 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         params["unused_days"],
         call.check_mode,
         int(time.time()),
+        params["replica_days"],
     )
     failed = failure(found, params["fail_on"])
     return Answer(result(found), None if failed is None else {**result(found), **failed})

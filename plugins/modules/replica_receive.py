@@ -20,7 +20,7 @@ description:
   - A replica is C(POOL/flexdisk/replica/UUID), by the UUID of its disk. It is read-only, and has no device. It reserves
     as much space as its disk, so that there is room for a VM on the day that it is needed.
   - Streams come by SSH. For each disk, a key of its own opens one command, which receives into one dataset. The key is
-    accepted for ten minutes, and is removed when the sync has ended.
+    removed when the sync has ended. Before that, it expires by itself after an hour, or after more for much data.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.lock
@@ -67,11 +67,19 @@ options:
       - The file of keys that SSH accepts on this host.
     type: path
     default: ~/.ssh/authorized_keys
-  ssh_directory:
+  ssh_directories:
     description:
-      - The directory with the public keys of this host, such as C(ssh_host_ed25519_key.pub).
-    type: path
-    default: /etc/ssh
+      - Directories with the public keys of this host, such as C(ssh_host_ed25519_key.pub). The first that has any
+        counts.
+    type: list
+    elements: path
+    default: [/etc/ssh, /var/ssh]
+  homes:
+    description:
+      - GUIDs of pools. O(step=remove) destroys only replicas of disks in these pools. By default, of disks in any pool.
+    type: list
+    elements: int
+    default: []
 seealso:
   - module: flexdisk.hypervisor.replica_info
   - module: flexdisk.hypervisor.replica_send
@@ -107,6 +115,11 @@ complete:
   returned: success, with O(step=close)
   type: list
   elements: str
+failures:
+  description: Why stock could not be taken for some VMs. It was taken for the others.
+  returned: success, with O(step=close)
+  type: list
+  elements: str
 gone:
   description: Datasets that are destroyed.
   returned: success, with O(step=remove)
@@ -138,7 +151,8 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "since": {"type": "str"},
     "vms": {"type": "list", "elements": "str"},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
-    "ssh_directory": {"type": "path", "default": "/etc/ssh"},
+    "ssh_directories": {"type": "list", "elements": "path", "default": ["/etc/ssh", "/var/ssh"]},
+    "homes": {"type": "list", "elements": "int", "default": []},
 }
 NEEDED = [
     ("step", "open", ["transfers"]),

@@ -82,18 +82,13 @@ options:
     elements: str
   address:
     description:
-      - Where SSH reaches the other host. Needed for O(step=send).
+      - Where SSH reaches the other host, as C(root). Needed for O(step=send).
     type: str
   port:
     description:
       - The port of SSH there.
     type: int
     default: 22
-  user:
-    description:
-      - Who may receive there. This user must be able to run C(zfs receive).
-    type: str
-    default: root
   host_keys:
     description:
       - RV(flexdisk.hypervisor.replica_receive#module:host_keys) of its step V(open). Needed for O(step=send). No other
@@ -163,11 +158,21 @@ lines:
   elements: str
   sample:
     - "VM db01, disk data: 1.2 GiB sent, 96.1 MiB/s, 31 s left"
+failures:
+  description: Why the step was not done for some VMs. It was done for the others.
+  returned: success, with O(step=prepare) and O(step=finish)
+  type: list
+  elements: str
 uuids:
   description: UUIDs of O(vms).
   returned: success, with O(step=remove)
   type: list
   elements: str
+homes:
+  description: GUIDs of the pools that O(vms) are in.
+  returned: success, with O(step=remove)
+  type: list
+  elements: int
 gone:
   description: Snapshots and bookmarks that are destroyed.
   returned: success, with O(step=remove)
@@ -203,7 +208,6 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "complete": {"type": "list", "elements": "str"},
     "address": {"type": "str"},
     "port": {"type": "int", "default": 22},
-    "user": {"type": "str", "default": "root"},
     "host_keys": {"type": "list", "elements": "str", "no_log": False},
     "bandwidth_limit": {"type": "str"},
 }

@@ -260,6 +260,24 @@ vms:
       returned: always
       contains:
         <<: *disk
+        replicas:
+          description: The hosts that have replicas of the disk, in the order of their names.
+          type: list
+          elements: dict
+          returned: always
+          contains:
+            host:
+              description: Name of the host in the inventory.
+              type: str
+              returned: always
+            synced:
+              description: When the replica last had all that the disk had, by the clock of the disk's host.
+              type: str
+              returned: always
+            age:
+              description: Seconds since then.
+              type: int
+              returned: always
         snapshot_size:
           description: MiB that ZFS charges to its snapshots so far.
           type: int

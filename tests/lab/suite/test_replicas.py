@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -118,4 +119,35 @@ def test_an_interrupted_transfer(lab: Lab, peer: Lab, both: Both) -> None:
     assert "The replicas of db01 are not complete" in rest
     sent = next(one["sent"] for one in results(replicate(both, "-vv")) if "sent" in one)
     assert sent[0]["bytes"] < 58 * MIB
+    assert hashes_there(peer, disks(lab)) == hashes(lab)
+
+
+def test_a_key_opens_nothing_else(lab: Lab, peer: Lab, both: Both) -> None:
+    """While a transfer runs, its key opens no shell, no other dataset and no port."""
+    write(lab, 0, 0, 40)
+    lab.zfs("create", "-V", "16M", "zones/other")
+    lab.zfs("snapshot", "zones/other@one")
+    argv = both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")
+    with subprocess.Popen(argv, cwd=lab.workdir, env=lab.environment(), stdout=subprocess.PIPE, text=True) as running:
+        lab.run(["sh", "-c", "until pgrep -x ssh; do sleep 0.2; done"])
+        pid = lab.run(["pgrep", "-nx", "ssh"]).stdout.strip()
+        words = lab.run(["cat", f"/proc/{pid}/cmdline"]).stdout.split("\0")[:-1]
+        assert len(peer.run(["cat", "/root/.ssh/authorized_keys"]).stdout.split("flexdisk-receive-")) == 3
+        before = peer.zfs("list", "-H", "-o", "name")
+        for more in (["touch", "/tmp/shell"], ["zfs", "receive", "zones/stolen"]):
+            send = "zfs send zones/other@one"
+            done = lab.run(["sh", "-c", f"{send} | {shlex.join([*words, *more])}"], check=False)
+            assert done.returncode != 0
+            assert "partially-complete state" in done.stderr or "destination" in done.stderr, done.stderr
+        forward = [word.replace("ClearAllForwardings=yes", "ClearAllForwardings=no") for word in words[:-1]]
+        done = lab.run(
+            [*forward, "-o", "ExitOnForwardFailure=yes", "-N", "-R", "9999:localhost:22", words[-1]], check=False
+        )
+        assert "remote port forwarding failed" in done.stderr
+        assert peer.run(["test", "-e", "/tmp/shell"], check=False).returncode == 1
+        assert peer.zfs("list", "-H", "-o", "name") == before
+        running.communicate()
+    assert running.returncode == 0
+    assert "flexdisk" not in peer.run(["cat", "/root/.ssh/authorized_keys"]).stdout
+    assert lab.run([*words], check=False).returncode == 255
     assert hashes_there(peer, disks(lab)) == hashes(lab)

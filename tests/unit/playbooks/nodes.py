@@ -46,7 +46,7 @@ class Nodes:
             self.simnode(host, "connect", other, str(self.folder / other))
             place = str(self.folder / other / "ssh")
             mine = self.variables.setdefault(other, {})
-            mine.update(flexdisk_transfer_address=other, flexdisk_transfer_ssh_directory=place)
+            mine.update(flexdisk_transfer_address=other, flexdisk_transfer_ssh_directories=[place])
             mine.update(flexdisk_transfer_authorized_keys=f"{place}/authorized_keys")
 
     def run(self, host: str, *words: str, stdin: str | None = None) -> str:

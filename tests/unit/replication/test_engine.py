@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 
@@ -13,8 +14,20 @@ import pytest
 from simnode import Node, PoolSpec
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_info import Filters, disks_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_info import info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
+    read_transfers,
+    told,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .world import REPLICAS, VM, Fuse, Host, Killed, World
 
@@ -134,9 +147,10 @@ def _own(world, where):
 def test_two_syncs_at_once(world):
     """Whoever comes second is told who is at work."""
     planned = world.planned()
-    with lock.transfers(SubprocessRunner(), [VM], 0, "a transfer to hv02"):
-        with pytest.raises(FlexdiskError) as caught, lock.transfers(SubprocessRunner(), [VM], 0, "another"):
-            pass
+    at_work = lock.transfers(SubprocessRunner(), [VM], 0, "a transfer to hv02")
+    second = lock.transfers(SubprocessRunner(), [VM], 0, "another")
+    with at_work, pytest.raises(FlexdiskError) as caught, second:
+        pass
     assert caught.value.code == "Locked"
     assert "disks are replicated by a transfer to hv02 (pid " in caught.value.message
     assert not planned.problems
@@ -165,7 +179,7 @@ def test_a_replica_is_removed(world):
 def _removed(world):
     done = world.sender().remove(["db01"], "hv02", False)
     assert not done.problems
-    world.receiver().remove(["zones"], done.uuids, False)
+    world.receiver().remove(["zones"], done.uuids, done.homes, False)
 
 
 @pytest.mark.parametrize(
@@ -221,3 +235,213 @@ def test_two_peers(world, tmp_path, monkeypatch):
     assert world.sync() == (True, True), "a snapshot of the other sync has gone"
     assert world.sync() == (False, True)
     assert world.hashes_there() == world.hashes()
+
+
+def _kinds(world, host, now=1767225600):
+    found = verify(Zfs(host), Vmadm(host), None, [], None, 30, True, now)  # the replicas are of 2026-01-01
+    return sorted({finding.kind for finding in found.findings if finding.kind.startswith("replica")})
+
+
+def test_findings_about_replicas(world):
+    assert world.sync() == (True, True)
+    assert _kinds(world, world.home) == []
+    assert _kinds(world, world.peer) == []
+    assert _kinds(world, world.peer, 1767225600 + 8 * 86400) == ["replica_stale"]
+    uuid = next(iter(world.disks()))
+    world.peer.ok("zfs", "set", "readonly=off", f"{REPLICAS}/{uuid}")
+    world.peer.ok("guest", "write", f"{REPLICAS}/{uuid}", "0", "1", "strange")
+    assert _kinds(world, world.peer) == ["replica_changed"]
+    world.peer.ok("zfs", "create", "-V", "16M", f"{REPLICAS}/mine")
+    assert _kinds(world, world.peer) == ["replica_changed", "replica_without_role"]
+    world.peer.ok("zfs", "create", "-V", "16M", "-o", f"flexdisk:uuid={uuid}", f"zones/flexdisk/{uuid}")
+    assert _kinds(world, world.peer) == ["replica_changed", "replica_of_own_disk", "replica_without_role"]
+
+
+def test_ages(world):
+    assert world.sync() == (True, True)
+    found = disks_info(Zfs(world.home), Vmadm(world.home), Filters(), None, False, False).disks
+    assert [[(one["host"], 0 <= one["age"] < 60) for one in disk["replicas"]] for disk in found] == [
+        [("hv02", True)]
+    ] * 2
+    (vm,) = info(Zfs(world.home), Vmadm(world.home), ["db01"], None, False).vms
+    assert [[one["host"] for one in disk["replicas"]] for disk in vm["disks"]] == [["hv02"]] * 2
+    there = replica_info(Copies(world.peer), Vmadm(world.peer))["replicas"]
+    assert {one["synced"] for one in there} == {"2026-01-01T00:00:00Z"}
+    assert all(one["vm"] == VM and one["age"] > 0 for one in there)
+
+
+# -- what went wrong in between
+
+
+def test_another_home_takes_no_replica(world):
+    """An older copy of the VM on a third host does not roll the replicas back."""
+    older = world.saved()[0]
+    world.home.ok("vmadm", "create-snapshot", VM, "one")
+    assert world.sync() == (True, True)
+    mine, hashes = world.home.node, world.hashes_there()
+    world.home.node = copy.deepcopy(older)
+    world.home.node.pools.pools["zones"].guid += 1
+    world.home.node.pools.pools["zones"].datasets["zones"].guid += 1
+    problems = world.planned().problems
+    assert {problem.code for problem in problems} == {"InUse"}
+    assert "is the replica of this disk on " in problems[0].message
+    assert world.hashes_there() == hashes
+    world.home.node = mine
+    assert world.sync() == (False, True)
+
+
+def test_a_replica_that_changes_after_the_plan(world):
+    """What was not planned to be lost is not lost."""
+    lost(world)
+    planned = world.planned()
+    transfers, failures = world.sender().prepare(planned, "hv02")
+    assert not failures
+    uuid = next(iter(world.disks()))
+    world.peer.ok("zfs", "snapshot", f"{REPLICAS}/{uuid}@mine")
+    with pytest.raises(FlexdiskError) as caught:
+        world.receiver().open(transfers, [str(world.folder)])
+    assert caught.value.code == "ReplicaChanged"
+    assert "mine" in world.peer.points(f"{REPLICAS}/{uuid}")
+    world.peer.ok("zfs", "destroy", f"{REPLICAS}/{uuid}@mine")
+    assert world.sync() == (True, True)
+
+
+def test_the_first_snapshot_goes_before_the_second_stream(world):
+    """Its bookmark is the base."""
+    world.home.ok("vmadm", "create-snapshot", VM, "one")
+    world.write(0, 3, 9)
+    world.fuse = Fuse(_carried(world, 1), after=True)
+    with pytest.raises(Killed):
+        world.sync()
+    world.fuse = Fuse()
+    assert world.peer.points(f"{REPLICAS}/{next(iter(world.disks()))}") == ["vmsnap-one"]
+    world.home.ok("vmadm", "delete-snapshot", VM, "one")
+    assert world.sync() == (True, True)
+    in_order(world, world.hashes())
+
+
+def _carried(world, number):
+    """The number of the command that carries the stream of this number."""
+    saved, found = world.saved(), []
+    plain, world.fuse = world.home.carry, Fuse()
+
+    def carry(*words):
+        found.append(world.fuse.counted + 1)
+        return plain(*words)
+
+    world.home.carry = carry
+    world.sync()
+    world.home.carry = plain
+    world.restore(saved)
+    return found[number - 1]
+
+
+def test_the_base_of_a_token_goes(world):
+    """Its stream is given up, and another one follows the bookmark."""
+    cut(world)
+    for where in world.disks().values():
+        base, _failed = world.home.points(where)
+        world.home.ok("zfs", "destroy", f"{where}@{base}")
+    assert world.sync() == (True, True)
+    in_order(world, world.hashes())
+
+
+def test_syncs_that_fail_leave_one_set(world):
+    """What has never come makes room for the next."""
+    assert world.sync() == (True, True)
+    plain, world.home.carry = world.home.carry, lambda *_words: (Answer(0, "", ""), Answer(255, "", "refused"))
+    for _run in range(3):
+        world.write(0, 1, 3)
+        assert world.sync() == (True, False)
+        assert [len(world.home.points(where)) for where in world.disks().values()] == [2, 2]
+    world.home.carry = plain
+    assert world.sync() == (True, True)
+    in_order(world, world.hashes())
+
+
+def test_a_snapshot_that_arrived_goes_before_it_was_marked(world):
+    assert world.sync() == (True, True)
+    world.home.ok("vmadm", "create-snapshot", VM, "one")
+    world.write(0, 3, 9)
+    world.fuse = Fuse(_carried(world, 2), after=True)
+    with pytest.raises(Killed):
+        world.sync()
+    world.fuse = Fuse()
+    world.home.ok("vmadm", "delete-snapshot", VM, "one")
+    assert world.sync() == (True, True)
+    in_order(world, world.hashes())
+
+
+def test_names_that_zfs_allows(world):
+    for where in world.disks().values():
+        world.home.ok("zfs", "snapshot", f"{where}@_before", f"{where}@{'x' * 150}")
+    assert world.sync() == (True, True)
+    in_order(world, world.hashes())
+
+
+def test_snapshots_and_holds_of_others_on_the_peer(world):
+    """They stay, they do no harm, and the second run is idle."""
+    for where in world.disks().values():
+        world.home.ok("zfs", "snapshot", f"{where}@old")
+    assert world.sync() == (True, True)
+    uuid, where = next(iter(world.disks().items()))
+    world.peer.ok("zfs", "hold", "keep", f"{REPLICAS}/{uuid}@old")
+    world.peer.ok("zfs", "snapshot", f"{REPLICAS}/{uuid}@mine")
+    world.home.ok("zfs", "destroy", f"{where}@old")
+    assert world.sync() == (False, True)
+    world.write(0, 1, 3)
+    assert world.sync() == (True, True)
+    assert world.sync() == (False, True)
+    assert {"old", "mine"} <= set(world.peer.points(f"{REPLICAS}/{uuid}"))
+    assert world.hashes_there() == world.hashes()
+
+
+def test_a_users_snapshot_was_destroyed_on_the_peer(world):
+    for where in world.disks().values():
+        world.home.ok("zfs", "snapshot", f"{where}@old")
+    assert world.sync() == (True, True)
+    for uuid in world.disks():
+        world.peer.ok("zfs", "destroy", f"{REPLICAS}/{uuid}@old")
+    assert world.sync() == (False, True)
+
+
+def test_a_small_growth_is_reserved(world):
+    assert world.sync() == (True, True)
+    world.home.ok("vmadm", "stop", VM, "-F")
+    payload = f'{{"update_disks": [{{"path": "/dev/zvol/rdsk/zones/{VM}/disk0", "size": 129}}]}}'
+    assert world.home.node.run(["vmadm", "update", VM], payload)[0] == 0
+    assert world.sync() == (True, True)
+    in_order(world, world.hashes())
+
+
+def test_a_vm_without_room_is_refused(world):
+    world.home.node.run(["vmadm", "update", VM], '{"flexible_disk_size": 192}')
+    (problem,) = world.planned().problems
+    assert problem.code == "InsufficientSpace"
+    assert re.search(r"the snapshots of the sync take [\d.]+ MiB, and the VM has [\d.]+ [KM]iB left", problem.message)
+    assert [world.home.points(where) for where in world.disks().values()] == [[], []]
+
+
+def test_what_the_other_host_says_is_data(world):
+    """Not one word of it reaches a command unchecked."""
+    transfers, _failures = world.sender().prepare(world.planned(), "hv02")
+    good = json.loads(json.dumps(told(transfers[0])))
+    assert read_transfers([good]) == transfers
+    disk = good["disks"][0]
+    for wrong in (
+        {**good, "host": "hv\t01"},
+        {**good, "set": "vmsnap-one"},
+        {**good, "pool": "-o"},
+        {**good, "uuid": "../etc"},
+        {**good, "disks": [{**disk, "key": 'ssh-ed25519 AAAA" command="x'}]},
+        {**good, "disks": [{**disk, "dataset": "-rf"}]},
+        {
+            **good,
+            "disks": [{**disk, "streams": [{"kind": "resume", "token": "$(id)", "to": disk["streams"][0]["to"]}]}],
+        },
+        {**good, "disks": [{**disk, "streams": [{"kind": "shell"}]}]},
+        {**good, "disks": [{**disk, "streams": [{"kind": "rollback", "to": 1, "lost": []}]}]},
+    ):
+        with pytest.raises(FlexdiskError) as caught:
+            read_transfers([wrong])
+        assert caught.value.code == "InvalidArgument"

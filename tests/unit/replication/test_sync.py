@@ -211,7 +211,7 @@ Sync.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadl
 test_sync = Sync.TestCase
 
 
-POINTS = tuple(copies.Point(name, number, number) for number, name in enumerate(("a", "b", "c"), 1))
+POINTS = tuple(copies.Point(name, number, number, written=4096) for number, name in enumerate(("a", "b", "c"), 1))
 
 
 def original(points: str = "abc", volsize: int = 64) -> copies.Original:

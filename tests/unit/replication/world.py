@@ -78,7 +78,7 @@ class Host:
             out = simulated_stream.cut(out, self.world.cut)
         key = Path(second[second.index("-i") + 1]).read_text().rpartition(" of ")[2].strip()
         lines = self.world.authorized.read_text().splitlines()
-        (command,) = (re.search(r'command="([^"]*)"', line)[1] for line in lines if key in line)  # type: ignore[index]
+        (command,) = (re.search(r'command="([^"]*)"', line)[1] for line in lines if key in line)
         words = shlex.split(command.partition(" && exec ")[2])
         answer = Answer(*self.world.peer.node.run(words, out))
         carried(len(out))
@@ -148,10 +148,10 @@ class World:
     # -- what the role does
 
     def sender(self) -> Sender:
-        return Sender(Zfs(self.home), Vmadm(self.home), self.home, None)  # type: ignore[arg-type]
+        return Sender(Zfs(self.home), Vmadm(self.home), self.home, None)
 
     def receiver(self) -> Receiver:
-        return Receiver(Zfs(self.peer), Vmadm(self.peer), self.peer, str(self.authorized))  # type: ignore[arg-type]
+        return Receiver(Zfs(self.peer), Vmadm(self.peer), self.peer, str(self.authorized))
 
     def planned(self, vms: list[str] | None = None, pool: str = "") -> Any:
         there = json.loads(json.dumps(replica_info(Copies(self.peer), Vmadm(self.peer))))
@@ -162,13 +162,16 @@ class World:
         planned = self.planned()
         assert not planned.problems, planned.problems
         sender, receiver = self.sender(), self.receiver()
-        told_ = [told(vm) for vm in sender.prepare(planned)]
+        made, failures = sender.prepare(planned, "hv02")
+        assert not failures
+        told_ = [told(vm) for vm in made]
         transfers = read_transfers(json.loads(json.dumps(told_)))
         idle = all(one.idle for one in planned.syncs)
         if not idle:
-            keys = receiver.open(transfers, str(self.folder))
+            keys = receiver.open(transfers, [str(self.folder)])
             sender.send(transfers, Address("hv02"), keys, Progress(str(self.folder / "progress"), print))
-        complete, changed = receiver.close(transfers, "2026-01-01T00:00:00Z")
-        changed = sender.finish(transfers, complete, "hv02") or changed
-        assert not (idle and changed), "what an idle plan does not tell is done"
-        return not idle, complete == [VM]
+        stock = receiver.close(transfers, "2026-01-01T00:00:00Z")
+        changed, failures = sender.finish(transfers, stock.complete, "hv02")
+        assert not failures + stock.failures
+        assert not (idle and (changed or stock.changed)), "what an idle plan does not tell is done"
+        return not idle, stock.complete == [VM]

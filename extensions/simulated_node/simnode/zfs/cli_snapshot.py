@@ -69,11 +69,12 @@ def rollback(session: Session, argv: List[str]) -> int:
         return 1
     dataset = snap.dataset
     newer = dataset.snapshots[dataset.snapshots.index(snap) + 1 :]
-    if newer and not flags & {"-r", "-R"}:
+    marks = [mark for mark in dataset.bookmarks if mark.createtxg > snap.createtxg]
+    if (newer or marks) and not flags & {"-r", "-R"}:
         session.err.append(
             f"cannot rollback to '{names[0]}': more recent snapshots or bookmarks exist\n"
             "use '-r' to force deletion of the following snapshots and bookmarks:\n"
-            + "".join(f"{one.fullname}\n" for one in newer)
+            + "".join(f"{name}\n" for name in [*(one.fullname for one in newer), *(one.fullname for one in marks)])
         )
         return 1
     clones = [name_of(item) for one in newer for item in dependents(one)]
@@ -83,7 +84,11 @@ def rollback(session: Session, argv: List[str]) -> int:
             "use '-R' to force deletion of the following clones and dependents:\n" + "".join(f"{c}\n" for c in clones)
         )
         return 1
-    return _rollback(session, dataset, snap, newer)
+    if _rollback(session, dataset, snap, newer):
+        return 1
+    for mark in marks:
+        dataset.bookmarks.remove(mark)
+    return 0
 
 
 def _rollback(session: Session, dataset: Dataset, snap: Snapshot, newer: List[Snapshot]) -> int:

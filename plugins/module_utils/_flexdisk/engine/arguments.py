@@ -47,7 +47,7 @@ DISK: _Spec = {
 }
 
 # The range of each figure. No guest needs more than a day to shut down, and a task that waits longer is forgotten.
-LIMITS = {"lock_timeout": (0, 86400), "stop_timeout": (1, 86400), "unused_days": (0, 36500)}
+LIMITS = {"lock_timeout": (0, 86400), "stop_timeout": (1, 86400), "unused_days": (0, 36500), "replica_days": (0, 36500)}
 
 
 def check_figures(params: t.Mapping[str, t.Any]) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from dataclasses import asdict, dataclass, field
 
@@ -13,7 +14,7 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.errors import Problem, Problems
 from ..model.vm import FILE, SPARSE, THICK, Disk, Vm
 from ..plan.planner import find_vm
-from ..rules import disk_properties, releases
+from ..rules import disk_properties, releases, replicas
 from ..rules.inventory import Host
 from ..rules.unwritten import never_used
 from ..zfs.commands import Zfs
@@ -107,6 +108,7 @@ def _result(host: Host, disk: Disk, state: str, vm: t.Optional[Vm], figures: boo
         vm_state=config.state if config is not None and state != "detached" else "",
         never_used=never_used(host, disk.volume),
         adopted=disk.adopted,
+        replicas=replicas.shown(disk, time.time()),
     )
     if figures:
         result["clones"] = sorted(clone for snapshot in disk.snapshots for clone in snapshot.clones)

@@ -32,6 +32,8 @@ from .run import apply_plans
 from .vm_info import chosen
 from .zfs_quota import obstacle
 
+REPLICA_DAYS = 7
+
 
 @dataclass
 class Verified:
@@ -52,6 +54,7 @@ def verify(
     unused_days: int,
     check_mode: bool,
     now: int,
+    replica_days: int = REPLICA_DAYS,
 ) -> Verified:
     """Findings of the named VMs or the host, and the repairs of the kinds in repair. now is seconds since 1970."""
     result = Verified()
@@ -61,7 +64,7 @@ def verify(
     scope = None if names is None else {vm.config.uuid for vm in vms}
 
     def look(at: Host) -> t.List[Finding]:
-        return [f for f in findings(at, now, unused_days) if scope is None or f.vm in scope]
+        return [f for f in findings(at, now, unused_days, replica_days) if scope is None or f.vm in scope]
 
     before = result.findings = look(host)
     wanted = [finding for finding in before if finding.repairable and finding.kind in _implied(repair)]

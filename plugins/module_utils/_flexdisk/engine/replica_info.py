@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import calendar
 import time
 import typing as t
 
@@ -18,7 +17,7 @@ from ..model.vm import Disk, Vm
 from ..rules import identity
 from ..rules.inventory import Host
 from ..rules.layout import container, is_below, pool_of, replicas
-from ..rules.replicas import FACT, decode
+from ..rules.replicas import COMING, FACT, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, age, decode
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies, Table
 from .journal import host_name
@@ -26,9 +25,8 @@ from .observe import observe
 from .vm_info import chosen
 
 _Dict = t.Dict[str, t.Any]
+HOLD = "flexdisk-replica"  # the tag with which the newest whole set is held on the peer
 
-# Our properties of a replica.
-ROLE, OF_VM, HOME, HOST, SYNCED, SENT = (f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent"))
 _OF_POINTS = ("type", "guid", "createtxg", "written", "userrefs", identity.PREFIX + SENT)
 _OF_REPLICAS = (
     *_OF_POINTS,
@@ -38,7 +36,7 @@ _OF_REPLICAS = (
     "refreservation",
     "readonly",
     "receive_resume_token",
-    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED)),
+    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING, RESERVED)),
 )
 _EVERYTHING = "filesystem,volume,snapshot,bookmark"
 
@@ -48,8 +46,6 @@ class Kept(t.NamedTuple):
 
     replica: Replica
     vm: str
-    home: int
-    host: str
     synced: str
     used: int
 
@@ -108,27 +104,40 @@ def last(snapshot: str) -> str:
 def kept(copies: Copies, containers: t.Sequence[str]) -> t.List[Kept]:
     """The replicas in pools that have these containers."""
     table = copies.table(sorted(containers), _OF_REPLICAS, _EVERYTHING, depth=3)
-    grouped = by_dataset(table)
+    held = [name for name, row in table.items() if row.get("userrefs", ("0", "-"))[0] not in ("0", "-")]
+    grouped = by_dataset(table, copies.held(HOLD, held))
     return [_kept(name, table, grouped[name]) for name in sorted(grouped) if is_below(name, replicas(pool_of(name)))]
 
 
-def by_dataset(table: Table) -> t.Dict[str, t.Tuple[Point, ...]]:
-    """The snapshots and bookmarks of each dataset that a table has, or has anything of."""
+def by_dataset(table: Table, ours: t.Collection[str] = ()) -> t.Dict[str, t.Tuple[Point, ...]]:
+    """The snapshots and bookmarks of each dataset that a table has, or has anything of. ours: those that we hold."""
     found: t.Dict[str, t.List[Point]] = {}
     for name, row in table.items():
         whole, _at, short = name.replace("#", "@").partition("@")
         points = found.setdefault(whole, [])
         if short:
-            guid, txg, sent = int(row["guid"][0]), int(row["createtxg"][0]), _fact(row, SENT) == "on"
-            held = row.get("userrefs", ("0", "-"))[0] not in ("0", "-")
-            points.append(Point(short, guid, txg, "#" in name, sent, held=held))
+            coming = _fact(table.get(whole, {}), COMING).split(",")
+            guid, held = int(row["guid"][0]), row.get("userrefs", ("0", "-"))[0] not in ("0", "-")
+            points.append(
+                Point(
+                    short,
+                    guid,
+                    int(row["createtxg"][0]),
+                    bookmark="#" in name,
+                    sent=_fact(row, SENT) == "on",
+                    written=_number(row, "written"),
+                    held=name in ours,
+                    pinned=held and name not in ours,
+                    coming=f"{guid:x}" in coming,
+                )
+            )
     return {name: tuple(points) for name, points in found.items()}
 
 
 def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
     row = table[name]
     token = _text(row, "receive_resume_token")
-    uuid, vm, home = (_fact(row, fact) for fact in (ROLE, OF_VM, HOME))
+    uuid, vm, home, reserved = (_fact(row, fact) for fact in (ROLE, OF_VM, HOME, RESERVED))
     replica = Replica(
         uuid=uuid if identity.is_uuid(uuid) else "",
         dataset=name,
@@ -139,15 +148,12 @@ def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
         kind=row["type"][0],
         token=token,
         readonly=row["readonly"][0] == "on",
+        home=int(home) if home.isdigit() else 0,
+        host=_fact(row, HOST),
+        reserved=int(reserved) if reserved.isdigit() else 0,
     )
-    return Kept(
-        replica,
-        vm if identity.is_uuid(vm) else "",
-        int(home) if home.isdigit() else 0,
-        _fact(row, HOST),
-        identity.decode_time(_fact(row, SYNCED)),
-        _number(row, "used"),
-    )
+    synced = identity.decode_time(_fact(row, SYNCED))
+    return Kept(replica, vm if identity.is_uuid(vm) else "", synced, _number(row, "used"))
 
 
 def _fact(row: t.Mapping[str, t.Tuple[str, str]], fact: str) -> str:
@@ -162,7 +168,7 @@ def _text(row: t.Mapping[str, t.Tuple[str, str]], name: str) -> str:
 
 
 def _number(row: t.Mapping[str, t.Tuple[str, str]], name: str) -> int:
-    value = row[name][0]
+    value = row.get(name, ("-", "-"))[0]
     return int(value) if value.isdigit() else 0
 
 
@@ -173,7 +179,7 @@ def replica_info(copies: Copies, hypervisor: Hypervisor) -> _Dict:
     pools = [name for name in tops if "/" not in name]
     return {
         "host": host_name(),
-        "collected": stamp(began),
+        "collected": identity.render_time(began),
         "pools": [
             {"name": name, "guid": int(tops[name]["guid"][0]), "available": int(tops[name]["available"][0])}
             for name in pools
@@ -184,16 +190,5 @@ def replica_info(copies: Copies, hypervisor: Hypervisor) -> _Dict:
 
 
 def _told(found: Kept, now: int) -> _Dict:
-    age = now - seconds(found.synced) if found.synced else None
-    more = {"vm": found.vm, "home": found.home, "host": found.host, "synced": found.synced, "used": found.used}
-    return dict(replica_told(found.replica), **more, age=age)
-
-
-def stamp(moment: float) -> str:
-    """A time as it is written down."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
-
-
-def seconds(text: str) -> int:
-    """Seconds since 1970 of a time that was written down."""
-    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+    more = {"vm": found.vm, "synced": found.synced, "age": age(found.synced, now), "used": found.used}
+    return dict(replica_told(found.replica), **more)

@@ -10,32 +10,45 @@ import contextlib
 import os
 import shutil
 import signal
+import time
 import typing as t
 
 from ..fleet.replication import trust
 from ..fleet.replication.copies import VOLUME, Original
 from ..fleet.replication.retention import gone_there
-from ..fleet.replication.streams import GiveUp, Rollback
+from ..fleet.replication.streams import GiveUp, Rollback, check_role
+from ..fleet.replication.sync import lacks_reservation
 from ..fleet.replication.transfers import DiskTransfer, VmTransfer
 from ..hypervisor.protocol import Hypervisor
+from ..model.command import Runner
 from ..model.errors import FlexdiskError
 from ..rules.identity import PREFIX
 from ..rules.layout import container, replicas
+from ..rules.replicas import COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import lock
 from . import trust as keys
 from .container import make_container
-from .replica_info import HOME, HOST, OF_VM, ROLE, SENT, SYNCED, Kept, kept
-from .runner import SubprocessRunner, search_path
+from .replica_info import HOLD, Kept, kept
+from .runner import search_path
 
-HOLD = "flexdisk-replica"
+_MOST = 400  # guids in a property, which is at most 8 KiB
+_TRIES, _PAUSE = 20, 0.5
+
+
+class Stock(t.NamedTuple):
+    """The uuids of the VMs whose replicas have the whole set, what failed, and whether anything but times changed."""
+
+    complete: t.List[str]
+    failures: t.List[str]
+    changed: bool
 
 
 class Receiver:
     """What the steps need on the peer. authorized: the file of keys that may come in."""
 
-    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: SubprocessRunner, authorized: str) -> None:
+    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, authorized: str) -> None:
         self._zfs = zfs
         self._capabilities = hypervisor.capabilities
         self._runner = runner
@@ -47,33 +60,28 @@ class Receiver:
         places = [container(pool) for pool in set(pools) if self._zfs.exists(container(pool))]
         return {one.replica.dataset: one for one in kept(self._copies, places)}
 
-    def _checked(self, vms: t.Sequence[VmTransfer]) -> t.Dict[str, Kept]:
-        """The replicas that are there. Raises FlexdiskError InUse for another dataset in their place."""
-        found = self._found(vm.pool for vm in vms)
-        for vm in vms:
-            for disk in vm.disks:
-                there = found.get(place(vm, disk))
-                if there is not None and there.replica.uuid != disk.uuid:
-                    raise FlexdiskError("InUse", f"{place(vm, disk)} does not say that it is a replica of {disk.uuid}")
-        return found
-
     # -- open
 
-    def open(self, vms: t.Sequence[VmTransfer], host_keys: str) -> t.List[str]:
-        """Let the streams of these VMs in. The public keys of this host.
+    def open(self, vms: t.Sequence[VmTransfer], host_keys: t.Sequence[str]) -> t.List[str]:
+        """Let the streams of these VMs in. The public keys of this host, which are in one of these directories.
 
         A receiver that an earlier run has left is ended first: after its sender lost power, it would wait for ever.
+        Raises FlexdiskError before any replica is touched if one is not what was planned with.
         """
-        found = self._checked(vms)
+        for disk in (disk for vm in vms for disk in vm.disks if disk.streams):
+            end_receiver(self._runner, disk.uuid)
+        found = self._found(vm.pool for vm in vms)
+        busy = [(vm, disk, found.get(place(vm, disk))) for vm in vms for disk in vm.disks if disk.streams]
+        for vm, disk, there in busy:
+            check(vm, disk, there)
+        for pool in {vm.pool for vm in vms}:
+            self._make_place(pool)
+        amount = sum(stream.to.written for vm in vms for disk in vm.disks for stream in disk.sent)
         lines: t.Dict[str, str] = {}
-        for vm in vms:
-            self._make_place(vm.pool)
-            for disk in vm.disks:
-                if disk.streams:
-                    end_receiver(self._runner, disk.uuid)
-                    self._make_way(place(vm, disk), disk, found)
-                if disk.sent:
-                    lines[disk.uuid] = self._line(vm, disk)
+        for vm, disk, there in busy:
+            self._make_way(disk, there)
+            if disk.sent:
+                lines[disk.uuid] = self._line(vm, disk, there, amount)
         keys.let_in(self._authorized, lines)
         return keys.host_keys(host_keys)
 
@@ -85,109 +93,162 @@ class Receiver:
             hidden = {} if self._capabilities.platform == "illumos" else {"volmode": "none"}
             self._zfs.create_container(replicas(pool), readonly="on", **hidden)
 
-    def _make_way(self, name: str, disk: DiskTransfer, found: t.Mapping[str, Kept]) -> None:
+    def _make_way(self, disk: DiskTransfer, there: t.Optional[Kept]) -> None:
         """Do what comes before the streams: give up what arrived, go back."""
+        if there is None:
+            return
+        name = there.replica.dataset
         for stream in disk.streams:
             if isinstance(stream, GiveUp):
                 self._copies.give_up(name)
             elif isinstance(stream, Rollback):
-                points = found[name].replica.snapshots
-                lost = [f"{name}@{point.name}" for point in points if point.name in stream.lost]
-                self._release(lost)
+                lost = [f"{name}@{one.name}" for one in reversed(there.replica.snapshots) if one.name in stream.lost]
+                self._destroy(lost)
                 self._copies.roll_back(f"{name}@{stream.to.name}")
+        if there.replica.points:
+            came = [f"{name}@{one.name}" for one in there.replica.snapshots if one.coming and not one.sent]
+            self._copies.set_facts(came, {SENT: "on"})
+            self._copies.set_facts([name], {COMING: _coming(disk)})
 
-    def _release(self, snapshots: t.Sequence[str]) -> None:
-        """Release those that we hold."""
-        table = self._copies.table(snapshots, ("userrefs",), "snapshot", depth=0)
-        self._copies.release(HOLD, [name for name in snapshots if table[name]["userrefs"][0] != "0"])
+    def _destroy(self, snapshots: t.Sequence[str]) -> None:
+        """Destroy exactly these snapshots of replicas, which we may hold."""
+        self._copies.release(HOLD, sorted(self._copies.held(HOLD, snapshots)))
+        for name in snapshots:
+            self._copies.destroy(name)
 
-    def _line(self, vm: VmTransfer, disk: DiskTransfer) -> str:
-        own = {"readonly": "on", **{PREFIX + key: value for key, value in _identity(vm, disk).items()}}
+    def _line(self, vm: VmTransfer, disk: DiskTransfer, there: t.Optional[Kept], amount: int) -> str:
+        """A new replica gets its identity in the command, so it is never without."""
+        own = {PREFIX + ROLE: disk.uuid, "readonly": "on"}
+        if there is None or not there.replica.points:
+            facts = {**_identity(vm, disk), COMING: _coming(disk)}
+            own.update({PREFIX + key: value for key, value in facts.items() if value})
         zfs = shutil.which("zfs", path=search_path()) or "zfs"
         command = trust.receiver(zfs, place(vm, disk), own, note_of(disk.uuid))
-        return trust.authorized(command, disk.key, disk.uuid, keys.expiry())
+        return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))
 
     # -- close
 
-    def close(self, vms: t.Sequence[VmTransfer], since: str) -> t.Tuple[t.List[str], bool]:
+    def close(self, vms: t.Sequence[VmTransfer], since: str) -> Stock:
         """Shut the keys out, and take stock: replicas that came are made what they must be, and those that have the
-        whole set lose what is older. The uuids of the VMs whose replicas are complete, and whether anything was changed
-        beside the time. since: when the home was not read yet, by this host's clock.
+        whole set lose what is older. A VM that fails does not stop the others. since: when the home was not read yet,
+        by this host's clock.
         """
-        keys.shut_out(self._authorized, [disk.uuid for vm in vms for disk in vm.disks])
-        found = self._checked(vms)
-        complete, changed = [], False
-        for uuid in (disk.uuid for vm in vms for disk in vm.disks):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(note_of(uuid))
+        uuids = [disk.uuid for vm in vms for disk in vm.disks]
+        keys.shut_out(self._authorized, uuids)
+        for uuid in uuids:
+            end_receiver(self._runner, uuid)
+        found = self._found(vm.pool for vm in vms)
+        stock = Stock([], [], False)
         for vm in vms:
-            there = [(disk, found.get(place(vm, disk))) for disk in vm.disks]
-            came = [(disk, one) for disk, one in there if one is not None and one.replica.snapshots]
-            for disk, one in came:
-                changed = self._settle(vm, disk, one) or changed
-            if len(came) == len(there) and all(_has(disk, one, vm.set) for disk, one in came):
-                changed = self._keep_set(vm, came) or changed
-                self._copies.set_facts([place(vm, disk) for disk in vm.disks], {SYNCED: since})
-                complete.append(vm.uuid)
-        return complete, changed
+            try:
+                whole, changed = self._close_vm(vm, found, since)
+            except FlexdiskError as exc:
+                stock.failures.append(f"{vm.label}: {exc.message}")
+                continue
+            if whole:
+                stock.complete.append(vm.uuid)
+            stock = stock._replace(changed=stock.changed or changed)
+        return stock
+
+    def _close_vm(self, vm: VmTransfer, found: t.Mapping[str, Kept], since: str) -> t.Tuple[bool, bool]:
+        """Whether its replicas have the whole set, and whether anything was changed beside the time."""
+        there = [(disk, found.get(place(vm, disk))) for disk in vm.disks]
+        came = [(disk, one) for disk, one in there if one is not None and one.replica.snapshots]
+        for disk, one in came:
+            _check_identity(vm, disk, one)
+        changed = False
+        for disk, one in came:
+            changed = self._settle(vm, disk, one) or changed
+        if len(came) < len(there) or not all(_has(disk, one, vm.set) for disk, one in came):
+            return False, changed
+        changed = self._keep_set(vm, came) or changed
+        self._copies.set_facts([place(vm, disk) for disk in vm.disks], {SYNCED: since})
+        return True, changed
 
     def _settle(self, vm: VmTransfer, disk: DiskTransfer, there: Kept) -> bool:
         """Mark what has come, and reserve what the disk reserves. Whether anything was to do."""
         replica, name = there.replica, there.replica.dataset
         came = [f"{name}@{p.name}" for p in replica.snapshots if not p.sent and p.guid in disk.snapshots]
         self._copies.set_facts(came, {SENT: "on"})
-        changed = bool(came)
-        if (there.vm, there.home, there.host) != (vm.uuid, vm.home, vm.host):
+        if (there.vm, replica.host) != (vm.uuid, vm.host):
             self._copies.set_facts([name], _identity(vm, disk))
         if not replica.readonly:
             self._zfs.set(name, readonly="on")
-            changed = True
-        return self._reserve(disk, there) or changed
+        return self._reserve(disk, there) or bool(came) or not replica.readonly
 
     def _reserve(self, disk: DiskTransfer, there: Kept) -> bool:
-        """A replica reserves as its disk, so that there is room when it is needed."""
+        """A replica reserves as its disk, so that there is room when it is needed. Whether that was to do."""
         replica = there.replica
-        if replica.token or not disk.refreservation:
+        if replica.token or not lacks_reservation(disk.refreservation, replica):
             return False
         if disk.kind != VOLUME:
-            if replica.refreservation == disk.refreservation:
-                return False
             self._zfs.set(replica.dataset, refreservation=disk.refreservation)
-        elif replica.refreservation < replica.volsize:
-            self._zfs.set(replica.dataset, refreservation="auto")
         else:
-            return False
+            self._zfs.set(replica.dataset, refreservation="auto")
+            self._copies.set_facts([replica.dataset], {RESERVED: str(replica.volsize)})
         return True
 
     def _keep_set(self, vm: VmTransfer, came: t.Sequence[t.Tuple[DiskTransfer, Kept]]) -> bool:
-        pools = (vm.home, vm.peer)
-        names = [f"{one.replica.dataset}@{vm.set}" for _disk, one in came]
-        table = self._copies.table(names, ("userrefs",), "snapshot", depth=0)
-        fresh = [name for name in names if table[name]["userrefs"][0] == "0"]
+        fresh = [
+            f"{one.replica.dataset}@{point.name}"
+            for _disk, one in came
+            for point in one.replica.snapshots
+            if point.name == vm.set and not (point.held or point.pinned)
+        ]
         self._copies.hold(HOLD, fresh)
         gone = [
             f"{one.replica.dataset}@{point.name}"
             for disk, one in came
-            for point in gone_there(_known(disk, one, vm.set), one.replica, vm.set, pools)
+            for point in gone_there(_known(disk, one), one.replica, vm.set, (vm.home, vm.peer))
         ]
-        if gone:
-            self._release(gone)
-        for name in gone:
-            self._copies.destroy(name)
+        self._destroy(gone)
         return bool(fresh or gone)
 
     # -- remove
 
-    def remove(self, pools: t.Sequence[str], vms: t.Collection[str], check_mode: bool) -> t.List[str]:
-        """Give the replicas of these VMs up (by uuids). The names of those that go."""
-        gone = [one for one in self._found(pools).values() if one.vm in vms and one.replica.uuid]
+    def remove(
+        self, pools: t.Sequence[str], vms: t.Collection[str], homes: t.Collection[int], check_mode: bool
+    ) -> t.List[str]:
+        """Give the replicas of these VMs up (by uuids). The names of those that go. homes: only of disks in these
+        pools, by guid; none: wherever the disks are.
+        """
+        found = self._found(pools).values()
+        gone = [one for one in found if one.vm in vms and one.replica.uuid and (not homes or one.replica.home in homes)]
         for one in gone if not check_mode else ():
             keys.shut_out(self._authorized, [one.replica.uuid])
             end_receiver(self._runner, one.replica.uuid)
             name = one.replica.dataset
-            self._release([f"{name}@{point.name}" for point in one.replica.snapshots])
-            self._zfs.destroy(name, snapshots=True)
+            self._destroy([f"{name}@{point.name}" for point in reversed(one.replica.snapshots)])
+            self._zfs.destroy(name)
         return [one.replica.dataset for one in gone]
+
+
+def check(vm: VmTransfer, disk: DiskTransfer, there: t.Optional[Kept]) -> None:
+    """Raise FlexdiskError if a replica is not what the streams were planned with: InUse, ReplicaChanged."""
+    if there is None:
+        return
+    _check_identity(vm, disk, there)
+    for stream in disk.streams:
+        if isinstance(stream, Rollback):
+            _check_way_back(there, stream)
+
+
+def _check_identity(vm: VmTransfer, disk: DiskTransfer, there: Kept) -> None:
+    check_role(Original(disk.uuid, disk.dataset, disk.volsize), there.replica, vm.home)
+    if there.replica.kind != disk.kind:
+        raise FlexdiskError("InUse", f"{there.replica.dataset} is a {there.replica.kind}, the disk is a {disk.kind}")
+
+
+def _check_way_back(there: Kept, stream: Rollback) -> None:
+    """Nothing but what was planned gets lost."""
+    points = there.replica.snapshots
+    place_ = next((number for number, one in enumerate(points) if one.guid == stream.to.guid), None)
+    newer = [one.name for one in points[place_ + 1 :]] if place_ is not None else []
+    if there.replica.written or set(newer) != set(stream.lost):
+        words = f"{there.replica.dataset} has changed since the sync was planned; it was to go back to"
+        raise FlexdiskError(
+            "ReplicaChanged", f"{words} @{stream.to.name} and has {', '.join(newer) or 'nothing'} since"
+        )
 
 
 def place(vm: VmTransfer, disk: DiskTransfer) -> str:
@@ -199,13 +260,17 @@ def _identity(vm: VmTransfer, disk: DiskTransfer) -> t.Dict[str, str]:
     return {ROLE: disk.uuid, OF_VM: vm.uuid, HOME: str(vm.home), HOST: vm.host}
 
 
+def _coming(disk: DiskTransfer) -> str:
+    """The snapshots that the disk has. If they arrive, they are known as its own, even if nobody comes to mark them."""
+    return ",".join(f"{guid:x}" for guid in disk.snapshots[-_MOST:])
+
+
 def _has(disk: DiskTransfer, there: Kept, name: str) -> bool:
     """Whether a replica has the snapshot of this name, which is one of its disk, and nothing is under way."""
-    points = there.replica.snapshots
-    return not there.replica.token and points[-1].name == name and points[-1].guid in disk.snapshots
+    return not there.replica.token and any(p.name == name and p.guid in disk.snapshots for p in there.replica.snapshots)
 
 
-def _known(disk: DiskTransfer, there: Kept, name: str) -> Original:
+def _known(disk: DiskTransfer, there: Kept) -> Original:
     """The disk, as far as this host knows which of its snapshots it still has."""
     here = tuple(p for p in there.replica.snapshots if p.guid in disk.snapshots)
     return Original(disk.uuid, disk.dataset, disk.volsize, here)
@@ -216,16 +281,27 @@ def note_of(uuid: str) -> str:
     return os.path.join(lock.place(), f"receive-{uuid}")
 
 
-def end_receiver(runner: SubprocessRunner, uuid: str) -> None:
-    """End what receives for a disk, if it is there."""
+def end_receiver(runner: Runner, uuid: str) -> None:
+    """End what receives for a disk, and wait until it has ended."""
     note = note_of(uuid)
     try:
         with open(note, encoding="ascii") as file:
             process = int(file.read(32))
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
         return
-    said = runner(("ps", "-o", "args=", "-p", str(process))).stdout
-    if process > 1 and "receive" in said:
+    except ValueError:
+        process = 0
+    for number in range(_TRIES):
+        if process <= 1 or not _receives(runner, process, uuid):
+            break
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGTERM)
-    os.unlink(note)
+            os.kill(process, signal.SIGTERM if number < _TRIES // 2 else signal.SIGKILL)
+        time.sleep(_PAUSE)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(note)
+
+
+def _receives(runner: Runner, process: int, uuid: str) -> bool:
+    """Whether a process is a receiver of the disk. illumos tells 80 characters, which is up to a part of the uuid."""
+    said = runner(("ps", "-o", "args=", "-p", str(process))).stdout
+    return " receive " in said and uuid[:18] in said

@@ -33,14 +33,14 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
     receiver = Receiver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"])
     if params["step"] == "remove":
         pools = [call.pool] if call.pool else [name for name in call.zfs.tops() if "/" not in name]
-        gone = receiver.remove(pools, params["vms"], call.check_mode)
+        gone = receiver.remove(pools, params["vms"], params["homes"], call.check_mode)
         diff = {"prepared": "".join(f"- {name}\n" for name in gone)}
         return Answer({"changed": bool(gone), "msg": f"{len(gone)} replicas destroyed", "gone": gone, "diff": diff})
     if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is received in check mode", "host_keys": [], "complete": []})
     if params["step"] == "open":
-        keys = receiver.open(transfers, params["ssh_directory"])
+        keys = receiver.open(transfers, params["ssh_directories"])
         return Answer({"changed": True, "msg": f"{len(transfers)} VMs may send", "host_keys": keys})
-    complete, changed = receiver.close(transfers, params["since"])
-    msg = f"{len(complete)} of {len(transfers)} VMs have complete replicas"
-    return Answer({"changed": changed, "msg": msg, "complete": complete})
+    stock = receiver.close(transfers, params["since"])
+    msg = f"{len(stock.complete)} of {len(transfers)} VMs have complete replicas"
+    return Answer({"msg": msg, **stock._asdict()})

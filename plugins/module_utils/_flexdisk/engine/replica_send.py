@@ -12,25 +12,25 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..fleet.replication import sync, trust
-from ..fleet.replication.copies import Original, Replica
+from ..fleet.replication.copies import Original, Replica, rope
 from ..fleet.replication.retention import gone_here
-from ..fleet.replication.streams import Full, Increment, Resume, Travelling
+from ..fleet.replication.streams import Full, Increment, Resume, Stream, Travelling
 from ..fleet.replication.transfers import DiskTransfer, VmTransfer, read_replica
 from ..hypervisor.protocol import Hypervisor
+from ..model.command import Carrier
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import render_bytes
 from ..model.vm import Vm
-from ..rules.identity import PREFIX
+from ..rules import snapshots
+from ..rules.identity import PREFIX, render_time
 from ..rules.layout import replicas
 from ..rules.replicas import FACT, Note, decode, encode, short
-from ..zfs import errors
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies, Table
 from . import replica_info
 from . import trust as keys
 from .journal import host_name
 from .progress import Progress
-from .runner import SubprocessRunner
 
 _Dict = t.Dict[str, t.Any]
 _FACT = PREFIX + FACT
@@ -70,11 +70,12 @@ class Planned:
 
 
 class Removed(t.NamedTuple):
-    """The uuids of VMs whose sync was ended, the snapshots and bookmarks that went, whether a disk had said that it has
-    replicas, and why the names are refused.
+    """The uuids of VMs whose sync was ended, the guids of their pools, the snapshots and bookmarks that went, whether a
+    disk had said that it has replicas, and why the names are refused.
     """
 
     uuids: t.List[str]
+    homes: t.List[int]
     gone: t.List[str]
     noted: bool
     problems: t.List[Problem]
@@ -83,7 +84,7 @@ class Removed(t.NamedTuple):
 class Sender:
     """What the steps need on the home."""
 
-    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: SubprocessRunner, pool: t.Optional[str]) -> None:
+    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Carrier, pool: t.Optional[str]) -> None:
         self.zfs = zfs
         self.hypervisor = hypervisor
         self.runner = runner
@@ -132,31 +133,54 @@ class Sender:
             return found
         return replace(found, token_guid=self.copies.token_guid(found.token))
 
-    def prepare(self, planned: Planned) -> t.List[VmTransfer]:
-        """Take the snapshots of the sync, and make keys for its streams."""
-        new = [planning for planning in planned.syncs if planning.new]
-        for planning in new:
-            self.copies.snapshot([f"{disk.disk.dataset}@{planning.name}" for disk in planning.disks])
-        fresh = self._fresh(new)
-        return [self._ready(*pair, fresh) for pair in zip(planned.syncs, planned.transfers)]
+    def prepare(self, planned: Planned, peer: str) -> t.Tuple[t.List[VmTransfer], t.List[str]]:
+        """Take the snapshots of the sync, and make keys for its streams. What fails leaves one VM out."""
+        done: t.List[VmTransfer] = []
+        failures: t.List[str] = []
+        for planning, transfer in zip(planned.syncs, planned.transfers):
+            try:
+                done.append(self._ready(planning, transfer, peer))
+            except FlexdiskError as exc:
+                failures.append(f"{transfer.label}: {exc.message}")
+        return done, failures
 
-    def _fresh(self, syncs: t.Iterable[sync.VmSync]) -> t.Dict[str, t.Tuple[int, int]]:
-        """Guid and createtxg of the snapshots that were taken, by name."""
-        names = [f"{disk.disk.dataset}@{one.name}" for one in syncs for disk in one.disks]
-        table = self.copies.table(names, ("guid", "createtxg"), "snapshot", depth=0)
-        return {name: (int(row["guid"][0]), int(row["createtxg"][0])) for name, row in table.items()}
-
-    def _ready(
-        self, planning: sync.VmSync, transfer: VmTransfer, fresh: t.Mapping[str, t.Tuple[int, int]]
-    ) -> VmTransfer:
-        pairs = [_taken(disk, planning.name, fresh) for disk in planning.disks]
+    def _ready(self, planning: sync.VmSync, transfer: VmTransfer, peer: str) -> VmTransfer:
+        fresh: t.Dict[str, t.Tuple[int, int]] = {}
+        if planning.new:
+            fresh = self._take(planning, transfer, peer)
         disks = []
-        for (disk, there), known in zip(pairs, transfer.disks):
+        for planned, known in zip(planning.disks, transfer.disks):
+            disk, there = _taken(planned, planning.name, fresh)
             streams, _then = sync.streams_to(disk, there, planning.name)
+            self._tie(disk, streams, transfer.peer)
             disks.append(replace(known, streams=streams, snapshots=tuple(p.guid for p in disk.snapshots)))
         sending = [disk.uuid for disk in disks if disk.sent]
         made = keys.make_keys(self.runner, transfer.uuid, sending) if sending else {}
         return replace(transfer, disks=tuple(replace(disk, key=made.get(disk.uuid, "")) for disk in disks))
+
+    def _take(self, planning: sync.VmSync, transfer: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
+        """Take the snapshots, in the place of those that have not come. Guid and createtxg of each, by name."""
+        names = [disk.disk.dataset for disk in planning.disks]
+        if any(short(transfer.peer) not in disk.disk.peers for disk in planning.disks):
+            table = self.copies.table(names, [_FACT], _EVERYTHING, depth=0)
+            self._note(table, names, short(transfer.peer), Note(short(transfer.peer), peer, ""))
+        for disk in planning.disks:
+            for point in disk.failed:
+                self.copies.destroy(disk.disk.dataset + point.word)
+        taken = [f"{name}@{planning.name}" for name in names]
+        self.copies.snapshot(taken)
+        found = self.copies.table(taken, ("guid", "createtxg"), "snapshot", depth=0)
+        return {name: (int(row["guid"][0]), int(row["createtxg"][0])) for name, row in found.items()}
+
+    def _tie(self, disk: Original, streams: t.Sequence[Stream], peer: int) -> None:
+        """The first snapshot of a new replica gets a bookmark, so that it is a base even if somebody destroys it."""
+        for stream in streams:
+            if isinstance(stream, Full):
+                old = next((point for point in disk.bookmarks if point.name == rope(peer)), None)
+                if old is not None and old.guid != stream.to.guid:
+                    self.copies.destroy(disk.dataset + old.word)
+                if old is None or old.guid != stream.to.guid:
+                    self.copies.bookmark(disk.dataset + stream.to.word, rope(peer))
 
     # -- send
 
@@ -197,24 +221,29 @@ class Sender:
     def _carry(self, disk: DiskTransfer, stream: Travelling, ssh: t.Sequence[str], progress: Progress) -> None:
         send = send_words(disk, stream)
         sender, receiver = self.runner.carry(send, ssh, progress.add)
-        if receiver.rc != 0:
-            said = receiver.stderr.strip() or f"ssh ended with {receiver.rc}"
-            raise FlexdiskError("TransferFailed", f"{disk.dataset}: {said}")
-        if sender.rc != 0:
-            raise errors.classify(send, sender.rc, sender.stderr)
+        if receiver.rc != 0 or sender.rc != 0:
+            words = [said.strip() for said in (receiver.stderr, sender.stderr) if said.strip()]
+            ended = f"ssh ended with {receiver.rc}, zfs send with {sender.rc}"
+            raise FlexdiskError("TransferFailed", f"{disk.dataset}: {'; '.join(words) or ended}")
 
     # -- finish
 
-    def finish(self, transfers: t.Sequence[VmTransfer], complete: t.Collection[str], peer: str) -> bool:
+    def finish(
+        self, transfers: t.Sequence[VmTransfer], complete: t.Collection[str], peer: str
+    ) -> t.Tuple[bool, t.List[str]]:
         """Keep the set of each VM whose replicas all have it (its uuid is in complete), with a bookmark for each
-        snapshot; older sets and keys go. Whether anything but the time was changed.
+        snapshot; older sets and keys go. Whether anything but the time was changed, and what failed.
         """
         changed = False
+        failures = []
         for vm in transfers:
-            keys.forget_keys(vm.uuid)
-            if vm.uuid in complete:
-                changed = self._keep(vm, peer) or changed
-        return changed
+            try:
+                keys.forget_keys(vm.uuid)
+                if vm.uuid in complete:
+                    changed = self._keep(vm, peer) or changed
+            except FlexdiskError as exc:
+                failures.append(f"{vm.label}: {exc.message}")
+        return changed, failures
 
     def _keep(self, vm: VmTransfer, peer: str) -> bool:
         names = [disk.dataset for disk in vm.disks]
@@ -224,12 +253,12 @@ class Sender:
         for disk in vm.disks:
             original = Original(disk.uuid, disk.dataset, disk.volsize, found[disk.dataset])
             if not any(point.name == vm.set for point in original.bookmarks):
-                self.copies.bookmark(f"{disk.dataset}@{vm.set}")
+                self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
                 changed = True
             for point in gone_here(original, vm.set, (vm.home, vm.peer)):
                 self.copies.destroy(disk.dataset + point.word)
                 changed = True
-        note = Note(short(vm.peer), peer, replica_info.stamp(time.time()))
+        note = Note(short(vm.peer), peer, render_time(time.time()))
         return self._note(table, names, note.peer, note) or changed
 
     def _note(self, table: Table, names: t.Sequence[str], peer: str, note: t.Optional[Note]) -> bool:
@@ -255,7 +284,7 @@ class Sender:
         """Destroy the snapshots and bookmarks of the sync of these VMs with a host, which need not answer any more."""
         seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
         if seen.problems:
-            return Removed([], [], False, seen.problems)
+            return Removed([], [], [], False, seen.problems)
         gone: t.List[str] = []
         noted = False
         for vm in seen.vms:
@@ -274,7 +303,8 @@ class Sender:
                 datasets = [one.dataset for one in originals]
                 for text in sorted(known):
                     self._note(self.copies.table(datasets, [_FACT], _EVERYTHING, depth=0), datasets, text, None)
-        return Removed([vm.config.uuid for vm in seen.vms], gone, noted, [])
+        homes = sorted({seen.host.datasets[vm.config.pool].guid for vm in seen.vms})
+        return Removed([vm.config.uuid for vm in seen.vms], homes, gone, noted, [])
 
 
 def _place(pool: str, disk: Original) -> str:
@@ -297,6 +327,7 @@ def _refusals(vm: Vm, seen: replica_info.Seen, peer: Peer, place: str) -> t.List
             found.append(Problem("AlreadyExists", words, name))
     if not seen.originals[vm.config.uuid]:
         found.append(Problem("ResourceNotFound", "it has no disks", name))
+    found += _lacks_room(vm, name)
     for disk in vm.disks:
         if disk.uuid in seen.host.duplicates:
             words = f"its uuid {disk.uuid} is also on {', '.join(seen.host.duplicates[disk.uuid])}"
@@ -306,6 +337,17 @@ def _refusals(vm: Vm, seen: replica_info.Seen, peer: Peer, place: str) -> t.List
     if vm.missing:
         found.append(Problem("ResourceNotFound", f"it lacks {', '.join(vm.missing)}", name))
     return found
+
+
+def _lacks_room(vm: Vm, name: str) -> t.Iterator[Problem]:
+    """A snapshot of a thick disk takes at once what was written since the last one, inside the VM's quota."""
+    needed = sum(snapshots.charge(disk.volume) for disk in vm.disks if not disk.hidden)
+    room = min(vm.root.quota - vm.root.used if vm.root.quota else vm.root.available, vm.root.available)
+    if needed > room:
+        words = (
+            f"the snapshots of the sync take {render_bytes(needed)}, and the VM has {render_bytes(max(0, room))} left"
+        )
+        yield Problem("InsufficientSpace", f"{words}; a larger flexible_disk_size makes room", name)
 
 
 def _transfer(planned: sync.DiskSync, name: str) -> DiskTransfer:

@@ -57,7 +57,7 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[Told, t.List[Problem]]:
     if params["step"] == "send":
         if not params["transfers"]:
             problems.add("MissingParameter", "transfers has no VM")
-        address = trust.Address(params["address"], params["port"], params["user"])
+        address = trust.Address(params["address"], params["port"])
         for words in trust.check_address(address):
             problems.add("InvalidArgument", words)
         if not params["host_keys"] or not all(HOST_KEY.fullmatch(key) for key in params["host_keys"]):
@@ -89,9 +89,10 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     if planned.problems:
         return Answer({}, refusal(planned.problems))
     transfers = planned.transfers
+    failures: t.List[str] = []
     if not given.check_mode:
         with _transfers(call, (vm.uuid for vm in transfers), f"a sync to {peer.name}"):
-            transfers = sender.prepare(planned)
+            transfers, failures = sender.prepare(planned, peer.name)
     shown = list(zip((vm.config.label for vm in planned.vms), planned.syncs))
     idle = all(one.idle for one in planned.syncs)
     amount = sum(disk.sends for one in planned.syncs for disk in one.disks)
@@ -103,6 +104,7 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
             "transfers": [told(vm) for vm in transfers],
             "bytes": amount,
             "idle": idle,
+            "failures": failures,
             "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(shown)},
         }
     )
@@ -112,7 +114,7 @@ def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     if given.check_mode:
         return Answer({"changed": False, "msg": "nothing is sent in check mode", "sent": []})
     params = given.params
-    address = trust.Address(params["address"], params["port"], params["user"])
+    address = trust.Address(params["address"], params["port"])
     with _transfers(call, (vm.uuid for vm in told_.transfers), f"a transfer to {params['peer_name']}"):
         path = progress.path(lock.place(), told_.transfers[0].uuid)
         meter = progress.Progress(path, given.log, told_.limit)
@@ -130,8 +132,9 @@ def _finish(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     if given.check_mode:
         return Answer({"changed": False, "msg": "nothing is tidied in check mode"})
     with _transfers(call, (vm.uuid for vm in told_.transfers), "the end of a sync"):
-        changed = sender.finish(told_.transfers, given.params["complete"], given.params["peer_name"])
-    return Answer({"changed": changed, "msg": f"{len(given.params['complete'])} VMs have complete replicas"})
+        changed, failures = sender.finish(told_.transfers, given.params["complete"], given.params["peer_name"])
+    msg = f"{len(given.params['complete'])} VMs have complete replicas"
+    return Answer({"changed": changed, "msg": msg, "failures": failures})
 
 
 def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
@@ -142,7 +145,8 @@ def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     diff = "".join(f"- {name}\n" for name in done.gone)
     msg = f"{len(done.gone)} snapshots and bookmarks of the sync with {peer} destroyed"
     changed = bool(done.gone) or done.noted
-    return Answer({"changed": changed, "msg": msg, "uuids": done.uuids, "gone": done.gone, "diff": {"prepared": diff}})
+    told_of = {"uuids": done.uuids, "homes": done.homes, "gone": done.gone}
+    return Answer({"changed": changed, "msg": msg, **told_of, "diff": {"prepared": diff}})
 
 
 def _transfers(call: Call, vms: t.Iterable[str], task: str) -> t.ContextManager[None]:

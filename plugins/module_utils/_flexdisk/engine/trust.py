@@ -53,19 +53,17 @@ def forget_keys(vm: str) -> None:
         shutil.rmtree(folder)
 
 
-def host_keys(folder: str) -> t.List[str]:
-    """The public keys of this host, by which others know it."""
-    try:
-        names = sorted(name for name in os.listdir(folder) if _HOST_KEY_FILE.fullmatch(name))
-        texts = [_read(os.path.join(folder, name)) for name in names]
-    except OSError as exc:
-        raise FlexdiskError("NotPermitted", f"the keys of this host cannot be read: {exc}") from exc
-    found = [match[0] for match in map(HOST_KEY.match, texts) if match]
-    if not found:
-        raise FlexdiskError(
-            "ResourceNotFound", f"{folder} has no public key of this host, such as ssh_host_ed25519_key.pub"
-        )
-    return found
+def host_keys(folders: t.Sequence[str]) -> t.List[str]:
+    """The public keys of this host, by which others know it: those in the first of the directories that has any."""
+    for folder in folders:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            names = sorted(name for name in os.listdir(folder) if _HOST_KEY_FILE.fullmatch(name))
+            texts = [_read(os.path.join(folder, name)) for name in names]
+            found = [match[0] for match in map(HOST_KEY.match, texts) if match]
+            if found:
+                return found
+    words = f"no public key of this host, such as ssh_host_ed25519_key.pub, is in {' or '.join(folders)}"
+    raise FlexdiskError("ResourceNotFound", words)
 
 
 def _read(path: str) -> str:
@@ -73,9 +71,9 @@ def _read(path: str) -> str:
         return file.read()
 
 
-def expiry() -> str:
-    """Until when a key lets a transfer begin, by the clock and the zone of this host."""
-    return time.strftime("%Y%m%d%H%M%S", time.localtime(time.time() + trust.SECONDS))
+def expiry(amount: int) -> str:
+    """Until when the streams of a sync with so many bytes may begin, by the clock and the zone of this host."""
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(time.time() + trust.lifetime(amount)))
 
 
 def let_in(path: str, lines: t.Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.planner import find_vm
 from ..plan.vm import machine
+from ..rules import replicas
 from ..rules.inventory import Host, unlinked_reason
 from ..zfs.commands import Zfs
 from . import report
@@ -77,7 +79,7 @@ def info(
     found = {key: recovery.record_result(record) for key, record in host.intents.items()}
     result.vms = [
         dict(
-            _with_sizes(report.vm_result(vm, True, figures), vm, figures),
+            _with_more(report.vm_result(vm, True, figures), vm, figures),
             intent=found.get((vm.config.pool, vm.config.uuid)),
             tags=dict(vm.config.tags),
             disk_template=report.disk_template(vm),
@@ -99,8 +101,10 @@ def info(
     return result
 
 
-def _with_sizes(result: t.Dict[str, t.Any], vm: Vm, figures: bool) -> t.Dict[str, t.Any]:
-    """Add snapshot_size of each disk in MiB, as in RFD 154: what ZFS charges to snapshots alone so far."""
-    for disk, entry in zip(vm.disks, result["disks"]) if figures else ():
-        entry["snapshot_size"] = disk.volume.usedbysnapshots // MIB
+def _with_more(result: t.Dict[str, t.Any], vm: Vm, figures: bool) -> t.Dict[str, t.Any]:
+    """Add the replicas of each disk, and snapshot_size as in RFD 154: MiB that ZFS charges to snapshots so far."""
+    for disk, entry in zip(vm.disks, result["disks"]):
+        entry["replicas"] = replicas.shown(disk, time.time())
+        if figures:
+            entry["snapshot_size"] = disk.volume.usedbysnapshots // MIB
     return result

@@ -49,5 +49,14 @@ class Runner(t.Protocol):
     def __call__(self, argv: t.Sequence[str], stdin: str = "", timeout: float = 300) -> Answer: ...
 
 
+class Carrier(Runner, t.Protocol):
+    """A Runner that also carries what one program writes to another."""
+
+    def carry(
+        self, first: t.Sequence[str], second: t.Sequence[str], carried: t.Callable[[int], None]
+    ) -> t.Tuple[Answer, Answer]:
+        """Both answers. carried is told the bytes of each piece."""
+
+
 # Two programs, the second reads what the first writes; both answers. They take as long as they take.
 Pipe = t.Callable[[t.Sequence[str], t.Sequence[str]], t.Tuple[Answer, Answer]]

@@ -188,6 +188,26 @@ KINDS: t.Dict[str, Kind] = {
         "The volume has the identity of a disk and lies where no task looks: a copy, a backup, or what is left of "
         "a VM.",
     ),
+    # replicas of disks of other hosts
+    "replica_without_role": Kind(
+        "warning",
+        "A dataset in the place of replicas was not made by a sync, or has lost its properties. No stream is received "
+        "into it.",
+    ),
+    "replica_of_own_disk": Kind(
+        "error",
+        "The host has a disk and a replica of the same disk. Only one of them is the disk that a VM uses.",
+    ),
+    "replica_changed": Kind(
+        "error",
+        "Somebody has written to the replica. It is no copy of its disk any more, and takes no stream. zfs rollback to "
+        "its newest snapshot gives up what was written.",
+    ),
+    "replica_stale": Kind(
+        "warning",
+        "The replica was not brought up to date for days, because no sync runs, or because its disk has gone. "
+        "A failover would lose what was written since.",
+    ),
     # space
     "quota_drift": Kind(
         "warning",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from datetime import datetime, timezone
 from uuid import UUID as Uuid
 from uuid import uuid5
 
@@ -45,6 +46,10 @@ NAMES = (
     "made_for",
     "released",
     "replicas",
+    "replica",
+    "replica.vm",
+    "replica.host",
+    "replica.synced",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.
@@ -165,7 +170,20 @@ def uuid_with(serial: str, guid: int) -> str:
 
 def decode_time(value: str) -> str:
     """A time stamp as this collection writes it, "" for anything else."""
-    return value if _TIME.match(value) else ""
+    try:
+        return value if _TIME.match(value) and seconds_of(value) >= 0 else ""
+    except ValueError:  # such as a month 13
+        return ""
+
+
+def seconds_of(text: str) -> int:
+    """Seconds since 1970 of a time that this collection has written down."""
+    return int(datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp())
+
+
+def render_time(moment: float) -> str:
+    """Seconds since 1970 as this collection writes a time down."""
+    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _VALID: t.Mapping[str, t.Callable[[str], t.Any]] = {

@@ -10,18 +10,22 @@ import re
 import typing as t
 
 from ..model.vm import Disk
-from .identity import decode_time
+from .identity import decode_time, seconds_of
 
 SYNC = "flexdisk-sync-"
-FACT = "replicas"  # the property on a disk
+FACT = "replicas"  # our property of a disk that has replicas
+# Our properties of a replica.
+ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING, RESERVED = (
+    f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved")
+)
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
 _HOST = r"[A-Za-z0-9_.:-]{1,255}"
-_NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}})\Z")
+_NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}}|)\Z")
 
 
 class Note(t.NamedTuple):
     """That a host has a replica. peer: the last 8 digits of the guid of its pool. synced: when the replica last had all
-    that the disk had, by the clock of the disk's host.
+    that the disk had, by the clock of the disk's host; "" if never.
     """
 
     peer: str
@@ -58,7 +62,7 @@ def is_host(name: str) -> bool:
 def decode(text: str) -> t.List[Note]:
     """The notes in the value of FACT. What is no note is left out."""
     found = map(_NOTE.match, text.split(","))
-    return [Note(*match.groups()) for match in found if match and decode_time(match[3])]
+    return [Note(*match.groups()) for match in found if match and (not match[3] or decode_time(match[3]))]
 
 
 def encode(notes: t.Iterable[Note]) -> str:
@@ -69,3 +73,14 @@ def encode(notes: t.Iterable[Note]) -> str:
 def hosts(disk: Disk) -> t.List[str]:
     """Who has replicas of a disk."""
     return sorted(note.host for note in decode(disk.volume.user.get(FACT, "")))
+
+
+def shown(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
+    """Who has replicas of a disk, and how many seconds old they are, as a result. now is seconds since 1970."""
+    notes = sorted(decode(disk.volume.user.get(FACT, "")), key=lambda note: note.host)
+    return [{"host": note.host, "synced": note.synced, "age": age(note.synced, now)} for note in notes]
+
+
+def age(synced: str, now: float) -> t.Optional[int]:
+    """Seconds since a replica had all, None if it never had."""
+    return max(0, int(now) - seconds_of(synced)) if synced else None

@@ -10,6 +10,7 @@ import typing as t
 
 from ..model.vm import Vm
 from .findings import Finding
+from .identity import render_time
 from .inventory import Host
 from .verify_detached import detached
 from .verify_facts import Facts, Findings
@@ -18,6 +19,7 @@ from .verify_identity import duplicate_names, identities
 from .verify_journal import index_of_runs, interrupted_runs
 from .verify_properties import inherited_properties, properties_of_vm
 from .verify_references import orphans, references, shared_volumes, slot_conflicts
+from .verify_replicas import replicas_here
 from .verify_space import quota_and_reservation
 
 _DAY = 86400
@@ -43,8 +45,10 @@ _OF_THE_HOST: t.Tuple[t.Callable[[Facts], Findings], ...] = (
 )
 
 
-def findings(host: Host, now: int, unused_days: int) -> t.List[Finding]:
-    """All findings: first VM by VM, then those that concern no VM. now is seconds since 1970."""
+def findings(host: Host, now: int, unused_days: int, replica_days: int) -> t.List[Finding]:
+    """All findings: first VM by VM, then those that concern no VM. now is seconds since 1970. The days say after how
+    many a disk counts as unused, and a replica as stale.
+    """
     facts = Facts(host)
     found: t.List[Finding] = []
     for vm in host.vms:
@@ -54,4 +58,5 @@ def findings(host: Host, now: int, unused_days: int) -> t.List[Finding]:
         found += detached(facts, disk, now - unused_days * _DAY)
     for of_host in _OF_THE_HOST:
         found += of_host(facts)
+    found += replicas_here(facts, render_time(now - replica_days * _DAY))
     return found

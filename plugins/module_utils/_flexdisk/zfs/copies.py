@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ..model.command import Runner
+from ..model.errors import FlexdiskError
 from ..rules.identity import PREFIX
 from . import errors, read
 
@@ -42,24 +43,27 @@ class Copies:
         options = ("-Hp", "-d", str(depth), "-t", types, "-o", "name,property,value,source")
         found: Table = {}
         for name, prop, value, source in read.cells(self._run("zfs", "get", *options, ",".join(properties), *names)):
-            found.setdefault(name, {})[prop] = (value, source)
+            row = found.setdefault(name, {})
+            if prop in row:  # a user property may hold what looks like lines of other datasets
+                raise FlexdiskError("UnexpectedOutput", f"zfs get printed {prop} of {name} twice")
+            row[prop] = (value, source)
         return found
 
     def token_guid(self, token: str) -> int:
-        """The guid of the snapshot that an interrupted stream brings, 0 for a token that ZFS cannot read.
-
-        ZFS tells it even if the snapshot has gone, and fails then.
+        """The guid of the snapshot that an interrupted stream brings, 0 if it cannot go on: its snapshot or its base
+        has gone, or ZFS cannot read the token.
         """
-        found = _TO_GUID.search(self._runner(("zfs", "send", "-nvPt", token)).stdout)
-        return int(found[1], 16) if found else 0
+        answer = self._runner(("zfs", "send", "-nvPt", token))
+        found = _TO_GUID.search(answer.stdout)
+        return int(found[1], 16) if found and answer.rc == 0 else 0
 
     def snapshot(self, names: t.Sequence[str]) -> None:
         """Take all these snapshots at one moment, or none."""
         self._run("zfs", "snapshot", *names)
 
-    def bookmark(self, snapshot: str) -> None:
-        """Make the bookmark of a snapshot, of the same name."""
-        self._run("zfs", "bookmark", snapshot, snapshot.replace("@", "#"))
+    def bookmark(self, snapshot: str, name: str) -> None:
+        """Make a bookmark of a snapshot."""
+        self._run("zfs", "bookmark", snapshot, f"{snapshot.partition('@')[0]}#{name}")
 
     def destroy(self, name: str) -> None:
         """Destroy a snapshot or a bookmark, and nothing else."""
@@ -82,14 +86,21 @@ class Copies:
         if snapshots:
             self._run("zfs", "hold", tag, *snapshots)
 
+    def held(self, tag: str, snapshots: t.Sequence[str]) -> t.Set[str]:
+        """Those of the snapshots that are held with a tag."""
+        if not snapshots:
+            return set()
+        lines = (line.split("\t") for line in self._run("zfs", "holds", "-H", *snapshots).splitlines())
+        return {fields[0] for fields in lines if fields[1:2] == [tag]}
+
     def release(self, tag: str, snapshots: t.Sequence[str]) -> None:
         """Release holds."""
         if snapshots:
             self._run("zfs", "release", tag, *snapshots)
 
     def roll_back(self, snapshot: str) -> None:
-        """Roll a dataset back. Newer snapshots are destroyed; none of them may be held."""
-        self._run("zfs", "rollback", "-r", snapshot)
+        """Roll a dataset back to its newest snapshot. ZFS refuses any other."""
+        self._run("zfs", "rollback", snapshot)
 
     def give_up(self, dataset: str) -> None:
         """Give up what has arrived of an interrupted stream."""

@@ -9,14 +9,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ...rules.replicas import sync_number
+from ...rules.replicas import sync_name, sync_number
 
 VOLUME = "volume"
 
 
 class Point(t.NamedTuple):
-    """A snapshot or a bookmark of a dataset. name is short: what follows @ or #. sent: it has come to a replica with a
-    stream of its disk, and is marked so. held: nobody can destroy it. written: bytes since the snapshot before; of the first one, all of it.
+    """A snapshot or a bookmark of a dataset. name is short: what follows @ or #.
+
+    written: bytes since the snapshot before; of the first one, all of it. Of a replica's snapshots: sent: it has come
+    with a stream of its disk, and is marked so; coming: it was about to. held: by us; pinned: by others. Nobody can
+    destroy it then.
     """
 
     name: str
@@ -26,6 +29,13 @@ class Point(t.NamedTuple):
     sent: bool = False
     written: int = 0
     held: bool = False
+    pinned: bool = False
+    coming: bool = False
+
+    @property
+    def from_disk(self) -> bool:
+        """Whether a snapshot of a replica has come from its disk."""
+        return self.sent or self.coming
 
     @property
     def word(self) -> str:
@@ -66,12 +76,21 @@ class Original:
 class Replica(Original):
     """What the other host has. uuid is that of the disk whose replica it says it is, set on that host itself; "" if it
     says nothing. token: with which an interrupted stream goes on, "" for none; token_guid is the snapshot that it
-    brings.
+    brings. home: the guid of the pool that the disk is in, host: its host's name, set as uuid is. reserved: the volsize
+    for which ZFS was told to reserve.
     """
 
     token: str = ""
     token_guid: int = 0
     readonly: bool = True
+    home: int = 0
+    host: str = ""
+    reserved: int = 0
+
+
+def rope(peer: int) -> str:
+    """The name of the bookmark of the first snapshot that goes to a peer: a base until the first sync has ended."""
+    return sync_name(peer, 0)
 
 
 def next_number(disks: t.Iterable[Original], peer: int) -> int:

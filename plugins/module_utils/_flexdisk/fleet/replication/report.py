@@ -47,8 +47,9 @@ def _lines(sync: DiskSync) -> t.Iterator[str]:
         yield f"{name}: {_words(stream)}"
     if sync.streams:
         yield f"{name}: about {render_bytes(sync.sends)}"
-    if sync.gone_here:
-        yield f"- {name}: {', '.join(point.word for point in sync.gone_here)}"
+    gone = (*sync.failed, *sync.gone_here)
+    if gone:
+        yield f"- {name}: {', '.join(point.word for point in gone)}"
     if sync.gone_there:
         yield f"- replica of {name}: {', '.join(point.word for point in sync.gone_there)}"
     for words in sync.mends:

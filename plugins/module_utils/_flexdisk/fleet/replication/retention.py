@@ -50,4 +50,8 @@ def gone_there(disk: Original, replica: Replica, name: str, pools: t.Collection[
     known = {point.guid for point in disk.snapshots if point.name == name}
     end = next((point.createtxg for point in replica.snapshots if point.guid in known), 0)
     others = {point for point in synced(replica, pools) if point.name != name}
-    return tuple(p for p in replica.snapshots if p.createtxg < end and (p in others or (p.sent and p.guid not in here)))
+    return tuple(
+        p
+        for p in replica.snapshots
+        if p.createtxg < end and not p.pinned and (p in others or (p.from_disk and p.guid not in here))
+    )

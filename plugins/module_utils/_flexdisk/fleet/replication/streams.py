@@ -68,7 +68,7 @@ def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Op
     """
     if replica is None:
         return Full(disk.snapshots[0])
-    _check_role(disk, replica)
+    check_role(disk, replica)
     if replica.token:
         wanted = next((point for point in disk.snapshots if point.guid == replica.token_guid), None)
         return Resume(replica.token, wanted) if wanted else GiveUp(replica.token)
@@ -90,11 +90,15 @@ def _first_after(disk: Original, base: Point) -> Point:
 
 
 def _way_back(disk: Original, replica: Replica, base: Point) -> t.Optional[Rollback]:
-    """What a replica must lose before an increment can follow the base."""
+    """What a replica must lose before an increment can follow the base. Snapshots that it has of its own do no harm if
+    nothing was written between.
+    """
     snapshots = replica.snapshots
     place = next(index for index, point in enumerate(snapshots) if point.guid == base.guid)
     newer = snapshots[place + 1 :]
-    strange = [point.name for point in newer if not (point.sent or is_synced(point.name))]
+    strange = [point.name for point in newer if not (point.from_disk or is_synced(point.name))]
+    if len(strange) == len(newer) and not any(point.written for point in newer):
+        return None
     if strange:
         raise FlexdiskError(
             "ReplicaChanged",
@@ -113,10 +117,15 @@ def common(disk: Original, replica: Replica) -> t.Optional[Point]:
     return max(known, key=lambda point: (point.createtxg, not point.bookmark), default=None)
 
 
-def _check_role(disk: Original, replica: Replica) -> None:
+def check_role(disk: Original, replica: Replica, home: int = 0) -> None:
+    """Raise FlexdiskError InUse for what is no replica of this disk. home: the guid of the disk's pool."""
     if replica.uuid != disk.uuid:
         said = f"says that it is a replica of {replica.uuid}" if replica.uuid else "does not say that it is a replica"
         raise FlexdiskError("InUse", f"{replica.dataset} {said}; nothing is received there for the disk {disk.uuid}")
+    if home and replica.home != home:
+        where = f"{replica.host or 'another host'} (pool guid {replica.home})"
+        words = f"{replica.dataset} is the replica of this disk on {where}, not of the one here"
+        raise FlexdiskError("InUse", f"{words}: two hosts have the disk, or had it; give up one of the copies by hand")
 
 
 def _check_contents(disk: Original, replica: Replica) -> None:

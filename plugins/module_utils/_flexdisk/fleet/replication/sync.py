@@ -10,10 +10,10 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...model.errors import FlexdiskError
-from ...rules.replicas import is_synced, short, sync_name
-from .copies import Original, Point, Replica, next_number
+from ...rules.replicas import is_synced, short, sync_name, sync_number
+from .copies import VOLUME, Original, Point, Replica, next_number
 from .retention import Pair, complete, gone_here, gone_there
-from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, common, next_stream
+from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, check_role, common, next_stream
 
 # A record of a stream has this head before each block: dmu_replay_record_t of OpenZFS and illumos.
 _HEAD = 312
@@ -23,9 +23,12 @@ _Pools = t.Tuple[int, int]
 
 
 class DiskSync(t.NamedTuple):
-    """What a sync does with one disk. streams are in their order; sends: bytes that travel, by estimate; needs: bytes
-    that the target's pool must give. gone_here and gone_there: what the disk and its replica lose at the end, snapshots
-    and bookmarks. mends: what is put right beside that, in words.
+    """What a sync does with one disk.
+
+    streams are in their order; sends: bytes that travel, by estimate; needs: bytes that the target's pool must give.
+    gone_here and gone_there: what the disk and its replica lose at the end, snapshots and bookmarks. failed: snapshots
+    that the disk loses before, because they have not come to the replica. mends: what is put right beside that, in
+    words.
     """
 
     disk: Original
@@ -35,12 +38,13 @@ class DiskSync(t.NamedTuple):
     needs: int
     gone_here: t.Tuple[Point, ...]
     gone_there: t.Tuple[Point, ...]
+    failed: t.Tuple[Point, ...]
     mends: t.Tuple[str, ...]
 
     @property
     def idle(self) -> bool:
         """Whether nothing is done."""
-        return not (self.streams or self.gone_here or self.gone_there or self.mends)
+        return not (self.streams or self.failed or self.gone_here or self.gone_there or self.mends)
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,15 @@ def plan(pairs: t.Sequence[Pair], here: int, peer: int) -> t.Tuple[VmSync, _Prob
     if new:
         everything = [copy for pair in pairs for copy in pair if copy is not None]
         name = sync_name(peer, next_number(everything, peer))
-        pairs = [(_with_snapshot(disk, name), replica) for disk, replica in pairs]
     disks: t.List[DiskSync] = []
     problems: _Problems = []
     for disk, replica in pairs:
+        failed = given_up(disk, replica, peer) if new else ()
+        wanted = _with_snapshot(disk, failed, name) if new else disk
         try:
-            disks.append(_planned(disk, replica, name, pools))
+            if replica is not None:
+                check_role(disk, replica, here)
+            disks.append(_planned(wanted, replica, name, pools, failed))
         except FlexdiskError as exc:
             problems.append((disk.uuid, exc))
     return VmSync(name, new, tuple(disks)), problems
@@ -102,26 +109,40 @@ def streams_to(
 
 
 def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
-    """Whether a replica with this set has all that the disk has: contents, size, snapshots of users.
+    """Whether a replica with this set has all that the disk has now. Older snapshots that it lacks cannot come.
 
     A newer snapshot of a sync with another peer is nothing new, if nothing was written before it.
     """
     if replica is None or replica.token or replica.uuid != disk.uuid or disk.written:
         return False
-    there = {point.guid for point in replica.snapshots}
     place = next(number for number, point in enumerate(disk.snapshots) if point.name == name)
     newer = disk.snapshots[place + 1 :]
-    own = (point for point in disk.snapshots if not is_synced(point.name))
-    same = disk.volsize == replica.volsize and all(point.guid in there for point in own)
+    same = disk.kind != VOLUME or disk.volsize == replica.volsize
     return same and all(is_synced(point.name) and not point.written for point in newer)
 
 
-def _with_snapshot(disk: Original, name: str) -> Original:
-    found = Point(name, 0, _FUTURE, written=disk.written)
-    return replace(disk, points=(*disk.points, found), written=0)
+def given_up(disk: Original, replica: t.Optional[Replica], peer: int) -> t.Tuple[Point, ...]:
+    """Snapshots that earlier runs have taken for this peer, and that have not come there: a new one replaces them."""
+    there = {point.guid for point in replica.snapshots} | {replica.token_guid} if replica is not None else set()
+    return tuple(p for p in disk.snapshots if sync_number(p.name, peer) is not None and p.guid not in there)
 
 
-def _planned(disk: Original, replica: t.Optional[Replica], name: str, pools: _Pools) -> DiskSync:
+def _with_snapshot(disk: Original, failed: t.Collection[Point], name: str) -> Original:
+    """The disk with the new snapshot, and without those that have not come. What they hold counts for the next one."""
+    written, points = 0, []
+    for point in disk.snapshots:
+        if point in failed:
+            written += point.written
+        else:
+            points.append(point._replace(written=point.written + written))
+            written = 0
+    points.append(Point(name, 0, _FUTURE, written=disk.written + written))
+    return replace(disk, points=(*points, *disk.bookmarks), written=0)
+
+
+def _planned(
+    disk: Original, replica: t.Optional[Replica], name: str, pools: _Pools, failed: t.Tuple[Point, ...]
+) -> DiskSync:
     streams, then = streams_to(disk, replica, name)
     data = sum(_data(disk, replica, stream) for stream in streams)
     reserved = replica.refreservation if replica is not None else 0
@@ -133,6 +154,7 @@ def _planned(disk: Original, replica: t.Optional[Replica], name: str, pools: _Po
         data + max(0, disk.refreservation - reserved),
         gone_here(disk, name, pools),
         gone_there(disk, then, name, pools) if then is not None else (),
+        failed,
         _mends(disk, replica, name, pools[1]),
     )
 
@@ -146,11 +168,20 @@ def _mends(disk: Original, replica: t.Optional[Replica], name: str, peer: int) -
         "bookmark": not any(point.name == name for point in disk.bookmarks),
         "note of the replica": short(peer) not in disk.peers,
         "readonly": not replica.readonly,
-        "reservation": bool(disk.refreservation) and not replica.refreservation,
-        "hold": any(point.name == name and not point.held for point in replica.snapshots),
+        "reservation": lacks_reservation(disk.refreservation, replica),
+        "hold": any(point.name == name and not (point.held or point.pinned) for point in replica.snapshots),
         "marks of snapshots": any(point.guid in here and not point.sent for point in replica.snapshots),
     }
     return tuple(f"{words} set" for words, needed in found.items() if needed)
+
+
+def lacks_reservation(wanted: int, replica: Replica) -> bool:
+    """Whether a replica does not reserve as its disk, which reserves so many bytes. What is automatic is left to ZFS:
+    its figures differ between hosts.
+    """
+    if replica.kind != VOLUME:
+        return replica.refreservation < wanted
+    return bool(wanted) and (replica.reserved != replica.volsize or not replica.refreservation)
 
 
 def _data(disk: Original, replica: t.Optional[Replica], stream: Stream) -> int:

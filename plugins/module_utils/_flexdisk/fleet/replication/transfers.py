@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 from ...model.errors import FlexdiskError
 from ...rules import identity
-from ...rules.replicas import is_synced
+from ...rules.replicas import is_host, is_synced
 from .copies import VOLUME, Point, Replica
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
 
@@ -27,7 +27,8 @@ _KINDS: t.Mapping[str, t.Any] = {
     "give_up": GiveUp,
     "rollback": Rollback,
 }
-_SNAPSHOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.: -]{0,200}")
+_SNAPSHOT = re.compile(r"[A-Za-z0-9_.: -]{1,255}")
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.: -]{0,254}")
 _TOKEN = re.compile(r"[0-9a-f]{1,4}(?:-[0-9a-f]{1,4000}){2,3}")
 KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{20,200}={0,2}")
 HOST_KEY = re.compile(r"(?:ssh|ecdsa)-[a-z0-9-]{2,40} [A-Za-z0-9+/]{20,2000}={0,3}")
@@ -114,7 +115,7 @@ def _vm(given: t.Any) -> VmTransfer:
         home=_guid(given["home"]),
         peer=_guid(given["peer"]),
         pool=_matching(given["pool"], identity.is_pool),
-        host=str(given["host"])[:255],
+        host=_matching(given["host"], is_host),
         disks=tuple(_disk(disk) for disk in given["disks"]),
     )
 
@@ -148,7 +149,14 @@ def _read_stream(given: t.Any) -> Stream:
 
 def _point(given: t.Any) -> Point:
     _matching(given["name"], _SNAPSHOT.fullmatch)
-    flags = (bool(given["bookmark"]), bool(given["sent"]), int(given["written"]), bool(given["held"]))
+    flags = (
+        bool(given["bookmark"]),
+        bool(given["sent"]),
+        int(given["written"]),
+        bool(given["held"]),
+        bool(given["pinned"]),
+        bool(given["coming"]),
+    )
     return Point(given["name"], _guid(given["guid"]), int(given["createtxg"]), *flags)
 
 
@@ -175,6 +183,9 @@ def _replica(given: t.Any) -> Replica:
         token=_matching(token, _TOKEN.fullmatch) if token else "",
         token_guid=int(given["token_guid"]),
         readonly=bool(given["readonly"]),
+        home=_guid(given["home"]),
+        host=str(given["host"])[:255],
+        reserved=int(given["reserved"]),
     )
 
 
@@ -197,4 +208,4 @@ def _guid(value: t.Any) -> int:
 
 def _is_dataset(name: str) -> bool:
     pool, *rest = name.split("/")
-    return identity.is_pool(pool) and bool(rest) and all(_SNAPSHOT.fullmatch(part) for part in rest)
+    return identity.is_pool(pool) and bool(rest) and all(_PART.fullmatch(part) for part in rest)

@@ -4,7 +4,8 @@
 
 """The texts by which one host may send one stream to another: a line of authorized_keys, known hosts, the words of ssh.
 
-A key opens one command on one dataset for some minutes. OpenSSH 7.7 or later knows `restrict` and `expiry-time`.
+A key opens one command on one dataset, and for so long that all streams of a sync can begin. OpenSSH knows `restrict`
+since 7.2 and `expiry-time` since 7.7.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import shlex
 import typing as t
 
 from ...model.errors import FlexdiskError
+from ...model.sizes import MIB
 
 MARK = "flexdisk-receive-"
-SECONDS = 600  # for which a key lets a transfer begin
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
-_USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
+_SLOWEST = MIB  # bytes a second: a link that is slower is of no use
+_AT_LEAST = 3600  # seconds
 
 
 class Address(t.NamedTuple):
@@ -27,7 +29,6 @@ class Address(t.NamedTuple):
 
     host: str
     port: int = 22
-    user: str = "root"
 
 
 def check_address(address: Address) -> t.List[str]:
@@ -37,8 +38,6 @@ def check_address(address: Address) -> t.List[str]:
         wrong.append(f"address {address.host!r:.100} is neither a name nor an IP address")
     if not 0 < address.port < 65536:
         wrong.append(f"port {address.port}: from 1 to 65535")
-    if not _USER.fullmatch(address.user):
-        wrong.append(f"user {address.user!r:.100} is not the name of a user")
     return wrong
 
 
@@ -48,6 +47,11 @@ def _is_ip(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def lifetime(amount: int) -> int:
+    """Seconds in which the streams of a sync with so many bytes of data begin."""
+    return _AT_LEAST + amount // _SLOWEST
 
 
 def receiver(zfs: str, dataset: str, own: t.Mapping[str, str], note: str) -> str:
@@ -99,4 +103,4 @@ def ssh(address: Address, key: str, known: str) -> t.Tuple[str, ...]:
         "LogLevel": "ERROR",
     }
     words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    return ("ssh", "-F", "none", "-T", *words, "-i", key, "-p", str(address.port), "-l", address.user, address.host)
+    return ("ssh", "-F", "none", "-T", *words, "-i", key, "-p", str(address.port), "-l", "root", address.host)

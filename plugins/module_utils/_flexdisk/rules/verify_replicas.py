@@ -1,0 +1,44 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What is wrong with the replicas that a host has: written to, old, or beside the disk itself."""
+
+from __future__ import annotations
+
+from ..model.sizes import render_bytes
+from .findings import Finding
+from .identity import decode_time
+from .layout import is_below, replicas
+from .replicas import HOST, OF_VM, ROLE, SYNCED
+from .verify_facts import Facts, Findings, listed
+
+
+def replicas_here(facts: Facts, before: str) -> Findings:
+    """Findings about replicas. One that was last up to date before a time, as it is written down, is stale."""
+    datasets = facts.host.datasets
+    places = [replicas(pool) for pool in facts.host.geometry]
+    synced = {d.parent for d in datasets.values() if d.kind == "snapshot"}
+    for name in sorted(datasets):
+        dataset = datasets[name]
+        uuid = dataset.user.get(ROLE, "")
+        if dataset.kind == "snapshot" or not any(is_below(name, place) for place in places):
+            continue
+        if not uuid:
+            yield _finding("replica_without_role", f"{name} does not say whose replica it is", name, "", "")
+            continue
+        vm, host = dataset.user.get(OF_VM, ""), dataset.user.get(HOST, "")
+        what = f"{name}, the replica of a disk of VM {vm} on {host},"
+        if uuid in facts.taken:
+            own = listed([one for one in facts.by_uuid.get(uuid, ()) if one != name] or ["a VM of this host"])
+            yield _finding("replica_of_own_disk", f"{what} is beside the disk itself, {own}", name, vm, uuid)
+        if dataset.written and name in synced:
+            words = f"{what} was written to: {render_bytes(dataset.written)} since its newest snapshot"
+            yield _finding("replica_changed", words, name, vm, uuid)
+        last = decode_time(dataset.user.get(SYNCED, ""))
+        if name in synced and last < before:
+            yield _finding("replica_stale", f"{what} was last up to date {last or 'never'}", name, vm, uuid)
+
+
+def _finding(kind: str, message: str, volume: str, vm: str, disk: str) -> Finding:
+    return Finding(kind, message, vm, disk=disk, volume=volume)
