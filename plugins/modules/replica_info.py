@@ -64,10 +64,23 @@ collected:
   type: str
   sample: "2026-01-01T00:00:00Z"
 pools:
-  description: The pools, each with C(name), C(guid) and C(available) in bytes.
+  description: The pools.
   returned: success
   type: list
   elements: dict
+  contains:
+    name:
+      description: Name of the pool.
+      type: str
+      returned: always
+    guid:
+      description: GUID of the pool's own dataset.
+      type: int
+      returned: always
+    available_bytes:
+      description: Bytes that the pool can still give.
+      type: int
+      returned: always
 vms:
   description: The VMs, each with C(uuid) and C(alias).
   returned: success
@@ -103,16 +116,8 @@ replicas:
       description: V(volume), or V(filesystem) for a disk that is a file.
       type: str
       returned: always
-    volsize:
-      description: Bytes that the replica is large.
-      type: int
-      returned: always
-    refreservation:
-      description: Bytes that the replica reserves.
-      type: int
-      returned: always
     used:
-      description: Bytes that the replica takes in its pool.
+      description: MiB that the replica takes in its pool.
       type: int
       returned: always
     synced:
@@ -125,34 +130,17 @@ replicas:
       description: Seconds since RV(replicas[].synced). Null before the first complete sync.
       type: int
       returned: always
-    written:
-      description: Bytes that were written to the replica itself. Then it is no replica any more.
+    written_bytes:
+      description: Bytes that were written to the replica itself. If there are any, it is no replica any more.
       type: int
       returned: always
-    readonly:
-      description: Whether nobody can write to the replica.
+    interrupted:
+      description: Whether a stream was interrupted. The next sync goes on with it.
       type: bool
       returned: always
-    token:
-      description: With which an interrupted stream goes on. Empty if none was interrupted.
-      type: str
-      returned: always
-    token_guid:
-      description: For use by M(flexdisk.hypervisor.replica_send).
-      type: int
-      returned: always
-    points:
-      description: The snapshots and bookmarks, each with C(name), C(guid) and others.
-      type: list
-      elements: dict
-      returned: always
-    block:
-      description: For use by M(flexdisk.hypervisor.replica_send).
-      type: int
-      returned: always
-    compression:
-      description: For use by M(flexdisk.hypervisor.replica_send).
-      type: float
+    sync:
+      description: What M(flexdisk.hypervisor.replica_send) must know.
+      type: dict
       returned: always
 """
 

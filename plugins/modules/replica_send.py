@@ -130,7 +130,7 @@ transfers:
   returned: success, with O(step=prepare)
   type: list
   elements: dict
-bytes:
+stream_bytes:
   description: Bytes that the sync sends, by estimate.
   returned: success, with O(step=prepare)
   type: int
@@ -140,15 +140,15 @@ idle:
   type: bool
 sent:
   description: >-
-    What became of the VMs that had something to send. C(vm) is the UUID, C(alias) the alias, C(bytes) and C(seconds)
-    what was sent and how long it took, and C(failure) says why it failed. It is empty if it did not.
+    What became of the VMs that had something to send. C(vm) is the UUID, C(alias) the alias, C(sent_bytes) and
+    C(seconds) are how much was sent and how long it took, and C(failure) says why it failed. It is empty if it did not.
   returned: success, with O(step=send)
   type: list
   elements: dict
   sample:
     - vm: 0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e
       alias: db01
-      bytes: 73400320
+      sent_bytes: 73400320
       seconds: 4.1
       failure: ""
 lines:

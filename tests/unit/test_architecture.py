@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "fleet": {"fleet", "rules", "model"},
     "zfs": {"zfs", "rules", "model"},
     "hypervisor": {"hypervisor", "rules", "model"},
-    "engine": {"engine", "plan", "spec", "rules", "model", "zfs", "hypervisor"},
+    "engine": {"engine", "fleet", "plan", "spec", "rules", "model", "zfs", "hypervisor"},
 }
 PURE = ("model", "rules", "spec", "plan", "fleet")
 WORLDLY = {"os", "subprocess", "shutil", "socket", "pathlib", "tempfile", "fcntl", "time", "random", "ansible"}

@@ -93,10 +93,10 @@ def changed(printed: str) -> bool:
 def test_replicas(lab: Lab, peer: Lab, both: Both) -> None:
     write(lab, 0, 0, 60)
     write(lab, 1, 3, 20)
-    predicted = next(one["bytes"] for one in results(replicate(both, "--check", "-vv")) if "bytes" in one)
+    predicted = next(one["stream_bytes"] for one in results(replicate(both, "--check", "-vv")) if "stream_bytes" in one)
     printed = replicate(both, "-vv")
     sent = next(one["sent"] for one in results(printed) if "sent" in one)
-    assert abs(predicted - sent[0]["bytes"]) < sent[0]["bytes"] / 20
+    assert abs(predicted - sent[0]["sent_bytes"]) < sent[0]["sent_bytes"] / 20
     uuids = disks(lab)
     assert hashes_there(peer, uuids) == hashes(lab)
     assert not changed(replicate(both, "--check"))
@@ -118,7 +118,7 @@ def test_an_interrupted_transfer(lab: Lab, peer: Lab, both: Both) -> None:
     assert running.returncode == 2
     assert "The replicas of db01 are not complete" in rest
     sent = next(one["sent"] for one in results(replicate(both, "-vv")) if "sent" in one)
-    assert sent[0]["bytes"] < 58 * MIB
+    assert sent[0]["sent_bytes"] < 58 * MIB
     assert hashes_there(peer, disks(lab)) == hashes(lab)
 
 

@@ -15,7 +15,7 @@ import yaml
 from .conftest import PLUGINS, VM
 from .test_modules import MODULES, ROOT
 
-NO_SIZES = {"vcpus", "cpus", "index", "serial_no", "snapshots", "created", "collected", "guid", "ttl"}
+NO_SIZES = {"vcpus", "cpus", "index", "serial_no", "snapshots", "created", "collected", "guid", "ttl", "age", "home"}
 OPTION = "block_size"  # the name and the unit of the option, and of vmadm's property
 MIB = 1 << 20
 DISKS = [

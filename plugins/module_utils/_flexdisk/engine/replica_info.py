@@ -13,6 +13,7 @@ from ..fleet.replication.copies import Original, Point, Replica
 from ..fleet.replication.transfers import replica_told
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import Problem
+from ..model.sizes import MIB
 from ..model.vm import Disk, Vm
 from ..rules import identity
 from ..rules.inventory import Host
@@ -181,7 +182,7 @@ def replica_info(copies: Copies, hypervisor: Hypervisor) -> _Dict:
         "host": host_name(),
         "collected": identity.render_time(began),
         "pools": [
-            {"name": name, "guid": int(tops[name]["guid"][0]), "available": int(tops[name]["available"][0])}
+            {"name": name, "guid": int(tops[name]["guid"][0]), "available_bytes": int(tops[name]["available"][0])}
             for name in pools
         ],
         "vms": [{"uuid": config.uuid, "alias": config.alias} for config in hypervisor.vms()],
@@ -190,5 +191,18 @@ def replica_info(copies: Copies, hypervisor: Hypervisor) -> _Dict:
 
 
 def _told(found: Kept, now: int) -> _Dict:
-    more = {"vm": found.vm, "synced": found.synced, "age": age(found.synced, now), "used": found.used}
-    return dict(replica_told(found.replica), **more)
+    replica = found.replica
+    return {
+        "uuid": replica.uuid,
+        "vm": found.vm,
+        "host": replica.host,
+        "home": replica.home,
+        "dataset": replica.dataset,
+        "kind": replica.kind,
+        "used": -(-found.used // MIB),
+        "synced": found.synced,
+        "age": age(found.synced, now),
+        "written_bytes": replica.written,
+        "interrupted": bool(replica.token),
+        "sync": replica_told(replica),
+    }

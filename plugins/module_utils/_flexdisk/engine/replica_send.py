@@ -51,9 +51,9 @@ class Peer:
 def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
     """The peer from the result of replica_info there. Raises FlexdiskError InvalidArgument for anything else."""
     try:
-        pools = {str(one["name"]): (int(one["guid"]), int(one["available"])) for one in info["pools"]}
+        pools = {str(one["name"]): (int(one["guid"]), int(one["available_bytes"])) for one in info["pools"]}
         vms = [{"uuid": str(vm["uuid"]), "alias": str(vm["alias"])} for vm in info["vms"]]
-        found = [read_replica(one) for one in info["replicas"]]
+        found = [read_replica(one["sync"]) for one in info["replicas"]]
     except (KeyError, TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"peer is no result of replica_info: {exc!r}") from exc
     return Peer(name, pool, pools, vms, {one.dataset: one for one in found})
@@ -208,7 +208,7 @@ class Sender:
             failure = exc.message if isinstance(exc, FlexdiskError) else str(exc)
         took = time.monotonic() - began
         sent = progress.carried - before
-        return {"vm": vm.uuid, "alias": vm.alias, "bytes": sent, "seconds": round(took, 1), "failure": failure}
+        return {"vm": vm.uuid, "alias": vm.alias, "sent_bytes": sent, "seconds": round(took, 1), "failure": failure}
 
     def _check_snapshots(self, vm: VmTransfer) -> None:
         """The snapshots are those that were planned: names say nothing."""

@@ -102,7 +102,7 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
             "changed": not idle,
             "msg": msg,
             "transfers": [told(vm) for vm in transfers],
-            "bytes": amount,
+            "stream_bytes": amount,
             "idle": idle,
             "failures": failures,
             "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(shown)},
