@@ -11,9 +11,12 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import guests
 import pytest
+from guests import Disk, Guest
 from harness import Lab
 from pair import Both
 
@@ -45,6 +48,30 @@ def both(lab: Lab, peer: Lab) -> Iterator[Both]:
         one.reset()
 
 
+@pytest.fixture
+def domains(lab: Lab, peer: Lab) -> Iterator[Both]:
+    """The same with libvirt; the last of three disks is a file."""
+    guest = Guest(lab, "db01", "q35", 1)
+    for one in (lab, peer):
+        guest.remove()
+        one.reset()
+    root = f"zones/{guests.uuid(1)}"
+    lab.zfs("create", "-o", "mountpoint=none", "-o", "volmode=dev", root)
+    volumes = [Disk(f"{root}/disk{number}", number + 1, f"unknown-{number}") for number in range(2)]
+    for volume in volumes:
+        lab.zfs("create", "-V", "48M", volume.dataset)
+    lab.run(["udevadm", "settle"])
+    guest.define(volumes)
+    entries: list[dict[str, Any]] = [{"name": "root", "pci_slot": "1:0:0"}, {"name": "data", "pci_slot": "2:0:0"}]
+    entries.append({"name": "logs", "type": "file", "size": 32})
+    declared = {"vm": "db01", "flexible_disk_size": "1GiB", "disks": entries}
+    lab.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps({"hypervisor": "libvirt", "vms": [declared]}))
+    yield Both(lab, peer, flexdisk_replicas=[{"vm": "db01", "host": peer.name}], flexible_disks_hypervisor="libvirt")
+    guest.remove()
+    for one in (lab, peer):
+        one.reset()
+
+
 def write(lab: Lab, disk: int, start: int, count: int) -> None:
     """Write so many MiB of random data."""
     device = f"/dev/zvol/zones/{VM}/disk{disk}"
@@ -64,14 +91,7 @@ def hashes(lab: Lab) -> list[str]:
 
 def hashes_there(peer: Lab, uuids: list[str]) -> list[str]:
     """The contents of the newest snapshot of the replicas."""
-    found = []
-    for uuid in uuids:
-        listed = peer.zfs("list", "-H", "-o", "name", "-t", "snapshot", "-s", "createtxg", f"{REPLICAS}/{uuid}")
-        peer.zfs("clone", "-o", "volmode=dev", listed.split()[-1], "zones/look")
-        peer.run(["udevadm", "settle"])
-        found.append(peer.run(["sha256sum", "/dev/zvol/zones/look"]).stdout.split()[0])
-        peer.run(["sh", "-c", "udevadm settle; zfs destroy zones/look || { sleep 2; zfs destroy zones/look; }"])
-    return found
+    return [digest_there(peer, f"{REPLICAS}/{uuid}", False) for uuid in uuids]
 
 
 def replicate(both: Both, *words: str) -> str:
@@ -79,6 +99,20 @@ def replicate(both: Both, *words: str) -> str:
     done = both.play("replicate", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@contextmanager
+def started(lab: Lab, argv: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs meanwhile. It ends with the test."""
+    running = subprocess.Popen(
+        argv, cwd=lab.workdir, env=lab.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield running
+        running.communicate()
+    finally:
+        running.kill()
+        lab.run(["pkill", "-x", "ssh"], check=False)
 
 
 def results(printed: str) -> list[dict[str, Any]]:
@@ -90,6 +124,7 @@ def changed(printed: str) -> bool:
     return " changed=0 " not in next(line for line in printed.splitlines() if line.startswith("lab01"))
 
 
+@pytest.mark.full
 def test_replicas(lab: Lab, peer: Lab, both: Both) -> None:
     write(lab, 0, 0, 60)
     write(lab, 1, 3, 20)
@@ -103,13 +138,12 @@ def test_replicas(lab: Lab, peer: Lab, both: Both) -> None:
     assert not changed(replicate(both))
 
 
+@pytest.mark.full
 def test_an_interrupted_transfer(lab: Lab, peer: Lab, both: Both) -> None:
     """It shows how far it has come. Killed in the middle, the same command goes on where it was."""
     write(lab, 0, 0, 60)
     argv = both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")
-    with subprocess.Popen(
-        argv, cwd=lab.workdir, env=lab.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as running:
+    with started(lab, argv) as running:
         assert running.stdout is not None
         shown = next(line for line in iter(running.stdout.readline, "") if "replica_send: VM db01" in line)
         lab.run(["pkill", "-x", "ssh"])
@@ -128,12 +162,12 @@ def test_a_key_opens_nothing_else(lab: Lab, peer: Lab, both: Both) -> None:
     lab.zfs("create", "-V", "16M", "zones/other")
     lab.zfs("snapshot", "zones/other@one")
     argv = both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")
-    with subprocess.Popen(argv, cwd=lab.workdir, env=lab.environment(), stdout=subprocess.PIPE, text=True) as running:
+    with started(lab, argv) as running:
         lab.run(["sh", "-c", "until pgrep -x ssh; do sleep 0.2; done"])
         pid = lab.run(["pgrep", "-nx", "ssh"]).stdout.strip()
         words = lab.run(["cat", f"/proc/{pid}/cmdline"]).stdout.split("\0")[:-1]
-        assert len(peer.run(["cat", "/root/.ssh/authorized_keys"]).stdout.split("flexdisk-receive-")) == 3
-        before = peer.zfs("list", "-H", "-o", "name")
+        let_in = peer.run(["cat", "/root/.ssh/authorized_keys"]).stdout
+        assert all(f"flexdisk-receive-{uuid}" in let_in for uuid in disks(lab))
         for more in (["touch", "/tmp/shell"], ["zfs", "receive", "zones/stolen"]):
             send = "zfs send zones/other@one"
             done = lab.run(["sh", "-c", f"{send} | {shlex.join([*words, *more])}"], check=False)
@@ -145,9 +179,69 @@ def test_a_key_opens_nothing_else(lab: Lab, peer: Lab, both: Both) -> None:
         )
         assert "remote port forwarding failed" in done.stderr
         assert peer.run(["test", "-e", "/tmp/shell"], check=False).returncode == 1
-        assert peer.zfs("list", "-H", "-o", "name") == before
-        running.communicate()
+        assert "stolen" not in peer.zfs("list", "-H", "-o", "name")
     assert running.returncode == 0
-    assert "flexdisk" not in peer.run(["cat", "/root/.ssh/authorized_keys"]).stdout
+    let_in = peer.run(["cat", "/root/.ssh/authorized_keys"]).stdout
+    assert not any(uuid in let_in for uuid in disks(lab))
     assert lab.run([*words], check=False).returncode == 255
     assert hashes_there(peer, disks(lab)) == hashes(lab)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("which", [0, 1], ids=["home", "peer"])
+def test_a_host_that_loses_power(lab: Lab, peer: Lab, both: Both, which: int) -> None:
+    """In the middle of a stream. The same command goes on, although the other side may still wait."""
+    write(lab, 0, 0, 60)
+    with started(lab, both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")) as running:
+        lab.run(["sh", "-c", "until pgrep -x ssh; do sleep 0.2; done; sleep 9"])
+        (lab, peer)[which].lose_power()
+        running.kill()
+    wait = "Locked" if which else ""
+    for _try in range(9):
+        done = both.play("replicate")
+        if done.returncode == 0:
+            break
+        assert wait in done.stdout + done.stderr
+        lab.run(["sleep", "15"])
+    assert done.returncode == 0, done.stdout
+    assert hashes_there(peer, disks(lab)) == hashes(lab)
+    assert not changed(replicate(both))
+
+
+@pytest.mark.full
+def test_disks_of_libvirt(lab: Lab, peer: Lab, domains: Both) -> None:
+    """Volumes and a file go to another host, grow, and are idle again."""
+    root = f"/dev/zvol/zones/{guests.uuid(1)}"
+    said = lab.ad_hoc("flexdisk.hypervisor.disk_info", json.dumps({"hypervisor": "libvirt"})).stdout
+    found = {disk["name"]: disk for disk in json.loads(said[said.index("{") :])["disks"]}
+    paths = {"root": f"{root}/disk0", "data": f"{root}/disk1", "logs": found["logs"]["path"]}
+    for path in paths.values():
+        lab.run(["dd", "if=/dev/urandom", f"of={path}", "bs=1M", "count=9", "conv=fsync,notrunc"])
+    replicate(domains)
+    grown = {"vm": "db01", "disks": [{"name": name, "size": 64} for name in paths]}
+    lab.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps({"hypervisor": "libvirt", "vms": [grown]}))
+    for path in paths.values():
+        lab.run(["dd", "if=/dev/urandom", f"of={path}", "bs=1M", "seek=50", "count=2", "conv=fsync,notrunc"])
+    lab.zfs("snapshot", "-r", f"zones/{guests.uuid(1)}@mine")
+    replicate(domains)
+    for name, path in paths.items():
+        where = f"{REPLICAS}/{found[name]['uuid']}"
+        there = peer.get(where, "volsize", "refreservation", "readonly", "volmode", "mounted")
+        here = lab.get(found[name]["volume"], "volsize", "refreservation")
+        assert {key: there[key] for key in here} == here
+        assert there["readonly"] == "on"
+        assert there["mounted"] == "no" if name == "logs" else there["volmode"] == "none"
+        assert f"{where}@mine" in peer.zfs("list", "-H", "-o", "name", "-t", "snapshot", where).split()
+        assert digest_there(peer, where, name == "logs") == lab.run(["sha256sum", path]).stdout.split()[0]
+    assert not changed(replicate(domains, "--check"))
+    assert not changed(replicate(domains))
+
+
+def digest_there(peer: Lab, where: str, is_file: bool) -> str:
+    """The contents of the newest snapshot of a replica."""
+    newest = peer.zfs("list", "-H", "-o", "name", "-t", "snapshot", "-s", "createtxg", where).split()[-1]
+    peer.zfs("clone", "-o", "mountpoint=/mnt/look" if is_file else "volmode=dev", newest, "zones/look")
+    peer.run(["udevadm", "settle"])
+    found = peer.run(["sha256sum", "/mnt/look/disk.raw" if is_file else "/dev/zvol/zones/look"]).stdout.split()[0]
+    peer.run(["sh", "-c", "udevadm settle; zfs destroy zones/look || { sleep 2; zfs destroy zones/look; }"])
+    return found

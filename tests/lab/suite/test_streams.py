@@ -128,7 +128,7 @@ def goes_on(pair: LabPair, name: str) -> None:
     assert pair.target.digest(name) == pair.source.digest(name)
 
 
-@pytest.mark.parametrize("victim", share(KILLS, ["sender"]))
+@pytest.mark.parametrize("victim", share(KILLS, []))
 def test_a_killed_process(pair: LabPair, victim: str) -> None:
     """What has arrived is kept, whoever is killed."""
     name = interrupted(pair, f"killed-{victim}")

@@ -23,6 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     read_transfers,
     told,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import MARK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -144,16 +145,24 @@ def _own(world, where):
     return [name for name in world.home.points(where) if not name.startswith("flexdisk-sync-")]
 
 
-def test_two_syncs_at_once(world):
+@pytest.mark.usefixtures("world")
+def test_two_syncs_at_once():
     """Whoever comes second is told who is at work."""
-    planned = world.planned()
-    at_work = lock.transfers(SubprocessRunner(), [VM], 0, "a transfer to hv02")
-    second = lock.transfers(SubprocessRunner(), [VM], 0, "another")
-    with at_work, pytest.raises(FlexdiskError) as caught, second:
+    with lock.transfers(SubprocessRunner(), [VM], 0, "a transfer to hv02"):
+        refusal = _second_refusal()
+    assert refusal.code == "Locked"
+    assert "disks are replicated by a transfer to hv02 (pid " in refusal.message
+
+
+def _second_refusal():
+    with pytest.raises(FlexdiskError) as caught:
+        _second_transfer()
+    return caught.value
+
+
+def _second_transfer():
+    with lock.transfers(SubprocessRunner(), [VM], 0, "another"):
         pass
-    assert caught.value.code == "Locked"
-    assert "disks are replicated by a transfer to hv02 (pid " in caught.value.message
-    assert not planned.problems
 
 
 def test_a_replica_is_removed(world):
@@ -182,11 +191,17 @@ def _removed(world):
     world.receiver().remove(["zones"], done.uuids, done.homes, False)
 
 
+def _fill(world):
+    """Leave 100 MiB."""
+    room = int(world.peer.ok("zfs", "get", "-Hp", "-o", "value", "available", "zones")) - 100 * MIB
+    world.peer.ok("zfs", "create", "-o", f"refreservation={room}", "zones/full")
+
+
 @pytest.mark.parametrize(
     ("before", "code", "said"),
     [
         (
-            lambda world: _fill(world),
+            _fill,
             "InsufficientSpace",
             r"the replicas need [\d.]+ MiB in pool zones of hv02, which has [\d.]+ MiB",
         ),
@@ -204,12 +219,6 @@ def test_refusals(world, before, code, said):
     planned = world.planned()
     assert [problem.code for problem in planned.problems][:1] == ([code] if code else [])
     assert re.search(said, " ".join(problem.message for problem in planned.problems))
-
-
-def _fill(world):
-    """Leave 100 MiB."""
-    room = int(world.peer.ok("zfs", "get", "-Hp", "-o", "value", "available", "zones")) - 100 * MIB
-    world.peer.ok("zfs", "create", "-o", f"refreservation={room}", "zones/full")
 
 
 def _strange(world, name):
@@ -446,3 +455,14 @@ def test_what_the_other_host_says_is_data(world):
         with pytest.raises(FlexdiskError) as caught:
             read_transfers([wrong])
         assert caught.value.code == "InvalidArgument"
+
+
+def test_keys_of_others_stay(world):
+    """Lines of other programs are left as they are; ours go at the end, and those that have expired."""
+    theirs = "# mine\nssh-ed25519 AAAA somebody@example\n"
+    expired = f'restrict,expiry-time="20200101000000",command="x" ssh-ed25519 AAAA {MARK}{VM}\n'
+    world.authorized.write_text(theirs + expired)
+    world.authorized.chmod(0o640)
+    assert world.sync() == (True, True)
+    assert world.authorized.read_text() == theirs
+    assert world.authorized.stat().st_mode & 0o777 == 0o640

@@ -89,9 +89,13 @@ class Receiver:
         if not self._zfs.exists(container(pool)):
             make_container(self._zfs, self._capabilities, pool)
         if not self._zfs.exists(replicas(pool)):
-            # Nobody looks into a replica, and it shows no device.
-            hidden = {} if self._capabilities.platform == "illumos" else {"volmode": "none"}
-            self._zfs.create_container(replicas(pool), readonly="on", **hidden)
+            self._zfs.create_container(replicas(pool), readonly="on", **self._hidden(VOLUME))
+
+    def _hidden(self, kind: str) -> t.Dict[str, str]:
+        """Nobody looks into a replica: it is not mounted, and shows no device where ZFS can hide it."""
+        if kind != VOLUME:
+            return {"mountpoint": "none", "canmount": "off"}
+        return {} if self._capabilities.platform == "illumos" else {"volmode": "none"}
 
     def _make_way(self, disk: DiskTransfer, there: t.Optional[Kept]) -> None:
         """Do what comes before the streams: give up what arrived, go back."""
@@ -118,7 +122,7 @@ class Receiver:
 
     def _line(self, vm: VmTransfer, disk: DiskTransfer, there: t.Optional[Kept], amount: int) -> str:
         """A new replica gets its identity in the command, so it is never without."""
-        own = {PREFIX + ROLE: disk.uuid, "readonly": "on"}
+        own = {PREFIX + ROLE: disk.uuid, "readonly": "on", **self._hidden(disk.kind)}
         if there is None or not there.replica.points:
             facts = {**_identity(vm, disk), COMING: _coming(disk)}
             own.update({PREFIX + key: value for key, value in facts.items() if value})

@@ -342,7 +342,7 @@ def _refusals(vm: Vm, seen: replica_info.Seen, peer: Peer, place: str) -> t.List
 def _lacks_room(vm: Vm, name: str) -> t.Iterator[Problem]:
     """A snapshot of a thick disk takes at once what was written since the last one, inside the VM's quota."""
     needed = sum(snapshots.charge(disk.volume) for disk in vm.disks if not disk.hidden)
-    room = min(vm.root.quota - vm.root.used if vm.root.quota else vm.root.available, vm.root.available)
+    room = (vm.root.quota or vm.root.used + vm.root.available) - vm.root.used
     if needed > room:
         words = (
             f"the snapshots of the sync take {render_bytes(needed)}, and the VM has {render_bytes(max(0, room))} left"

@@ -73,12 +73,16 @@ def _read(path: str) -> str:
 
 def expiry(amount: int) -> str:
     """Until when the streams of a sync with so many bytes may begin, by the clock and the zone of this host."""
-    return time.strftime("%Y%m%d%H%M%S", time.localtime(time.time() + trust.lifetime(amount)))
+    return _moment(trust.lifetime(amount))
+
+
+def _moment(later: int = 0) -> str:
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(time.time() + later))
 
 
 def let_in(path: str, lines: t.Mapping[str, str]) -> None:
     """Add lines to authorized_keys, by the disks' uuids. What was there for these disks goes."""
-    text = trust.without(_authorized(path), lines)
+    text = trust.without(_authorized(path), lines, _moment())
     _write(
         path,
         (text if not text or text.endswith("\n") else text + "\n") + "".join(line + "\n" for line in lines.values()),
@@ -86,9 +90,9 @@ def let_in(path: str, lines: t.Mapping[str, str]) -> None:
 
 
 def shut_out(path: str, uuids: t.Collection[str]) -> None:
-    """Remove the lines of these disks from authorized_keys."""
+    """Remove the lines of these disks from authorized_keys, and those that have expired."""
     before = _authorized(path)
-    text = trust.without(before, uuids)
+    text = trust.without(before, uuids, _moment())
     if text != before:
         _write(path, text)
 

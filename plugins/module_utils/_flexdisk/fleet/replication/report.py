@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.sizes import render_bytes
-from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream
+from .streams import Full, Increment, Resume, Rollback, Stream
 from .sync import DiskSync, VmSync
 
 Shown = t.Sequence[t.Tuple[str, VmSync]]  # the name of a VM, and its sync
@@ -63,10 +63,9 @@ def _words(stream: Stream) -> str:
         return f"from {stream.base.word} to {stream.to.word}"
     if isinstance(stream, Resume):
         return f"the rest of {stream.to.word}"
-    if isinstance(stream, GiveUp):
-        return "what arrived of an interrupted stream is given up, for its snapshot has gone"
-    assert isinstance(stream, Rollback)
-    return f"the replica goes back to @{stream.to.name}, without {', '.join(stream.lost)}"
+    if isinstance(stream, Rollback):
+        return f"the replica goes back to @{stream.to.name}, without {', '.join(stream.lost)}"
+    return "what arrived of an interrupted stream is given up, for its snapshot or its base has gone"
 
 
 def _count(number: int, what: str) -> str:

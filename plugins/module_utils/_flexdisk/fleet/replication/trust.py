@@ -19,6 +19,7 @@ from ...model.errors import FlexdiskError
 from ...model.sizes import MIB
 
 MARK = "flexdisk-receive-"
+_EXPIRES = re.compile(r'restrict,expiry-time="(\d{14})",')
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 _SLOWEST = MIB  # bytes a second: a link that is slower is of no use
 _AT_LEAST = 3600  # seconds
@@ -71,10 +72,20 @@ def authorized(command: str, key: str, uuid: str, expires: str) -> str:
     return f'restrict,expiry-time="{expires}",command="{command}" {key} {MARK}{uuid}'
 
 
-def without(text: str, uuids: t.Collection[str]) -> str:
-    """The text of authorized_keys without the lines for these disks."""
+def without(text: str, uuids: t.Collection[str], now: str) -> str:
+    """The text of authorized_keys without the lines for these disks, and without our lines that have expired.
+
+    now: as expires in authorized().
+    """
     marks = {MARK + uuid for uuid in uuids}
-    return "".join(line for line in text.splitlines(keepends=True) if (line.split() or [""])[-1] not in marks)
+
+    def stays(line: str) -> bool:
+        mark = (line.split() or [""])[-1]
+        expires = _EXPIRES.match(line)
+        expired = mark.startswith(MARK) and expires is not None and expires[1] < now
+        return mark not in marks and not expired
+
+    return "".join(filter(stays, text.splitlines(keepends=True)))
 
 
 def known_hosts(address: Address, keys: t.Iterable[str]) -> str:
