@@ -150,7 +150,7 @@ def test_an_interrupted_transfer(lab: Lab, peer: Lab, both: Both) -> None:
         rest = running.stdout.read()
     assert re.search(r"VM db01, disk disk0: \S+ MiB sent, \S+ KiB/s, \d+ s left", shown)
     assert running.returncode == 2
-    assert "The replicas of db01 are not complete" in rest
+    assert "The replicas of this VM are not complete: db01" in rest
     sent = next(one["sent"] for one in results(replicate(both, "-vv")) if "sent" in one)
     assert sent[0]["sent_bytes"] < 58 * MIB
     assert hashes_there(peer, disks(lab)) == hashes(lab)

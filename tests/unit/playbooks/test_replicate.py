@@ -127,7 +127,7 @@ def test_a_host_that_is_another_one(nodes):
     nodes.simnode("other", "init")
     nodes.simnode("hv01", "connect", "hv02", str(nodes.folder / "other"))
     printed = replicated(nodes, status=2)
-    assert "The replicas of db01 are not complete. zones/" in printed
+    assert "The replicas of this VM are not complete: db01. zones/" in printed
     assert "Host key verification failed" in printed
     for host in ("hv02", "other"):
         assert "replica/" not in nodes.run(host, "zfs", "list", "-H", "-o", "name")

@@ -31,12 +31,12 @@ def host(*configs, **user):
 
 
 def kinds(at):
-    return [finding.kind for finding in look(at, 0, 30)]
+    return [finding.kind for finding in look(at, 0, 30, 7)]
 
 
 def test_a_property_that_zfs_does_not_keep():
     assert kinds(host(description="x" * property_text.LIMIT)) == []
-    [finding] = look(host(description="ä" * (property_text.LIMIT // 2 + 1)), 0, 30)
+    [finding] = look(host(description="ä" * (property_text.LIMIT // 2 + 1)), 0, 30, 7)
     assert (finding.kind, finding.repair) == ("property_too_long", None)
     assert "flexdisk:description has 8192 bytes, but the limit is 8191" in finding.message
 
@@ -57,7 +57,7 @@ def test_a_property_that_zfs_does_not_keep():
 )
 def test_values_that_do_not_validate(name, values):
     for value in values:
-        [finding] = [f for f in look(host(**{name: value}), 0, 30) if f.kind == "invalid_property"]
+        [finding] = [f for f in look(host(**{name: value}), 0, 30, 7) if f.kind == "invalid_property"]
         assert f"flexdisk:{name} = {value!r}" in finding.message
 
 
@@ -99,7 +99,7 @@ def test_slots_are_compared_normalised_and_on_every_bus(slots, clash):
 
 
 def test_every_missing_volume_is_named():
-    found = [f for f in look(host(config(("0:4:0", "0:4:1"))), 0, 30) if f.kind == "dangling_reference"]
+    found = [f for f in look(host(config(("0:4:0", "0:4:1"))), 0, 30, 7) if f.kind == "dangling_reference"]
     assert [f.volume for f in found] == [f"{ROOT}/disk0", f"{ROOT}/disk1"]
 
 
