@@ -466,3 +466,14 @@ def test_keys_of_others_stay(world):
     assert world.sync() == (True, True)
     assert world.authorized.read_text() == theirs
     assert world.authorized.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_set_that_has_not_come_makes_room_for_the_next(world):
+    """A failed sync does not stand in the way of the next one, even if the VM has no room for both."""
+    plain, world.home.carry = world.home.carry, lambda *_words: (Answer(0, "", ""), Answer(255, "", "refused"))
+    assert world.sync() == (True, False)
+    world.home.node.run(["vmadm", "update", VM], '{"flexible_disk_size": 212}')
+    world.home.carry = plain
+    world.write(0, 9, 20)
+    assert world.sync() == (True, True)
+    in_order(world, world.hashes())

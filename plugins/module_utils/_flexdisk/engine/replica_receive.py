@@ -147,7 +147,7 @@ class Receiver:
             try:
                 whole, changed = self._close_vm(vm, found, since)
             except FlexdiskError as exc:
-                stock.failures.append(f"{vm.label}: {exc.message}")
+                stock.failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
                 continue
             if whole:
                 stock.complete.append(vm.uuid)

@@ -124,6 +124,8 @@ class Sender:
         planned, wrong = sync.plan(pairs, here, there)
         names = {replica_info.uuid_of(disk): disk.label for disk in vm.disks}
         problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in wrong]
+        if planned.new and not any(one.failed for one in planned.disks):  # those that go make room
+            problems += _lacks_room(vm)
         disks = tuple(_transfer(one, names[one.disk.uuid]) for one in planned.disks)
         made = VmTransfer(vm.config.uuid, vm.config.alias, planned.name, here, there, place, host_name(), disks)
         return planned, made, problems
@@ -141,7 +143,7 @@ class Sender:
             try:
                 done.append(self._ready(planning, transfer, peer))
             except FlexdiskError as exc:
-                failures.append(f"{transfer.label}: {exc.message}")
+                failures.append(f"{transfer.label}: {exc.message} [{exc.code}]")
         return done, failures
 
     def _ready(self, planning: sync.VmSync, transfer: VmTransfer, peer: str) -> VmTransfer:
@@ -205,7 +207,7 @@ class Sender:
                     progress.now(vm.label, disk.name or disk.uuid)
                     self._carry(disk, stream, trust.ssh(address, os.path.join(folder, disk.uuid), path), progress)
         except (FlexdiskError, OSError) as exc:
-            failure = exc.message if isinstance(exc, FlexdiskError) else str(exc)
+            failure = f"{exc.message} [{exc.code}]" if isinstance(exc, FlexdiskError) else str(exc)
         took = time.monotonic() - began
         sent = progress.carried - before
         return {"vm": vm.uuid, "alias": vm.alias, "sent_bytes": sent, "seconds": round(took, 1), "failure": failure}
@@ -242,7 +244,7 @@ class Sender:
                 if vm.uuid in complete:
                     changed = self._keep(vm, peer) or changed
             except FlexdiskError as exc:
-                failures.append(f"{vm.label}: {exc.message}")
+                failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
         return changed, failures
 
     def _keep(self, vm: VmTransfer, peer: str) -> bool:
@@ -327,7 +329,6 @@ def _refusals(vm: Vm, seen: replica_info.Seen, peer: Peer, place: str) -> t.List
             found.append(Problem("AlreadyExists", words, name))
     if not seen.originals[vm.config.uuid]:
         found.append(Problem("ResourceNotFound", "it has no disks", name))
-    found += _lacks_room(vm, name)
     for disk in vm.disks:
         if disk.uuid in seen.host.duplicates:
             words = f"its uuid {disk.uuid} is also on {', '.join(seen.host.duplicates[disk.uuid])}"
@@ -339,7 +340,7 @@ def _refusals(vm: Vm, seen: replica_info.Seen, peer: Peer, place: str) -> t.List
     return found
 
 
-def _lacks_room(vm: Vm, name: str) -> t.Iterator[Problem]:
+def _lacks_room(vm: Vm) -> t.Iterator[Problem]:
     """A snapshot of a thick disk takes at once what was written since the last one, inside the VM's quota."""
     needed = sum(snapshots.charge(disk.volume) for disk in vm.disks if not disk.hidden)
     room = (vm.root.quota or vm.root.used + vm.root.available) - vm.root.used
@@ -347,7 +348,7 @@ def _lacks_room(vm: Vm, name: str) -> t.Iterator[Problem]:
         words = (
             f"the snapshots of the sync take {render_bytes(needed)}, and the VM has {render_bytes(max(0, room))} left"
         )
-        yield Problem("InsufficientSpace", f"{words}; a larger flexible_disk_size makes room", name)
+        yield Problem("InsufficientSpace", f"{words}; a larger flexible_disk_size makes room", vm.config.label)
 
 
 def _transfer(planned: sync.DiskSync, name: str) -> DiskTransfer:

@@ -83,7 +83,7 @@ class VmTransfer:
 def told(vm: VmTransfer) -> _Dict:
     """A transfer as a result."""
     disks = [dict(asdict(disk), streams=[_stream(one) for one in disk.streams]) for disk in vm.disks]
-    return dict(asdict(vm), disks=disks)
+    return dict(asdict(vm), label=vm.label, disks=disks)
 
 
 def _stream(stream: Stream) -> _Dict:
