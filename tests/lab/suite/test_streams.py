@@ -18,7 +18,7 @@ from harness import Lab
 from tests.streams.pair import POOL, Done, Host, Pair
 from tests.streams.scenarios import MIB, REPLICA, SCENARIOS, disk, next_snapshot, run
 
-SHARE = ("first_stream", "changed_replica", "cut_increment")
+SHARE = ("first_stream", "cut_increment")
 KEY = "/root/.ssh/streams"
 SSH = (
     "ssh", "-F", "none", "-i", KEY, "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
