@@ -12,6 +12,9 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
+    read_transfers,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, parse_size
 
@@ -78,16 +81,11 @@ class ActionModule(ActionBase):
 
 
 def is_long(given: t.Mapping[str, t.Any]) -> bool:
-    """Whether a transfer is worth to be watched."""
+    """Whether a transfer is worth to be watched. What is wrong with it, the module says."""
     try:
-        total = sum(
-            int((stream.get("to") or {}).get("written") or 0)
-            for vm in given["transfers"]
-            for disk in vm["disks"]
-            for stream in disk["streams"]
-        )
+        total = sum(vm.sends for vm in read_transfers(given["transfers"]))
         limit = given.get("bandwidth_limit")
         rate = parse_size(limit, what="bandwidth_limit") * MIB if limit else 0
-    except (KeyError, TypeError, ValueError, AttributeError, FlexdiskError):
-        return False  # the module says what is wrong
+    except (KeyError, TypeError, FlexdiskError):
+        return False
     return total >= WORTH or (rate > 0 and total / rate >= SECONDS)

@@ -31,7 +31,7 @@ attributes:
 options:
   pool:
     description:
-      - This option has no effect. All pools are read.
+      - Read only this ZFS pool. Without this option, all pools are read.
     type: str
 seealso:
   - module: flexdisk.hypervisor.replica_send
@@ -59,10 +59,9 @@ host:
   returned: success
   type: str
 collected:
-  description: When the reading began, by the clock of the host.
+  description: When the reading began, in seconds since 1970 by the clock of the host.
   returned: success
-  type: str
-  sample: "2026-01-01T00:00:00Z"
+  type: int
 pools:
   description: The pools.
   returned: success
@@ -163,7 +162,7 @@ def main() -> None:
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of replica_info."""
-    return Answer({"changed": False, **replica_info(Copies(call.runner), call.hypervisor)})
+    return Answer({"changed": False, **replica_info(Copies(call.runner), call.hypervisor, call.pool)})
 
 
 if __name__ == "__main__":

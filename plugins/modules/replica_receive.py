@@ -56,7 +56,7 @@ options:
     description:
       - RV(flexdisk.hypervisor.replica_info#module:collected) of this host, from before the sync was planned. The
         replicas count as up to date since then. Needed for O(step=close).
-    type: str
+    type: int
   vms:
     description:
       - UUIDs of the VMs whose replicas are destroyed. Needed for O(step=remove).
@@ -148,7 +148,7 @@ from ..module_utils._flexdisk.engine.replica_receive_run import parse, run
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "step": {"type": "str", "required": True, "choices": ["open", "close", "remove"]},
     "transfers": {"type": "list", "elements": "dict"},
-    "since": {"type": "str"},
+    "since": {"type": "int"},
     "vms": {"type": "list", "elements": "str"},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
     "ssh_directories": {"type": "list", "elements": "path", "default": ["/etc/ssh", "/var/ssh"]},

@@ -43,6 +43,7 @@ MODULES = (
     "disk_verify",
     "group_lease",
     "host_info",
+    "replica_info",
     "vm",
     "vm_disks",
     "vm_info",

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from .nodes import Nodes
 
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "replicas.md").read_text()
 REPLICAS = "zones/flexdisk/replica"
 PAIR = [{"vm": "db01", "host": "hv02"}]
 
@@ -70,12 +73,16 @@ def prop(nodes, host, dataset, name):
 
 
 def test_four_steps(nodes):
+    """As the page has it. The transfer is slow enough to be watched."""
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    told = yaml.safe_load(block)["hypervisors"]
+    assert (set(told["hosts"]), told["vars"]) == ({"hv01", "hv02"}, {"flexdisk_replicas": PAIR})
     disks = vm_with_disks(nodes)
     predicted = replicated(nodes, "--check", "--diff")
     assert "1 VM to hv02: 2 streams, about" in predicted
     assert diff(predicted)
     assert nodes.run("hv02", "zfs", "list", "-H", "-o", "name").split() == ["zones"]
-    assert diff(replicated(nodes, "--diff")) == diff(predicted)
+    assert diff(replicated(nodes, "--diff", "-e", "flexdisk_bandwidth_limit=1MiB")) == diff(predicted)
     assert same(nodes, disks)
     for uuid, dataset in disks.items():
         (name,) = points(nodes, "hv02", f"{REPLICAS}/{uuid}")

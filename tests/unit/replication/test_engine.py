@@ -148,10 +148,10 @@ def _own(world, where):
 @pytest.mark.usefixtures("world")
 def test_two_syncs_at_once():
     """Whoever comes second is told who is at work."""
-    with lock.transfers(SubprocessRunner(), [VM], 0, "a transfer to hv02"):
+    with lock.transfers(SubprocessRunner(), [VM], "a transfer to hv02"):
         refusal = _second_refusal()
     assert refusal.code == "Locked"
-    assert "disks are replicated by a transfer to hv02 (pid " in refusal.message
+    assert "the disks are being replicated by a transfer to hv02 (pid " in refusal.message
 
 
 def _second_refusal():
@@ -161,7 +161,7 @@ def _second_refusal():
 
 
 def _second_transfer():
-    with lock.transfers(SubprocessRunner(), [VM], 0, "another"):
+    with lock.transfers(SubprocessRunner(), [VM], "another"):
         pass
 
 

@@ -20,7 +20,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.progress import Progress
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_receive import Receiver
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send import Sender, read_peer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send import Sender
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
     told,

@@ -160,24 +160,19 @@ def exclusive(
 
 
 @contextlib.contextmanager
-def transfers(runner: SubprocessRunner, vms: t.Iterable[str], timeout: float, task: str) -> t.Iterator[None]:
+def transfers(runner: SubprocessRunner, vms: t.Iterable[str], task: str) -> t.Iterator[None]:
     """Lock transfers of VMs (by uuids) for the body, beside whatever else is locked: one run at a time replicates a VM.
 
-    Raises FlexdiskError as exclusive() does.
+    A transfer may take hours, so nobody waits for it. Raises FlexdiskError as exclusive() does.
     """
-    deadline = time.monotonic() + timeout
     directory = _directory(create=True)
     fds: t.List[int] = []
     before = runner.inherited
     try:
         for name in sorted(f"{_TRANSFER}{vm}.lock" for vm in vms):
             fds.append(os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=directory))
-            while not _take(fds[-1], fcntl.LOCK_EX):
-                if time.monotonic() >= deadline:
-                    raise FlexdiskError(
-                        "Locked", f"disks are replicated by {_holder(fds[-1])}; waited {int(timeout)} s (lock_timeout)"
-                    )
-                time.sleep(_POLL)
+            if not _take(fds[-1], fcntl.LOCK_EX):
+                raise FlexdiskError("Locked", f"the disks are being replicated by {_holder(fds[-1])}")
             _say(fds[-1], task)
         runner.inherited = (*before, *fds)
         yield

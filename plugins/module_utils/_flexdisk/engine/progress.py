@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 import typing as t
@@ -78,7 +77,7 @@ class Progress:
             self._log(text)
         with contextlib.suppress(OSError):
             with open(self._path + ".new", "w", encoding="utf-8") as file:
-                json.dump({"line": text, "bytes": self.carried, "total": self._total}, file)
+                file.write(text)
             os.replace(self._path + ".new", self._path)
 
     def end(self) -> None:
@@ -98,8 +97,8 @@ def lines(folder: str, vms: t.Optional[t.Collection[str]]) -> t.List[str]:
     found = []
     for name in names:
         where = os.path.join(folder, os.path.basename(name))
-        with contextlib.suppress(OSError, ValueError, KeyError), open(where, encoding="utf-8") as file:
-            found.append(str(json.load(file)["line"]))
+        with contextlib.suppress(OSError), open(where, encoding="utf-8", errors="replace") as file:
+            found.append(file.read())
     return found
 
 

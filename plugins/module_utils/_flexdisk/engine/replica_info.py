@@ -12,7 +12,7 @@ import typing as t
 from ..fleet.replication.copies import Original, Point, Replica
 from ..fleet.replication.transfers import replica_told
 from ..hypervisor.protocol import Hypervisor
-from ..model.errors import Problem
+from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB
 from ..model.vm import Disk, Vm
 from ..rules import identity
@@ -20,7 +20,7 @@ from ..rules.inventory import Host
 from ..rules.layout import container, is_below, pool_of, replicas
 from ..rules.replicas import COMING, FACT, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, age, decode
 from ..zfs.commands import Zfs
-from ..zfs.copies import Copies, Table
+from ..zfs.copies import EVERYTHING, Copies, Table
 from .journal import host_name
 from .observe import observe
 from .vm_info import chosen
@@ -39,7 +39,6 @@ _OF_REPLICAS = (
     "receive_resume_token",
     *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING, RESERVED)),
 )
-_EVERYTHING = "filesystem,volume,snapshot,bookmark"
 
 
 class Kept(t.NamedTuple):
@@ -62,7 +61,7 @@ class Seen(t.NamedTuple):
 
 def look(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, names: t.Sequence[str], pool: t.Optional[str]) -> Seen:
     """The named VMs with their disks as a sync sees them."""
-    host = observe(zfs, hypervisor, pool, every=not names)
+    host = observe(zfs, hypervisor, pool)
     vms, problems = chosen(host, names)
     disks = {vm.config.uuid: [disk for disk in vm.disks if not disk.hidden] for vm in vms}
     volumes = [disk.volume.name for found in disks.values() for disk in found]
@@ -80,7 +79,7 @@ def uuid_of(disk: Disk) -> str:
 
 def _original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
     volume, snapshots = disk.volume, disk.snapshots
-    points = [Point(last(one.name), one.guid, one.createtxg, written=one.written) for one in snapshots]
+    points = [Point(one.name.partition("@")[2], one.guid, one.createtxg, written=one.written) for one in snapshots]
     if snapshots:  # what a clone has from its image is sent, too
         points[0] = points[0]._replace(written=snapshots[0].referenced)
     return Original(
@@ -97,14 +96,9 @@ def _original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
     )
 
 
-def last(snapshot: str) -> str:
-    """The short name of a snapshot."""
-    return snapshot.partition("@")[2]
-
-
 def kept(copies: Copies, containers: t.Sequence[str]) -> t.List[Kept]:
     """The replicas in pools that have these containers."""
-    table = copies.table(sorted(containers), _OF_REPLICAS, _EVERYTHING, depth=3)
+    table = copies.table(sorted(containers), _OF_REPLICAS, EVERYTHING, depth=3)
     held = [name for name, row in table.items() if row.get("userrefs", ("0", "-"))[0] not in ("0", "-")]
     grouped = by_dataset(table, copies.held(HOLD, held))
     return [_kept(name, table, grouped[name]) for name in sorted(grouped) if is_below(name, replicas(pool_of(name)))]
@@ -173,19 +167,21 @@ def _number(row: t.Mapping[str, t.Tuple[str, str]], name: str) -> int:
     return int(value) if value.isdigit() else 0
 
 
-def replica_info(copies: Copies, hypervisor: Hypervisor) -> _Dict:
-    """The replicas of this host, and what else the home of a VM must know of it."""
-    began = int(time.time())
+def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] = None) -> _Dict:
+    """The replicas of this host or of one pool, and what else the home of a VM must know of it."""
+    began, configs = int(time.time()), hypervisor.vms()
     tops = copies.tops(("guid", "available"))
-    pools = [name for name in tops if "/" not in name]
+    pools = [name for name in tops if "/" not in name and pool in (None, name)]
+    if pool is not None and not pools:
+        raise FlexdiskError("ResourceNotFound", f"no such pool: {pool}")
     return {
         "host": host_name(),
-        "collected": identity.render_time(began),
+        "collected": began,
         "pools": [
             {"name": name, "guid": int(tops[name]["guid"][0]), "available_bytes": int(tops[name]["available"][0])}
             for name in pools
         ],
-        "vms": [{"uuid": config.uuid, "alias": config.alias} for config in hypervisor.vms()],
+        "vms": [{"uuid": config.uuid, "alias": config.alias} for config in configs],
         "replicas": [_told(one, began) for one in kept(copies, [container(p) for p in pools if container(p) in tops])],
     }
 

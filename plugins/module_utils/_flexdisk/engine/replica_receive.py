@@ -6,17 +6,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
-import time
 import typing as t
 
 from ..fleet.replication import trust
 from ..fleet.replication.copies import VOLUME, Original
 from ..fleet.replication.retention import gone_there
-from ..fleet.replication.streams import GiveUp, Rollback, check_role
+from ..fleet.replication.streams import GiveUp, Rollback, check_role, check_ways_back
 from ..fleet.replication.sync import lacks_reservation
 from ..fleet.replication.transfers import DiskTransfer, VmTransfer
 from ..hypervisor.protocol import Hypervisor
@@ -27,14 +24,13 @@ from ..rules.layout import container, replicas
 from ..rules.replicas import COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import lock
 from . import trust as keys
 from .container import make_container
+from .receivers import end_receiver, note_of
 from .replica_info import HOLD, Kept, kept
 from .runner import search_path
 
 _MOST = 400  # guids in a property, which is at most 8 KiB
-_TRIES, _PAUSE = 20, 0.5
 
 
 class Stock(t.NamedTuple):
@@ -73,10 +69,12 @@ class Receiver:
         found = self._found(vm.pool for vm in vms)
         busy = [(vm, disk, found.get(place(vm, disk))) for vm in vms for disk in vm.disks if disk.streams]
         for vm, disk, there in busy:
-            check(vm, disk, there)
+            if there is not None:
+                _check_identity(vm, disk, there)
+                check_ways_back(there.replica, disk.streams)
         for pool in {vm.pool for vm in vms}:
             self._make_place(pool)
-        amount = sum(stream.to.written for vm in vms for disk in vm.disks for stream in disk.sent)
+        amount = sum(vm.sends for vm in vms)
         lines: t.Dict[str, str] = {}
         for vm, disk, there in busy:
             self._make_way(disk, there)
@@ -111,12 +109,14 @@ class Receiver:
                 self._copies.roll_back(f"{name}@{stream.to.name}")
         if there.replica.points:
             came = [f"{name}@{one.name}" for one in there.replica.snapshots if one.coming and not one.sent]
-            self._copies.set_facts(came, {SENT: "on"})
-            self._copies.set_facts([name], {COMING: _coming(disk)})
+            self._zfs.set_facts(came, {SENT: "on"})
+            self._zfs.set_facts([name], {COMING: _coming(disk)})
 
     def _destroy(self, snapshots: t.Sequence[str]) -> None:
         """Destroy exactly these snapshots of replicas, which we may hold."""
-        self._copies.release(HOLD, sorted(self._copies.held(HOLD, snapshots)))
+        held = self._copies.held(HOLD, snapshots)
+        if held:
+            self._zfs.release(HOLD, *sorted(held))
         for name in snapshots:
             self._copies.destroy(name)
 
@@ -142,17 +142,16 @@ class Receiver:
         for uuid in uuids:
             end_receiver(self._runner, uuid)
         found = self._found(vm.pool for vm in vms)
-        stock = Stock([], [], False)
+        complete, failures, changes = [], [], False
         for vm in vms:
             try:
                 whole, changed = self._close_vm(vm, found, since)
             except FlexdiskError as exc:
-                stock.failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
+                failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
                 continue
-            if whole:
-                stock.complete.append(vm.uuid)
-            stock = stock._replace(changed=stock.changed or changed)
-        return stock
+            complete += [vm.uuid] if whole else []
+            changes = changes or changed
+        return Stock(complete, failures, changes)
 
     def _close_vm(self, vm: VmTransfer, found: t.Mapping[str, Kept], since: str) -> t.Tuple[bool, bool]:
         """Whether its replicas have the whole set, and whether anything was changed beside the time."""
@@ -166,16 +165,16 @@ class Receiver:
         if len(came) < len(there) or not all(_has(disk, one, vm.set) for disk, one in came):
             return False, changed
         changed = self._keep_set(vm, came) or changed
-        self._copies.set_facts([place(vm, disk) for disk in vm.disks], {SYNCED: since})
+        self._zfs.set_facts([place(vm, disk) for disk in vm.disks], {SYNCED: since})
         return True, changed
 
     def _settle(self, vm: VmTransfer, disk: DiskTransfer, there: Kept) -> bool:
         """Mark what has come, and reserve what the disk reserves. Whether anything was to do."""
         replica, name = there.replica, there.replica.dataset
         came = [f"{name}@{p.name}" for p in replica.snapshots if not p.sent and p.guid in disk.snapshots]
-        self._copies.set_facts(came, {SENT: "on"})
+        self._zfs.set_facts(came, {SENT: "on"})
         if (there.vm, replica.host) != (vm.uuid, vm.host):
-            self._copies.set_facts([name], _identity(vm, disk))
+            self._zfs.set_facts([name], _identity(vm, disk))
         if not replica.readonly:
             self._zfs.set(name, readonly="on")
         return self._reserve(disk, there) or bool(came) or not replica.readonly
@@ -189,7 +188,7 @@ class Receiver:
             self._zfs.set(replica.dataset, refreservation=disk.refreservation)
         else:
             self._zfs.set(replica.dataset, refreservation="auto")
-            self._copies.set_facts([replica.dataset], {RESERVED: str(replica.volsize)})
+            self._zfs.set_facts([replica.dataset], {RESERVED: str(replica.volsize)})
         return True
 
     def _keep_set(self, vm: VmTransfer, came: t.Sequence[t.Tuple[DiskTransfer, Kept]]) -> bool:
@@ -199,7 +198,8 @@ class Receiver:
             for point in one.replica.snapshots
             if point.name == vm.set and not (point.held or point.pinned)
         ]
-        self._copies.hold(HOLD, fresh)
+        if fresh:
+            self._zfs.hold(HOLD, *fresh)
         gone = [
             f"{one.replica.dataset}@{point.name}"
             for disk, one in came
@@ -227,32 +227,8 @@ class Receiver:
         return [one.replica.dataset for one in gone]
 
 
-def check(vm: VmTransfer, disk: DiskTransfer, there: t.Optional[Kept]) -> None:
-    """Raise FlexdiskError if a replica is not what the streams were planned with: InUse, ReplicaChanged."""
-    if there is None:
-        return
-    _check_identity(vm, disk, there)
-    for stream in disk.streams:
-        if isinstance(stream, Rollback):
-            _check_way_back(there, stream)
-
-
 def _check_identity(vm: VmTransfer, disk: DiskTransfer, there: Kept) -> None:
-    check_role(Original(disk.uuid, disk.dataset, disk.volsize), there.replica, vm.home)
-    if there.replica.kind != disk.kind:
-        raise FlexdiskError("InUse", f"{there.replica.dataset} is a {there.replica.kind}, the disk is a {disk.kind}")
-
-
-def _check_way_back(there: Kept, stream: Rollback) -> None:
-    """Nothing but what was planned gets lost."""
-    points = there.replica.snapshots
-    place_ = next((number for number, one in enumerate(points) if one.guid == stream.to.guid), None)
-    newer = [one.name for one in points[place_ + 1 :]] if place_ is not None else []
-    if there.replica.written or set(newer) != set(stream.lost):
-        words = f"{there.replica.dataset} has changed since the sync was planned; it was to go back to"
-        raise FlexdiskError(
-            "ReplicaChanged", f"{words} @{stream.to.name} and has {', '.join(newer) or 'nothing'} since"
-        )
+    check_role(Original(disk.uuid, disk.dataset, disk.volsize, kind=disk.kind), there.replica, vm.home)
 
 
 def place(vm: VmTransfer, disk: DiskTransfer) -> str:
@@ -278,34 +254,3 @@ def _known(disk: DiskTransfer, there: Kept) -> Original:
     """The disk, as far as this host knows which of its snapshots it still has."""
     here = tuple(p for p in there.replica.snapshots if p.guid in disk.snapshots)
     return Original(disk.uuid, disk.dataset, disk.volsize, here)
-
-
-def note_of(uuid: str) -> str:
-    """The file in which the receiver of a disk notes its process."""
-    return os.path.join(lock.place(), f"receive-{uuid}")
-
-
-def end_receiver(runner: Runner, uuid: str) -> None:
-    """End what receives for a disk, and wait until it has ended."""
-    note = note_of(uuid)
-    try:
-        with open(note, encoding="ascii") as file:
-            process = int(file.read(32))
-    except FileNotFoundError:
-        return
-    except ValueError:
-        process = 0
-    for number in range(_TRIES):
-        if process <= 1 or not _receives(runner, process, uuid):
-            break
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGTERM if number < _TRIES // 2 else signal.SIGKILL)
-        time.sleep(_PAUSE)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(note)
-
-
-def _receives(runner: Runner, process: int, uuid: str) -> bool:
-    """Whether a process is a receiver of the disk. illumos tells 80 characters, which is up to a part of the uuid."""
-    said = runner(("ps", "-o", "args=", "-p", str(process))).stdout
-    return " receive " in said and uuid[:18] in said

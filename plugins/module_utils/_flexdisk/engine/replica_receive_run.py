@@ -10,18 +10,19 @@ import typing as t
 
 from ..fleet.replication.transfers import VmTransfer, read_transfers
 from ..model.errors import Problem, Problems
-from ..rules.identity import decode_time, is_uuid
+from ..rules.identity import is_uuid, render_time
 from .module_run import Answer, Call
 from .replica_receive import Receiver
 
+_LATEST = 253402300800  # the year 10000
 _Params = t.Mapping[str, t.Any]
 
 
 def parse(params: _Params) -> t.Tuple[t.List[VmTransfer], t.List[Problem]]:
     """The transfers, and all problems of the arguments. Raises FlexdiskError for transfers that are none."""
     problems = Problems("")
-    if params["since"] is not None and not decode_time(params["since"]):
-        problems.add("InvalidArgument", f"since {params['since']!r:.100} is not a time such as 2026-01-01T00:00:00Z")
+    if params["since"] is not None and not 0 <= params["since"] < _LATEST:
+        problems.add("InvalidArgument", f"since {params['since']} are not seconds since 1970")
     for uuid in params["vms"] or ():
         if not is_uuid(uuid):
             problems.add("InvalidArgument", f"vms: {uuid!r:.100} is not a UUID: names do not tell whose replicas go")
@@ -41,6 +42,6 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
     if params["step"] == "open":
         keys = receiver.open(transfers, params["ssh_directories"])
         return Answer({"changed": True, "msg": f"{len(transfers)} VMs may send", "host_keys": keys})
-    stock = receiver.close(transfers, params["since"])
+    stock = receiver.close(transfers, render_time(params["since"]))
     msg = f"{len(stock.complete)} of {len(transfers)} VMs have complete replicas"
     return Answer({"msg": msg, **stock._asdict()})

@@ -13,20 +13,19 @@ from dataclasses import dataclass, field, replace
 
 from ..fleet.replication import sync, trust
 from ..fleet.replication.copies import Original, Replica, rope
+from ..fleet.replication.peers import Peer, lacking, lacks_room, refusals
 from ..fleet.replication.retention import gone_here
-from ..fleet.replication.streams import Full, Increment, Resume, Stream, Travelling
-from ..fleet.replication.transfers import DiskTransfer, VmTransfer, read_replica
+from ..fleet.replication.streams import Full, Stream, Travelling, send_words
+from ..fleet.replication.transfers import DiskTransfer, VmTransfer, transfer
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Carrier
 from ..model.errors import FlexdiskError, Problem
-from ..model.sizes import render_bytes
 from ..model.vm import Vm
-from ..rules import snapshots
 from ..rules.identity import PREFIX, render_time
 from ..rules.layout import replicas
 from ..rules.replicas import FACT, Note, decode, encode, short
 from ..zfs.commands import Zfs
-from ..zfs.copies import Copies, Table
+from ..zfs.copies import EVERYTHING, Copies, Table
 from . import replica_info
 from . import trust as keys
 from .journal import host_name
@@ -34,29 +33,6 @@ from .progress import Progress
 
 _Dict = t.Dict[str, t.Any]
 _FACT = PREFIX + FACT
-_EVERYTHING = "filesystem,volume,snapshot,bookmark"
-
-
-@dataclass(frozen=True)
-class Peer:
-    """The other host, as replica_info told of it. pool: where the replicas lie there, "" for the same name as here."""
-
-    name: str
-    pool: str
-    pools: t.Mapping[str, t.Tuple[int, int]]  # guid and available bytes by name
-    vms: t.Sequence[t.Mapping[str, str]]
-    replicas: t.Mapping[str, Replica]  # by the name of the dataset
-
-
-def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
-    """The peer from the result of replica_info there. Raises FlexdiskError InvalidArgument for anything else."""
-    try:
-        pools = {str(one["name"]): (int(one["guid"]), int(one["available_bytes"])) for one in info["pools"]}
-        vms = [{"uuid": str(vm["uuid"]), "alias": str(vm["alias"])} for vm in info["vms"]]
-        found = [read_replica(one["sync"]) for one in info["replicas"]]
-    except (KeyError, TypeError, ValueError) as exc:
-        raise FlexdiskError("InvalidArgument", f"peer is no result of replica_info: {exc!r}") from exc
-    return Peer(name, pool, pools, vms, {one.dataset: one for one in found})
 
 
 @dataclass
@@ -100,19 +76,15 @@ class Sender:
         needs: t.Dict[str, int] = {}
         for vm in seen.vms:
             place = peer.pool or vm.config.pool
-            problems = _refusals(vm, seen, peer, place)
+            problems = refusals(vm, seen.host, peer, place)
             if not problems:
-                planned, transfer, problems = self._plan_vm(vm, seen, peer, place)
+                planned, made, problems = self._plan_vm(vm, seen, peer, place)
                 found.vms.append(vm)
                 found.syncs.append(planned)
-                found.transfers.append(transfer)
+                found.transfers.append(made)
                 needs[place] = needs.get(place, 0) + sum(disk.needs for disk in planned.disks)
             found.problems += problems
-        for place, needed in sorted(needs.items()):
-            room = peer.pools[place][1]
-            if needed > room:
-                words = f"the replicas need {render_bytes(needed)} in pool {place} of {peer.name}, which has"
-                found.problems.append(Problem("InsufficientSpace", f"{words} {render_bytes(room)}"))
+        found.problems += lacking(needs, peer)
         return found
 
     def _plan_vm(
@@ -125,8 +97,8 @@ class Sender:
         names = {replica_info.uuid_of(disk): disk.label for disk in vm.disks}
         problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in wrong]
         if planned.new and not any(one.failed for one in planned.disks):  # those that go make room
-            problems += _lacks_room(vm)
-        disks = tuple(_transfer(one, names[one.disk.uuid]) for one in planned.disks)
+            problems += lacks_room(vm)
+        disks = tuple(transfer(one, names[one.disk.uuid]) for one in planned.disks)
         made = VmTransfer(vm.config.uuid, vm.config.alias, planned.name, here, there, place, host_name(), disks)
         return planned, made, problems
 
@@ -139,38 +111,40 @@ class Sender:
         """Take the snapshots of the sync, and make keys for its streams. What fails leaves one VM out."""
         done: t.List[VmTransfer] = []
         failures: t.List[str] = []
-        for planning, transfer in zip(planned.syncs, planned.transfers):
+        for planning, known in zip(planned.syncs, planned.transfers):
             try:
-                done.append(self._ready(planning, transfer, peer))
+                done.append(self._ready(planning, known, peer))
             except FlexdiskError as exc:
-                failures.append(f"{transfer.label}: {exc.message} [{exc.code}]")
+                failures.append(f"{known.label}: {exc.message} [{exc.code}]")
         return done, failures
 
-    def _ready(self, planning: sync.VmSync, transfer: VmTransfer, peer: str) -> VmTransfer:
+    def _ready(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
         fresh: t.Dict[str, t.Tuple[int, int]] = {}
         if planning.new:
-            fresh = self._take(planning, transfer, peer)
+            fresh = self._take(planning, vm, peer)
         disks = []
-        for planned, known in zip(planning.disks, transfer.disks):
-            disk, there = _taken(planned, planning.name, fresh)
-            streams, _then = sync.streams_to(disk, there, planning.name)
-            self._tie(disk, streams, transfer.peer)
+        for planned, known in zip(planning.disks, vm.disks):
+            disk = planned.disk
+            if planning.new:
+                disk = sync.taken(disk, planning.name, *fresh[f"{disk.dataset}@{planning.name}"])
+            streams, _then = sync.streams_to(disk, planned.replica, planning.name)
+            self._tie(disk, streams, vm.peer)
             disks.append(replace(known, streams=streams, snapshots=tuple(p.guid for p in disk.snapshots)))
         sending = [disk.uuid for disk in disks if disk.sent]
-        made = keys.make_keys(self.runner, transfer.uuid, sending) if sending else {}
-        return replace(transfer, disks=tuple(replace(disk, key=made.get(disk.uuid, "")) for disk in disks))
+        made = keys.make_keys(self.runner, vm.uuid, sending) if sending else {}
+        return replace(vm, disks=tuple(replace(disk, key=made.get(disk.uuid, "")) for disk in disks))
 
-    def _take(self, planning: sync.VmSync, transfer: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
+    def _take(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
         """Take the snapshots, in the place of those that have not come. Guid and createtxg of each, by name."""
         names = [disk.disk.dataset for disk in planning.disks]
-        if any(short(transfer.peer) not in disk.disk.peers for disk in planning.disks):
-            table = self.copies.table(names, [_FACT], _EVERYTHING, depth=0)
-            self._note(table, names, short(transfer.peer), Note(short(transfer.peer), peer, ""))
+        if any(short(vm.peer) not in disk.disk.peers for disk in planning.disks):
+            table = self.copies.table(names, [_FACT], EVERYTHING, depth=0)
+            self._note(table, names, short(vm.peer), Note(short(vm.peer), peer, ""))
         for disk in planning.disks:
             for point in disk.failed:
                 self.copies.destroy(disk.disk.dataset + point.word)
         taken = [f"{name}@{planning.name}" for name in names]
-        self.copies.snapshot(taken)
+        self.zfs.snapshot(*taken)
         found = self.copies.table(taken, ("guid", "createtxg"), "snapshot", depth=0)
         return {name: (int(row["guid"][0]), int(row["createtxg"][0])) for name, row in found.items()}
 
@@ -190,7 +164,7 @@ class Sender:
         self, transfers: t.Sequence[VmTransfer], address: trust.Address, known: t.Sequence[str], progress: Progress
     ) -> t.List[_Dict]:
         """Send all streams, disk by disk. What became of each VM; one that fails does not stop the others."""
-        progress.begin(sum(_amount(stream) for vm in transfers for disk in vm.disks for stream in disk.sent))
+        progress.begin(sum(vm.sends for vm in transfers))
         return [self._send_vm(vm, address, known, progress) for vm in transfers if any(d.sent for d in vm.disks)]
 
     def _send_vm(self, vm: VmTransfer, address: trust.Address, known: t.Sequence[str], progress: Progress) -> _Dict:
@@ -221,8 +195,7 @@ class Sender:
             raise FlexdiskError("Changed", f"{', '.join(wrong)}: not the snapshots that the sync was planned with")
 
     def _carry(self, disk: DiskTransfer, stream: Travelling, ssh: t.Sequence[str], progress: Progress) -> None:
-        send = send_words(disk, stream)
-        sender, receiver = self.runner.carry(send, ssh, progress.add)
+        sender, receiver = self.runner.carry(send_words(disk.dataset, stream), ssh, progress.add)
         if receiver.rc != 0 or sender.rc != 0:
             words = [said.strip() for said in (receiver.stderr, sender.stderr) if said.strip()]
             ended = f"ssh ended with {receiver.rc}, zfs send with {sender.rc}"
@@ -249,7 +222,7 @@ class Sender:
 
     def _keep(self, vm: VmTransfer, peer: str) -> bool:
         names = [disk.dataset for disk in vm.disks]
-        table = self.copies.table(names, ("guid", "createtxg", _FACT), _EVERYTHING)
+        table = self.copies.table(names, ("guid", "createtxg", _FACT), EVERYTHING)
         found = replica_info.by_dataset(table)
         changed = False
         for disk in vm.disks:
@@ -274,10 +247,7 @@ class Sender:
             texts.setdefault(encode(after), []).append(name)
             news = news or {one.peer for one in before} != {one.peer for one in after}
         for text, some in texts.items():
-            if text:
-                self.copies.set_facts(some, {FACT: text})
-            else:
-                self.copies.clear_fact(some, FACT)
+            self.zfs.set_facts(some, {FACT: text})
         return news
 
     # -- remove
@@ -304,89 +274,10 @@ class Sender:
                     self.copies.destroy(name)
                 datasets = [one.dataset for one in originals]
                 for text in sorted(known):
-                    self._note(self.copies.table(datasets, [_FACT], _EVERYTHING, depth=0), datasets, text, None)
+                    self._note(self.copies.table(datasets, [_FACT], EVERYTHING, depth=0), datasets, text, None)
         homes = sorted({seen.host.datasets[vm.config.pool].guid for vm in seen.vms})
         return Removed([vm.config.uuid for vm in seen.vms], homes, gone, noted, [])
 
 
 def _place(pool: str, disk: Original) -> str:
     return f"{replicas(pool)}/{disk.uuid}"
-
-
-def _refusals(vm: Vm, seen: replica_info.Seen, peer: Peer, place: str) -> t.List[Problem]:
-    """Why a VM has no replica on this peer, before its disks are looked at."""
-    name, found = vm.config.label, []
-    if place not in peer.pools:
-        words = f"{peer.name} has no pool {place}, but {', '.join(sorted(peer.pools)) or 'none'}"
-        return [Problem("ResourceNotFound", words, name)]
-    if peer.pools[place][0] == seen.host.datasets[vm.config.pool].guid:
-        return [
-            Problem("InvalidArgument", f"{peer.name} is the host that has the VM: a replica is on another one", name)
-        ]
-    for other in peer.vms:
-        if other["uuid"] == vm.config.uuid or (vm.config.alias and other["alias"] == vm.config.alias):
-            words = f"{peer.name} has a VM {other['alias'] or other['uuid']} ({other['uuid']}) already"
-            found.append(Problem("AlreadyExists", words, name))
-    if not seen.originals[vm.config.uuid]:
-        found.append(Problem("ResourceNotFound", "it has no disks", name))
-    for disk in vm.disks:
-        if disk.uuid in seen.host.duplicates:
-            words = f"its uuid {disk.uuid} is also on {', '.join(seen.host.duplicates[disk.uuid])}"
-            found.append(Problem("Ambiguous", words, name, disk.label))
-        if disk.volume.encryptionroot:
-            found.append(Problem("InvalidArgument", "encrypted disks are not replicated", name, disk.label))
-    if vm.missing:
-        found.append(Problem("ResourceNotFound", f"it lacks {', '.join(vm.missing)}", name))
-    return found
-
-
-def _lacks_room(vm: Vm) -> t.Iterator[Problem]:
-    """A snapshot of a thick disk takes at once what was written since the last one, inside the VM's quota."""
-    needed = sum(snapshots.charge(disk.volume) for disk in vm.disks if not disk.hidden)
-    room = (vm.root.quota or vm.root.used + vm.root.available) - vm.root.used
-    if needed > room:
-        words = (
-            f"the snapshots of the sync take {render_bytes(needed)}, and the VM has {render_bytes(max(0, room))} left"
-        )
-        yield Problem("InsufficientSpace", f"{words}; a larger flexible_disk_size makes room", vm.config.label)
-
-
-def _transfer(planned: sync.DiskSync, name: str) -> DiskTransfer:
-    disk = planned.disk
-    return DiskTransfer(
-        disk.uuid,
-        name,
-        disk.dataset,
-        disk.kind,
-        disk.volsize,
-        disk.refreservation,
-        planned.streams,
-        tuple(point.guid for point in disk.snapshots if point.guid),
-    )
-
-
-def _taken(
-    disk: sync.DiskSync, name: str, fresh: t.Mapping[str, t.Tuple[int, int]]
-) -> t.Tuple[Original, t.Optional[Replica]]:
-    """The disk with the real snapshot in the place of the planned one."""
-    real = fresh.get(f"{disk.disk.dataset}@{name}")
-    points = [
-        p._replace(guid=real[0], createtxg=real[1]) if real is not None and p.name == name and not p.guid else p
-        for p in disk.disk.points
-    ]
-    return replace(disk.disk, points=tuple(points)), disk.replica
-
-
-def _amount(stream: Travelling) -> int:
-    """Bytes of data, for the time that is left."""
-    return stream.to.written if isinstance(stream, (Full, Increment)) else 0
-
-
-def send_words(disk: DiskTransfer, stream: Travelling) -> t.Tuple[str, ...]:
-    """The words of zfs send. Blocks are sent as ZFS keeps them: compressed."""
-    if isinstance(stream, Resume):
-        return ("zfs", "send", "-t", stream.token)
-    target = f"{disk.dataset}{stream.to.word}"
-    if isinstance(stream, Full):
-        return ("zfs", "send", "-c", target)
-    return ("zfs", "send", "-c", "-i" if stream.base.bookmark else "-I", stream.base.word, target)

@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..fleet.replication import report, trust
+from ..fleet.replication.peers import Peer, read_peer
 from ..fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers, told
 from ..model.errors import Problem, Problems
 from ..model.sizes import MIB, parse_size, render_bytes
@@ -17,7 +18,7 @@ from ..rules.identity import is_pool, is_uuid
 from ..rules.replicas import is_host
 from . import lock, progress
 from .module_run import Answer, Call, refusal
-from .replica_send import Peer, Sender, read_peer
+from .replica_send import Sender
 
 _Dict = t.Dict[str, t.Any]
 
@@ -95,14 +96,13 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
             transfers, failures = sender.prepare(planned, peer.name)
     shown = list(zip((vm.config.label for vm in planned.vms), planned.syncs))
     idle = all(one.idle for one in planned.syncs)
-    amount = sum(disk.sends for one in planned.syncs for disk in one.disks)
     msg = report.summary(shown, peer.name)
     return Answer(
         {
             "changed": not idle,
             "msg": msg,
             "transfers": [told(vm) for vm in transfers],
-            "stream_bytes": amount,
+            "stream_bytes": sum(vm.sends for vm in transfers),
             "idle": idle,
             "failures": failures,
             "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(shown)},
@@ -150,5 +150,4 @@ def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
 
 
 def _transfers(call: Call, vms: t.Iterable[str], task: str) -> t.ContextManager[None]:
-    """One run at a time: a transfer may take hours, so nobody waits for it."""
-    return lock.transfers(call.runner, vms, 0, task)
+    return lock.transfers(call.runner, vms, task)

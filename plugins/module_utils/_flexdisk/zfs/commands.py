@@ -138,14 +138,15 @@ class Zfs:
             return ""
         return "; now %s" % ", ".join(line.replace("\t", "=") for line in out.splitlines())
 
-    def set_facts(self, name: str, facts: t.Mapping[str, str]) -> None:
-        """Set our own properties in one call. An empty value removes the property."""
+    def set_facts(self, names: t.Union[str, t.Sequence[str]], facts: t.Mapping[str, str]) -> None:
+        """Set our own properties of datasets or snapshots in one call. An empty value removes the property."""
+        names = [names] if isinstance(names, str) else names
         present = [f"{PREFIX}{key}={value}" for key, value in facts.items() if value]
-        if present:
-            self._run("zfs", "set", *present, name)
+        if present and names:
+            self._run("zfs", "set", *present, *names)
         for key, value in facts.items():
-            if not value:
-                self._run("zfs", "inherit", PREFIX + key, name)
+            if not value and names:
+                self._run("zfs", "inherit", PREFIX + key, *names)
 
     def create_volume(
         self,
@@ -208,9 +209,9 @@ class Zfs:
         """Mount a file system."""
         self._run("zfs", "mount", name)
 
-    def snapshot(self, name: str, recursive: bool = False) -> None:
-        """Take a snapshot. recursive: also of all datasets below, at the same moment."""
-        self._run("zfs", "snapshot", *(["-r"] if recursive else []), name)
+    def snapshot(self, *names: str, recursive: bool = False) -> None:
+        """Take snapshots at one moment. recursive: also of all datasets below."""
+        self._run("zfs", "snapshot", *(["-r"] if recursive else []), *names)
 
     def rollback(self, snapshot: str) -> None:
         """Roll a dataset back to a snapshot. Newer snapshots are destroyed."""
@@ -235,13 +236,13 @@ class Zfs:
         lines = self._run("zfs", "holds", "-H", snapshot).splitlines()
         return [line.split("\t")[1] for line in lines if line.count("\t") >= 2]
 
-    def hold(self, tag: str, snapshot: str) -> None:
-        """Hold a snapshot, so that nobody can destroy it."""
-        self._run("zfs", "hold", tag, snapshot)
+    def hold(self, tag: str, *snapshots: str) -> None:
+        """Hold snapshots, so that nobody can destroy them."""
+        self._run("zfs", "hold", tag, *snapshots)
 
-    def release(self, tag: str, snapshot: str) -> None:
-        """Release a hold."""
-        self._run("zfs", "release", tag, snapshot)
+    def release(self, tag: str, *snapshots: str) -> None:
+        """Release holds."""
+        self._run("zfs", "release", tag, *snapshots)
 
 
 def _options(options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> t.List[str]:

@@ -11,10 +11,10 @@ import typing as t
 
 from ..model.command import Runner
 from ..model.errors import FlexdiskError
-from ..rules.identity import PREFIX
 from . import errors, read
 
 _TO_GUID = re.compile(r"^\ttoguid = (0x[0-9a-f]{1,16})$", re.MULTILINE)
+EVERYTHING = "filesystem,volume,snapshot,bookmark"
 Cell = t.Tuple[str, str]  # value and source
 Table = t.Dict[str, t.Dict[str, Cell]]
 
@@ -57,10 +57,6 @@ class Copies:
         found = _TO_GUID.search(answer.stdout)
         return int(found[1], 16) if found and answer.rc == 0 else 0
 
-    def snapshot(self, names: t.Sequence[str]) -> None:
-        """Take all these snapshots at one moment, or none."""
-        self._run("zfs", "snapshot", *names)
-
     def bookmark(self, snapshot: str, name: str) -> None:
         """Make a bookmark of a snapshot."""
         self._run("zfs", "bookmark", snapshot, f"{snapshot.partition('@')[0]}#{name}")
@@ -71,32 +67,12 @@ class Copies:
             raise ValueError(f"{name} is a dataset")
         self._run("zfs", "destroy", name)
 
-    def set_facts(self, names: t.Sequence[str], facts: t.Mapping[str, str]) -> None:
-        """Set our own properties of many datasets or snapshots, in one process."""
-        if names:
-            self._run("zfs", "set", *(f"{PREFIX}{key}={value}" for key, value in facts.items()), *names)
-
-    def clear_fact(self, names: t.Sequence[str], fact: str) -> None:
-        """Remove one of our own properties of many datasets."""
-        if names:
-            self._run("zfs", "inherit", PREFIX + fact, *names)
-
-    def hold(self, tag: str, snapshots: t.Sequence[str]) -> None:
-        """Hold snapshots, so that nobody destroys them."""
-        if snapshots:
-            self._run("zfs", "hold", tag, *snapshots)
-
     def held(self, tag: str, snapshots: t.Sequence[str]) -> t.Set[str]:
         """Those of the snapshots that are held with a tag."""
         if not snapshots:
             return set()
         lines = (line.split("\t") for line in self._run("zfs", "holds", "-H", *snapshots).splitlines())
         return {fields[0] for fields in lines if fields[1:2] == [tag]}
-
-    def release(self, tag: str, snapshots: t.Sequence[str]) -> None:
-        """Release holds."""
-        if snapshots:
-            self._run("zfs", "release", tag, *snapshots)
 
     def roll_back(self, snapshot: str) -> None:
         """Roll a dataset back to its newest snapshot. ZFS refuses any other."""

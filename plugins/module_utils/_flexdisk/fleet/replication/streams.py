@@ -60,6 +60,16 @@ Travelling = t.Union[Full, Increment, Resume]
 Stream = t.Union[Travelling, GiveUp, Rollback]
 
 
+def send_words(dataset: str, stream: Travelling) -> t.Tuple[str, ...]:
+    """The words of zfs send. Blocks are sent as ZFS keeps them: compressed."""
+    if isinstance(stream, Resume):
+        return ("zfs", "send", "-t", stream.token)
+    target = dataset + stream.to.word
+    if isinstance(stream, Full):
+        return ("zfs", "send", "-c", target)
+    return ("zfs", "send", "-c", "-i" if stream.base.bookmark else "-I", stream.base.word, target)
+
+
 def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Optional[Stream]:
     """What brings a replica nearer to a snapshot of its disk; None if it has it.
 
@@ -122,10 +132,26 @@ def check_role(disk: Original, replica: Replica, home: int = 0) -> None:
     if replica.uuid != disk.uuid:
         said = f"says that it is a replica of {replica.uuid}" if replica.uuid else "does not say that it is a replica"
         raise FlexdiskError("InUse", f"{replica.dataset} {said}; nothing is received there for the disk {disk.uuid}")
+    if replica.kind != disk.kind:
+        raise FlexdiskError("InUse", f"{replica.dataset} is a {replica.kind}, and the disk a {disk.kind}")
     if home and replica.home != home:
         where = f"{replica.host or 'another host'} (pool guid {replica.home})"
         words = f"{replica.dataset} is the replica of this disk on {where}, not of the one here"
         raise FlexdiskError("InUse", f"{words}: two hosts have the disk, or had it; give up one of the copies by hand")
+
+
+def check_ways_back(replica: Replica, streams: t.Iterable[Stream]) -> None:
+    """Raise FlexdiskError ReplicaChanged if a replica would lose more than what was planned, when it goes back."""
+    points = replica.snapshots
+    for stream in streams:
+        if isinstance(stream, Rollback):
+            place = next((number for number, one in enumerate(points) if one.guid == stream.to.guid), len(points))
+            newer = [one.name for one in points[place + 1 :]]
+            if replica.written or set(newer) != set(stream.lost):
+                words = f"{replica.dataset} has changed since the sync was planned; it was to go back to"
+                raise FlexdiskError(
+                    "ReplicaChanged", f"{words} @{stream.to.name} and has {', '.join(newer) or 'nothing'} since"
+                )
 
 
 def _check_contents(disk: Original, replica: Replica) -> None:

@@ -108,6 +108,12 @@ def streams_to(
         replica = _after(disk, replica, stream)
 
 
+def taken(disk: Original, name: str, guid: int, createtxg: int) -> Original:
+    """The disk with the snapshot that was taken in the place of the planned one."""
+    points = (p._replace(guid=guid, createtxg=createtxg) if p.name == name and not p.guid else p for p in disk.points)
+    return replace(disk, points=tuple(points))
+
+
 def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
     """Whether a replica with this set has all that the disk has now. Older snapshots that it lacks cannot come.
 

@@ -18,6 +18,7 @@ from ...rules import identity
 from ...rules.replicas import is_host, is_synced
 from .copies import VOLUME, Point, Replica
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
+from .sync import DiskSync
 
 _Dict = t.Dict[str, t.Any]
 _KINDS: t.Mapping[str, t.Any] = {
@@ -38,8 +39,8 @@ HOST_KEY = re.compile(r"(?:ssh|ecdsa)-[a-z0-9-]{2,40} [A-Za-z0-9+/]{20,2000}={0,
 class DiskTransfer:
     """A disk whose replica is brought up to date. name is for people; dataset is the disk's, on its own host.
 
-    refreservation: bytes that the disk reserves. snapshots: the guids of those that it has. key: the public key with
-    which its streams may come, "" without any.
+    refreservation: bytes that the disk reserves. snapshots: the guids of those that it has. sends: bytes that travel,
+    by estimate. key: the public key with which its streams may come, "" without any.
     """
 
     uuid: str
@@ -50,6 +51,7 @@ class DiskTransfer:
     refreservation: int
     streams: t.Tuple[Stream, ...] = ()
     snapshots: t.Tuple[int, ...] = ()
+    sends: int = 0
     key: str = ""
 
     @property
@@ -78,6 +80,27 @@ class VmTransfer:
     def label(self) -> str:
         """The VM for people."""
         return self.alias or self.uuid
+
+    @property
+    def sends(self) -> int:
+        """Bytes that travel, by estimate."""
+        return sum(disk.sends for disk in self.disks)
+
+
+def transfer(planned: DiskSync, name: str) -> DiskTransfer:
+    """The transfer of a disk. name is for people."""
+    disk = planned.disk
+    return DiskTransfer(
+        disk.uuid,
+        name,
+        disk.dataset,
+        disk.kind,
+        disk.volsize,
+        disk.refreservation,
+        planned.streams,
+        tuple(point.guid for point in disk.snapshots if point.guid),
+        planned.sends,
+    )
 
 
 def told(vm: VmTransfer) -> _Dict:
@@ -131,6 +154,7 @@ def _disk(given: t.Any) -> DiskTransfer:
         refreservation=int(given["refreservation"]),
         streams=tuple(_read_stream(stream) for stream in given["streams"]),
         snapshots=tuple(_guid(guid) for guid in given["snapshots"]),
+        sends=int(given["sends"]),
         key=_matching(key, KEY.fullmatch) if key else "",
     )
 

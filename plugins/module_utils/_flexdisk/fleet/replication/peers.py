@@ -1,0 +1,87 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The host that has the replicas, as the home of a VM knows it, and why it gets none."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...model.errors import FlexdiskError, Problem
+from ...model.sizes import render_bytes
+from ...model.vm import Vm
+from ...rules import snapshots
+from ...rules.inventory import Host
+from .copies import Replica
+from .transfers import read_replica
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The other host, as replica_info told of it. pool: where the replicas lie there, "" for the same name as here."""
+
+    name: str
+    pool: str
+    pools: t.Mapping[str, t.Tuple[int, int]]  # guid and available bytes by name
+    vms: t.Sequence[t.Mapping[str, str]]
+    replicas: t.Mapping[str, Replica]  # by the name of the dataset
+
+
+def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
+    """The peer from the result of replica_info there. Raises FlexdiskError InvalidArgument for anything else."""
+    try:
+        pools = {str(one["name"]): (int(one["guid"]), int(one["available_bytes"])) for one in info["pools"]}
+        vms = [{"uuid": str(vm["uuid"]), "alias": str(vm["alias"])} for vm in info["vms"]]
+        found = [read_replica(one["sync"]) for one in info["replicas"]]
+    except (KeyError, TypeError, ValueError) as exc:
+        raise FlexdiskError("InvalidArgument", f"peer is no result of replica_info: {exc!r}") from exc
+    return Peer(name, pool, pools, vms, {one.dataset: one for one in found})
+
+
+def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
+    """Why a VM has no replica on this peer, before its disks are looked at."""
+    name, found = vm.config.label, []
+    if place not in peer.pools:
+        words = f"{peer.name} has no pool {place}, but {', '.join(sorted(peer.pools)) or 'none'}"
+        return [Problem("ResourceNotFound", words, name)]
+    if peer.pools[place][0] == host.datasets[vm.config.pool].guid:
+        return [
+            Problem("InvalidArgument", f"{peer.name} is the host that has the VM: a replica is on another one", name)
+        ]
+    for other in peer.vms:
+        if other["uuid"] == vm.config.uuid or (vm.config.alias and other["alias"] == vm.config.alias):
+            words = f"{peer.name} has a VM {other['alias'] or other['uuid']} ({other['uuid']}) already"
+            found.append(Problem("AlreadyExists", words, name))
+    if all(disk.hidden for disk in vm.disks):
+        found.append(Problem("ResourceNotFound", "it has no disks", name))
+    for disk in vm.disks:
+        if disk.uuid in host.duplicates:
+            words = f"its uuid {disk.uuid} is also on {', '.join(host.duplicates[disk.uuid])}"
+            found.append(Problem("Ambiguous", words, name, disk.label))
+        if disk.volume.encryptionroot:
+            found.append(Problem("InvalidArgument", "encrypted disks are not replicated", name, disk.label))
+    if vm.missing:
+        found.append(Problem("ResourceNotFound", f"it lacks {', '.join(vm.missing)}", name))
+    return found
+
+
+def lacks_room(vm: Vm) -> t.Iterator[Problem]:
+    """A snapshot of a thick disk takes at once what was written since the last one, inside the VM's quota."""
+    needed = sum(snapshots.charge(disk.volume) for disk in vm.disks if not disk.hidden)
+    room = (vm.root.quota or vm.root.used + vm.root.available) - vm.root.used
+    if needed > room:
+        words = (
+            f"the snapshots of the sync take {render_bytes(needed)}, and the VM has {render_bytes(max(0, room))} left"
+        )
+        yield Problem("InsufficientSpace", f"{words}; a larger flexible_disk_size makes room", vm.config.label)
+
+
+def lacking(needs: t.Mapping[str, int], peer: Peer) -> t.Iterator[Problem]:
+    """Pools of the peer that lack room. needs: bytes by the names of its pools."""
+    for place, needed in sorted(needs.items()):
+        room = peer.pools[place][1]
+        if needed > room:
+            words = f"the replicas need {render_bytes(needed)} in pool {place} of {peer.name}, which has"
+            yield Problem("InsufficientSpace", f"{words} {render_bytes(room)}")

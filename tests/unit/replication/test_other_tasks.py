@@ -1,0 +1,104 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What other tasks do with disks that have replicas: the table in docs/replicas.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.engine.test_vm_snapshot import NOW, wanted
+
+from .world import REPLICAS, World
+
+ROOT = {"name": "root"}
+DATA = {"name": "data"}
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A stopped VM whose disks have names and replicas."""
+    made = World(tmp_path, monkeypatch)
+    root, data = made.disks()
+    done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data})
+    assert made.sync() == (True, True)
+    return made
+
+
+def task(world, *disks, **more):
+    declared = {"vm": "db01", "disks": list(disks), **more}
+    policy = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
+    return converge(Zfs(world.home), Vmadm(world.home, lambda _seconds: None), [declared], policy, None, False)
+
+
+def done(world, *disks, **more):
+    ended = task(world, *disks, **more)
+    assert (ended.problems, ended.failure) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("entry", "more"),
+    [
+        ({**DATA, "size": 32, "dangerous_allow_shrink": True}, {}),
+        ({**DATA, "state": "absent", "destroy_snapshots": True}, {}),
+        ({**DATA, "block_size": 16384, "recreate": True, "destroy_snapshots": True}, {}),
+        (None, {"unlisted": "destroy", "destroy_snapshots": True}),
+    ],
+    ids=["shrink", "destroy", "recreate", "unlisted"],
+)
+def test_refused(world, entry, more):
+    before = world.saved()[0].pools.to_json()
+    ended = task(world, ROOT, *([entry] if entry else []), **more)
+    assert "Replicated" in {problem.code for problem in ended.problems}
+    (said,) = {problem.message for problem in ended.problems if problem.code == "Replicated"}
+    assert "it has replicas on hv02; the playbook replicate with flexdisk_replica_state=absent" in said
+    assert world.home.node.pools.to_json()["pools"] == before["pools"]
+
+
+def test_a_disk_grows(world):
+    done(world, ROOT, {**DATA, "size": 96})
+    assert world.sync() == (True, True)
+    assert world.hashes_there() == world.hashes()
+
+
+def test_a_disk_goes_and_comes_back(world):
+    """Meanwhile the sync of the others goes on. Afterwards an increment is enough."""
+    uuid = list(world.disks())[1]
+    done(world, ROOT, unlisted="detach")
+    world.write(0, 1, 3)
+    assert world.sync() == (True, True)
+    assert len(world.peer.points(f"{REPLICAS}/{uuid}")) == 1
+    done(world, ROOT, DATA)
+    assert list(world.disks())[1] == uuid
+    plan = world.planned()
+    assert not plan.problems
+    assert world.sync() == (True, True)
+    assert world.hashes_there() == world.hashes()
+    assert world.sync() == (False, True)
+
+
+def snapshot(world, **words):
+    zfs, hypervisor = Zfs(world.home), Vmadm(world.home, lambda _seconds: None)
+    policy = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
+    ended = vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**words), policy, None, False, NOW)
+    assert (ended.problems, ended.failure) == ([], None)
+    return ended.changed
+
+
+def test_a_rollback(world):
+    """Snapshots of a sync need not be named. Once the replica has gone back too, the same rollback is idle."""
+    snapshot(world, name="one")
+    world.write(0, 3, 9)
+    assert world.sync() == (True, True)
+    assert snapshot(world, name="one", state="rolled_back", newer=[])
+    hashes = world.hashes()
+    assert world.sync() == (True, True)
+    assert world.hashes_there() == world.hashes() == hashes
+    assert not snapshot(world, name="one", state="rolled_back", newer=[])
+    assert world.sync() == (False, True)

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Progress of transfers: what is told when, the limit, and which transfers are watched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.action.replica_send import is_long
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
+    DiskTransfer,
+    VmTransfer,
+    told,
+)
+
+VM = "aaaaaaaa-0000-4000-8000-000000000204"
+MIB = 1 << 20
+
+
+class Clock:
+    """Time passes only by pauses, and by what is added."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def pause(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def meter(tmp_path, clock, log, limit=0):
+    made = progress.Progress(progress.path(str(tmp_path), VM), log.append, limit, clock, clock.pause)
+    made.begin(100 * MIB)
+    made.now("db01", "data")
+    return made
+
+
+def test_what_is_told(tmp_path, clock):
+    """The file says how far it has come. The log gets a line at most every ten seconds."""
+    log = []
+    made = meter(tmp_path, clock, log)
+    for _second in range(25):
+        clock.now += 1
+        made.add(2 * MIB)
+    assert made.carried == 50 * MIB
+    line = "VM db01, disk data: 50 MiB sent, 2 MiB/s, 25 s left"
+    assert progress.lines(str(tmp_path), None) == progress.lines(str(tmp_path), [VM]) == [line]
+    assert log == [
+        "VM db01, disk data: 20 MiB sent, 2 MiB/s, 40 s left",
+        "VM db01, disk data: 40 MiB sent, 2 MiB/s, 30 s left",
+    ]
+    assert progress.lines(str(tmp_path), ["another"]) == []
+    made.end()
+    assert progress.lines(str(tmp_path), None) == []
+
+
+def test_the_limit_holds(tmp_path, clock):
+    made = meter(tmp_path, clock, [], limit=4 * MIB)
+    for _piece in range(20):
+        made.add(MIB)
+    assert clock.now == 5.0
+
+
+def test_what_cannot_be_told_fails_nothing(tmp_path, clock):
+    made = meter(tmp_path / "missing", clock, [])
+    clock.now += 9
+    made.add(MIB)
+    made.end()
+    assert progress.lines(str(tmp_path / "missing"), None) == []
+
+
+def test_bytes_are_carried_and_counted():
+    """Also if the reader goes early; what both have said comes back."""
+    counted = []
+    write = [sys.executable, "-c", f"import sys; sys.stdout.write('x' * {3 * MIB}); sys.exit('written')"]
+    count = [sys.executable, "-c", "import sys; print(len(sys.stdin.read()))"]
+    sender, receiver = SubprocessRunner().carry(write, count, counted.append)
+    assert (sender.rc, sender.stderr.strip()) == (1, "written")
+    assert (receiver.rc, receiver.stderr.strip(), sum(counted)) == (0, str(3 * MIB), 3 * MIB)
+    sender, receiver = SubprocessRunner().carry(write, ["false"], counted.append)
+    assert receiver.rc == 1
+    assert sender.rc != 0
+
+
+def test_both_end_if_the_module_is_killed(tmp_path):
+    """The receiver sees the end of the stream, so that it keeps what has come."""
+    script = (
+        "from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import *\n"
+        "def carried(count):\n    os.kill(os.getpid(), 9)\n"
+        f"SubprocessRunner().carry(['yes'], ['sh', '-c', 'cat >/dev/null; echo end >{tmp_path}/end'], carried)\n"
+    )
+    link = tmp_path / "ansible_collections" / "flexdisk" / "hypervisor"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(Path(__file__).resolve().parents[3])
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", script], env=env, check=False, timeout=60).returncode == -9
+    for _try in range(100):
+        if (tmp_path / "end").exists():
+            break
+        subprocess.run(["sleep", "0.1"], check=True)
+    assert (tmp_path / "end").read_text() == "end\n"
+
+
+def transfers(sends):
+    disk = DiskTransfer(VM, "data", f"zones/{VM}/disk1", "volume", MIB, MIB, sends=sends)
+    return [told(VmTransfer(VM, "db01", "flexdisk-sync-00000001-1", 2, 1, "zones", "hv01", (disk,)))]
+
+
+@pytest.mark.parametrize(
+    ("sends", "limit", "watched"),
+    [(255 * MIB, None, False), (256 * MIB, None, True), (30 * MIB, "2MiB", True), (29 * MIB, "2MiB", False)],
+)
+def test_which_transfers_are_watched(sends, limit, watched):
+    assert is_long({"transfers": transfers(sends), "bandwidth_limit": limit}) is watched
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"transfers": 1}, {"transfers": [{}]}, {"transfers": transfers(1 << 40), "bandwidth_limit": "x"}]
+)
+def test_what_is_wrong_is_left_to_the_module(given):
+    assert not is_long(given)
