@@ -18,7 +18,8 @@ description:
     not touched.
   - The quota and reservation of a flexible VM's dataset are the sum of its own quota, its flexible disk size and the
     space that ZFS needs for the metadata of every volume. For a VM without flexible disk size, they are the sum of
-    its own quota and the automatic reservation of every volume.
+    its own quota and the automatic reservation of every volume. Both gain the space for the snapshots of syncs if the
+    disks have replicas.
   - The values drift when disks are removed with C(vmadm), when a change is interrupted, and after a rollback past a
     resize.
 extends_documentation_fragment:

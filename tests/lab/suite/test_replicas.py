@@ -188,6 +188,23 @@ def test_a_key_opens_nothing_else(lab: Lab, peer: Lab, both: Both) -> None:
 
 
 @pytest.mark.full
+def test_the_controller_dies(lab: Lab, peer: Lab, both: Both) -> None:
+    """A long transfer goes on to its end. Until then, another run is told who is at work."""
+    write(lab, 0, 0, 60)
+    with started(lab, both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")) as running:
+        assert running.stdout is not None
+        next(line for line in iter(running.stdout.readline, "") if "replica_send: VM db01" in line)
+        running.kill()
+        refused = both.play("replicate").stdout
+        assert f"the disks are being replicated by a transfer to {peer.name} (pid " in refused
+        lab.run(["sh", "-c", "while pgrep -x ssh; do sleep 1; done"])
+    assert "about" not in replicate(both, "--check", "--diff")
+    replicate(both)
+    assert hashes_there(peer, disks(lab)) == hashes(lab)
+    assert not changed(replicate(both))
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("which", [0, 1], ids=["home", "peer"])
 def test_a_host_that_loses_power(lab: Lab, peer: Lab, both: Both, which: int) -> None:
     """In the middle of a stream. The same command goes on, although the other side may still wait."""

@@ -17,6 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
@@ -789,6 +790,19 @@ def test_drift_is_repaired(linux):
     outcome, _skipped = recalculate(Zfs(linux.runner), linux.driver(), None, None, False, False)
     assert outcome.changed
     linux.assert_whole()
+
+
+def test_the_space_of_syncs_stays(linux):
+    """Here nobody computes a quota without it, so the snapshots stay, too."""
+    up(linux, 32)
+    disk = linux.vm().disks[1].volume.name
+    linux.run("zfs", "snapshot", f"{disk}@flexdisk-sync-0000002a-1")
+    linux.run("zfs", "set", f"flexdisk:replicas.space={7 << 20}", f"tank/{VM}")
+    linux.four_steps(spec({"name": "a", "size": 48}, flexible_disk_size="2GiB", quota="4MiB"))
+    vm = linux.vm()
+    assert [len(one.snapshots) for one in vm.disks] == [0, 1]
+    law = space.quota_law(4 << 20, 2 << 30, vm.volumes, linux.host().geometry["tank"])
+    assert vm.root.quota == vm.root.reservation == law + (7 << 20)
 
 
 def test_vm_info(linux):

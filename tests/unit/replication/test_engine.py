@@ -16,6 +16,7 @@ from simnode import Node, PoolSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_info import Filters, disks_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_info import info
@@ -27,6 +28,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
@@ -91,7 +93,23 @@ def without_base(world):
     world.write(0, 2, 7)
 
 
-SCENARIOS = [first, increment, lost, cut, given_up, without_base]
+def full(world):
+    """No space is free, and all of it was written before and after the last sync."""
+    world.home.node.run(["vmadm", "update", VM], '{"flexible_disk_size": 192}')
+    world.write(0, 128)
+    assert world.sync() == (True, True)
+    world.write(0, 128)
+    world.write(1, 64)
+
+
+SCENARIOS = [first, increment, lost, cut, given_up, without_base, full]
+
+
+def lawful(world):
+    """The VM as it is, and its pool's geometry."""
+    host = observe(Zfs(world.home), Vmadm(world.home))
+    (vm,) = host.vms
+    return vm, host.geometry["zones"]
 
 
 def in_order(world, hashes):
@@ -106,6 +124,9 @@ def in_order(world, hashes):
         for prop in ("volsize", "refreservation"):
             words = ("zfs", "get", "-Hp", "-o", "value", prop)
             assert world.peer.ok(*words, f"{REPLICAS}/{uuid}") == world.home.ok(*words, where)
+    vm, geometry = lawful(world)
+    assert space.sync_space(vm) == space.sync_needs(vm) > 0
+    assert vm.root.quota == vm.root.reservation == space.expected_quota(vm, geometry)
     assert not world.authorized.exists() or world.authorized.read_text() == ""
     assert not list(world.folder.glob("transfer-*"))
 
@@ -117,9 +138,9 @@ def test_a_sync_killed_anywhere(world, scenario):
     hashes, saved = world.hashes(), world.saved()
     world.fuse = Fuse()
     assert world.sync() == (True, True)
-    in_order(world, hashes)
     assert world.sync() == (False, True)
     count = world.fuse.counted
+    in_order(world, hashes)
     own = {where: _own(world, where) for where in world.disks().values()}
     points = 0
     for at in range(1, count + 1):
@@ -191,17 +212,17 @@ def _removed(world):
     world.receiver().remove(["zones"], done.uuids, done.homes, False)
 
 
-def _fill(world):
-    """Leave 100 MiB."""
-    room = int(world.peer.ok("zfs", "get", "-Hp", "-o", "value", "available", "zones")) - 100 * MIB
-    world.peer.ok("zfs", "create", "-o", f"refreservation={room}", "zones/full")
+def _fill(host, left):
+    """Leave so many MiB."""
+    room = int(host.ok("zfs", "get", "-Hp", "-o", "value", "available", "zones")) - left * MIB
+    host.ok("zfs", "create", "-o", f"refreservation={room}", "zones/full")
 
 
 @pytest.mark.parametrize(
     ("before", "code", "said"),
     [
         (
-            _fill,
+            lambda world: _fill(world.peer, 100),
             "InsufficientSpace",
             r"the replicas need [\d.]+ MiB in pool zones of hv02, which has [\d.]+ MiB",
         ),
@@ -424,11 +445,12 @@ def test_a_small_growth_is_reserved(world):
     in_order(world, world.hashes())
 
 
-def test_a_vm_without_room_is_refused(world):
-    world.home.node.run(["vmadm", "update", VM], '{"flexible_disk_size": 192}')
+def test_a_pool_without_room_is_refused(world):
+    _fill(world.home, 9)
     (problem,) = world.planned().problems
     assert problem.code == "InsufficientSpace"
-    assert re.search(r"the snapshots of the sync take [\d.]+ MiB, and the VM has [\d.]+ [KM]iB left", problem.message)
+    said = r"the snapshots of the sync take N MiB, and the VM needs N MiB more of pool zones, which has N MiB"
+    assert re.fullmatch(said.replace("N", r"[\d.]+"), problem.message)
     assert [world.home.points(where) for where in world.disks().values()] == [[], []]
 
 

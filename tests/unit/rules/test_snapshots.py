@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import snapshots
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import pins, snapshots
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import VmSnapshot
 
 MIB = 1 << 20
@@ -74,13 +74,13 @@ def test_a_rule_keeps_the_newest_and_never_more_than_it_says(moments, last, dail
 
 def test_what_one_takes_and_gives_back():
     thick = Dataset("p/v", "volume", volsize=64 * MIB, refreservation=66 * MIB, written=40 * MIB)
-    assert snapshots.charge(thick) == 40 * MIB
-    assert snapshots.charge(Dataset("p/v", "volume", volsize=64 * MIB, written=40 * MIB)) == 0
+    assert pins.charge(thick) == 40 * MIB
+    assert pins.charge(Dataset("p/v", "volume", volsize=64 * MIB, written=40 * MIB)) == 0
     first = Dataset("p/v@a", "snapshot", createtxg=1, used=3 * MIB, written=30 * MIB)
     last = Dataset("p/v@b", "snapshot", createtxg=2, used=1 * MIB, written=8 * MIB)
-    assert snapshots.frees(thick, (first, last), first) == 3 * MIB
-    assert snapshots.frees(thick, (first, last), last) == 8 * MIB
-    assert snapshots.held((first, last)) == 38 * MIB
+    assert pins.frees(thick, (first, last), first) == 3 * MIB
+    assert pins.frees(thick, (first, last), last) == 8 * MIB
+    assert pins.held((first, last)) == 38 * MIB
 
 
 @pytest.mark.parametrize("name", ["a", "1", "x" * 64, "a.b-c_d:e%f"])

@@ -10,6 +10,7 @@ from ..plan.vm_steps import (
     AddPorts,
     Recover,
     Relocate,
+    RetireSyncs,
     SetAutoboot,
     SetFlexibleSize,
     SettleQuota,
@@ -18,6 +19,7 @@ from ..plan.vm_steps import (
     Start,
     Stop,
 )
+from ..rules.replicas import SPACE
 from .perform import Change, Tools, perform
 from .storage import storage_of
 
@@ -74,6 +76,14 @@ def _settle_volumes(step: SettleVolumes, tools: Tools, change: Change) -> None:
     for name in step.names:
         figure = then[name].refreservation if then[name].kind == "filesystem" else "auto"
         tools.zfs.set(name, refreservation=figure)
+
+
+@perform.register
+def _retire_syncs(step: RetireSyncs, tools: Tools, change: Change) -> None:
+    """The space goes last: it says that there is something left to destroy."""
+    for name in step.names:
+        tools.zfs.destroy(name)
+    tools.zfs.set_facts(change.vm.root.name, {SPACE: ""})
 
 
 @perform.register

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from ..fleet.replication import sync, trust
 from ..fleet.replication.copies import Original, Replica, rope
-from ..fleet.replication.peers import Peer, lacking, lacks_room, refusals
+from ..fleet.replication.peers import Peer, lacking, refusals
 from ..fleet.replication.retention import gone_here
+from ..fleet.replication.room import coming_space, lacks_room
 from ..fleet.replication.streams import Full, Stream, Travelling, send_words
 from ..fleet.replication.transfers import DiskTransfer, VmTransfer, transfer
 from ..hypervisor.protocol import Hypervisor
@@ -22,13 +23,16 @@ from ..model.command import Carrier
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
 from ..rules.identity import PREFIX, render_time
+from ..rules.inventory import Host
 from ..rules.layout import replicas
 from ..rules.replicas import FACT, Note, decode, encode, short
+from ..rules.space import sync_needs
 from ..zfs.commands import Zfs
 from ..zfs.copies import EVERYTHING, Copies, Table
-from . import replica_info
+from . import replica_info, sync_space
 from . import trust as keys
 from .journal import host_name
+from .observe import observe
 from .progress import Progress
 
 _Dict = t.Dict[str, t.Any]
@@ -42,6 +46,7 @@ class Planned:
     transfers: t.List[VmTransfer] = field(default_factory=list)
     syncs: t.List[sync.VmSync] = field(default_factory=list)
     vms: t.List[Vm] = field(default_factory=list)
+    host: t.Optional[Host] = None
     problems: t.List[Problem] = field(default_factory=list)
 
 
@@ -72,7 +77,7 @@ class Sender:
     def plan(self, names: t.Sequence[str], peer: Peer) -> Planned:
         """What a sync of these VMs would do. Nothing is changed."""
         seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
-        found = Planned(problems=list(seen.problems))
+        found = Planned(host=seen.host, problems=list(seen.problems))
         needs: t.Dict[str, int] = {}
         for vm in seen.vms:
             place = peer.pool or vm.config.pool
@@ -96,10 +101,15 @@ class Sender:
         planned, wrong = sync.plan(pairs, here, there)
         names = {replica_info.uuid_of(disk): disk.label for disk in vm.disks}
         problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in wrong]
-        if planned.new and not any(one.failed for one in planned.disks):  # those that go make room
-            problems += lacks_room(vm)
+        if planned.new:
+            failed = planned.failed
+            quota = sync_space.quota_of(vm, coming_space(vm, failed), seen.host)
+            problems += lacks_room(vm, failed, quota, seen.host.available(vm.config.pool))
+        elif sync_space.is_off(vm, seen.host):
+            planned = replace(planned, settles=True)
         disks = tuple(transfer(one, names[one.disk.uuid]) for one in planned.disks)
-        made = VmTransfer(vm.config.uuid, vm.config.alias, planned.name, here, there, place, host_name(), disks)
+        config = vm.config
+        made = VmTransfer(config.uuid, config.alias, planned.name, here, there, place, host_name(), disks, planned.idle)
         return planned, made, problems
 
     def _with_token(self, found: t.Optional[Replica]) -> t.Optional[Replica]:
@@ -111,12 +121,21 @@ class Sender:
         """Take the snapshots of the sync, and make keys for its streams. What fails leaves one VM out."""
         done: t.List[VmTransfer] = []
         failures: t.List[str] = []
-        for planning, known in zip(planned.syncs, planned.transfers):
+        for vm, planning, known in zip(planned.vms, planned.syncs, planned.transfers):
             try:
+                if planning.new:
+                    self._make_room(vm, planning, t.cast(Host, planned.host))
                 done.append(self._ready(planning, known, peer))
             except FlexdiskError as exc:
                 failures.append(f"{known.label}: {exc.message} [{exc.code}]")
         return done, failures
+
+    def _make_room(self, vm: Vm, planning: sync.VmSync, host: Host) -> None:
+        """Destroy the sets that have not come, and give the VM the space for the next one."""
+        for disk in planning.disks:
+            for point in disk.failed:
+                self.copies.destroy(disk.disk.dataset + point.word)
+        sync_space.settle(self.zfs, vm, coming_space(vm, planning.failed), host)
 
     def _ready(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
         fresh: t.Dict[str, t.Tuple[int, int]] = {}
@@ -135,14 +154,11 @@ class Sender:
         return replace(vm, disks=tuple(replace(disk, key=made.get(disk.uuid, "")) for disk in disks))
 
     def _take(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
-        """Take the snapshots, in the place of those that have not come. Guid and createtxg of each, by name."""
+        """Take the snapshots. Guid and createtxg of each, by name."""
         names = [disk.disk.dataset for disk in planning.disks]
         if any(short(vm.peer) not in disk.disk.peers for disk in planning.disks):
             table = self.copies.table(names, [_FACT], EVERYTHING, depth=0)
             self._note(table, names, short(vm.peer), Note(short(vm.peer), peer, ""))
-        for disk in planning.disks:
-            for point in disk.failed:
-                self.copies.destroy(disk.disk.dataset + point.word)
         taken = [f"{name}@{planning.name}" for name in names]
         self.zfs.snapshot(*taken)
         found = self.copies.table(taken, ("guid", "createtxg"), "snapshot", depth=0)
@@ -211,6 +227,7 @@ class Sender:
         """
         changed = False
         failures = []
+        busy = [vm for vm in transfers if not vm.idle and vm.uuid in complete]
         for vm in transfers:
             try:
                 keys.forget_keys(vm.uuid)
@@ -218,7 +235,15 @@ class Sender:
                     changed = self._keep(vm, peer) or changed
             except FlexdiskError as exc:
                 failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
-        return changed, failures
+        return self._settle([vm.uuid for vm in busy]) or changed, failures
+
+    def _settle(self, vms: t.Sequence[str]) -> bool:
+        """Give VMs the space that their snapshots of syncs need now. Whether something was changed."""
+        if not vms:
+            return False
+        host = observe(self.zfs, self.hypervisor, self.pool)
+        found = [vm for vm in host.vms if vm.config.uuid in vms]
+        return True in [sync_space.settle(self.zfs, vm, sync_needs(vm), host) for vm in found]
 
     def _keep(self, vm: VmTransfer, peer: str) -> bool:
         names = [disk.dataset for disk in vm.disks]
@@ -275,6 +300,8 @@ class Sender:
                 datasets = [one.dataset for one in originals]
                 for text in sorted(known):
                     self._note(self.copies.table(datasets, [_FACT], EVERYTHING, depth=0), datasets, text, None)
+        if not check_mode:
+            self._settle([vm.config.uuid for vm in seen.vms])
         homes = sorted({seen.host.datasets[vm.config.pool].guid for vm in seen.vms})
         return Removed([vm.config.uuid for vm in seen.vms], homes, gone, noted, [])
 

@@ -33,7 +33,7 @@ PATIENCE = 60
 ASK_AGAIN = 15
 _ALWAYS = (
     "normalise", "law", "flexible", "quota", "compression", "identity", "destroy_parked", "unguard", "park",
-    "snapshot", "delete_snapshot", "properties", "convert", "discard",
+    "snapshot", "delete_snapshot", "properties", "convert", "discard", "retire",
 )  # fmt: skip
 _HOT = ("grow", "attach", "create", "detach", "destroy")
 

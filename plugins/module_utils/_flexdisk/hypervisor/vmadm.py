@@ -46,7 +46,7 @@ _OPTIONS = frozenset((
 ))  # fmt: skip
 _LIVE = frozenset((
     "normalise", "law", "flexible", "quota", "compression", "identity", "park", "destroy_parked", "unguard",
-    "snapshot", "delete_snapshot", "properties", "convert",
+    "snapshot", "delete_snapshot", "properties", "convert", "retire",
 ))  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from ..rules import identity
 from ..rules.disk import Place, find_source
 from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, detached_place, final, image_dataset
+from ..rules.pins import charge
 from ..rules.reservation import default_block_size
-from ..rules.snapshots import charge
 from . import changes, checks, departures, predict
 from .disk_steps import CreateDetached, EndConversion, FinishDetached
 from .ordering import Sequence

@@ -16,13 +16,14 @@ from ..model.sizes import MIB, render_bytes, render_change
 from ..model.vm import Disk, Vm
 from ..rules import identity, slots, space
 from ..rules.differences import config_changes, crosses, in_conversion
+from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry, default_block_size
 from . import arrivals, changes, departures, predict, recovery
 from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
 from .resolve import Resolved, Target, slots_after
 from .steps import Step, Told
-from .vm_steps import SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, Stop
+from .vm_steps import RetireSyncs, SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, Stop
 
 
 class Sequence:
@@ -152,6 +153,8 @@ def _work(
     concerned = _concerned(resolved)
     seq.extend((*departures.unguard(concerned), *departures.discard(concerned)))
     figures = _space_changes(resolved, capabilities.keeps_storage)
+    if figures:
+        seq.add(retire_syncs(seq.vm, capabilities))
     seq.extend(repairs(seq.vm, geometry, policy.reclaim, resolved.flexible, recomputed=bool(figures)))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.detached):
         seq.add(changes.unname(leaver.disk).for_disk(leaver.anew))
@@ -267,6 +270,18 @@ def _space_changes(resolved: Resolved, thick: bool) -> t.List[Step]:
         flexible = SetFlexibleSize(Told(f"flexible_disk_size {change}"), stored_mib=resolved.flexible, resets=thick)
         steps.append((resolved.flexible - (now or 0), flexible))
     return [step for _more, step in sorted(steps, key=lambda s: s[0])]
+
+
+def retire_syncs(vm: Vm, capabilities: Capabilities) -> t.Optional[RetireSyncs]:
+    """The step before a hypervisor computes the VM's quota: it knows no space for syncs, and would set too little.
+
+    The next sync goes on from the bookmarks of these snapshots.
+    """
+    if not (capabilities.keeps_storage and space.sync_space(vm)):
+        return None
+    parts = [s.name for disk in vm.disks + vm.orphans for s in disk.snapshots]
+    names = tuple(name for name in parts if is_synced(name.partition("@")[2]))
+    return RetireSyncs(Told(f"- {len(names)} snapshots of syncs, the next sync makes others"), names=names)
 
 
 def _feasible(vm: Vm, figures: t.List[Step], geometry: PoolGeometry) -> t.List[Step]:

@@ -13,10 +13,11 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
-from ..rules import disk_properties, identity, slots, snapshots
+from ..rules import disk_properties, identity, pins, slots, snapshots
 from ..rules.layout import image_of, index_of
+from ..rules.replicas import SPACE
 from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
-from ..rules.space import expected_quota, settled_quota
+from ..rules.space import expected_quota, settled_quota, without_syncs
 from . import disk_steps, vm_steps
 from .steps import Step
 
@@ -135,6 +136,12 @@ def _start(step: vm_steps.Start, vm: Vm, geometry: PoolGeometry) -> Vm:
 @_after.register
 def _autoboot(step: vm_steps.SetAutoboot, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _config(vm, autoboot=step.autoboot)
+
+
+@_after.register
+def _retire(step: vm_steps.RetireSyncs, vm: Vm, geometry: PoolGeometry) -> Vm:
+    """Quota and reservation follow with the next step."""
+    return _with_facts(without_syncs(vm), {SPACE: ""})
 
 
 def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
@@ -477,18 +484,18 @@ def _release(step: disk_steps.ReleaseDisk, vm: Vm, geometry: PoolGeometry) -> Vm
 @_after.register
 def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
     def taken(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
-        charge = snapshots.charge(dataset)
+        charge = pins.charge(dataset)
         name = f"{dataset.name}@{step.full_name}"
         new = replace(dataset, name=name, kind="snapshot", used=0, createtxg=NEWEST, creation=step.creation)
         reserved = dataset.usedbyrefreservation + charge
         return replace(dataset, used=dataset.used + charge, usedbyrefreservation=reserved, written=0), (*before, new)
 
-    return snapshots.each_dataset(vm, taken)
+    return pins.each_dataset(vm, taken)
 
 
 @_after.register
 def _delete_snapshot(step: vm_steps.DeleteSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return snapshots.without(vm, step.parts)
+    return pins.without(vm, step.parts)
 
 
 @_after.register
@@ -498,7 +505,7 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         if part is None:
             return dataset, before
         left = tuple(s for s in before if s.createtxg <= part.createtxg)
-        held = snapshots.held(left)
+        held = pins.held(left)
         then = replace(
             dataset,
             volsize=part.volsize,
@@ -510,5 +517,5 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         )
         return then, left
 
-    vm = snapshots.each_dataset(vm, back)
+    vm = pins.each_dataset(vm, back)
     return _config(vm, state="running", autoboot=True) if step.starts_vm else vm

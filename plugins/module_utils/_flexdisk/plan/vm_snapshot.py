@@ -14,7 +14,7 @@ from ..model.desired import Keep, Policy, SnapshotDeclaration
 from ..model.errors import Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change
 from ..model.vm import Vm
-from ..rules import snapshots, space
+from ..rules import pins, snapshots, space
 from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry
 from ..rules.snapshots import VmSnapshot
@@ -76,7 +76,7 @@ def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems
         return
     seq.extend(ordering.repairs(vm, seq.geometry, False))
     vm = seq.vm
-    charge = sum(map(snapshots.holds, (vm.root, *vm.volumes)))
+    charge = sum(map(pins.holds, (vm.root, *vm.volumes)))
     text = f"+ snapshot {name} of {len(vm.volumes)} disks, holds {render_bytes(charge)} at once"
     step = TakeSnapshot(Told(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
     after = predict.apply(vm, step, seq.geometry)
@@ -191,7 +191,10 @@ def _roll_back(
                 "VmNotStopped", "the VM is running and must be stopped for a rollback; allow_restart=true allows it"
             )
         seq.add(ordering.stop(capabilities))
-    seq.add(_raised(vm, spec, capabilities, problems))
+    raised = _raised(vm, spec, capabilities, problems)
+    if raised is not None:
+        seq.add(ordering.retire_syncs(vm, capabilities))
+    seq.add(raised)
     seq.add(_rollback(vm, snapshot, capabilities))
     seq.extend(ordering.repairs(seq.vm, geometry, False))
     _refuse_excess(seq.vm, problems)

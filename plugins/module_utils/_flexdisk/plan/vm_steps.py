@@ -61,6 +61,16 @@ class SettleVolumes(Step):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class RetireSyncs(Step):
+    """Destroy the snapshots of syncs, and give up the space for them. names: whole names of the snapshots."""
+
+    kind = "retire"
+    calm = True
+
+    names: t.Tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class SetFlexibleSize(Step):
     """Set flexible_disk_size, hidden disks included. resets: the hypervisor then sets every volume to auto."""
 

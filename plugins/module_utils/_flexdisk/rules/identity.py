@@ -46,6 +46,7 @@ NAMES = (
     "made_for",
     "released",
     "replicas",
+    "replicas.space",
     "replica",
     "replica.vm",
     "replica.host",

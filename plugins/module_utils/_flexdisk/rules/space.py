@@ -10,12 +10,18 @@ automatic reservation, so that a sparse or hand-made reservation does not change
 
 from __future__ import annotations
 
+import re
 import typing as t
+from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Vm
+from .pins import without_sets
+from .replicas import SPACE, is_synced
 from .reservation import PoolGeometry, automatic_reservation, automatic_size, is_automatic, overhead
+
+_BYTES = re.compile(r"\A[1-9][0-9]{0,18}\Z")
 
 
 def quota_law(base: int, flexible: t.Optional[int], volumes: t.Iterable[Dataset], geometry: PoolGeometry) -> int:
@@ -29,8 +35,50 @@ def quota_law(base: int, flexible: t.Optional[int], volumes: t.Iterable[Dataset]
 
 
 def expected_quota(vm: Vm, geometry: PoolGeometry) -> int:
-    """The quota and reservation that the law demands of the VM as it is."""
-    return quota_law(vm.root.refquota, flexible_bytes(vm), vm.volumes, geometry)
+    """The quota and reservation that the law demands of the VM as it is: beside C(quota_law) the space of syncs."""
+    return quota_law(vm.root.refquota, flexible_bytes(vm), vm.volumes, geometry) + sync_space(vm)
+
+
+def sync_space(vm: Vm) -> int:
+    """S: what the VM has beside its flexible_disk_size for the snapshots of syncs."""
+    stored = vm.root.user.get(SPACE, "")
+    return int(stored) if _BYTES.match(stored) else 0
+
+
+def without_syncs(vm: Vm) -> Vm:
+    """The VM as if no sync had taken snapshots."""
+    names = {s.name.partition("@")[2] for disk in vm.disks + vm.orphans for s in disk.snapshots}
+    return without_sets(vm, filter(is_synced, names))
+
+
+def sync_needs(vm: Vm) -> int:
+    """The S that the VM needs: what the snapshots of syncs can hold at most, whatever happens to other snapshots.
+
+    Of each disk, all that the first of them refers to, and what was written from then to the last of them.
+    """
+    return sum(_needs(disk.snapshots) for disk in vm.disks + vm.orphans)
+
+
+def quota_with_syncs(vm: Vm, space: int, geometry: PoolGeometry) -> int:
+    """The quota of the VM with another S. That of a VM without flexible_disk_size keeps what it has beside the law."""
+    after = with_sync_space(vm, space)
+    if vm.flexible:
+        return settled_quota(after, geometry)
+    return max(expected_quota(after, geometry), vm.root.quota + space - sync_space(vm))
+
+
+def with_sync_space(vm: Vm, space: int) -> Vm:
+    """The VM with another S."""
+    user = {key: value for key, value in vm.root.user.items() if key != SPACE}
+    return replace(vm, root=replace(vm.root, user={**user, SPACE: str(space)} if space else user))
+
+
+def _needs(snapshots: t.Tuple[Dataset, ...]) -> int:
+    ordered = sorted(snapshots, key=lambda s: s.createtxg)
+    places = [number for number, s in enumerate(ordered) if is_synced(s.name.partition("@")[2])]
+    if not places:
+        return 0
+    return ordered[places[0]].referenced + sum(s.written for s in ordered[places[0] + 1 : places[-1] + 1])
 
 
 def flexible_bytes(vm: Vm) -> t.Optional[int]:
@@ -46,9 +94,16 @@ def root_excess(vm: Vm) -> int:
 
 
 def committed(vm: Vm) -> int:
-    """The smallest flexible_disk_size, in bytes, for the VM as it is: volumes, what snapshots pin, other children."""
-    volumes = vm.volumes
-    return sum(v.volsize + v.pinned for v in volumes) + root_excess(vm) + vm.other_used
+    """The smallest flexible_disk_size, in bytes, for the VM as it is: volumes, what snapshots pin, other children.
+
+    What the snapshots of syncs pin does not count as far as S has it.
+    """
+    space = sync_space(vm)
+    return _held(vm) - min(space, _held(vm) - _held(without_syncs(vm))) if space else _held(vm)
+
+
+def _held(vm: Vm) -> int:
+    return sum(v.volsize + v.pinned for v in vm.volumes) + root_excess(vm) + vm.other_used
 
 
 def smallest_flexible_mib(vm: Vm) -> int:
@@ -79,7 +134,8 @@ def free_space_mib(vm: Vm) -> t.Optional[int]:
     flexible = flexible_bytes(vm)
     if flexible is None:
         return None
-    return (flexible - sum(d.volume.volsize + d.volume.usedbysnapshots for d in vm.disks)) // MIB
+    disks = without_syncs(vm).disks if sync_space(vm) else vm.disks
+    return (flexible - sum(d.volume.volsize + d.volume.usedbysnapshots for d in disks)) // MIB
 
 
 def off_automatic(vm: Vm, geometry: PoolGeometry) -> t.Tuple[Dataset, ...]:

@@ -13,9 +13,10 @@ from ..model.vm import Vm
 from . import identity, slots
 from .findings import Finding, own_task
 from .property_text import LIMIT
+from .replicas import SPACE
 from .verify_facts import About, Facts, Findings, busy, listed, of_vm, vm_disks
 
-_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", "drained", "generation")
+_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", "drained", "generation", SPACE)
 _OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "from", "released"))
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import render_bytes
 from ...model.vm import Vm
-from ...rules import snapshots
 from ...rules.inventory import Host
 from .copies import Replica
 from .transfers import read_replica
@@ -65,17 +64,6 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
     if vm.missing:
         found.append(Problem("ResourceNotFound", f"it lacks {', '.join(vm.missing)}", name))
     return found
-
-
-def lacks_room(vm: Vm) -> t.Iterator[Problem]:
-    """A snapshot of a thick disk takes at once what was written since the last one, inside the VM's quota."""
-    needed = sum(snapshots.charge(disk.volume) for disk in vm.disks if not disk.hidden)
-    room = (vm.root.quota or vm.root.used + vm.root.available) - vm.root.used
-    if needed > room:
-        words = (
-            f"the snapshots of the sync take {render_bytes(needed)}, and the VM has {render_bytes(max(0, room))} left"
-        )
-        yield Problem("InsufficientSpace", f"{words}; a larger flexible_disk_size makes room", vm.config.label)
 
 
 def lacking(needs: t.Mapping[str, int], peer: Peer) -> t.Iterator[Problem]:

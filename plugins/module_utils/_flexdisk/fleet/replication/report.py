@@ -36,6 +36,8 @@ def diff_text(syncs: Shown) -> str:
         lines.append(f"VM {name}:")
         if one.new:
             lines.append(f"  + snapshot {one.name} of {_count(len(one.disks), 'disk')}")
+        if one.settles:
+            lines.append("  quota and reservation set by the law")
         for disk in one.disks:
             lines += [f"  {line}" for line in _lines(disk)]
     return "".join(line + "\n" for line in lines)

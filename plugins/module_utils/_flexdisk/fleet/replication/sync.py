@@ -50,17 +50,23 @@ class DiskSync(t.NamedTuple):
 @dataclass(frozen=True)
 class VmSync:
     """What a sync does with the disks of a VM. name: the set of snapshots that all have afterwards; new: it is taken
-    first.
+    first. settles: the VM's space for the snapshots of syncs is put right.
     """
 
     name: str
     new: bool
     disks: t.Tuple[DiskSync, ...] = ()
+    settles: bool = False
+
+    @property
+    def failed(self) -> t.Set[str]:
+        """The sets that have not come, and go before."""
+        return {point.name for disk in self.disks for point in disk.failed}
 
     @property
     def idle(self) -> bool:
         """Whether the replicas have all that there is."""
-        return not self.new and all(disk.idle for disk in self.disks)
+        return not (self.new or self.settles) and all(disk.idle for disk in self.disks)
 
 
 _Problems = t.List[t.Tuple[str, FlexdiskError]]

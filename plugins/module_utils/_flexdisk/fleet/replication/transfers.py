@@ -62,7 +62,8 @@ class DiskTransfer:
 
 @dataclass(frozen=True)
 class VmTransfer:
-    """A VM whose replicas are brought up to date. set: what all disks have on both sides at the end.
+    """A VM whose replicas are brought up to date. set: what all disks have on both sides at the end. idle: they have
+    it, and there is nothing to do.
 
     home and peer are the guids of the pools, pool is the name of the peer's, host the name of the home.
     """
@@ -75,6 +76,7 @@ class VmTransfer:
     pool: str
     host: str
     disks: t.Tuple[DiskTransfer, ...]
+    idle: bool = False
 
     @property
     def label(self) -> str:
@@ -140,6 +142,7 @@ def _vm(given: t.Any) -> VmTransfer:
         pool=_matching(given["pool"], identity.is_pool),
         host=_matching(given["host"], is_host),
         disks=tuple(_disk(disk) for disk in given["disks"]),
+        idle=bool(given["idle"]),
     )
 
 

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The room for the snapshots of a sync on the VM's own host. All figures are bytes."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ...model.errors import Problem
+from ...model.sizes import MIB, render_bytes
+from ...model.vm import Disk, Vm
+from ...rules.pins import holds, without_sets
+from ...rules.replicas import sync_name
+from ...rules.space import sync_needs
+
+# What the guest may write to a disk between the plan and the snapshot.
+_SLACK = 64 * MIB
+_FUTURE = 1 << 63
+
+
+def coming_space(vm: Vm, failed: t.Collection[str]) -> int:
+    """The S that the VM needs with one more set of snapshots. failed: sets that go before, by their short names.
+
+    Raised by a slack if the guest is running.
+    """
+    left = without_sets(vm, failed)
+    slack = sum(min(_SLACK, max(0, d.size - d.volume.written)) for d in _synced(left))
+    return sync_needs(replace(left, disks=tuple(map(_with_set, left.disks)))) + (
+        slack if vm.config.state != "stopped" else 0
+    )
+
+
+def _synced(vm: Vm) -> t.List[Disk]:
+    return [disk for disk in vm.disks if not disk.hidden]
+
+
+def _with_set(disk: Disk) -> Disk:
+    if disk.hidden:
+        return disk
+    new = replace(disk.volume, name=f"{disk.volume.name}@{sync_name(0, 0)}", kind="snapshot", createtxg=_FUTURE)
+    return replace(disk, snapshots=(*disk.snapshots, new))
+
+
+def lacks_room(vm: Vm, failed: t.Collection[str], quota: int, available: int) -> t.Iterator[Problem]:
+    """Why the snapshots cannot be taken. What was written since the last ones must stay rewritable.
+
+    failed: as in coming_space. quota: that of the VM with the space for the sync, 0 for none. available: what the
+    VM's pool has.
+    """
+    left = without_sets(vm, failed)
+    needed = sum(holds(disk.volume) for disk in _synced(left))
+    used = vm.root.used - sum(v.used for v in vm.volumes) + sum(v.used for v in left.volumes)
+    words = f"the snapshots of the sync take {render_bytes(needed)}, and"
+    if quota and needed > quota - used:
+        words += f" the VM has {render_bytes(max(0, quota - used))} left; a larger flexible_disk_size makes room"
+        yield Problem("InsufficientSpace", words, vm.config.label)
+        return
+    more = quota - max(vm.root.reservation, vm.root.used) if quota else needed
+    if more > available:
+        words += (
+            f" the VM needs {render_bytes(more)} more of pool {vm.config.pool}, which has {render_bytes(available)}"
+        )
+        yield Problem("InsufficientSpace", words, vm.config.label)

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What snapshots hold of the space of their datasets. All figures are bytes."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..model.dataset import Dataset
+from ..model.vm import Disk, Vm
+
+_Snapshots = t.Tuple[Dataset, ...]
+
+
+def charge(dataset: Dataset) -> int:
+    """Bytes that a new snapshot of a volume takes at once: what was written since the last one must stay rewritable.
+
+    Source: dsl_dataset_snapshot_reserve_space of OpenZFS, min(unique, refreservation).
+    """
+    return min(dataset.written, dataset.refreservation)
+
+
+def shared(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) -> int:
+    """Bytes that only this snapshot and its dataset hold, as far as the reservation takes them in: they are written
+    since the last snapshot when this one goes. None but the last has any.
+    """
+    if max(snapshots, key=lambda s: s.createtxg) is not snapshot:
+        return 0
+    moved = snapshot.written - snapshot.used
+    return min(moved, max(0, dataset.refreservation - dataset.written)) if dataset.refreservation else moved
+
+
+def frees(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) -> int:
+    """Bytes that the dataset gets back if this one of its snapshots is destroyed."""
+    return snapshot.used + (shared(dataset, snapshots, snapshot) if dataset.refreservation else 0)
+
+
+def holds(dataset: Dataset) -> int:
+    """Bytes of the disk's promised space that a snapshot of it takes: without a reservation ZFS takes nothing at once,
+    but what is written now can no longer be overwritten.
+    """
+    return charge(dataset) if dataset.refreservation or not dataset.backs else dataset.written
+
+
+def held(snapshots: t.Iterable[Dataset]) -> int:
+    """Bytes of a dataset that these snapshots hold, if there are none before the first of them and its data is gone.
+
+    Each block is written before exactly one of them first.
+    """
+    return sum(snapshot.written for snapshot in snapshots)
+
+
+def without(vm: Vm, parts: t.Collection[str]) -> Vm:
+    """The VM without these snapshots, at most one of each dataset."""
+
+    def freed_of(dataset: Dataset, before: _Snapshots) -> t.Tuple[Dataset, _Snapshots]:
+        part = next((s for s in before if s.name in parts), None)
+        if part is None:
+            return dataset, before
+        again = shared(dataset, before, part)
+        reserved = again if dataset.refreservation else 0
+        left = replace(
+            dataset,
+            used=dataset.used - frees(dataset, before, part),
+            usedbysnapshots=dataset.usedbysnapshots - part.used,
+            usedbyrefreservation=dataset.usedbyrefreservation - reserved,
+            written=dataset.written + again,
+        )
+        return left, tuple(s for s in before if s is not part)
+
+    return each_dataset(vm, freed_of)
+
+
+def without_sets(vm: Vm, names: t.Iterable[str]) -> Vm:
+    """The VM without all snapshots of these short names."""
+    for name in sorted(names):
+        vm = without(vm, {f"{dataset.name}@{name}" for dataset in (vm.root, *vm.volumes)})
+    return vm
+
+
+def each_dataset(vm: Vm, change: t.Callable[[Dataset, _Snapshots], t.Tuple[Dataset, _Snapshots]]) -> Vm:
+    """The VM with its dataset and each of its volumes changed together with their snapshots."""
+
+    def each(disks: t.Iterable[Disk]) -> t.Iterator[Disk]:
+        for disk in disks:
+            volume, left = change(disk.volume, disk.snapshots)
+            yield replace(disk, volume=volume, snapshots=left)
+
+    root, left = change(vm.root, vm.snapshots)
+    return replace(vm, root=root, snapshots=left, disks=tuple(each(vm.disks)), orphans=tuple(each(vm.orphans)))
