@@ -13,7 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from simnode import Node, PoolSpec
 from simnode.zfs import stream as simulated_stream
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import copies, retention
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import (
+    copies,
+    retention,
+    sync,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import (
     Full,
     GiveUp,
@@ -329,3 +333,12 @@ def test_names():
     assert replicas.sync_number("flexdisk-sync-90abcdee-7", peer) is None
     assert replicas.sync_number("flexdisk-sync-90abcdef-7x", peer) is None
     assert copies.next_number([], peer) == 1
+
+
+def test_the_first_sync_of_a_file():
+    """It is a file system, and so is what its first stream makes."""
+    points = tuple(copies.Point(name, number, number, written=MIB) for number, name in enumerate(("one", "two"), 1))
+    disk = copies.Original("d0", "zones/d0", 64 * MIB, points, kind="filesystem")
+    planned, problems = sync.plan([(disk, None)], 1, 2)
+    assert not problems
+    assert [type(stream) for stream in planned.disks[0].streams] == [Full, Increment]

@@ -217,7 +217,7 @@ def _stream_size(disk: Original, data: int) -> int:
 def _after(disk: Original, replica: t.Optional[Replica], stream: Stream) -> t.Optional[Replica]:
     """The replica after a stream."""
     if isinstance(stream, Full):
-        return Replica(disk.uuid, "", disk.volsize, (stream.to,))
+        return Replica(disk.uuid, "", disk.volsize, (stream.to,), kind=disk.kind)
     there = t.cast(Replica, replica)
     if isinstance(stream, GiveUp):
         return replace(there, token="") if there.points else None
