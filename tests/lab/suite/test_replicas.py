@@ -27,7 +27,7 @@ REPLICAS = "zones/flexdisk/replica"
 
 @pytest.fixture
 def both(lab: Lab, peer: Lab) -> Iterator[Both]:
-    """A VM with two disks on the first machine, which is stopped."""
+    """A VM with two disks and no free space on the first machine, which is stopped."""
     for one in (lab, peer):
         one.reset()
     payload = {
@@ -38,7 +38,7 @@ def both(lab: Lab, peer: Lab) -> Iterator[Both]:
         "vcpus": 1,
         "quota": 1,
         "autoboot": False,
-        "flexible_disk_size": 512,
+        "flexible_disk_size": 160,
         "disks": [{"boot": True, "model": "virtio", "size": 96}, {"model": "virtio", "size": 64}],
     }
     lab.run(["vmadm", "create"], stdin=json.dumps(payload))
@@ -136,6 +136,12 @@ def test_replicas(lab: Lab, peer: Lab, both: Both) -> None:
     assert hashes_there(peer, uuids) == hashes(lab)
     assert not changed(replicate(both, "--check"))
     assert not changed(replicate(both))
+    write(lab, 0, 0, 96)  # all that the quota has room for beside the first snapshot
+    write(lab, 1, 0, 64)
+    replicate(both)
+    assert hashes_there(peer, uuids) == hashes(lab)
+    lawful = json.dumps({"vms": ["db01"]})
+    assert '"changed": false' in lab.ad_hoc("flexdisk.hypervisor.zfs_quota", lawful)
 
 
 @pytest.mark.full
