@@ -141,7 +141,7 @@ def test_replicas(lab: Lab, peer: Lab, both: Both) -> None:
     replicate(both)
     assert hashes_there(peer, uuids) == hashes(lab)
     lawful = json.dumps({"vms": ["db01"]})
-    assert '"changed": false' in lab.ad_hoc("flexdisk.hypervisor.zfs_quota", lawful)
+    assert '"changed": false' in lab.ad_hoc("flexdisk.hypervisor.zfs_quota", lawful).stdout
 
 
 @pytest.mark.full
