@@ -34,6 +34,11 @@ class Both:
         return self.lab.local(self.argv(playbook, *words), self.lab.workdir, self.lab.environment())
 
 
+def changed(printed: str) -> bool:
+    """Whether a play has changed something on the first machine."""
+    return " changed=0 " not in next(line for line in printed.splitlines() if line.startswith("lab01"))
+
+
 def _host(lab: Lab) -> dict[str, str]:
     """The variables of a machine, which its own inventory has for a group."""
     found = configparser.ConfigParser(interpolation=None, allow_no_value=True, delimiters=("=",))

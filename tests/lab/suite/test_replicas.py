@@ -7,18 +7,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import guests
 import pytest
 from guests import Disk, Guest
 from harness import Lab
-from pair import Both
+from pair import Both, changed
 
 VM = "aaaaaaaa-0000-4000-8000-000000000201"
 MIB = 1 << 20
@@ -105,23 +107,31 @@ def replicate(both: Both, *words: str) -> str:
 def started(lab: Lab, argv: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A command that runs meanwhile. It ends with the test."""
     running = subprocess.Popen(
-        argv, cwd=lab.workdir, env=lab.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        argv,
+        cwd=lab.workdir,
+        env=lab.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
     try:
         yield running
         running.communicate()
     finally:
-        running.kill()
+        kill(running)
         lab.run(["pkill", "-x", "ssh"], check=False)
+
+
+def kill(running: subprocess.Popen[str]) -> None:
+    """Kill a playbook with all its processes."""
+    with suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)
 
 
 def results(printed: str) -> list[dict[str, Any]]:
     """The results of verbose output."""
     return [json.loads(text) for text in re.findall(r"=> (\{.*\})$", printed, re.MULTILINE)]
-
-
-def changed(printed: str) -> bool:
-    return " changed=0 " not in next(line for line in printed.splitlines() if line.startswith("lab01"))
 
 
 @pytest.mark.full
@@ -200,7 +210,7 @@ def test_the_controller_dies(lab: Lab, peer: Lab, both: Both) -> None:
     with started(lab, both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")) as running:
         assert running.stdout is not None
         next(line for line in iter(running.stdout.readline, "") if "replica_send: VM db01" in line)
-        running.kill()
+        kill(running)
         refused = both.play("replicate").stdout
         assert f"the disks are being replicated by a transfer to {peer.name} (pid " in refused
         lab.run(["sh", "-c", "while pgrep -x ssh; do sleep 1; done"])

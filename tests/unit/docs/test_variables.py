@@ -15,7 +15,15 @@ import yaml
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")])
 PLAYBOOKS = sorted(ROOT.glob("playbooks/*.yml"))
-ROLES = ["flexible_disks", "disk_registry", "virtual_machine", "instance_group", "vm_placement", "vm_replica"]
+ROLES = [
+    "flexible_disks",
+    "disk_registry",
+    "virtual_machine",
+    "instance_group",
+    "vm_placement",
+    "vm_replica",
+    "vm_move",
+]
 NAME = rf"(?<![./\w])((?:flexdisk|{'|'.join(ROLES)}|rfd154)_\w+)"
 SECTIONS = (ROOT / "docs" / "variables.md").read_text().split("\n## ")
 

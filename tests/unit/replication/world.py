@@ -10,6 +10,7 @@ import copy
 import json
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send import Sender
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
+    VmTransfer,
     read_transfers,
     told,
 )
@@ -68,6 +70,7 @@ class Host:
             answer = Answer(1, "", "")
         else:
             answer = Answer(*self.node.run(list(argv), stdin))
+        self.world.watch()
         self.world.fuse.blow(True)
         return answer
 
@@ -101,6 +104,8 @@ class World:
 
     def __init__(self, folder: Path, monkeypatch: Any) -> None:
         self.fuse, self.cut = Fuse(), 0
+        self.watch: Callable[[], None] = lambda: None  # called after each command
+        self.transfers: list[VmTransfer] = []
         self.folder = folder
         self.authorized = folder / "authorized_keys"
         monkeypatch.setattr(lock, "place", lambda: str(folder))
@@ -166,7 +171,7 @@ class World:
         made, failures = sender.prepare(planned, "hv02")
         assert not failures
         told_ = [told(vm) for vm in made]
-        transfers = read_transfers(json.loads(json.dumps(told_)))
+        transfers = self.transfers = read_transfers(json.loads(json.dumps(told_)))
         idle = all(one.idle for one in planned.syncs)
         if not idle:
             keys = receiver.open(transfers, [str(self.folder)])

@@ -18,6 +18,9 @@ from ..model.vm import Disk, Vm
 from ..rules import identity
 from ..rules.inventory import Host
 from ..rules.layout import container, is_below, pool_of, replicas
+from ..rules.moves import COMING as MOVE_COMING
+from ..rules.moves import FACT as FACT_OF_MOVES
+from ..rules.moves import read
 from ..rules.replicas import COMING, FACT, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, age, decode
 from ..zfs.commands import Zfs
 from ..zfs.copies import EVERYTHING, Copies, Table
@@ -170,7 +173,8 @@ def _number(row: t.Mapping[str, t.Tuple[str, str]], name: str) -> int:
 def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] = None) -> _Dict:
     """The replicas of this host or of one pool, and what else the home of a VM must know of it."""
     began, configs = int(time.time()), hypervisor.vms()
-    tops = copies.tops(("guid", "available"))
+    tops = copies.tops(("guid", "available", identity.PREFIX + FACT_OF_MOVES))
+    coming = {name.rpartition("/")[2] for name, row in tops.items() if _comes(name, row)}
     pools = [name for name in tops if "/" not in name and pool in (None, name)]
     if pool is not None and not pools:
         raise FlexdiskError("ResourceNotFound", f"no such pool: {pool}")
@@ -181,9 +185,15 @@ def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] =
             {"name": name, "guid": int(tops[name]["guid"][0]), "available_bytes": int(tops[name]["available"][0])}
             for name in pools
         ],
-        "vms": [{"uuid": config.uuid, "alias": config.alias} for config in configs],
+        "vms": [{"uuid": config.uuid, "alias": config.alias} for config in configs if config.uuid not in coming],
         "replicas": [_told(one, began) for one in kept(copies, [container(p) for p in pools if container(p) in tops])],
     }
+
+
+def _comes(name: str, row: t.Mapping[str, t.Tuple[str, str]]) -> bool:
+    """Whether a VM that moves here is written down on this dataset. Until it is here, it is none of this host."""
+    move = read(name, _fact(row, FACT_OF_MOVES))
+    return move is not None and move.phase == MOVE_COMING
 
 
 def _told(found: Kept, now: int) -> _Dict:

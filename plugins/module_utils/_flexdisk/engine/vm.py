@@ -18,7 +18,7 @@ from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import addressed, machine, plan_change, plan_deletion, plan_remains
 from ..rules import packages
-from ..rules.inventory import Host
+from ..rules.inventory import Host, moved_in
 from ..rules.layout import final, image_dataset
 from ..rules.reservation import PoolGeometry
 from ..rules.space import settled_quota
@@ -44,8 +44,11 @@ def run(
     policy: Policy,
     pool: t.Optional[str],
     check_mode: bool,
+    arriving: str = "",
 ) -> Outcome:
-    """Makes the VMs as declared, or predicts it. pool is where new VMs are made."""
+    """Makes the VMs as declared, or predicts it. pool is where new VMs are made. arriving: the uuid of a VM that comes
+    from another host; for all other tasks it is being moved.
+    """
     outcome = Outcome()
     known, outcome.problems = parse_packages(raw_packages)
     wrong_packages = bool(outcome.problems)
@@ -56,18 +59,20 @@ def run(
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
     place = pool or hypervisor.capabilities.default_pool
-    return _Vms(declarations, zfs, hypervisor, policy, check_mode, outcome, more=place).run()
+    return _Vms(declarations, arriving, zfs, hypervisor, policy, check_mode, outcome, more=place).run()
 
 
 class _Vms(Task):
     # Any: the arguments of Task.
-    def __init__(self, declarations: _Declarations, *what: t.Any, **more: t.Any) -> None:
+    def __init__(self, declarations: _Declarations, arriving: str, *what: t.Any, **more: t.Any) -> None:
         super().__init__(*what, **more)
+        self._arriving = arriving
         self._declarations = declarations
         self._asked: t.Mapping[str, str] = {}
         self._geometry: t.Mapping[str, PoolGeometry] = {}
 
     def plan(self, host: Host) -> t.List[VmPlan]:
+        host = moved_in(host, self._arriving) if self._arriving else host
         self._geometry = host.geometry
         planner = _Planner(host, self.hypervisor, self.policy, self.more)
         plans = planner.plans(self._declarations)

@@ -269,6 +269,9 @@ class Libvirt:
         for disk in disks:
             self._prove(new.uuid, disk["path"], f"disk {disk['path']}", serial=serial_of(disk["uuid"]))
 
+    def description(self, vm: str) -> t.Dict[str, t.Any]:
+        raise FlexdiskError("NotSupported", "VMs of libvirt are not moved between hosts yet")
+
     def delete_vm(self, vm: str) -> None:
         self._domains.undefine(vm)
         if any(status.uuid == vm for status in self._domains.all()):

@@ -102,6 +102,9 @@ class Hypervisor(t.Protocol):
         disks are as for attach_disk. A hypervisor with storage makes their volumes, with block_size and compression.
         """
 
+    def description(self, vm: str) -> t.Dict[str, t.Any]:
+        """What create_vm needs to make the VM again on another host: options and metadata of a NewVm, and template."""
+
     def delete_vm(self, vm: str) -> None:
         """Delete a stopped VM. A hypervisor with storage also deletes everything below its dataset."""
 

@@ -277,6 +277,11 @@ class Vmadm:
         if state != "stopped":
             raise FlexdiskError("NotApplied", f"the VM is {state} after vmadm create")
 
+    def description(self, vm: str) -> t.Dict[str, t.Any]:
+        told = vmadm_read.parse_json(self._checked("get", vm))
+        options = {key: told[key] for key in sorted(_OPTIONS & told.keys()) if told[key] not in (None, [], {}, "")}
+        return {"options": options, "metadata": told.get("customer_metadata") or {}, "template": ""}
+
     def delete_vm(self, vm: str) -> None:
         self._checked("delete", vm)
         if any(config.uuid == vm for config in self.vms()):

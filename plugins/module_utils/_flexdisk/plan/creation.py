@@ -21,6 +21,7 @@ from ..rules.inventory import Host
 from ..rules.journal import used
 from ..rules.layout import container, disk_dataset, final
 from ..rules.matching import match
+from ..rules.moves import away
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.slots import slot_problems
 from ..rules.space import quota_law
@@ -74,6 +75,9 @@ def decide(
 
 def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
     """The place of the new VM must be free. Unused remains of its own interrupted creation are allowed there."""
+    gone = away(host.moves, alias) or away(host.moves, uuid)
+    if gone is not None:
+        problems.add(gone.code, gone.message)
     root, record = f"{pool}/{uuid}", host.intents.get((pool, uuid))
     there = [d for d in host.datasets.values() if d.name == root or d.name.startswith((root + "/", root + "@"))]
     ours = record is not None and record.creates == alias and record.host == host.name

@@ -17,6 +17,7 @@ from ..model.vm import Disk, Vm, VmConfig
 from ..rules import released_identity
 from ..rules.inventory import Host, unlinked_reason
 from ..rules.matching import Match, match
+from ..rules.moves import away
 from ..rules.naming import fitting
 from ..rules.reservation import PoolGeometry
 from . import ordering, predict
@@ -46,7 +47,9 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
     """The VM of find_config, or a Problem if it cannot be used. adopt: a VM without a dataset is accepted."""
     config = find_config(host, wanted)
     if config is None:
-        return Problem("ResourceNotFound", "no VM with this uuid, uuid prefix or alias", wanted)
+        return away(host.moves, wanted) or Problem(
+            "ResourceNotFound", "no VM with this uuid, uuid prefix or alias", wanted
+        )
     if isinstance(config, Problem):
         return config
     vm = next((v for v in host.vms if v.config is config), None)

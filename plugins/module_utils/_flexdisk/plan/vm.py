@@ -279,6 +279,12 @@ def plan_deletion(host: Host, vm: Vm, declared: VmDeclaration, capabilities: Cap
     return _deletion(vm, [leaver for leaver in leavers if not leaver.destroy], geometry, capabilities)
 
 
+def plan_departure(host: Host, vm: Vm, capabilities: Capabilities) -> VmPlan:
+    """Steps that delete a VM which moves to another host: all its disks are detached, with their snapshots."""
+    leavers = [Leaver(disk, False) for disk in vm.disks if not disk.hidden]
+    return _deletion(vm, leavers + _orphans(vm), host.geometry[vm.config.pool], capabilities)
+
+
 def _orphans(vm: Vm) -> t.List[Leaver]:
     """Detach what an interrupted run has taken out of the configuration, but not out of the VM's dataset."""
     names = {d.name for d in vm.disks + vm.detached}

@@ -45,6 +45,7 @@ NAMES = (
     "generation",
     "made_for",
     "released",
+    "move",
     "replicas",
     "replicas.space",
     "replica",

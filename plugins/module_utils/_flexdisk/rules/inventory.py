@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Disk, DiskConfig, JournalEntry, Vm, VmConfig
-from . import disk_properties, identity, slots
+from . import disk_properties, identity, moves, slots
 from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_half, pool_of
 from .reservation import PoolGeometry
 
@@ -27,7 +27,8 @@ class Host:
 
     duplicates maps a disk uuid that is on more than one volume to the names of these; users has the VMs that have a
     volume open or configured, where the hypervisor tells; intents has all that are there
-    by pool and VM, None where one cannot be read; name is the host's own, as intents have it.
+    by pool and VM, None where one cannot be read; name is the host's own, as intents have it; moves has the VMs that
+    leave, have left or come, by uuid.
     """
 
     vms: t.Tuple[Vm, ...]
@@ -40,6 +41,7 @@ class Host:
     users: t.Mapping[str, t.Sequence[VmConfig]] = field(default_factory=dict)
     intents: t.Mapping[t.Tuple[str, str], t.Optional[JournalEntry]] = field(default_factory=dict)
     name: str = ""
+    moves: t.Mapping[str, moves.Move] = field(default_factory=dict)
 
     @property
     def configs(self) -> t.Tuple[VmConfig, ...]:
@@ -281,8 +283,9 @@ def link(
     vms, others, unlinked = [], [], []
     users: t.Dict[str, t.List[VmConfig]] = {}
     places = files(datasets)
+    known = moves.find(datasets)
     for config in configs:
-        config = completed(config, by_name)
+        config = _frozen(completed(config, by_name), known)
         _note_uses(config, places, users)
         if config.brand != brand:
             others.append(config)
@@ -294,7 +297,20 @@ def link(
         _note_uses(config, places, users)
     everywhere = tuple(disk for disks in detached.values() for disk in disks)
     shared = duplicates(vms, everywhere)
-    return Host(tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), shared, users)
+    made = (tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), shared, users)
+    return Host(*made, moves=known)
+
+
+def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move]) -> VmConfig:
+    move = known.get(config.uuid)
+    return replace(config, frozen=moves.why_frozen(move)) if move is not None else config
+
+
+def moved_in(host: Host, uuid: str) -> Host:
+    """The host for the task that makes a VM which comes from another one."""
+    known = {vm: move for vm, move in host.moves.items() if vm != uuid}
+    vms = (replace(vm, config=replace(vm.config, frozen="")) if vm.config.uuid == uuid else vm for vm in host.vms)
+    return replace(host, vms=tuple(vms), moves=known)
 
 
 def _note_uses(config: VmConfig, places: t.Mapping[str, str], users: t.Dict[str, t.List[VmConfig]]) -> None:

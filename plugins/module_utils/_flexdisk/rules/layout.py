@@ -10,6 +10,7 @@ POOL/flexdisk               the container: detached disks, the journal, and leas
 POOL/flexdisk/UUID          a detached disk, by the UUID of the disk
 POOL/flexdisk/UUID.copy     what a conversion makes of it, until the copy is whole
 POOL/flexdisk/replica       the replicas of VMs of other hosts
+POOL/flexdisk/move/UUID     what is written down of a VM that leaves or comes, by the UUID of the VM
 POOL/IMAGE@final            an image; disks are clones of this snapshot
 """
 
@@ -25,6 +26,7 @@ from . import identity
 CONTAINER = "flexdisk"
 _COPY = ".copy"
 _REPLICA = "replica"
+_MOVE = "move"
 _FINAL = "final"
 _INDEX = re.compile(r"/disk(\d{1,5})\Z")
 
@@ -37,6 +39,11 @@ def container(pool: str) -> str:
 def replicas(pool: str) -> str:
     """The dataset below which the replicas in a pool lie."""
     return f"{container(pool)}/{_REPLICA}"
+
+
+def moves(pool: str) -> str:
+    """The dataset below which there is one for each VM that leaves this host, has left it, or comes."""
+    return f"{container(pool)}/{_MOVE}"
 
 
 def vm_dataset(pool: str, uuid: str) -> str:

@@ -148,6 +148,11 @@ class Zfs:
             if not value and names:
                 self._run("zfs", "inherit", PREFIX + key, *names)
 
+    def inherit(self, name: str, *properties: str) -> None:
+        """Set native properties back to those of the datasets above."""
+        for prop in properties:
+            self._run("zfs", "inherit", prop, name)
+
     def create_volume(
         self,
         name: str,

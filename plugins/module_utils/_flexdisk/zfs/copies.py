@@ -36,8 +36,8 @@ class Copies:
         return self._table(names, properties, types, depth) if names else {}
 
     def tops(self, properties: t.Sequence[str]) -> Table:
-        """The properties of all pools, and of the file systems right below them."""
-        return self._table((), properties, "filesystem", 1)
+        """The properties of all pools, and of the file systems at most three levels below."""
+        return self._table((), properties, "filesystem", 3)
 
     def _table(self, names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> Table:
         options = ("-Hp", "-d", str(depth), "-t", types, "-o", "name,property,value,source")

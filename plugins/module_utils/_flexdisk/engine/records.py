@@ -1,0 +1,62 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Records of VMs that come to this host, in files that only root can read: they may hold secrets of the VMs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import typing as t
+
+from ..model.errors import FlexdiskError
+from . import lock
+
+_FOLDER = "/var/lib/flexdisk/moves"
+_OF_A_NODE = "moves"
+
+
+def _folder() -> str:
+    """The directory: one for the host, or one beside the locks of a simulated node."""
+    place = lock.place()
+    return os.path.join(place, _OF_A_NODE) if os.path.basename(place) == lock.OF_A_NODE else _FOLDER
+
+
+def _path(uuid: str) -> str:
+    return os.path.join(_folder(), f"{uuid}.json")
+
+
+def save(uuid: str, record: t.Mapping[str, t.Any]) -> None:
+    """Write a record, whole or not at all."""
+    os.makedirs(_folder(), mode=0o700, exist_ok=True)
+    new = _path(uuid) + ".new"
+    with open(
+        os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8"
+    ) as file:
+        json.dump(record, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, _path(uuid))
+    folder = os.open(_folder(), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def load(uuid: str) -> t.Any:
+    """A record. Raises FlexdiskError ResourceNotFound if there is none."""
+    try:
+        with open(_path(uuid), encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError as exc:
+        words = f"there is no record of VM {uuid} ({_path(uuid)}), which was to come here"
+        raise FlexdiskError("ResourceNotFound", words) from exc
+
+
+def remove(uuid: str) -> None:
+    """Remove a record, if there is one."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_path(uuid))

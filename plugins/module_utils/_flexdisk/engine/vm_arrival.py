@@ -1,0 +1,227 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""A VM comes to this host: it is made again from its record, and its replicas become its disks."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..fleet.replication.record import DiskRecord, Record, read_record
+from ..fleet.replication.record import told as told_of
+from ..hypervisor.protocol import Hypervisor
+from ..model.command import Runner
+from ..model.desired import Policy
+from ..model.errors import FlexdiskError, Problem
+from ..model.sizes import MIB
+from ..rules import moves
+from ..rules.identity import render_time
+from ..rules.layout import container, detached_dataset, pool_of, replicas
+from ..rules.layout import moves as place_of_moves
+from ..rules.moves import COMING, FACT, Move
+from ..rules.replicas import COMING as COMES
+from ..rules.replicas import FACT as NOTE
+from ..rules.replicas import HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, Note, encode, is_synced, short
+from ..zfs.commands import Zfs
+from ..zfs.copies import Copies
+from . import records, vm
+from .container import make_container
+from .journal import host_name
+from .observe import observe
+from .outcome import Outcome
+from .replica_info import HOLD, kept
+
+_Dict = t.Dict[str, t.Any]
+_OF_REPLICAS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED, COMES)
+
+
+class Arrival:
+    """What the steps of a move need on the host that a VM comes to."""
+
+    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, policy: Policy) -> None:
+        self._zfs = zfs
+        self._hypervisor = hypervisor
+        self._copies = Copies(runner)
+        self._policy = policy
+
+    # -- expect
+
+    def refusals(self, record: Record, pool: str) -> t.List[Problem]:
+        """Why the VM cannot come to this pool. Nothing is changed."""
+        name, found = record.label, []
+        pools = [one for one in self._zfs.tops() if "/" not in one]
+        if pool not in pools:
+            words = f"{host_name()} has no pool {pool}, but {', '.join(sorted(pools)) or 'none'}"
+            return [Problem("ResourceNotFound", words, name)]
+        host = observe(self._zfs, self._hypervisor, more=pool)
+        if record.hypervisor != self._hypervisor.capabilities.name:
+            words = f"{host_name()} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
+            found.append(Problem("NotSupported", words, name))
+        if host.datasets[pool].guid == record.home:
+            return [*found, Problem("InvalidArgument", f"{host_name()} is the host that has the VM", name)]
+        move = host.moves.get(record.uuid)
+        coming = move is not None and move.phase == COMING
+        for config in host.configs:
+            if config.uuid == record.uuid and not coming:
+                words = f"{host_name()} has a VM {config.label} with this uuid already"
+                found.append(Problem("AlreadyExists", words, name))
+        for disk in host.detached if not coming else ():
+            if disk.vm == record.uuid or disk.uuid in {one.uuid for one in record.disks}:
+                words = f"{host_name()} has a detached disk of it already, {disk.volume.name}"
+                found.append(Problem("AlreadyExists", words, name, disk.label))
+        return found or self._shell(record, pool, True).problems
+
+    def expect(self, record: Record, pool: str) -> None:
+        """Write down that the VM comes, and make it without disks: whatever could refuse it does so now. Until the VM
+        is here, nothing else gets its name.
+        """
+        problems = self.refusals(record, pool)
+        if problems:
+            raise FlexdiskError(problems[0].code, problems[0].message)
+        records.save(record.uuid, told_of(record))
+        self._write(pool, record)
+        self._shell(record, pool, False)
+
+    def _shell(self, record: Record, pool: str, check_mode: bool) -> Outcome:
+        """The VM without its disks. Another one here keeps the disks that it has got."""
+        has = any(config.uuid == record.uuid and config.disks for config in self._hypervisor.vms())
+        return self._run({**_declared(record), **({} if has else {"disks": []})}, pool, check_mode)
+
+    def _run(self, declared: _Dict, pool: str, check_mode: bool) -> Outcome:
+        policy, uuid = self._policy, declared["uuid"]
+        outcome = vm.run(self._zfs, self._hypervisor, [declared], [], policy, pool, check_mode, arriving=uuid)
+        if outcome.failure is not None:
+            raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
+        if outcome.problems and not check_mode:
+            problem = outcome.problems[0]
+            raise FlexdiskError(problem.code, f"{problem.disk + ': ' if problem.disk else ''}{problem.message}")
+        return outcome
+
+    def _write(self, pool: str, record: Record) -> None:
+        since = render_time(time.time())
+        move = Move(COMING, record.uuid, record.alias, record.host, record.home, record.state, record.autoboot, since)
+        if not self._zfs.exists(container(pool)):
+            make_container(self._zfs, self._hypervisor.capabilities, pool)
+        if not self._zfs.exists(place_of_moves(pool)):
+            self._zfs.create_container(place_of_moves(pool))
+        name = f"{place_of_moves(pool)}/{record.uuid}"
+        if self._zfs.exists(name):
+            self._zfs.set_facts(name, {FACT: moves.encode(move)})
+        else:
+            options = {"mountpoint": "none", "canmount": "off"}
+            self._zfs.create_filesystem(name, options, {FACT: moves.encode(move)})
+
+    def unexpect(self, uuid: str) -> None:
+        """The VM does not come: what was made of it goes. Its replicas stay."""
+        place = self._expected(uuid)
+        if place:
+            config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
+            if config is not None and config.disks:
+                raise FlexdiskError(
+                    "InUse", f"VM {config.label} has its disks here already; the playbook move_vm goes on"
+                )
+            if config is not None:
+                self._run({"vm": uuid, "uuid": uuid, "state": "absent", "indestructible": False}, pool_of(place), False)
+            self._zfs.destroy(place)
+        records.remove(uuid)
+
+    def _expected(self, uuid: str) -> str:
+        host = observe(self._zfs, self._hypervisor, every=True)
+        move = host.moves.get(uuid)
+        if move is None or move.phase != COMING:
+            return ""
+        return next(name for name in host.datasets if moves.is_place(name) and name.endswith("/" + uuid))
+
+    # -- arrive
+
+    def arrive(self, uuid: str) -> bool:
+        """Make the VM with its disks, and start it if it ran. Whether there was anything to do.
+
+        Called when the other host says that it has neither the VM nor its disks as disks.
+        """
+        place = self._expected(uuid)
+        if not place:
+            records.remove(uuid)
+            return False
+        record = read_record(records.load(uuid))
+        pool = pool_of(place)
+        for disk in record.disks:
+            self._become_disk(record, disk, pool)
+        self._run({**_declared(record), "disks": [_entry(disk) for disk in record.disks]}, pool, False)
+        self._end(record, place)
+        return True
+
+    def _become_disk(self, record: Record, disk: DiskRecord, pool: str) -> None:
+        """A replica becomes a detached disk of the VM. Its identity comes first, and what it was goes last."""
+        here, there = f"{replicas(pool)}/{disk.uuid}", detached_dataset(pool, disk.uuid)
+        found = {one.replica.dataset: one.replica for one in kept(self._copies, [container(pool)])}
+        if here in found:
+            replica = found[here]
+            if replica.token or replica.written or replica.uuid != disk.uuid:
+                raise FlexdiskError("Changed", f"{here} is not the whole replica of disk {disk.name}")
+            synced = [f"{here}@{p.name}" for p in replica.snapshots if is_synced(p.name)]
+            held = self._copies.held(HOLD, synced)
+            if held:
+                self._zfs.release(HOLD, *sorted(held))
+            self._zfs.set_facts(here, {**disk.facts, "vm": record.uuid})
+            self._zfs.rename(here, there)
+        if self._zfs.exists(there):
+            self._shed(there)
+
+    def _shed(self, name: str) -> None:
+        """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet."""
+        table = self._copies.table([name], ("guid",), "snapshot,bookmark")
+        for one in table:
+            short_name = one.partition("@")[2]
+            if short_name and is_synced(short_name):
+                if f"{name}#{short_name}" not in table:
+                    self._copies.bookmark(one, short_name)
+                self._copies.destroy(one)
+        illumos = self._hypervisor.capabilities.platform == "illumos"
+        self._zfs.inherit(name, "readonly", *([] if illumos else ["volmode"]))
+        self._zfs.set_facts(name, dict.fromkeys(_OF_REPLICAS, ""))
+        left = [one for one in table if "@" in one and not is_synced(one.partition("@")[2])]
+        self._zfs.set_facts(left, {SENT: ""})
+
+    def _end(self, record: Record, place: str) -> None:
+        """Marks of the VM, the note of the way back, and power. What was written down goes last."""
+        host = observe(self._zfs, self._hypervisor)
+        made = next(one for one in host.vms if one.config.uuid == record.uuid)
+        self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
+        peer = short(record.home)
+        note = encode([Note(peer, record.host, render_time(time.time()))])
+        self._zfs.set_facts([disk.volume.name for disk in made.disks], {NOTE: note})
+        if record.state == "running" and made.config.state == "stopped":
+            self._hypervisor.start(record.uuid)
+        if self._hypervisor.vm(record.uuid).autoboot != record.autoboot:
+            self._hypervisor.set_autoboot(record.uuid, record.autoboot)
+        self._zfs.destroy(place)
+        records.remove(record.uuid)
+
+
+def _declared(record: Record) -> _Dict:
+    return {
+        "vm": record.label,
+        "uuid": record.uuid,
+        "state": "stopped",
+        "memory": record.memory,
+        "vcpus": record.vcpus,
+        "quota": f"{record.quota // MIB}MiB",
+        "flexible_disk_size": record.flexible,
+        "indestructible": record.indestructible or None,
+        "options": record.description["options"],
+        "customer_metadata": record.description["metadata"],
+        "template": record.description["template"],
+    }
+
+
+def _entry(disk: DiskRecord) -> t.Dict[str, t.Any]:
+    entry: t.Dict[str, t.Any] = {"uuid": disk.uuid, "name": disk.name}
+    if disk.boot:
+        entry["boot"] = True
+    for key, value in (("pci_slot", disk.pci_slot), ("model", disk.model), ("compression", disk.compression)):
+        if value:
+            entry[key] = value
+    return entry

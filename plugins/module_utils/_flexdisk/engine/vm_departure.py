@@ -1,0 +1,303 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""A VM leaves this host: it is stopped, its disks become replicas, and a tombstone takes its place."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from dataclasses import replace
+
+from ..fleet.replication.record import DiskRecord, Record
+from ..fleet.replication.transfers import VmTransfer
+from ..hypervisor.protocol import Hypervisor
+from ..model.command import Runner
+from ..model.dataset import Dataset
+from ..model.desired import Policy
+from ..model.errors import FlexdiskError, Problem
+from ..model.vm import Disk, Vm
+from ..plan.changes import facts_of
+from ..plan.planner import find_vm
+from ..plan.steps import VmPlan
+from ..plan.vm import plan_departure
+from ..rules import moves, snapshots
+from ..rules.identity import NAMES, render_time
+from ..rules.inventory import Host
+from ..rules.layout import container, replicas
+from ..rules.layout import moves as place_of_moves
+from ..rules.moves import FACT, LEAVING, MOVED, Move
+from ..rules.replicas import FACT as NOTE
+from ..rules.replicas import HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SPACE, SYNCED, is_synced
+from ..zfs.commands import Zfs
+from ..zfs.copies import Copies
+from .container import make_container
+from .observe import observe
+from .outcome import Outcome
+from .replica_info import HOLD
+from .run import Task
+
+_Dict = t.Dict[str, t.Any]
+_OF_HOSTS = (FACT, NOTE, SPACE, ROLE, OF_VM, HOST, SYNCED)
+
+
+class Departure:
+    """What the steps of a move need on the host that a VM leaves. policy: how a guest is stopped."""
+
+    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, policy: Policy) -> None:
+        self._zfs = zfs
+        self._hypervisor = hypervisor
+        self._copies = Copies(runner)
+        self._policy = policy
+
+    # -- look
+
+    def look(self, name: str, here: str) -> _Dict:
+        """What this host has of a VM: the VM with its record, or what is written down of it. Nothing is changed.
+
+        here: the name of this host for the other one.
+        """
+        host = observe(self._zfs, self._hypervisor)
+        found = find_vm(host, name)
+        if isinstance(found, Problem):
+            known = moves.named(host.moves, name)
+            if len(known) > 1:
+                raise FlexdiskError("Ambiguous", f"several VMs that have moved are called {name}; give the whole uuid")
+            if not known and found.code != "ResourceNotFound":
+                raise FlexdiskError(found.code, found.message)
+            return {"vm": "", "pool": "", "move": known[0]._asdict() if known else None, "record": None, "refusals": []}
+        move = host.moves.get(found.config.uuid)
+        return {
+            "vm": found.config.uuid,
+            "pool": found.config.pool,
+            "move": move._asdict() if move else None,
+            "record": self._record(host, found, move, here),
+            "refusals": refusals(found),
+        }
+
+    def _record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str) -> Record:
+        config = vm.config
+        return Record(
+            uuid=config.uuid,
+            alias=config.alias,
+            host=here,
+            home=host.datasets[config.pool].guid,
+            hypervisor=self._hypervisor.capabilities.name,
+            memory=config.memory,
+            vcpus=config.vcpus,
+            quota=vm.root.refquota,
+            flexible=config.flexible_disk_size,
+            state=move.state if move else config.state,
+            autoboot=move.autoboot if move else config.autoboot,
+            indestructible=config.indestructible,
+            marks={key: value for key, value in vm.root.user.items() if key in NAMES and key not in _OF_HOSTS},
+            description=self._hypervisor.description(config.uuid),
+            disks=tuple(_disk(disk) for disk in vm.disks),
+        )
+
+    # -- leave
+
+    def leave(self, uuid: str, target: str, pool: int) -> None:
+        """Write down that the VM leaves for a host whose pool has this guid; stop it, and keep it stopped."""
+        host, vm = self._vm(uuid)
+        move = host.moves.get(uuid)
+        if move is None:
+            config = vm.config
+            since = render_time(time.time())
+            move = Move(LEAVING, uuid, config.alias, target, pool, config.state, config.autoboot, since)
+            self._write(host, config.pool, move)
+        elif (move.phase, move.pool) != (LEAVING, pool):
+            raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")
+        if vm.config.state == "running":
+            self._hypervisor.stop(uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
+        if self._hypervisor.vm(uuid).autoboot:
+            self._hypervisor.set_autoboot(uuid, False)
+
+    def _write(self, host: Host, pool: str, move: Move) -> None:
+        if container(pool) not in host.datasets:
+            make_container(self._zfs, self._hypervisor.capabilities, pool)
+        if place_of_moves(pool) not in host.datasets:
+            self._zfs.create_container(place_of_moves(pool))
+        name = f"{place_of_moves(pool)}/{move.vm}"
+        if name in host.datasets:
+            self._zfs.set_facts(name, {FACT: moves.encode(move)})
+        else:
+            options = {"mountpoint": "none", "canmount": "off"}
+            self._zfs.create_filesystem(name, options, {FACT: moves.encode(move)})
+
+    def stay(self, uuid: str) -> None:
+        """Give the move up before the disks have left: the VM gets back what it had."""
+        host, vm = self._vm(uuid)
+        move = host.moves.get(uuid)
+        if move is None:
+            return
+        if move.phase != LEAVING:
+            words = f"VM {vm.label} has left for {move.host}; the playbook move_vm goes on"
+            raise FlexdiskError("MovedAway", words)
+        if move.state == "running" and vm.config.state == "stopped":
+            self._hypervisor.start(uuid)
+        if self._hypervisor.vm(uuid).autoboot != move.autoboot:
+            self._hypervisor.set_autoboot(uuid, move.autoboot)
+        self._zfs.destroy(f"{place_of_moves(vm.config.pool)}/{uuid}")
+
+    # -- go
+
+    def go(self, uuid: str, target: str, transfer: t.Optional[VmTransfer] = None) -> None:
+        """The disks become replicas, and the VM ends here. Once the tombstone is written there is no way back.
+
+        transfer: the last one, whose set the target has whole. Not needed by a run that goes on after that point.
+        """
+        host = observe(self._zfs, self._hypervisor, every=True)
+        vm = next((one for one in host.vms if one.config.uuid == uuid), None)
+        move = host.moves.get(uuid)
+        if move is None or move.phase not in (LEAVING, MOVED) or move.host != target:
+            raise FlexdiskError("Changed", f"VM {uuid} is not leaving for {target}")
+        if vm is not None:
+            _check_still(vm)
+        if move.phase == LEAVING:
+            if vm is None or transfer is None:
+                raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
+            _check_sent(vm, transfer, move)
+            self._write(host, vm.config.pool, move._replace(phase=MOVED))
+        if vm is not None:
+            self._mark(vm, move)
+            self._end(vm)
+        self._park(uuid)
+
+    def _mark(self, vm: Vm, move: Move) -> None:
+        """What makes a disk a replica. Its snapshots count as come from the VM's new host: they are there, too."""
+        now = render_time(time.time())
+        disks = [disk for disk in vm.disks if not disk.hidden]
+        for disk in disks:
+            own = {ROLE: disk.uuid, OF_VM: vm.config.uuid, HOME: str(move.pool), HOST: move.host, SYNCED: now}
+            own[RESERVED] = str(disk.volume.volsize) if disk.volume.refreservation else ""
+            self._zfs.set_facts(disk.volume.name, {**{k: v for k, v in own.items() if v}, NOTE: ""})
+        self._zfs.set_facts([s.name for disk in disks for s in disk.snapshots], {SENT: "on"})
+
+    def _end(self, vm: Vm) -> None:
+        outcome = _End(vm.config.uuid, self._zfs, self._hypervisor, self._policy, False, Outcome()).run()
+        if outcome.failure is not None:
+            raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
+        if outcome.problems:
+            problem = outcome.problems[0]
+            raise FlexdiskError(problem.code, problem.message)
+
+    def _park(self, uuid: str) -> None:
+        """The detached disks go where replicas lie."""
+        host = observe(self._zfs, self._hypervisor, every=True)
+        for disk in host.detached:
+            volume = disk.volume
+            if (volume.user.get(ROLE), volume.user.get(OF_VM)) == (disk.uuid, uuid):
+                self._hold([s.name for s in disk.snapshots][-1])
+                place = replicas(volume.pool)
+                if not self._zfs.exists(place):
+                    self._zfs.create_container(place, readonly="on")
+                self._zfs.set(volume.name, readonly="on")
+                self._zfs.rename(volume.name, f"{place}/{disk.uuid}")
+
+    def _hold(self, base: str) -> None:
+        if base not in self._copies.held(HOLD, [base]):
+            self._zfs.hold(HOLD, base)
+
+    # -- forget
+
+    def forget(self, name: str) -> bool:
+        """Give the tombstone of a VM up: its name is free here. Whether there was one."""
+        host = observe(self._zfs, self._hypervisor, every=True)
+        known = moves.named(host.moves, name)
+        if len(known) > 1 or any(move.phase != MOVED for move in known):
+            raise FlexdiskError("InUse", f"{name}: only what has moved away is forgotten, one VM at a time")
+        for move in known:
+            if any(vm.config.uuid == move.vm for vm in host.vms):
+                raise FlexdiskError("InUse", f"VM {move.label} is still here; the playbook move_vm goes on")
+            names = [d for d in host.datasets if moves.is_place(d) and d.endswith(move.vm)]
+            for one in names:
+                self._zfs.destroy(one)
+        return bool(known)
+
+    def _vm(self, uuid: str) -> t.Tuple[Host, Vm]:
+        host = observe(self._zfs, self._hypervisor)
+        found = find_vm(host, uuid)
+        if isinstance(found, Problem):
+            raise FlexdiskError(found.code, found.message)
+        return host, found
+
+
+class _End(Task):
+    """All disks are detached, and the VM is deleted."""
+
+    admits = False
+
+    def __init__(self, uuid: str, *what: t.Any) -> None:
+        super().__init__(*what)
+        self._uuid = uuid
+
+    def plan(self, host: Host) -> t.List[VmPlan]:
+        vm = next(one for one in host.vms if one.config.uuid == self._uuid)
+        thawed = replace(vm, config=replace(vm.config, frozen=""))
+        return [plan_departure(host, thawed, self.hypervisor.capabilities)]
+
+    def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
+        return [] if vm is None else ["it still exists"]
+
+
+def _disk(disk: Disk) -> DiskRecord:
+    kept = {k: v for k, v in disk.volume.user.items() if k in NAMES and k not in _OF_HOSTS}
+    facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v}}
+    return DiskRecord(
+        disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, disk.volume.compression, disk.size, facts
+    )
+
+
+def refusals(vm: Vm) -> t.List[Problem]:
+    """Why a VM cannot be moved. What it lacks for a sync, the sync says."""
+    found = []
+    for disk in vm.disks:
+        if disk.hidden:
+            words = "a disk of the platform for cloud-init cannot be moved yet"
+            found.append(Problem("NotSupported", words, vm.label, disk.label))
+        elif not disk.uuid:
+            found.append(Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label))
+    names = ", ".join(one.name for one in snapshots.snapshots_of(vm))
+    if names:
+        words = f"VMs with snapshots are not moved yet; it has {names}. vm_snapshot deletes them"
+        found.append(Problem("NotSupported", words, vm.label))
+    if vm.orphans or vm.missing or vm.strays:
+        odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays]
+        found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
+    others = [one.name for one in vm.snapshots if one is not snapshots.protection(vm)]
+    if others and not names:
+        words = f"its own dataset has snapshots, which do not travel: {', '.join(others)}"
+        found.append(Problem("NotSupported", words, vm.label))
+    if vm.config.state not in ("running", "stopped") or vm.config.transition:
+        found.append(Problem("VmInTransition", f"it is {vm.config.state}", vm.label))
+    if vm.unbacked:
+        found.append(Problem("NotSupported", "it has CD-ROMs or files, which do not travel", vm.label))
+    if vm.other_used:
+        found.append(Problem("NotSupported", "it has other datasets, which do not travel", vm.label))
+    if vm.interrupted is not None:
+        found.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
+    return found
+
+
+def _check_still(vm: Vm) -> None:
+    """Nothing was written since the last snapshot, which the other host has."""
+    if vm.config.state != "stopped":
+        raise FlexdiskError("Changed", f"VM {vm.label} is {vm.config.state}: it was started while it was moved")
+    for disk in vm.disks:
+        if disk.volume.written or not (disk.snapshots and is_synced(_short(disk.snapshots[-1]))):
+            raise FlexdiskError("Changed", f"VM {vm.label}: disk {disk.label} was written to after it had been sent")
+
+
+def _check_sent(vm: Vm, transfer: VmTransfer, move: Move) -> None:
+    """The target has just these disks, by one snapshot of all."""
+    known = {disk.uuid: disk.snapshots for disk in transfer.disks}
+    newest = {disk.uuid: disk.snapshots[-1] for disk in vm.disks}
+    same = all(one.guid in known.get(uuid, ()) and _short(one) == transfer.set for uuid, one in newest.items())
+    if not same or known.keys() != newest.keys() or transfer.peer != move.pool:
+        raise FlexdiskError("Changed", f"VM {vm.label}: its disks are not those that were sent to {move.host}")
+
+
+def _short(snapshot: Dataset) -> str:
+    return snapshot.name.partition("@")[2]

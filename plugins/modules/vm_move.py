@@ -1,0 +1,201 @@
+#!/usr/bin/python
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The steps of a move of a VM to another host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vm_move
+short_description: Do the steps of a move of a VM to another host
+version_added: 0.2.0
+author:
+  - flexdisk.hypervisor contributors (!UNKNOWN)
+description:
+  - Does the steps of a move on the host that the VM leaves, and on the host that it comes to. The role
+    P(flexdisk.hypervisor.vm_move#role) puts them together with those of a sync. Use the role, unless you build a move of
+    your own.
+  - Each step can be repeated. What it needs to know lies with the data, so a move that was killed goes on with the next
+    run. At no instant both hosts have the VM with its disks.
+  - On the host that the VM leaves, its disks become replicas, and a tombstone takes the place of the VM. Until it is
+    given up with O(step=forget), no other task makes a VM of this name or UUID there.
+  - This works with C(vmadm) only.
+extends_documentation_fragment:
+  - flexdisk.hypervisor._flexdisk
+  - flexdisk.hypervisor._flexdisk.lock
+  - flexdisk.hypervisor._flexdisk.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - In check mode, O(step=expect) says whether the VM can come, and the other steps but O(step=look) do nothing.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+options:
+  step:
+    description:
+      - Which step is done.
+    type: str
+    required: true
+    choices:
+      look: Tells what this host has of the VM. Nothing is changed.
+      expect: Prepares the host that the VM comes to, and makes the VM there without disks.
+      leave: Stops the VM on the host that it leaves, and keeps it from being started.
+      stay: Gives the move up before the disks have left. The VM gets back what it had.
+      cancel: Removes what O(step=expect) has made.
+      go: >-
+        Makes replicas of the disks, and deletes the VM without them. Before that, checks that the other host has
+        everything. From here on, the move only goes forward.
+      arrive: Makes the replicas the disks of the VM, and starts it if it was running.
+      forget: Removes the tombstone.
+  vm:
+    description:
+      - The VM. O(step=look) and O(step=forget) take its UUID, name, or a unique prefix of the UUID; other steps the UUID.
+    type: str
+    required: true
+  name:
+    description:
+      - The name of this host for the other one. Needed for O(step=look).
+    type: str
+  peer_name:
+    description:
+      - The name of the other host. Needed for O(step=leave) and O(step=go).
+    type: str
+  peer_guid:
+    description:
+      - The GUID of the pool on the other host. Needed for O(step=leave).
+    type: int
+  target_pool:
+    description:
+      - The pool for the VM on this host. Needed for O(step=expect).
+    type: str
+  record:
+    description:
+      - RV(record) of the host that the VM leaves. It may hold secrets of the VM. Needed for O(step=expect).
+    type: dict
+  transfer:
+    description:
+      - The entry of this VM in RV(flexdisk.hypervisor.replica_send#module:transfers) of the last sync. O(step=go) needs
+        it, unless it goes on.
+    type: dict
+  stop_timeout:
+    description:
+      - Seconds that a guest has to shut down.
+    type: int
+    default: 180
+  allow_force_stop:
+    description:
+      - Allow a guest that is still running after O(stop_timeout) to be halted.
+    type: bool
+    default: false
+seealso:
+  - module: flexdisk.hypervisor.replica_send
+  - module: flexdisk.hypervisor.replica_receive
+"""
+
+EXAMPLES = r"""
+- name: Look what the host has of a VM
+  flexdisk.hypervisor.vm_move:
+    step: look
+    vm: db01
+    name: "{{ inventory_hostname }}"
+  register: seen
+  no_log: true
+
+- name: Give up the tombstone of a VM that has moved away
+  flexdisk.hypervisor.vm_move:
+    step: forget
+    vm: db01
+"""
+
+RETURN = r"""
+msg:
+  description: What is done, in one line.
+  returned: always
+  type: str
+vm:
+  description: The UUID of the VM if this host has it, else an empty string.
+  returned: success, with O(step=look)
+  type: str
+pool:
+  description: The pool of the VM, or an empty string.
+  returned: success, with O(step=look)
+  type: str
+move:
+  description:
+    - What is written down of the VM here, or none. C(phase) is V(leaving), V(moved) or V(coming), C(host) is the other
+      host, C(state) and C(autoboot) are those that the VM had before.
+  returned: success, with O(step=look)
+  type: dict
+record:
+  description: What the other host must know to make the VM again, or none. It may hold secrets of the VM.
+  returned: success, with O(step=look)
+  type: dict
+refusals:
+  description: Why the VM cannot be moved. Empty if it can.
+  returned: success, with O(step=look)
+  type: list
+  elements: str
+error_code:
+  description: The reason why the task fails. See the page of errors.
+  returned: if the task fails
+  type: str
+problems:
+  description: All reasons why the task fails.
+  returned: if the task fails
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible.module_utils.ansible_release import __version__
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.module_run import run_module
+from ..module_utils._flexdisk.engine.vm_move import parse, run
+
+STEPS = ["look", "expect", "leave", "stay", "cancel", "go", "arrive", "forget"]
+OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
+    "step": {"type": "str", "required": True, "choices": STEPS},
+    "vm": {"type": "str", "required": True},
+    "name": {"type": "str"},
+    "peer_name": {"type": "str"},
+    "peer_guid": {"type": "int"},
+    "target_pool": {"type": "str"},
+    "record": {"type": "dict"},
+    "transfer": {"type": "dict"},
+    "stop_timeout": {"type": "int", "default": 180},
+    "allow_force_stop": {"type": "bool", "default": False},
+}
+NEEDED = [
+    ("step", "look", ["name"]),
+    ("step", "expect", ["record", "target_pool"]),
+    ("step", "leave", ["peer_name", "peer_guid"]),
+    ("step", "go", ["peer_name"]),
+]
+
+
+def main() -> None:
+    """Read the arguments, and do what vm_move does."""
+    spec = {**OPTIONS, **HOST, **LOCK}
+    module = AnsibleModule(argument_spec=spec, required_if=NEEDED, supports_check_mode=True)
+    step = module.params["step"]
+    run_module(
+        module,
+        __version__,
+        f"vm_move of {module.params['vm']}, step {step}",
+        parse,
+        run,
+        reads=step == "look",
+        every_pool=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbook move_vm on two simulated nodes, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from .nodes import Nodes
+from .test_replicate import changed
+
+SECRET = "a-secret-of-the-guest"
+TO = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv02"]
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Two hosts that reach each other. A running VM with two disks and a secret is on the first."""
+    made = Nodes(tmp_path, {"hv01": "", "hv02": ""})
+    made.connect("hv01", "hv02")
+    made.connect("hv02", "hv01")
+    uuid = made.create("hv01", "db01", 1024, 2, {}, flexible=6, more=[1])
+    made.run("hv01", "vmadm", "update", uuid, stdin=json.dumps({"customer_metadata": {"root_pw": SECRET}}))
+    for disk in vm(made, "hv01")["disks"]:
+        made.run("hv01", "guest", "write", disk["zfs_filesystem"], "0", "9", disk["uuid"])
+    made.run("hv01", "vmadm", "start", uuid)
+    return made
+
+
+def vm(nodes, host):
+    """What the host says of the VM, {} if it has none."""
+    found = json.loads(nodes.run(host, "vmadm", "lookup", "-j", "alias=db01"))
+    return found[0] if found else {}
+
+
+def hashes(nodes, host):
+    return [nodes.run(host, "guest", "hash", disk["zfs_filesystem"]) for disk in vm(nodes, host)["disks"]]
+
+
+def moves(nodes, *words, status=0):
+    """What the playbook prints. No secret of the VM is ever in it."""
+    ended, printed = nodes.play("move_vm", *words)
+    assert ended == status, printed
+    assert SECRET not in printed
+    return printed
+
+
+def test_there_and_back(nodes):
+    """Check, real, check, real; then back by increments."""
+    before, contents = vm(nodes, "hv01"), hashes(nodes, "hv01")
+    printed = moves(nodes, *TO, "--check", "--diff", "-vvv")
+    assert "1 VM to hv02: 2 streams, about" in printed
+    assert "db01 would be stopped" in printed
+    assert vm(nodes, "hv01") == before
+    assert nodes.run("hv02", "zfs", "list", "-H", "-o", "name").split() == ["zones"]
+    printed = moves(nodes, *TO, "-vvv")
+    assert re.search(r"db01 is on hv02; it was down for [\d.]+ s", printed)
+    assert vm(nodes, "hv01") == {}
+    after = vm(nodes, "hv02")
+    for key in ("uuid", "state", "autoboot", "customer_metadata", "flexible_disk_size", "ram", "nics", "tags"):
+        assert after[key] == before[key], key
+    assert [disk["pci_slot"] for disk in after["disks"]] == [disk["pci_slot"] for disk in before["disks"]]
+    assert hashes(nodes, "hv02") == contents
+    for words in ([*TO, "--check"], TO):
+        printed = moves(nodes, *words)
+        assert "db01 is on hv02" in printed
+        assert not changed(printed)
+    declared = json.dumps({"flexible_disks_vms": [{"vm": "db01", "disks": []}]})
+    status, printed = nodes.play("converge", "-e", declared, "--limit", "hv01")
+    assert status == 2
+    assert "it has moved to hv02" in printed
+    moves(nodes, "-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv01")
+    assert hashes(nodes, "hv01") == contents
+    assert vm(nodes, "hv02") == {}
+    assert vm(nodes, "hv01")["state"] == "running"
+    printed = moves(nodes, "-e", "flexdisk_vm=db01", "-e", "flexdisk_move_state=forgotten", "--limit", "hv02")
+    assert "MovedAway" not in printed
+
+
+def test_a_transfer_that_fails(nodes):
+    """The VM runs on where it was, and nothing of it is left there."""
+    before, contents = vm(nodes, "hv01"), hashes(nodes, "hv01")
+    moves(nodes, *TO, "--check")
+    nodes.simnode("other", "init")
+    nodes.simnode("hv01", "connect", "hv02", str(nodes.folder / "other"))
+    printed = moves(nodes, *TO, status=2)
+    assert "Host key verification failed" in printed
+    assert (vm(nodes, "hv01")["state"], hashes(nodes, "hv01")) == (before["state"], contents)
+    assert vm(nodes, "hv02") == {}
+
+
+def test_refusals(nodes):
+    """Each is one error, before anything is changed."""
+    assert "flexdisk_target is missing" in moves(nodes, "-e", "flexdisk_vm=db01", status=2)
+    assert "hv09 is not in the inventory" in moves(nodes, *TO[:2], "-e", "flexdisk_target=hv09", status=2)
+    assert "db09 is on none of hv01, hv02" in moves(nodes, "-e", "flexdisk_vm=db09", *TO[2:], status=2)
+    assert "db01 is on hv01" in moves(nodes, *TO[:2], "-e", "flexdisk_target=hv01")
+    printed = moves(nodes, *TO, "-e", "flexdisk_target_pool=tank", status=2)
+    assert "has no pool tank, but zones [ResourceNotFound]" in printed
+    nodes.run("hv01", "vmadm", "create-snapshot", vm(nodes, "hv01")["uuid"], "one")
+    printed = moves(nodes, *TO, status=2)
+    assert "VMs with snapshots are not moved yet; it has one" in printed
+    assert nodes.run("hv02", "zfs", "list", "-H", "-o", "name").split() == ["zones"]

@@ -1,0 +1,304 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM moves between two simulated nodes, killed at every command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
+    read_record,
+    told,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+from .test_engine import TWIN, _fill
+from .test_other_tasks import DATA, ROOT, done, task
+from .world import REPLICAS, VM, Fuse, Killed, World
+
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 3  # command at which the run is killed
+POLICY = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A running VM without free space, whose disks have names."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path / "moves"))
+    made = World(tmp_path, monkeypatch)
+    root, data = made.disks()
+    done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data, "size": "remaining"}, flexible_disk_size=192)
+    made.home.node.run(["vmadm", "update", VM], json.dumps({"customer_metadata": {"root_pw": "secret"}}))
+    made.home.ok("vmadm", "start", VM)
+    return made
+
+
+def hosts(world):
+    source = Departure(Zfs(world.home), Vmadm(world.home, lambda _s: None), world.home, POLICY)
+    return source, Arrival(Zfs(world.peer), Vmadm(world.peer, lambda _s: None), world.peer, POLICY)
+
+
+def swap(world):
+    """The way back."""
+    world.home, world.peer = world.peer, world.home
+
+
+def guid(host):
+    return int(host.ok("zfs", "get", "-Hp", "-o", "value", "guid", "zones"))
+
+
+def move(world):
+    """What the role does. Whether there was anything to do."""
+    source, target = hosts(world)
+    seen = source.look(VM, "hv01")
+    phase = seen["move"]["phase"] if seen["move"] else ""
+    if seen["vm"] and phase != "moved":
+        assert not seen["refusals"]
+        record = read_record(json.loads(json.dumps(told(seen["record"]))))
+        assert not target.refusals(record, "zones")
+        if not phase:
+            assert world.sync()[1]
+        target.expect(record, "zones")
+        source.leave(VM, "hv02", guid(world.peer))
+        assert world.sync()[1]
+        source.go(VM, "hv02", world.transfers[0])
+        phase = "moved"
+    elif phase == "moved":
+        source.go(VM, "hv02")
+    return target.arrive(VM)
+
+
+def startable(host):
+    """Whether a host has the VM with its boot disk."""
+    _rc, out, _err = host.node.run(["vmadm", "lookup", "-j", f"uuid={VM}"])
+    disks = [disk for vm in json.loads(out) for disk in vm["disks"] if disk.get("boot")]
+    return any(host.node.run(["zfs", "list", disk["path"][len("/dev/zvol/rdsk/") :]])[0] == 0 for disk in disks)
+
+
+def never_both(world):
+    assert not (startable(world.home) and startable(world.peer))
+
+
+def config(host):
+    (vm,) = json.loads(host.ok("vmadm", "lookup", "-j", f"uuid={VM}"))
+    volatile = ("last_modified", "create_timestamp", "boot_timestamp", "zonedid", "zoneid", "pid", "server_uuid")
+    disks = [{k: v for k, v in disk.items() if k not in ("image_size",)} for disk in vm["disks"]]
+    return {**{k: v for k, v in vm.items() if k not in volatile}, "disks": disks}
+
+
+def moved(world, before, hashes):
+    """The VM is on the other host as it was, and lawful; here are its replicas and a tombstone."""
+    assert not startable(world.home)
+    after = config(world.peer)
+    assert after == before
+    there = [disk["zfs_filesystem"] for disk in after["disks"]]
+    assert [world.peer.ok("guest", "hash", name) for name in there] == hashes
+    uuids = [disk["uuid"] for disk in after["disks"]]
+    assert [world.home.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in uuids] == hashes
+    host = observe(Zfs(world.peer), Vmadm(world.peer))
+    (found,) = host.vms
+    assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
+    assert (space.allocatable(found), found.interrupted, host.moves) == (0, None, {})
+    assert [disk.name for disk in found.disks] == ["root", "data"]
+    assert not list(world.folder.glob("moves/*"))
+
+
+def test_a_vm_moves(world):
+    before, hashes = config(world.home), world.hashes()
+    world.watch = lambda: never_both(world)
+    assert move(world)
+    moved(world, before, hashes)
+    assert not move(world)
+    moved(world, before, hashes)
+
+
+def test_a_vm_moves_back(world):
+    """By increments, and with what was written there."""
+    before = config(world.home)
+    assert move(world)
+    swap(world)
+    world.write(1, 9, 3)
+    hashes = world.hashes()
+    (planned,) = world.planned().syncs
+    assert all(stream.base.bookmark for disk in planned.disks for stream in disk.streams)
+    assert move(world)
+    moved(world, before, hashes)
+    swap(world)
+    assert not startable(world.peer)
+    assert observe(Zfs(world.peer), Vmadm(world.peer)).moves.keys() == {VM}
+
+
+def here(_world):
+    """The VM has never moved."""
+
+
+def there(world):
+    """The VM has moved here before, and there are replicas and a tombstone where it goes."""
+    move(world)
+    swap(world)
+    world.write(1, 9, 3)
+
+
+@pytest.mark.parametrize("scenario", [here, there])
+def test_killed_anywhere(world, scenario):
+    """The same command goes on. At no instant both hosts could start the VM."""
+    before = config(world.home)
+    scenario(world)
+    hashes, saved = world.hashes(), world.saved()
+    world.watch = lambda: never_both(world)
+    world.fuse = Fuse()
+    move(world)
+    count = world.fuse.counted
+    points = range(1, count + 1, EVERY)
+    for at in points:
+        world.restore(saved)
+        world.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            move(world)
+        world.fuse = Fuse()
+        move(world)
+        moved(world, before, hashes)
+        assert not move(world)
+    print(f"{scenario.__name__}: {len(points)} points")
+
+
+def test_given_up_anywhere(world):
+    """Until the tombstone is written, the VM can stay: as it was, with nothing left there but replicas."""
+    before, hashes, saved = config(world.home), world.hashes(), world.saved()
+    world.fuse = Fuse()
+    move(world)
+    for at in range(1, world.fuse.counted + 1, EVERY):
+        world.restore(saved)
+        world.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            move(world)
+        world.fuse = Fuse()
+        source, target = hosts(world)
+        found = observe(Zfs(world.home), Vmadm(world.home)).moves.get(VM)
+        if found is not None and found.phase == "moved":
+            with pytest.raises(FlexdiskError) as caught:
+                source.stay(VM)
+            assert caught.value.code == "MovedAway"
+            break
+        source.stay(VM)
+        target.unexpect(VM)
+        assert config(world.home) == before
+        assert world.hashes() == hashes
+        there = observe(Zfs(world.peer), Vmadm(world.peer), more="zones")
+        assert (there.configs, there.moves) == ((), {})
+        assert not [name for name in there.datasets if name.startswith(f"zones/{VM}")]
+    assert found.phase == "moved"
+
+
+def test_a_tombstone(world):
+    """Where the VM was, no task finds it or makes another one of its name or UUID, until the name is given up."""
+    move(world)
+    source, _target = hosts(world)
+    for name in ("db01", VM, VM[:8]):
+        assert "MovedAway" in {problem.code for problem in task(world, ROOT, vm=name).problems}
+    made = {"vm": "db01", "state": "stopped", "memory": 128, "flexible_disk_size": 64, "disks": [{"size": 16}]}
+    (problem,) = created(world, made).problems
+    assert problem.code == "MovedAway"
+    assert re.search(r"VM db01 \(.*\): it has moved to hv02 \(\d{4}-.*flexdisk_move_state=forgotten", problem.message)
+    (problem,) = created(world, {**made, "vm": "other", "uuid": VM}).problems
+    assert problem.code == "MovedAway"
+    assert source.forget("db01")
+    assert not source.forget("db01")
+    assert not created(world, made).problems
+
+
+def created(world, declared):
+    zfs, hypervisor = Zfs(world.home), Vmadm(world.home, lambda _s: None)
+    return vm.run(zfs, hypervisor, [declared], [], POLICY, "zones", False)
+
+
+def test_while_it_moves_nobody_changes_it(world):
+    source, target = hosts(world)
+    record = read_record(told(source.look(VM, "hv01")["record"]))
+    target.expect(record, "zones")
+    source.leave(VM, "hv02", guid(world.peer))
+    for declared in (
+        {"vm": "db01", "state": "running"},
+        {"vm": VM, "uuid": VM, "state": "absent", "destroy_disks": True},
+    ):
+        problems = created(world, declared).problems
+        assert "it is being moved to hv02; the playbook move_vm goes on; it cannot be changed" in problems[0].message
+    swap(world)
+    (problem, *_more) = created(world, {"vm": "db01", "state": "running", "memory": 512}).problems
+    assert "it is being moved from hv01" in problem.message
+
+
+def larger(world, *words):
+    """A command that needs room."""
+    done(world, ROOT, DATA, flexible_disk_size=512)
+    world.home.ok(*words)
+
+
+def spoiled(world, how):
+    how(world)
+    source, target = hosts(world)
+    seen = source.look(VM, "hv01")
+    return [*seen["refusals"], *target.refusals(seen["record"], "zones")]
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        (lambda w: larger(w, "vmadm", "create-snapshot", VM, "one"), "NotSupported", "VMs with snapshots are not"),
+        (lambda w: w.home.ok("zfs", "snapshot", f"zones/{VM}@mine"), "NotSupported", "its own dataset has snapshots"),
+        (lambda w: larger(w, "zfs", "create", "-V", "16M", f"zones/{VM}/disk7"), "InUse", "it is not whole: zones/"),
+        (lambda w: w.home.ok("zfs", "create", f"zones/{VM}/data"), "NotSupported", "it has other datasets"),
+        (
+            lambda w: w.peer.node.run(["vmadm", "create"], json.dumps({**TWIN, "alias": "db01"})),
+            "InvalidArgument",
+            "the uuid of VM db01 .* is not",
+        ),
+        (
+            lambda w: w.peer.ok("zfs", "create", "-p", "-V", "16M", "-o", f"flexdisk:vm={VM}", "zones/flexdisk/x"),
+            "AlreadyExists",
+            "has a detached disk of it already, zones/flexdisk/x",
+        ),
+        (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
+    ],
+    ids=["snapshots", "own-snapshots", "orphan", "datasets", "name", "detached", "room"],
+)  # fmt: skip
+def test_refusals(world, how, code, said):
+    """Each before anything has changed."""
+    problems = spoiled(world, how)
+    assert code in {problem.code for problem in problems}
+    assert any(re.search(said, problem.message) for problem in problems), problems
+
+
+def test_a_vm_that_was_started_meanwhile(world):
+    """Nothing that it wrote is lost: the move is refused, and the VM can stay."""
+    source, target = hosts(world)
+    assert world.sync()[1]
+    target.expect(read_record(told(source.look(VM, "hv01")["record"])), "zones")
+    source.leave(VM, "hv02", guid(world.peer))
+    assert world.sync()[1]
+    world.home.ok("vmadm", "start", VM)
+    with pytest.raises(FlexdiskError) as caught:
+        source.go(VM, "hv02", world.transfers[0])
+    assert "is running: it was started while it was moved" in caught.value.message
+    world.home.ok("vmadm", "stop", VM, "-F")
+    world.write(0, 1, 3)
+    with pytest.raises(FlexdiskError) as caught:
+        source.go(VM, "hv02", world.transfers[0])
+    assert "disk root was written to after it had been sent" in caught.value.message
+    source.stay(VM)
+    assert startable(world.home)
+    target.unexpect(VM)
+    assert not target.arrive(VM)
