@@ -15,8 +15,8 @@ author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Does the steps of a move on the host that the VM leaves, and on the host that it comes to. The role
-    P(flexdisk.hypervisor.vm_move#role) puts them together with those of a sync. Use the role, unless you build a move of
-    your own.
+    P(flexdisk.hypervisor.vm_move#role) puts them together with those of a sync. Use the role, unless you build a move
+    of your own.
   - Each step can be repeated. What it needs to know lies with the data, so a move that was killed goes on with the next
     run. At no instant both hosts have the VM with its disks.
   - On the host that the VM leaves, its disks become replicas, and a tombstone takes the place of the VM. Until it is
@@ -45,7 +45,7 @@ options:
       look: Tells what this host has of the VM. Nothing is changed.
       expect: Prepares the host that the VM comes to, and makes the VM there without disks.
       leave: Stops the VM on the host that it leaves, and keeps it from being started.
-      stay: Gives the move up before the disks have left. The VM gets back what it had.
+      stay: Gives the move up as long as the VM has its disks. The VM gets back what it had.
       cancel: Removes what O(step=expect) has made.
       go: >-
         Makes replicas of the disks, and deletes the VM without them. Before that, checks that the other host has
@@ -54,21 +54,26 @@ options:
       forget: Removes the tombstone.
   vm:
     description:
-      - The VM. O(step=look) and O(step=forget) take its UUID, name, or a unique prefix of the UUID; other steps the UUID.
+      - The VM, by its UUID. O(step=look) and O(step=forget) also take its name, or a unique prefix of the UUID.
     type: str
     required: true
   name:
     description:
-      - The name of this host for the other one. Needed for O(step=look).
+      - The name of this host for the other one. Needed for O(step=look) and O(step=leave).
     type: str
   peer_name:
     description:
-      - The name of the other host. Needed for O(step=leave) and O(step=go).
+      - The name of the other host. Needed for O(step=leave), O(step=go) and O(step=arrive). With it, O(step=look) also
+        says whether the VM has replicas on other hosts.
     type: str
   peer_guid:
     description:
       - The GUID of the pool on the other host. Needed for O(step=leave).
     type: int
+  digest:
+    description:
+      - RV(digest) that O(step=look) has told. A VM that has changed since is refused. Needed for O(step=leave).
+    type: str
   target_pool:
     description:
       - The pool for the VM on this host. Needed for O(step=expect).
@@ -135,6 +140,14 @@ record:
   description: What the other host must know to make the VM again, or none. It may hold secrets of the VM.
   returned: success, with O(step=look)
   type: dict
+digest:
+  description: A digest of RV(record), or an empty string.
+  returned: success, with O(step=look)
+  type: str
+ready:
+  description: Whether the VM can come.
+  returned: success, with O(step=expect)
+  type: bool
 refusals:
   description: Why the VM cannot be moved. Empty if it can.
   returned: success, with O(step=look)
@@ -167,6 +180,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "name": {"type": "str"},
     "peer_name": {"type": "str"},
     "peer_guid": {"type": "int"},
+    "digest": {"type": "str"},
     "target_pool": {"type": "str"},
     "record": {"type": "dict"},
     "transfer": {"type": "dict"},
@@ -176,8 +190,9 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
 NEEDED = [
     ("step", "look", ["name"]),
     ("step", "expect", ["record", "target_pool"]),
-    ("step", "leave", ["peer_name", "peer_guid"]),
+    ("step", "leave", ["name", "peer_name", "peer_guid", "digest"]),
     ("step", "go", ["peer_name"]),
+    ("step", "arrive", ["peer_name"]),
 ]
 
 

@@ -25,10 +25,11 @@ def nodes(tmp_path):
     made.connect("hv01", "hv02")
     made.connect("hv02", "hv01")
     uuid = made.create("hv01", "db01", 1024, 2, {}, flexible=6, more=[1])
-    made.run("hv01", "vmadm", "update", uuid, stdin=json.dumps({"customer_metadata": {"root_pw": SECRET}}))
+    made.run("hv01", "vmadm", "update", uuid, stdin=json.dumps({"set_customer_metadata": {"root_pw": SECRET}}))
     for disk in vm(made, "hv01")["disks"]:
         made.run("hv01", "guest", "write", disk["zfs_filesystem"], "0", "9", disk["uuid"])
     made.run("hv01", "vmadm", "start", uuid)
+    assert vm(made, "hv01")["customer_metadata"] == {"root_pw": SECRET}
     return made
 
 

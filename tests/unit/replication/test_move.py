@@ -30,7 +30,8 @@ from .test_engine import TWIN, _fill
 from .test_other_tasks import DATA, ROOT, done, task
 from .world import REPLICAS, VM, Fuse, Killed, World
 
-EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 3  # command at which the run is killed
+PARKED = "zones/flexdisk/x"
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 5  # command at which the run is killed
 POLICY = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
 
 
@@ -41,7 +42,7 @@ def world(tmp_path, monkeypatch):
     made = World(tmp_path, monkeypatch)
     root, data = made.disks()
     done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data, "size": "remaining"}, flexible_disk_size=192)
-    made.home.node.run(["vmadm", "update", VM], json.dumps({"customer_metadata": {"root_pw": "secret"}}))
+    made.home.node.run(["vmadm", "update", VM], json.dumps({"set_customer_metadata": {"root_pw": "secret"}}))
     made.home.ok("vmadm", "start", VM)
     return made
 
@@ -54,6 +55,7 @@ def hosts(world):
 def swap(world):
     """The way back."""
     world.home, world.peer = world.peer, world.home
+    world.home_name, world.peer_name = world.peer_name, world.home_name
 
 
 def guid(host):
@@ -63,7 +65,7 @@ def guid(host):
 def move(world):
     """What the role does. Whether there was anything to do."""
     source, target = hosts(world)
-    seen = source.look(VM, "hv01")
+    seen = look(world)
     phase = seen["move"]["phase"] if seen["move"] else ""
     if seen["vm"] and phase != "moved":
         assert not seen["refusals"]
@@ -72,13 +74,22 @@ def move(world):
         if not phase:
             assert world.sync()[1]
         target.expect(record, "zones")
-        source.leave(VM, "hv02", guid(world.peer))
+        leave(world, seen)
         assert world.sync()[1]
-        source.go(VM, "hv02", world.transfers[0])
+        source.go(VM, world.peer_name, world.transfers[0])
         phase = "moved"
     elif phase == "moved":
-        source.go(VM, "hv02")
-    return target.arrive(VM)
+        source.go(VM, world.peer_name)
+    return target.arrive(VM, world.home_name)
+
+
+def look(world):
+    return hosts(world)[0].look(VM, world.home_name, world.peer_name)
+
+
+def leave(world, seen):
+    """The VM is stopped."""
+    hosts(world)[0].leave(VM, world.home_name, world.peer_name, guid(world.peer), seen["digest"])
 
 
 def startable(host):
@@ -176,7 +187,7 @@ def test_killed_anywhere(world, scenario):
 
 
 def test_given_up_anywhere(world):
-    """Until the tombstone is written, the VM can stay: as it was, with nothing left there but replicas."""
+    """As long as the VM has its disks it can stay: as it was, with nothing left there but replicas."""
     before, hashes, saved = config(world.home), world.hashes(), world.saved()
     world.fuse = Fuse()
     move(world)
@@ -187,20 +198,25 @@ def test_given_up_anywhere(world):
             move(world)
         world.fuse = Fuse()
         source, target = hosts(world)
-        found = observe(Zfs(world.home), Vmadm(world.home)).moves.get(VM)
-        if found is not None and found.phase == "moved":
-            with pytest.raises(FlexdiskError) as caught:
-                source.stay(VM)
-            assert caught.value.code == "MovedAway"
+        if not stays(source):
             break
-        source.stay(VM)
         target.unexpect(VM)
         assert config(world.home) == before
         assert world.hashes() == hashes
+        assert not look(world)["move"]
         there = observe(Zfs(world.peer), Vmadm(world.peer), more="zones")
         assert (there.configs, there.moves) == ((), {})
         assert not [name for name in there.datasets if name.startswith(f"zones/{VM}")]
-    assert found.phase == "moved"
+    assert observe(Zfs(world.home), Vmadm(world.home), every=True).moves[VM].phase == "moved"
+
+
+def stays(source):
+    """Whether the VM can stay."""
+    try:
+        source.stay(VM)
+    except FlexdiskError as exc:
+        return exc.code not in ("MovedAway", "ResourceNotFound")
+    return True
 
 
 def test_a_tombstone(world):
@@ -226,10 +242,10 @@ def created(world, declared):
 
 
 def test_while_it_moves_nobody_changes_it(world):
-    source, target = hosts(world)
-    record = read_record(told(source.look(VM, "hv01")["record"]))
-    target.expect(record, "zones")
-    source.leave(VM, "hv02", guid(world.peer))
+    _source, target = hosts(world)
+    seen = look(world)
+    target.expect(seen["record"], "zones")
+    leave(world, seen)
     for declared in (
         {"vm": "db01", "state": "running"},
         {"vm": VM, "uuid": VM, "state": "absent", "destroy_disks": True},
@@ -249,8 +265,8 @@ def larger(world, *words):
 
 def spoiled(world, how):
     how(world)
-    source, target = hosts(world)
-    seen = source.look(VM, "hv01")
+    _source, target = hosts(world)
+    seen = look(world)
     return [*seen["refusals"], *target.refusals(seen["record"], "zones")]
 
 
@@ -267,7 +283,7 @@ def spoiled(world, how):
             "the uuid of VM db01 .* is not",
         ),
         (
-            lambda w: w.peer.ok("zfs", "create", "-p", "-V", "16M", "-o", f"flexdisk:vm={VM}", "zones/flexdisk/x"),
+            lambda w: w.peer.ok(*f"zfs create -p -V 16M -o flexdisk:name=root -o flexdisk:vm={VM} {PARKED}".split()),
             "AlreadyExists",
             "has a detached disk of it already, zones/flexdisk/x",
         ),
@@ -285,9 +301,7 @@ def test_refusals(world, how, code, said):
 def test_a_vm_that_was_started_meanwhile(world):
     """Nothing that it wrote is lost: the move is refused, and the VM can stay."""
     source, target = hosts(world)
-    assert world.sync()[1]
-    target.expect(read_record(told(source.look(VM, "hv01")["record"])), "zones")
-    source.leave(VM, "hv02", guid(world.peer))
+    begun(world)
     assert world.sync()[1]
     world.home.ok("vmadm", "start", VM)
     with pytest.raises(FlexdiskError) as caught:
@@ -301,4 +315,101 @@ def test_a_vm_that_was_started_meanwhile(world):
     source.stay(VM)
     assert startable(world.home)
     target.unexpect(VM)
-    assert not target.arrive(VM)
+    with pytest.raises(FlexdiskError, match="does not expect VM"):
+        target.arrive(VM, world.home_name)
+
+
+def begun(world):
+    """A move that has come to the stop of the VM."""
+    assert world.sync()[1]
+    seen = look(world)
+    hosts(world)[1].expect(seen["record"], "zones")
+    leave(world, seen)
+
+
+def test_a_vm_that_was_changed_while_it_was_brought_over(world):
+    """It would arrive as it was before. So it is not even stopped."""
+    seen = look(world)
+    assert world.sync()[1]
+    payload = json.dumps({"set_customer_metadata": {"root_pw": "another"}})
+    assert world.home.node.run(["vmadm", "update", VM], payload)[0] == 0
+    with pytest.raises(FlexdiskError, match="was changed while it was brought over"):
+        leave(world, seen)
+    assert (config(world.home)["state"], look(world)["move"]) == ("running", None)
+
+
+def test_a_snapshot_that_was_taken_while_it_was_brought_over(world):
+    seen = look(world)
+    assert world.sync()[1]
+    world.home.ok("zfs", "snapshot", f"zones/{VM}@mine")
+    with pytest.raises(FlexdiskError, match="its own dataset has snapshots"):
+        leave(world, seen)
+
+
+def test_only_the_host_that_it_leaves_lets_it_arrive(world):
+    begun(world)
+    with pytest.raises(FlexdiskError, match=r"expects VM .* from hv01, not from hv03"):
+        hosts(world)[1].arrive(VM, "hv03")
+    assert not startable(world.peer)
+
+
+def test_a_move_back_that_is_given_up(world):
+    """The tombstone is there again."""
+    move(world)
+    swap(world)
+    begun(world)
+    source, target = hosts(world)
+    source.stay(VM)
+    target.unexpect(VM)
+    found = observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves[VM]
+    assert (found.phase, found.host) == ("moved", "hv02")
+    assert config(world.home)["state"] == "running"
+
+
+def test_it_writes_on_where_it_arrived(world):
+    """A run that goes on does not stop a VM that has started."""
+    begun(world)
+    source, target = hosts(world)
+    assert world.sync()[1]
+    source.go(VM, "hv02", world.transfers[0])
+    record = records.load(VM)
+    saved, world.fuse = world.saved(), Fuse()
+    assert target.arrive(VM, "hv01")
+    count = world.fuse.counted
+    started = 0
+    for at in range(1, count + 1):
+        world.restore(saved)
+        records.save(VM, record)
+        world.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            target.arrive(VM, "hv01")
+        world.fuse = Fuse()
+        if startable(world.peer) and config(world.peer)["state"] == "running":
+            started += 1
+            stops: list[str] = []
+            world.watch = lambda stops=stops: stops.append(state(world.peer))
+            target.arrive(VM, "hv01")
+            world.watch = lambda: None
+            assert set(stops) == {"running"}
+    assert started
+
+
+def state(host):
+    return json.loads(host.node.run(["vmadm", "lookup", "-j", f"uuid={VM}"])[1])[0]["state"]
+
+
+def test_a_record_that_cannot_be_written(world, monkeypatch):
+    """The VM has not been stopped yet."""
+    (world.folder / "file").touch()
+    monkeypatch.setattr(records, "_FOLDER", str(world.folder / "file" / "moves"))
+    with pytest.raises(FlexdiskError, match=r"the record of VM .* cannot be written"):
+        hosts(world)[1].expect(look(world)["record"], "zones")
+
+
+def test_what_another_host_says_is_data(world):
+    """Properties that are those of a host do not come with a record."""
+    record = told(look(world)["record"])
+    for name, value in (("replica", VM), ("move", "{}"), ("replicas.space", "9"), ("from", "x"), ("name", "a\tb")):
+        disk = {**record["disks"][0], "facts": {**record["disks"][0]["facts"], name: value}}
+        with pytest.raises(FlexdiskError, match="this is no record of a VM"):
+            read_record({**record, "disks": [disk]})

@@ -93,6 +93,28 @@ def test_a_change_of_flexible_disk_size(world):
     law(world)
 
 
+def test_growth_with_a_change_of_flexible_disk_size(world):
+    """The disk grows into all that the change gives."""
+    world.write(0, 128)
+    assert world.sync() == (True, True)
+    world.write(0, 128)
+    done(world, ROOT, {**DATA, "size": 128}, flexible_disk_size=256)
+    assert space.allocatable(law(world)) == 0
+    assert world.sync() == (True, True)
+    done(world, ROOT, {**DATA, "size": "remaining"}, flexible_disk_size=320)
+    assert [disk.size_mib for disk in law(world).disks] == [128, 192]
+
+
+def test_growth_beside_what_a_sync_holds(world):
+    done(world, ROOT, DATA, flexible_disk_size=256)
+    world.write(0, 128)
+    assert world.sync() == (True, True)
+    done(world, ROOT, {**DATA, "size": 128}, flexible_disk_size=256)
+    found = law(world)
+    assert space.allocatable(found) == 0
+    assert space.sync_space(found) >= 128 * MIB
+
+
 def test_a_change_killed_anywhere(world):
     """The same command goes on, and so does the sync."""
     assert world.sync() == (True, True)

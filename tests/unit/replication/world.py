@@ -104,6 +104,7 @@ class World:
 
     def __init__(self, folder: Path, monkeypatch: Any) -> None:
         self.fuse, self.cut = Fuse(), 0
+        self.home_name, self.peer_name = "hv01", "hv02"
         self.watch: Callable[[], None] = lambda: None  # called after each command
         self.transfers: list[VmTransfer] = []
         self.folder = folder
@@ -161,14 +162,14 @@ class World:
 
     def planned(self, vms: list[str] | None = None, pool: str = "") -> Any:
         there = json.loads(json.dumps(replica_info(Copies(self.peer), Vmadm(self.peer))))
-        return self.sender().plan(vms or ["db01"], read_peer("hv02", pool, there))
+        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there))
 
     def sync(self) -> tuple[bool, bool]:
         """Whether a sync was to do something, and whether the replicas are complete afterwards."""
         planned = self.planned()
         assert not planned.problems, planned.problems
         sender, receiver = self.sender(), self.receiver()
-        made, failures = sender.prepare(planned, "hv02")
+        made, failures = sender.prepare(planned, self.peer_name)
         assert not failures
         told_ = [told(vm) for vm in made]
         transfers = self.transfers = read_transfers(json.loads(json.dumps(told_)))
@@ -177,7 +178,7 @@ class World:
             keys = receiver.open(transfers, [str(self.folder)])
             sender.send(transfers, Address("hv02"), keys, Progress(str(self.folder / "progress"), print))
         stock = receiver.close(transfers, "2026-01-01T00:00:00Z")
-        changed, failures = sender.finish(transfers, stock.complete, "hv02")
+        changed, failures = sender.finish(transfers, stock.complete, self.peer_name)
         assert not failures + stock.failures
         assert not (idle and (changed or stock.changed)), "what an idle plan does not tell is done"
         return not idle, stock.complete == [VM]

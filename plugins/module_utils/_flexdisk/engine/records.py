@@ -16,6 +16,7 @@ from . import lock
 
 _FOLDER = "/var/lib/flexdisk/moves"
 _OF_A_NODE = "moves"
+_NEW = ".new"
 
 
 def _folder() -> str:
@@ -30,11 +31,19 @@ def _path(uuid: str) -> str:
 
 def save(uuid: str, record: t.Mapping[str, t.Any]) -> None:
     """Write a record, whole or not at all."""
+    try:
+        _save(uuid, record)
+    except OSError as exc:
+        raise FlexdiskError("NotPermitted", f"the record of VM {uuid} cannot be written: {exc}") from exc
+
+
+def _save(uuid: str, record: t.Mapping[str, t.Any]) -> None:
     os.makedirs(_folder(), mode=0o700, exist_ok=True)
-    new = _path(uuid) + ".new"
-    with open(
-        os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8"
-    ) as file:
+    os.chmod(_folder(), 0o700)
+    new = _path(uuid) + _NEW
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8") as file:
         json.dump(record, file)
         file.flush()
         os.fsync(file.fileno())
@@ -54,9 +63,12 @@ def load(uuid: str) -> t.Any:
     except FileNotFoundError as exc:
         words = f"there is no record of VM {uuid} ({_path(uuid)}), which was to come here"
         raise FlexdiskError("ResourceNotFound", words) from exc
+    except (OSError, ValueError) as exc:
+        raise FlexdiskError("NotPermitted", f"the record of VM {uuid} cannot be read: {_path(uuid)}") from exc
 
 
 def remove(uuid: str) -> None:
     """Remove a record, if there is one."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_path(uuid))
+    for path in (_path(uuid), _path(uuid) + _NEW):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

@@ -18,9 +18,10 @@ from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB
 from ..rules import moves
 from ..rules.identity import render_time
+from ..rules.inventory import Host
 from ..rules.layout import container, detached_dataset, pool_of, replicas
 from ..rules.layout import moves as place_of_moves
-from ..rules.moves import COMING, FACT, Move
+from ..rules.moves import COMING, FACT, MOVED, Move
 from ..rules.replicas import COMING as COMES
 from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, Note, encode, is_synced, short
@@ -55,7 +56,7 @@ class Arrival:
         if pool not in pools:
             words = f"{host_name()} has no pool {pool}, but {', '.join(sorted(pools)) or 'none'}"
             return [Problem("ResourceNotFound", words, name)]
-        host = observe(self._zfs, self._hypervisor, more=pool)
+        host = observe(self._zfs, self._hypervisor, more=pool, every=True)
         if record.hypervisor != self._hypervisor.capabilities.name:
             words = f"{host_name()} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
             found.append(Problem("NotSupported", words, name))
@@ -67,10 +68,18 @@ class Arrival:
             if config.uuid == record.uuid and not coming:
                 words = f"{host_name()} has a VM {config.label} with this uuid already"
                 found.append(Problem("AlreadyExists", words, name))
+        uuids, names = {one.uuid for one in record.disks}, {one.name for one in record.disks}
         for disk in host.detached if not coming else ():
-            if disk.vm == record.uuid or disk.uuid in {one.uuid for one in record.disks}:
+            if disk.uuid in uuids or (disk.vm == record.uuid and disk.name in names):
                 words = f"{host_name()} has a detached disk of it already, {disk.volume.name}"
                 found.append(Problem("AlreadyExists", words, name, disk.label))
+        for place in _places(host, record.uuid):
+            if pool_of(place) != pool:
+                words = (
+                    f"{place} of {host_name()} says that the VM has been or comes there, to another pool; the playbook"
+                )
+                words += " move_vm with flexdisk_move_state=forgotten or stays gives that up"
+                found.append(Problem("MovedAway", words, name))
         return found or self._shell(record, pool, True).problems
 
     def expect(self, record: Record, pool: str) -> None:
@@ -101,7 +110,11 @@ class Arrival:
 
     def _write(self, pool: str, record: Record) -> None:
         since = render_time(time.time())
-        move = Move(COMING, record.uuid, record.alias, record.host, record.home, record.state, record.autoboot, since)
+        known = observe(self._zfs, self._hypervisor, more=pool).moves.get(record.uuid)
+        was = "" if known is None else moves.encode(known) if known.phase == MOVED else known.was
+        move = Move(
+            COMING, record.uuid, record.alias, record.host, record.home, record.state, record.autoboot, since, was
+        )
         if not self._zfs.exists(container(pool)):
             make_container(self._zfs, self._hypervisor.capabilities, pool)
         if not self._zfs.exists(place_of_moves(pool)):
@@ -115,7 +128,8 @@ class Arrival:
 
     def unexpect(self, uuid: str) -> None:
         """The VM does not come: what was made of it goes. Its replicas stay."""
-        place = self._expected(uuid)
+        host = observe(self._zfs, self._hypervisor, every=True)
+        place = _expected(host, uuid)
         if place:
             config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
             if config is not None and config.disks:
@@ -124,32 +138,37 @@ class Arrival:
                 )
             if config is not None:
                 self._run({"vm": uuid, "uuid": uuid, "state": "absent", "indestructible": False}, pool_of(place), False)
-            self._zfs.destroy(place)
+            was = host.moves[uuid].was
+            if was:
+                self._zfs.set_facts(place, {FACT: was})
+            else:
+                self._zfs.destroy(place)
         records.remove(uuid)
-
-    def _expected(self, uuid: str) -> str:
-        host = observe(self._zfs, self._hypervisor, every=True)
-        move = host.moves.get(uuid)
-        if move is None or move.phase != COMING:
-            return ""
-        return next(name for name in host.datasets if moves.is_place(name) and name.endswith("/" + uuid))
 
     # -- arrive
 
-    def arrive(self, uuid: str) -> bool:
+    def arrive(self, uuid: str, source: str) -> bool:
         """Make the VM with its disks, and start it if it ran. Whether there was anything to do.
 
-        Called when the other host says that it has neither the VM nor its disks as disks.
+        Called when the other host, source, says that it has neither the VM nor its disks as disks.
         """
-        place = self._expected(uuid)
+        host = observe(self._zfs, self._hypervisor, every=True)
+        place = _expected(host, uuid)
+        there = next((config for config in host.configs if config.uuid == uuid), None)
         if not place:
+            if there is None or not there.disks:
+                raise FlexdiskError("Changed", f"{host_name()} does not expect VM {uuid}, and does not have it")
             records.remove(uuid)
             return False
+        if host.moves[uuid].host != source:
+            words = f"{host_name()} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
+            raise FlexdiskError("Changed", words)
         record = read_record(records.load(uuid))
         pool = pool_of(place)
         for disk in record.disks:
             self._become_disk(record, disk, pool)
-        self._run({**_declared(record), "disks": [_entry(disk) for disk in record.disks]}, pool, False)
+        if there is None or there.state != "running":  # a run that was killed may have started it already
+            self._run({**_declared(record), "disks": [_entry(disk) for disk in record.disks]}, pool, False)
         self._end(record, place)
         return True
 
@@ -199,6 +218,21 @@ class Arrival:
             self._hypervisor.set_autoboot(record.uuid, record.autoboot)
         self._zfs.destroy(place)
         records.remove(record.uuid)
+
+
+def _places(host: Host, uuid: str) -> t.List[str]:
+    """Where something is written down of the VM, in any pool."""
+    return [name for name in sorted(host.datasets) if moves.is_place(name) and name.endswith("/" + uuid)]
+
+
+def _expected(host: Host, uuid: str) -> str:
+    """The only place where it is written down that the VM comes; "" for none."""
+    move, places = host.moves.get(uuid), _places(host, uuid)
+    if move is None or move.phase != COMING:
+        return ""
+    if len(places) > 1:
+        raise FlexdiskError("Ambiguous", f"{' and '.join(places)} both tell of VM {uuid}")
+    return places[0]
 
 
 def _declared(record: Record) -> _Dict:

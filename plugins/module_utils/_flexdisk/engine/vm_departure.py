@@ -10,7 +10,7 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..fleet.replication.record import DiskRecord, Record
+from ..fleet.replication.record import OWN, DiskRecord, Record, digest
 from ..fleet.replication.transfers import VmTransfer
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
@@ -23,13 +23,13 @@ from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
 from ..rules import moves, snapshots
-from ..rules.identity import NAMES, render_time
+from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import container, replicas
 from ..rules.layout import moves as place_of_moves
 from ..rules.moves import FACT, LEAVING, MOVED, Move
 from ..rules.replicas import FACT as NOTE
-from ..rules.replicas import HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SPACE, SYNCED, is_synced
+from ..rules.replicas import HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, hosts, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from .container import make_container
@@ -39,7 +39,7 @@ from .replica_info import HOLD
 from .run import Task
 
 _Dict = t.Dict[str, t.Any]
-_OF_HOSTS = (FACT, NOTE, SPACE, ROLE, OF_VM, HOST, SYNCED)
+_MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
 
 
 class Departure:
@@ -53,12 +53,12 @@ class Departure:
 
     # -- look
 
-    def look(self, name: str, here: str) -> _Dict:
+    def look(self, name: str, here: str, target: str = "") -> _Dict:
         """What this host has of a VM: the VM with its record, or what is written down of it. Nothing is changed.
 
-        here: the name of this host for the other one.
+        here: the name of this host for the other one, which is target.
         """
-        host = observe(self._zfs, self._hypervisor)
+        host = observe(self._zfs, self._hypervisor, every=True)
         found = find_vm(host, name)
         if isinstance(found, Problem):
             known = moves.named(host.moves, name)
@@ -66,14 +66,17 @@ class Departure:
                 raise FlexdiskError("Ambiguous", f"several VMs that have moved are called {name}; give the whole uuid")
             if not known and found.code != "ResourceNotFound":
                 raise FlexdiskError(found.code, found.message)
-            return {"vm": "", "pool": "", "move": known[0]._asdict() if known else None, "record": None, "refusals": []}
+            told = known[0]._asdict() if known else None
+            return {"vm": "", "pool": "", "move": told, "record": None, "digest": "", "refusals": []}
         move = host.moves.get(found.config.uuid)
+        record = self._record(host, found, move, here)
         return {
             "vm": found.config.uuid,
             "pool": found.config.pool,
             "move": move._asdict() if move else None,
-            "record": self._record(host, found, move, here),
-            "refusals": refusals(found),
+            "record": record,
+            "digest": digest(record),
+            "refusals": refusals(found, target),
         }
 
     def _record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str) -> Record:
@@ -91,17 +94,23 @@ class Departure:
             state=move.state if move else config.state,
             autoboot=move.autoboot if move else config.autoboot,
             indestructible=config.indestructible,
-            marks={key: value for key, value in vm.root.user.items() if key in NAMES and key not in _OF_HOSTS},
+            marks={key: value for key, value in vm.root.user.items() if key in OWN},
             description=self._hypervisor.description(config.uuid),
             disks=tuple(_disk(disk) for disk in vm.disks),
         )
 
     # -- leave
 
-    def leave(self, uuid: str, target: str, pool: int) -> None:
-        """Write down that the VM leaves for a host whose pool has this guid; stop it, and keep it stopped."""
+    def leave(self, uuid: str, here: str, target: str, pool: int, known: str) -> None:
+        """Write down that the VM leaves for a host whose pool has this guid; stop it, and keep it stopped.
+
+        here: as for look. known: the digest that look told. A VM that has changed since is refused.
+        """
         host, vm = self._vm(uuid)
         move = host.moves.get(uuid)
+        _check_movable(vm, target)
+        if digest(self._record(host, vm, move, here)) != known:
+            raise FlexdiskError("Changed", f"VM {vm.label} was changed while it was brought over; run the move again")
         if move is None:
             config = vm.config
             since = render_time(time.time())
@@ -132,14 +141,28 @@ class Departure:
         move = host.moves.get(uuid)
         if move is None:
             return
-        if move.phase != LEAVING:
+        if move.phase == MOVED and not self._whole(host, vm):
             words = f"VM {vm.label} has left for {move.host}; the playbook move_vm goes on"
             raise FlexdiskError("MovedAway", words)
-        if move.state == "running" and vm.config.state == "stopped":
+        self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(_MARKS, ""))
+        if move.state == "running" and self._down(vm):
             self._hypervisor.start(uuid)
         if self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
         self._zfs.destroy(f"{place_of_moves(vm.config.pool)}/{uuid}")
+
+    def _whole(self, host: Host, vm: Vm) -> bool:
+        """Whether the VM still has all its disks."""
+        gone = [disk for disk in host.detached if disk.volume.user.get(OF_VM) == vm.config.uuid]
+        return not (gone or vm.missing or vm.orphans)
+
+    def _down(self, vm: Vm) -> bool:
+        """Whether the VM is down. A guest that was told to shut down may still be about to."""
+        for _second in range(self._policy.stop_timeout):
+            if self._hypervisor.vm(vm.config.uuid).state == "stopped":
+                return True
+            self._hypervisor.pause(1)
+        return False
 
     # -- go
 
@@ -158,6 +181,7 @@ class Departure:
         if move.phase == LEAVING:
             if vm is None or transfer is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
+            _check_movable(vm, target)
             _check_sent(vm, transfer, move)
             self._write(host, vm.config.pool, move._replace(phase=MOVED))
         if vm is not None:
@@ -189,16 +213,17 @@ class Departure:
         for disk in host.detached:
             volume = disk.volume
             if (volume.user.get(ROLE), volume.user.get(OF_VM)) == (disk.uuid, uuid):
-                self._hold([s.name for s in disk.snapshots][-1])
+                self._hold([s.name for s in disk.snapshots][-1:])
                 place = replicas(volume.pool)
                 if not self._zfs.exists(place):
                     self._zfs.create_container(place, readonly="on")
                 self._zfs.set(volume.name, readonly="on")
                 self._zfs.rename(volume.name, f"{place}/{disk.uuid}")
 
-    def _hold(self, base: str) -> None:
-        if base not in self._copies.held(HOLD, [base]):
-            self._zfs.hold(HOLD, base)
+    def _hold(self, base: t.List[str]) -> None:
+        missing = sorted(set(base) - self._copies.held(HOLD, base))
+        if missing:
+            self._zfs.hold(HOLD, *missing)
 
     # -- forget
 
@@ -217,7 +242,7 @@ class Departure:
         return bool(known)
 
     def _vm(self, uuid: str) -> t.Tuple[Host, Vm]:
-        host = observe(self._zfs, self._hypervisor)
+        host = observe(self._zfs, self._hypervisor, every=True)
         found = find_vm(host, uuid)
         if isinstance(found, Problem):
             raise FlexdiskError(found.code, found.message)
@@ -235,6 +260,7 @@ class _End(Task):
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vm = next(one for one in host.vms if one.config.uuid == self._uuid)
+        _check_still(vm)
         thawed = replace(vm, config=replace(vm.config, frozen=""))
         return [plan_departure(host, thawed, self.hypervisor.capabilities)]
 
@@ -243,16 +269,27 @@ class _End(Task):
 
 
 def _disk(disk: Disk) -> DiskRecord:
-    kept = {k: v for k, v in disk.volume.user.items() if k in NAMES and k not in _OF_HOSTS}
-    facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v}}
+    kept = {k: v for k, v in disk.volume.user.items() if k in OWN}
+    facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
     return DiskRecord(
         disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, disk.volume.compression, disk.size, facts
     )
 
 
-def refusals(vm: Vm) -> t.List[Problem]:
-    """Why a VM cannot be moved. What it lacks for a sync, the sync says."""
+def _check_movable(vm: Vm, target: str) -> None:
+    problems = refusals(vm, target)
+    if problems:
+        raise FlexdiskError(problems[0].code, f"VM {vm.label}: {problems[0].message}")
+
+
+def refusals(vm: Vm, target: str) -> t.List[Problem]:
+    """Why a VM cannot be moved to this host. What it lacks for a sync, the sync says."""
     found = []
+    others = sorted({name for disk in vm.disks for name in hosts(disk)} - {target})
+    if others and target:
+        words = f"it has replicas on {', '.join(others)}, which would be nobody's; the playbook replicate with"
+        words += " flexdisk_replica_state=absent gives them up"
+        found.append(Problem("Replicated", words, vm.label))
     for disk in vm.disks:
         if disk.hidden:
             words = "a disk of the platform for cloud-init cannot be moved yet"
@@ -266,9 +303,9 @@ def refusals(vm: Vm) -> t.List[Problem]:
     if vm.orphans or vm.missing or vm.strays:
         odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays]
         found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
-    others = [one.name for one in vm.snapshots if one is not snapshots.protection(vm)]
-    if others and not names:
-        words = f"its own dataset has snapshots, which do not travel: {', '.join(others)}"
+    strange = [one.name for one in vm.snapshots if one is not snapshots.protection(vm)]
+    if strange and not names:
+        words = f"its own dataset has snapshots, which do not travel: {', '.join(strange)}"
         found.append(Problem("NotSupported", words, vm.label))
     if vm.config.state not in ("running", "stopped") or vm.config.transition:
         found.append(Problem("VmInTransition", f"it is {vm.config.state}", vm.label))

@@ -66,17 +66,18 @@ def run(call: Call, told: Told) -> Answer:
     departure, arrival, params = Departure(*what), Arrival(*what), told.params
     step, uuid = params["step"], params["vm"]
     if step == "look":
-        return _look(departure, uuid, params["name"])
+        return _look(departure, uuid, params["name"], params["peer_name"] or "")
     if step == "expect" and call.check_mode:
         problems = arrival.refusals(t.cast(Record, told.record), params["target_pool"])
-        return Answer({"changed": False, "msg": _DONE[step]}, refusal(problems) if problems else None)
+        ready = {"changed": False, "msg": _DONE[step], "ready": True}
+        return Answer(ready, refusal(problems) if problems else None)
     changed = True
     if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is moved in check mode"})
     if step == "expect":
         arrival.expect(t.cast(Record, told.record), params["target_pool"])
     elif step == "leave":
-        departure.leave(uuid, params["peer_name"], params["peer_guid"])
+        departure.leave(uuid, params["name"], params["peer_name"], params["peer_guid"], params["digest"])
     elif step == "stay":
         departure.stay(uuid)
     elif step == "cancel":
@@ -84,14 +85,14 @@ def run(call: Call, told: Told) -> Answer:
     elif step == "go":
         departure.go(uuid, params["peer_name"], told.transfer)
     elif step == "arrive":
-        changed = arrival.arrive(uuid)
+        changed = arrival.arrive(uuid, params["peer_name"])
     else:
         changed = departure.forget(uuid)
-    return Answer({"changed": changed, "msg": _DONE[step]})
+    return Answer({"changed": changed, "msg": _DONE[step], **({"ready": True} if step == "expect" else {})})
 
 
-def _look(departure: Departure, name: str, here: str) -> Answer:
-    seen = departure.look(name, here)
+def _look(departure: Departure, name: str, here: str, target: str) -> Answer:
+    seen = departure.look(name, here, target)
     record = seen["record"]
     phase = seen["move"]["phase"] if seen["move"] else ""
     has = f"has VM {record.label}" if record is not None else "does not have this VM"

@@ -279,6 +279,8 @@ class Vmadm:
 
     def description(self, vm: str) -> t.Dict[str, t.Any]:
         told = vmadm_read.parse_json(self._checked("get", vm))
+        if told.get("pci_devices"):
+            raise FlexdiskError("NotSupported", "the VM has PCI devices of this host, which do not travel")
         options = {key: told[key] for key in sorted(_OPTIONS & told.keys()) if told[key] not in (None, [], {}, "")}
         return {"options": options, "metadata": told.get("customer_metadata") or {}, "template": ""}
 

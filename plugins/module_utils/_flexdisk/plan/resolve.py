@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
@@ -392,7 +392,8 @@ def staying_bytes(resolved: Resolved) -> int:
     """
     leaving = {leaver.disk.volume.name for leaver in resolved.leavers}
     sized = {g.disk.volume.name: g for g in resolved.targets if g.disk is not None}
-    total = space.root_excess(resolved.vm) + resolved.vm.other_used
+    left = tuple(disk for disk in resolved.vm.disks if disk.volume.name not in leaving)
+    total = space.root_excess(resolved.vm) + resolved.vm.other_used - space.beside(replace(resolved.vm, disks=left))
     for disk in resolved.vm.disks + resolved.vm.orphans:
         if disk.volume.name not in leaving:
             target = sized.get(disk.volume.name)

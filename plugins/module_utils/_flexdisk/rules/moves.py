@@ -24,7 +24,8 @@ LEAVING, MOVED, COMING = "leaving", "moved", "coming"
 
 class Move(t.NamedTuple):
     """phase: the VM is about to leave, has left or comes. host: the other host, pool: the guid of its pool. state and
-    autoboot are those that the VM had, and gets again. since: when it began, by the clock of this host.
+    autoboot are those that the VM had, and gets again. since: when it began, by the clock of this host. was: the
+    tombstone in whose place this is, encoded.
     """
 
     phase: str
@@ -35,6 +36,7 @@ class Move(t.NamedTuple):
     state: str
     autoboot: bool
     since: str
+    was: str = ""
 
     @property
     def label(self) -> str:
@@ -61,10 +63,10 @@ def read(name: str, text: str) -> t.Optional[Move]:
 def _valid(move: Move) -> bool:
     return (
         move.phase in (LEAVING, MOVED, COMING)
-        and all(isinstance(text, str) for text in (move.vm, move.alias, move.host, move.state, move.since))
+        and all(isinstance(text, str) for text in (move.vm, move.alias, move.host, move.state, move.since, move.was))
         and identity.is_uuid(move.vm)
         and is_host(move.host)
-        and type(move.pool) is int
+        and isinstance(move.pool, int)
         and move.state in ("running", "stopped")
         and isinstance(move.autoboot, bool)
         and bool(identity.decode_time(move.since))
@@ -103,7 +105,7 @@ def away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Problem]:
 
 def why_frozen(move: Move) -> str:
     """Why no other task changes a VM that is here."""
-    way = "to" if move.phase == LEAVING else "from"
+    way = "from" if move.phase == COMING else "to"
     return f"it is being moved {way} {move.host}; the playbook move_vm goes on"
 
 

@@ -98,8 +98,13 @@ def committed(vm: Vm) -> int:
 
     What the snapshots of syncs pin does not count as far as S has it.
     """
+    return _held(vm) - beside(vm)
+
+
+def beside(vm: Vm) -> int:
+    """What the snapshots of syncs pin, as far as S has it."""
     space = sync_space(vm)
-    return _held(vm) - min(space, _held(vm) - _held(without_syncs(vm))) if space else _held(vm)
+    return min(space, _held(vm) - _held(without_syncs(vm))) if space else 0
 
 
 def _held(vm: Vm) -> int:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import typing as t
 from dataclasses import asdict, dataclass
 
@@ -14,6 +16,9 @@ from ...rules import identity
 from ...rules.replicas import is_host
 
 _Dict = t.Dict[str, t.Any]
+# Our properties of a VM or a disk that travel. The others are those of a host, or of something unfinished.
+_STAYS = ("move", "replica", "from", "released", "copied")
+OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in (*_STAYS, "replicas"))
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,11 @@ class Record:
         return self.alias or self.uuid
 
 
+def digest(record: Record) -> str:
+    """What changes if anything of the VM does. It tells nothing of the secrets."""
+    return hashlib.sha256(json.dumps(asdict(record), sort_keys=True).encode()).hexdigest()
+
+
 def told(record: Record) -> _Dict:
     """A record as a result."""
     return asdict(record)
@@ -71,7 +81,7 @@ def read_record(given: t.Any) -> Record:
         found = Record(
             **{**given, "disks": disks, "flexible": None if flexible is None else int(flexible)},
         )
-        whole = all(type(number) is int for number in (found.home, found.memory, found.vcpus, found.quota))
+        whole = all(_is_number(number) for number in (found.home, found.memory, found.vcpus, found.quota))
         good = whole and identity.is_uuid(found.uuid) and is_host(found.host) and found.state in ("running", "stopped")
         if not (good and isinstance(found.autoboot, bool) and isinstance(found.indestructible, bool)):
             raise ValueError("a field has another type")
@@ -85,14 +95,18 @@ def read_record(given: t.Any) -> Record:
 
 def _disk(given: t.Any) -> DiskRecord:
     disk = DiskRecord(**given)
-    if not identity.is_uuid(disk.uuid) or not isinstance(disk.boot, bool) or type(disk.size) is not int:
+    if not identity.is_uuid(disk.uuid) or not isinstance(disk.boot, bool) or not _is_number(disk.size):
         raise ValueError("a disk has no UUID")
     _facts(disk.facts)
     return disk
 
 
+def _is_number(value: t.Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _facts(facts: t.Mapping[str, str]) -> None:
     """Only properties that this collection has, with values that zfs can hold."""
     for name, value in facts.items():
-        if name not in identity.NAMES or not isinstance(value, str) or set(value) & set("\t\n\0") or len(value) > 8000:
+        if name not in OWN or not isinstance(value, str) or set(value) & set("\t\n\0") or len(value) > 8000:
             raise ValueError("a property is none of ours")
