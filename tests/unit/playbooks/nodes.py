@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,13 @@ class Nodes:
         found.write_text(yaml.safe_dump({"hypervisors": {"hosts": hosts, "vars": self.variables.get("all", {})}}))
         return found
 
-    def play(self, playbook: str, *words: str, unreachable: str = "") -> tuple[int, str]:
-        """The status of a playbook of the collection, or of one in a file, and what it prints."""
+    def play(
+        self, playbook: str, *words: str, unreachable: str = "", watch: Callable[[str], bool] | None = None
+    ) -> tuple[int, str]:
+        """The status of a playbook of the collection, or of one in a file, and what it prints.
+
+        watch is called with each line while it runs, and says whether everything is killed now.
+        """
         book = playbook if "/" in playbook else f"flexdisk.hypervisor.{playbook}"
         env = {
             **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
@@ -112,5 +118,20 @@ class Nodes:
             "ANSIBLE_PIPELINING": "1",
         }
         command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.inventory(unreachable))]
+        if watch is not None:
+            return _watched([*command, book, *words], env, watch)
         done = subprocess.run([*command, book, *words], env=env, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
+
+
+def _watched(command: list[str], env: dict[str, str], watch: Callable[[str], bool]) -> tuple[int, str]:
+    printed = []
+    with subprocess.Popen(
+        command, env=env, text=True, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            printed.append(line)
+            if watch(line):
+                os.killpg(running.pid, signal.SIGKILL)
+    return running.returncode, "".join(printed)

@@ -83,16 +83,31 @@ def test_there_and_back(nodes):
     assert "MovedAway" not in printed
 
 
-def test_a_transfer_that_fails(nodes):
-    """The VM runs on where it was, and nothing of it is left there."""
-    before, contents = vm(nodes, "hv01"), hashes(nodes, "hv01")
-    moves(nodes, *TO, "--check")
+def test_a_move_that_does_not_come_to_its_end(nodes):
+    """The last sync fails: the VM runs on where it was. Killed, it can stay or go on."""
+    dataset = vm(nodes, "hv01")["disks"][0]["zfs_filesystem"]
     nodes.simnode("other", "init")
-    nodes.simnode("hv01", "connect", "hv02", str(nodes.folder / "other"))
-    printed = moves(nodes, *TO, status=2)
-    assert "Host key verification failed" in printed
-    assert (vm(nodes, "hv01")["state"], hashes(nodes, "hv01")) == (before["state"], contents)
-    assert vm(nodes, "hv02") == {}
+
+    def another_host(line):
+        if "Stop the VM" in line:
+            nodes.run("hv01", "guest", "write", dataset, "9", "3", "meanwhile")
+            nodes.simnode("hv01", "connect", "hv02", str(nodes.folder / "other"))
+        return False
+
+    status, printed = nodes.play("move_vm", *TO, watch=another_host)
+    assert status == 2
+    assert "db01 stays on hv01: The replicas of this VM are not complete: db01. zones/" in printed
+    assert (vm(nodes, "hv01")["state"], vm(nodes, "hv02")) == ("running", {})
+    contents = hashes(nodes, "hv01")
+    nodes.connect("hv01", "hv02")
+    for state, words in (("running", ["-e", "flexdisk_move_state=stays"]), ("gone", [])):
+        status, printed = nodes.play("move_vm", *TO, watch=lambda line: "Bring over what was written last" in line)
+        assert status < 0
+        assert vm(nodes, "hv01")["state"] == "stopped"
+        moves(nodes, *TO, *words)
+        assert vm(nodes, "hv01").get("state", "gone") == state
+    assert hashes(nodes, "hv02") == contents
+    assert vm(nodes, "hv02")["state"] == "running"
 
 
 def test_refusals(nodes):

@@ -105,6 +105,20 @@ def test_growth_with_a_change_of_flexible_disk_size(world):
     assert [disk.size_mib for disk in law(world).disks] == [128, 192]
 
 
+def test_a_disk_goes_and_comes_back(world):
+    """Its space for the sync stays while it is away, so it finds room again."""
+    world.write(1, 64)
+    assert world.sync() == (True, True)
+    done(world, ROOT, unlisted="detach")
+    world.write(0, 128)
+    assert world.sync() == (True, True)
+    law(world)
+    done(world, ROOT, DATA)
+    law(world)
+    assert world.sync() == (True, True)
+    assert world.hashes_there() == world.hashes()
+
+
 def test_growth_beside_what_a_sync_holds(world):
     done(world, ROOT, DATA, flexible_disk_size=256)
     world.write(0, 128)

@@ -392,7 +392,8 @@ def staying_bytes(resolved: Resolved) -> int:
     """
     leaving = {leaver.disk.volume.name for leaver in resolved.leavers}
     sized = {g.disk.volume.name: g for g in resolved.targets if g.disk is not None}
-    left = tuple(disk for disk in resolved.vm.disks if disk.volume.name not in leaving)
+    coming = (g.disk for g in resolved.targets if g.disk is not None and g.disk.detached)
+    left = (*(disk for disk in resolved.vm.disks if disk.volume.name not in leaving), *coming)
     total = space.root_excess(resolved.vm) + resolved.vm.other_used - space.beside(replace(resolved.vm, disks=left))
     for disk in resolved.vm.disks + resolved.vm.orphans:
         if disk.volume.name not in leaving:

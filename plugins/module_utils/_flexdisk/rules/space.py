@@ -54,9 +54,10 @@ def without_syncs(vm: Vm) -> Vm:
 def sync_needs(vm: Vm) -> int:
     """The S that the VM needs: what the snapshots of syncs can hold at most, whatever happens to other snapshots.
 
-    Of each disk, all that the first of them refers to, and what was written from then to the last of them.
+    Of each disk, all that the first of them refers to, and what was written from then to the last of them. A detached
+    disk counts, too: it may come back.
     """
-    return sum(_needs(disk.snapshots) for disk in vm.disks + vm.orphans)
+    return sum(_needs(disk.snapshots) for disk in vm.disks + vm.orphans + vm.detached)
 
 
 def quota_with_syncs(vm: Vm, space: int, geometry: PoolGeometry) -> int:
