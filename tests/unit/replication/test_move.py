@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
@@ -134,19 +136,31 @@ def test_a_vm_moves(world):
     moved(world, before, hashes)
     assert not move(world)
     moved(world, before, hashes)
+    assert findings(world) == []
+
+
+def findings(world):
+    """What disk_verify finds on both hosts."""
+    found = [verify(Zfs(one), Vmadm(one), None, [], None, 30, True, time.time()) for one in (world.home, world.peer)]
+    return [finding.kind for one in found for finding in one.findings]
 
 
 def test_a_vm_moves_back(world):
-    """By increments, and with what was written there."""
+    """By increments, and with what was written there. Nothing is left of what the disks have been here before."""
     before = config(world.home)
+    done(world, ROOT, {**DATA, "preserve": True, "tags": {"tier": "fast"}})
     assert move(world)
     swap(world)
+    done(world, ROOT, {**DATA, "preserve": False, "tags": {}})
     world.write(1, 9, 3)
     hashes = world.hashes()
     (planned,) = world.planned().syncs
     assert all(stream.base.bookmark for disk in planned.disks for stream in disk.streams)
     assert move(world)
     moved(world, before, hashes)
+    assert findings(world) == []
+    (found,) = observe(Zfs(world.peer), Vmadm(world.peer)).vms
+    assert [(disk.preserve, disk.own["tags"]) for disk in found.disks] == [(False, {})] * 2
     swap(world)
     assert not startable(world.peer)
     assert observe(Zfs(world.peer), Vmadm(world.peer)).moves.keys() == {VM}

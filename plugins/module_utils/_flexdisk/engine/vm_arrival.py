@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..fleet.replication.record import DiskRecord, Record, read_record
+from ..fleet.replication.record import OWN, DiskRecord, Record, read_record
 from ..fleet.replication.record import told as told_of
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
@@ -184,7 +184,8 @@ class Arrival:
             held = self._copies.held(HOLD, synced)
             if held:
                 self._zfs.release(HOLD, *sorted(held))
-            self._zfs.set_facts(here, {**disk.facts, "vm": record.uuid})
+            stale = {name: "" for name in self._zfs.local_facts(here) if name in OWN and name not in disk.facts}
+            self._zfs.set_facts(here, {**stale, **disk.facts, "vm": record.uuid})
             self._zfs.rename(here, there)
         if self._zfs.exists(there):
             self._shed(there)

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+from ..model.dataset import Dataset
 from . import identity
 from .findings import Finding
 from .inventory import unlinked_reason
-from .layout import container, last_part
+from .layout import container, is_below, last_part, replicas
+from .replicas import ROLE
 from .verify_facts import Facts, Findings
 
 
@@ -39,10 +41,15 @@ def unknown_volumes(facts: Facts) -> Findings:
     roots = tuple(config.dataset + "/" for config in facts.configs.values() if config.dataset)
     for uuid in sorted(filter(identity.is_uuid, facts.by_uuid)):
         for name in facts.by_uuid[uuid]:
-            if name not in known and not name.startswith(roots):
+            if name not in known and not name.startswith(roots) and not _is_replica(host.datasets[name], uuid):
                 words = f"{name} has the identity of disk {uuid} but no task looks there"
                 message = f"{words}; ask its owner what it is for"
                 yield Finding("stranger_volume", message, disk=uuid, volume=name)
+
+
+def _is_replica(dataset: Dataset, uuid: str) -> bool:
+    """Whether it is the replica of the disk, which has been the disk itself before its VM moved."""
+    return is_below(dataset.name, replicas(dataset.pool)) and dataset.user.get(ROLE) == uuid
 
 
 def interrupted_imports(facts: Facts) -> Findings:
