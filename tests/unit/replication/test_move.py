@@ -352,6 +352,17 @@ def test_a_vm_that_was_changed_while_it_was_brought_over(world):
     assert (config(world.home)["state"], look(world)["move"]) == ("running", None)
 
 
+def test_a_vm_that_was_changed_between_two_runs(world):
+    """What the first has made on the other host is made again."""
+    hosts(world)[1].expect(look(world)["record"], "zones")
+    payload = json.dumps({"set_customer_metadata": {"root_pw": "another"}, "max_swap": 2048})
+    assert world.home.node.run(["vmadm", "update", VM], payload)[0] == 0
+    before, hashes = config(world.home), world.hashes()
+    assert before["customer_metadata"] == {"root_pw": "another"}
+    assert move(world)
+    moved(world, before, hashes)
+
+
 def test_a_snapshot_that_was_taken_while_it_was_brought_over(world):
     seen = look(world)
     assert world.sync()[1]

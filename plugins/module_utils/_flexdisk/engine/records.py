@@ -55,6 +55,11 @@ def _save(uuid: str, record: t.Mapping[str, t.Any]) -> None:
         os.close(folder)
 
 
+def differs(uuid: str, record: t.Mapping[str, t.Any]) -> bool:
+    """Whether there is another record of the VM than this one, or none."""
+    return not os.path.exists(_path(uuid)) or load(uuid) != json.loads(json.dumps(record))
+
+
 def load(uuid: str) -> t.Any:
     """A record. Raises FlexdiskError ResourceNotFound if there is none."""
     try:

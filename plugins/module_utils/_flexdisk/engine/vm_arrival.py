@@ -89,9 +89,19 @@ class Arrival:
         problems = self.refusals(record, pool)
         if problems:
             raise FlexdiskError(problems[0].code, problems[0].message)
+        if records.differs(record.uuid, told_of(record)):
+            self._end_shell(record.uuid, pool)
         records.save(record.uuid, told_of(record))
         self._write(pool, record)
         self._shell(record, pool, False)
+
+    def _end_shell(self, uuid: str, pool: str) -> None:
+        """Delete the VM that was made without disks, if there is one."""
+        config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
+        if config is not None and config.disks:
+            raise FlexdiskError("InUse", f"VM {config.label} has its disks here already; the playbook move_vm goes on")
+        if config is not None:
+            self._run({"vm": uuid, "uuid": uuid, "state": "absent", "indestructible": False}, pool, False)
 
     def _shell(self, record: Record, pool: str, check_mode: bool) -> Outcome:
         """The VM without its disks. Another one here keeps the disks that it has got."""
@@ -131,13 +141,7 @@ class Arrival:
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
         if place:
-            config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
-            if config is not None and config.disks:
-                raise FlexdiskError(
-                    "InUse", f"VM {config.label} has its disks here already; the playbook move_vm goes on"
-                )
-            if config is not None:
-                self._run({"vm": uuid, "uuid": uuid, "state": "absent", "indestructible": False}, pool_of(place), False)
+            self._end_shell(uuid, pool_of(place))
             was = host.moves[uuid].was
             if was:
                 self._zfs.set_facts(place, {FACT: was})
