@@ -66,7 +66,7 @@ class Nodes:
         more: Sequence[int] = (),
     ) -> str:
         """A VM with one disk and more, which is running. Its UUID. flexible: GiB of flexible disk space."""
-        identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+        identity = _uuid(name)
         payload = {
             "uuid": identity,
             "alias": name,
@@ -77,8 +77,8 @@ class Nodes:
             "autoboot": True,
             "tags": tags,
             "disks": [
-                {"boot": True, "model": "virtio", "size": disk_gib * 1024},
-                *({"model": "virtio", "size": size * 1024} for size in more),
+                {"boot": number == 0, "model": "virtio", "size": size * 1024, "uuid": _uuid(f"{name}-{number}")}
+                for number, size in enumerate((disk_gib, *more))
             ],
             **({"flexible_disk_size": flexible * 1024} if flexible else {}),
         }
@@ -122,6 +122,11 @@ class Nodes:
             return _watched([*command, book, *words], env, watch)
         done = subprocess.run([*command, book, *words], env=env, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
+
+
+def _uuid(name: str) -> str:
+    """The same for a name on every node."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 
 def _watched(command: list[str], env: dict[str, str], watch: Callable[[str], bool]) -> tuple[int, str]:

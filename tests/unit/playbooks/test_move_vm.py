@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -108,6 +110,23 @@ def test_a_move_that_does_not_come_to_its_end(nodes):
         assert vm(nodes, "hv01").get("state", "gone") == state
     assert hashes(nodes, "hv02") == contents
     assert vm(nodes, "hv02")["state"] == "running"
+
+
+@pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes minutes; no lock is held over the network")
+def test_two_moves_that_cross(nodes):
+    """Each waits for the other at most as long as a step takes."""
+    nodes.create()  # both hosts give the same uuids to their first disks
+    other = nodes.create("hv02", "web01", 512, 1, {}, flexible=3, more=[1])
+    nodes.run("hv02", "vmadm", "start", other)
+    contents = hashes(nodes, "hv01")
+    with ThreadPoolExecutor(2) as both:
+        crossing = both.submit(nodes.play, "move_vm", "-e", "flexdisk_vm=web01", "-e", "flexdisk_target=hv01")
+        moves(nodes, *TO)
+        status, printed = crossing.result()
+    assert status == 0, printed
+    assert (vm(nodes, "hv02")["state"], hashes(nodes, "hv02")) == ("running", contents)
+    assert vm(nodes, "hv01") == {}
+    assert json.loads(nodes.run("hv01", "vmadm", "get", other))["state"] == "running"
 
 
 def test_refusals(nodes):

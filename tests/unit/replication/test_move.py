@@ -271,6 +271,12 @@ def test_while_it_moves_nobody_changes_it(world):
     assert "it is being moved from hv01" in problem.message
 
 
+def twin(world, uuid):
+    """Another VM of the target has a disk with the uuid of one that comes."""
+    payload = {**TWIN, "alias": "twin", "disks": [{"boot": True, "model": "virtio", "size": 16, "uuid": uuid}]}
+    assert world.peer.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
+
+
 def larger(world, *words):
     """A command that needs room."""
     done(world, ROOT, DATA, flexible_disk_size=512)
@@ -288,6 +294,12 @@ def spoiled(world, how):
     ("how", "code", "said"),
     [
         (lambda w: larger(w, "vmadm", "create-snapshot", VM, "one"), "NotSupported", "VMs with snapshots are not"),
+        (
+            lambda w: w.home.ok("zfs", "create", "-p", "-V", "16M", f"{REPLICAS}/{next(iter(w.disks()))}"),
+            "AlreadyExists",
+            "exists, where its own replica would be",
+        ),
+        (lambda w: twin(w, next(iter(w.disks()))), "AlreadyExists", "has a disk with this uuid already, zones/"),
         (lambda w: w.home.ok("zfs", "snapshot", f"zones/{VM}@mine"), "NotSupported", "its own dataset has snapshots"),
         (lambda w: larger(w, "zfs", "create", "-V", "16M", f"zones/{VM}/disk7"), "InUse", "it is not whole: zones/"),
         (lambda w: w.home.ok("zfs", "create", f"zones/{VM}/data"), "NotSupported", "it has other datasets"),
@@ -303,7 +315,7 @@ def spoiled(world, how):
         ),
         (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
     ],
-    ids=["snapshots", "own-snapshots", "orphan", "datasets", "name", "detached", "room"],
+    ids=["snapshots", "place", "uuid", "own-snapshots", "orphan", "datasets", "name", "detached", "room"],
 )  # fmt: skip
 def test_refusals(world, how, code, said):
     """Each before anything has changed."""

@@ -68,11 +68,7 @@ class Arrival:
             if config.uuid == record.uuid and not coming:
                 words = f"{host_name()} has a VM {config.label} with this uuid already"
                 found.append(Problem("AlreadyExists", words, name))
-        uuids, names = {one.uuid for one in record.disks}, {one.name for one in record.disks}
-        for disk in host.detached if not coming else ():
-            if disk.uuid in uuids or (disk.vm == record.uuid and disk.name in names):
-                words = f"{host_name()} has a detached disk of it already, {disk.volume.name}"
-                found.append(Problem("AlreadyExists", words, name, disk.label))
+        found += _taken(host, record)
         for place in _places(host, record.uuid):
             if pool_of(place) != pool:
                 words = (
@@ -223,6 +219,22 @@ class Arrival:
             self._hypervisor.set_autoboot(record.uuid, record.autoboot)
         self._zfs.destroy(place)
         records.remove(record.uuid)
+
+
+def _taken(host: Host, record: Record) -> t.Iterator[Problem]:
+    """Disks of this host that have the uuids, or the names, of those that come."""
+    uuids, names = {one.uuid for one in record.disks}, {one.name for one in record.disks}
+    move = host.moves.get(record.uuid)
+    coming = move is not None and move.phase == COMING
+    others = [disk for one in host.vms if one.config.uuid != record.uuid for disk in one.disks + one.orphans]
+    for disk in others:
+        if disk.uuid in uuids:
+            words = f"{host_name()} has a disk with this uuid already, {disk.volume.name}"
+            yield Problem("AlreadyExists", words, record.label, disk.uuid)
+    for disk in host.detached if not coming else ():
+        if disk.uuid in uuids or (disk.vm == record.uuid and disk.name in names):
+            words = f"{host_name()} has a detached disk of it already, {disk.volume.name}"
+            yield Problem("AlreadyExists", words, record.label, disk.label)
 
 
 def _places(host: Host, uuid: str) -> t.List[str]:

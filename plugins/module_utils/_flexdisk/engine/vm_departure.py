@@ -76,7 +76,7 @@ class Departure:
             "move": move._asdict() if move else None,
             "record": record,
             "digest": digest(record),
-            "refusals": refusals(found, target),
+            "refusals": refusals(host, found, target),
         }
 
     def _record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str) -> Record:
@@ -108,7 +108,7 @@ class Departure:
         """
         host, vm = self._vm(uuid)
         move = host.moves.get(uuid)
-        _check_movable(vm, target)
+        _check_movable(host, vm, target)
         if digest(self._record(host, vm, move, here)) != known:
             raise FlexdiskError("Changed", f"VM {vm.label} was changed while it was brought over; run the move again")
         if move is None:
@@ -181,7 +181,7 @@ class Departure:
         if move.phase == LEAVING:
             if vm is None or transfer is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
-            _check_movable(vm, target)
+            _check_movable(host, vm, target)
             _check_sent(vm, transfer, move)
             self._write(host, vm.config.pool, move._replace(phase=MOVED))
         if vm is not None:
@@ -276,13 +276,13 @@ def _disk(disk: Disk) -> DiskRecord:
     )
 
 
-def _check_movable(vm: Vm, target: str) -> None:
-    problems = refusals(vm, target)
+def _check_movable(host: Host, vm: Vm, target: str) -> None:
+    problems = refusals(host, vm, target)
     if problems:
         raise FlexdiskError(problems[0].code, f"VM {vm.label}: {problems[0].message}")
 
 
-def refusals(vm: Vm, target: str) -> t.List[Problem]:
+def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
     """Why a VM cannot be moved to this host. What it lacks for a sync, the sync says."""
     found = []
     others = sorted({name for disk in vm.disks for name in hosts(disk)} - {target})
@@ -291,11 +291,7 @@ def refusals(vm: Vm, target: str) -> t.List[Problem]:
         words += " flexdisk_replica_state=absent gives them up"
         found.append(Problem("Replicated", words, vm.label))
     for disk in vm.disks:
-        if disk.hidden:
-            words = "a disk of the platform for cloud-init cannot be moved yet"
-            found.append(Problem("NotSupported", words, vm.label, disk.label))
-        elif not disk.uuid:
-            found.append(Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label))
+        found += _of_disk(host, vm, disk)
     names = ", ".join(one.name for one in snapshots.snapshots_of(vm))
     if names:
         words = f"VMs with snapshots are not moved yet; it has {names}. vm_snapshot deletes them"
@@ -316,6 +312,18 @@ def refusals(vm: Vm, target: str) -> t.List[Problem]:
     if vm.interrupted is not None:
         found.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
     return found
+
+
+def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
+    if disk.hidden:
+        words = "a disk of the platform for cloud-init cannot be moved yet"
+        yield Problem("NotSupported", words, vm.label, disk.label)
+    elif not disk.uuid:
+        yield Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label)
+    place = f"{replicas(vm.config.pool)}/{disk.uuid}"
+    if place in host.datasets:
+        words = f"{place} exists, where its own replica would be; disk_verify says what it is"
+        yield Problem("AlreadyExists", words, vm.label, disk.label)
 
 
 def _check_still(vm: Vm) -> None:
