@@ -115,7 +115,6 @@ def test_a_move_that_does_not_come_to_its_end(nodes):
 @pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes minutes; no lock is held over the network")
 def test_two_moves_that_cross(nodes):
     """Each waits for the other at most as long as a step takes."""
-    nodes.create()  # both hosts give the same uuids to their first disks
     other = nodes.create("hv02", "web01", 512, 1, {}, flexible=3, more=[1])
     nodes.run("hv02", "vmadm", "start", other)
     contents = hashes(nodes, "hv01")
