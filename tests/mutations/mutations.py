@@ -122,14 +122,14 @@ MUTATIONS = (
     Mutation(
         "allocatable ignores what snapshots pin",
         "rules/space.py",
-        "sum(v.volsize + v.pinned for v in volumes)",
-        "sum(v.volsize for v in volumes)",
+        "sum(v.volsize + v.pinned for v in vm.volumes)",
+        "sum(v.volsize for v in vm.volumes)",
     ),
     Mutation(
         "free_space ignores snapshots",
         "rules/space.py",
-        "sum(d.volume.volsize + d.volume.usedbysnapshots for d in vm.disks)",
-        "sum(d.volume.volsize for d in vm.disks)",
+        "sum(d.volume.volsize + d.volume.usedbysnapshots for d in disks)",
+        "sum(d.volume.volsize for d in disks)",
     ),
     Mutation(
         "what remains computed anew after a snapshot",
