@@ -49,7 +49,7 @@ options:
       cancel: Removes what O(step=expect) has made.
       go: >-
         Makes replicas of the disks, and deletes the VM without them. Before that, checks that the other host has
-        everything. From here on, the move only goes forward.
+        everything. Once a disk has left, the move only goes forward.
       arrive: Makes the replicas the disks of the VM, and starts it if it was running.
       forget: Removes the tombstone.
   vm:

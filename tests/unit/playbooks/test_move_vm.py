@@ -10,6 +10,7 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from .nodes import Nodes
 from .test_replicate import changed
 
 SECRET = "a-secret-of-the-guest"
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "moves.md").read_text()
 TO = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv02"]
 
 
@@ -54,7 +56,9 @@ def moves(nodes, *words, status=0):
 
 
 def test_there_and_back(nodes):
-    """Check, real, check, real; then back by increments."""
+    """As the page has it: check, real, check, real; then back by increments."""
+    for words in ("--check --diff", "-e flexdisk_move_state=stays", ""):
+        assert f"    ansible-playbook flexdisk.hypervisor.move_vm {' '.join(TO)} {words}".rstrip() + "\n" in PAGE
     before, contents = vm(nodes, "hv01"), hashes(nodes, "hv01")
     printed = moves(nodes, *TO, "--check", "--diff", "-vvv")
     assert "1 VM to hv02: 2 streams, about" in printed

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import re
 
@@ -143,9 +144,9 @@ def test_a_sync_killed_anywhere(world, scenario):
     in_order(world, hashes)
     own = {where: _own(world, where) for where in world.disks().values()}
     points = 0
-    for at in range(1, count + 1):  # killed before a command is killed after the one before it
+    for at, after in itertools.product(range(1, count + 1), (False, True)):
         world.restore(saved)
-        world.fuse = Fuse(at, after=True)
+        world.fuse = Fuse(at, after)
         try:
             world.sync()
             world.sync()
@@ -157,7 +158,7 @@ def test_a_sync_killed_anywhere(world, scenario):
         assert world.sync()[1]
         in_order(world, hashes)
         assert world.sync() == (False, True)
-    assert points == count
+    assert points == 2 * count
     print(f"{scenario.__name__}: {points} points")
 
 

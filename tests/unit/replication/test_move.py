@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     told,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
@@ -33,7 +35,7 @@ from .test_other_tasks import DATA, ROOT, done, task
 from .world import REPLICAS, VM, Fuse, Killed, World
 
 PARKED = "zones/flexdisk/x"
-EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 5  # command at which the run is killed
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 9  # an odd number: before and after a command by turns
 POLICY = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
 
 
@@ -187,10 +189,10 @@ def test_killed_anywhere(world, scenario):
     world.fuse = Fuse()
     move(world)
     count = world.fuse.counted
-    points = range(1, count + 1, EVERY)
-    for at in points:
+    points = list(itertools.product(range(1, count + 1), (False, True)))[::EVERY]
+    for at, after in points:
         world.restore(saved)
-        world.fuse = Fuse(at, after=True)
+        world.fuse = Fuse(at, after)
         with pytest.raises(Killed):
             move(world)
         world.fuse = Fuse()
@@ -271,6 +273,26 @@ def test_while_it_moves_nobody_changes_it(world):
     assert "it is being moved from hv01" in problem.message
 
 
+def third_host(world):
+    """A disk has a replica elsewhere."""
+    world.home.ok(
+        "zfs", "set", "flexdisk:replicas=0000002a=hv03@2026-01-01T00:00:00Z", next(iter(world.disks().values()))
+    )
+
+
+def cdrom(world):
+    """The VM has a CD-ROM."""
+    added = {"path": "/isos/a.iso", "media": "cdrom", "model": "ahci", "boot": False}
+    world.home.ok("vmadm", "stop", VM, "-F")
+    assert world.home.node.run(["vmadm", "update", VM], json.dumps({"add_disks": [added]}))[0] == 0
+
+
+def test_pci_devices_of_a_host():
+    made = Vmadm(lambda *_argv, **_more: Answer(0, json.dumps({"pci_devices": [{"path": "/devices/a"}]}), ""))
+    with pytest.raises(FlexdiskError, match="PCI devices of this host"):
+        made.description(VM)
+
+
 def twin(world, uuid):
     """Another VM of the target has a disk with the uuid of one that comes."""
     payload = {**TWIN, "alias": "twin", "disks": [{"boot": True, "model": "virtio", "size": 16, "uuid": uuid}]}
@@ -299,6 +321,8 @@ def spoiled(world, how):
             "AlreadyExists",
             "exists, where its own replica would be",
         ),
+        (third_host, "Replicated", "it has replicas on hv03, which would be nobody's"),
+        (cdrom, "NotSupported", "it has CD-ROMs or files"),
         (lambda w: twin(w, next(iter(w.disks()))), "AlreadyExists", "has a disk with this uuid already, zones/"),
         (lambda w: w.home.ok("zfs", "snapshot", f"zones/{VM}@mine"), "NotSupported", "its own dataset has snapshots"),
         (lambda w: larger(w, "zfs", "create", "-V", "16M", f"zones/{VM}/disk7"), "InUse", "it is not whole: zones/"),
@@ -315,7 +339,7 @@ def spoiled(world, how):
         ),
         (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
     ],
-    ids=["snapshots", "place", "uuid", "own-snapshots", "orphan", "datasets", "name", "detached", "room"],
+    ids="snapshots place third cdrom uuid own-snapshots orphan datasets name detached room".split(),
 )  # fmt: skip
 def test_refusals(world, how, code, said):
     """Each before anything has changed."""

@@ -20,22 +20,20 @@ from ..rules import moves
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import container, detached_dataset, pool_of, replicas
-from ..rules.layout import moves as place_of_moves
 from ..rules.moves import COMING, FACT, MOVED, Move
 from ..rules.replicas import COMING as COMES
 from ..rules.replicas import FACT as NOTE
-from ..rules.replicas import HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, Note, encode, is_synced, short
+from ..rules.replicas import MARKS, SENT, Note, encode, is_synced, short
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import records, vm
-from .container import make_container
 from .journal import host_name
+from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
 from .replica_info import HOLD, kept
 
 _Dict = t.Dict[str, t.Any]
-_OF_REPLICAS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED, COMES)
 
 
 class Arrival:
@@ -121,16 +119,7 @@ class Arrival:
         move = Move(
             COMING, record.uuid, record.alias, record.host, record.home, record.state, record.autoboot, since, was
         )
-        if not self._zfs.exists(container(pool)):
-            make_container(self._zfs, self._hypervisor.capabilities, pool)
-        if not self._zfs.exists(place_of_moves(pool)):
-            self._zfs.create_container(place_of_moves(pool))
-        name = f"{place_of_moves(pool)}/{record.uuid}"
-        if self._zfs.exists(name):
-            self._zfs.set_facts(name, {FACT: moves.encode(move)})
-        else:
-            options = {"mountpoint": "none", "canmount": "off"}
-            self._zfs.create_filesystem(name, options, {FACT: moves.encode(move)})
+        write_move(self._zfs, self._hypervisor, pool, move)
 
     def unexpect(self, uuid: str) -> None:
         """The VM does not come: what was made of it goes. Its replicas stay."""
@@ -201,7 +190,7 @@ class Arrival:
                 self._copies.destroy(one)
         illumos = self._hypervisor.capabilities.platform == "illumos"
         self._zfs.inherit(name, "readonly", *([] if illumos else ["volmode"]))
-        self._zfs.set_facts(name, dict.fromkeys(_OF_REPLICAS, ""))
+        self._zfs.set_facts(name, dict.fromkeys((*MARKS, COMES), ""))
         left = [one for one in table if "@" in one and not is_synced(one.partition("@")[2])]
         self._zfs.set_facts(left, {SENT: ""})
 

@@ -25,21 +25,20 @@ from ..plan.vm import plan_departure
 from ..rules import moves, snapshots
 from ..rules.identity import render_time
 from ..rules.inventory import Host
-from ..rules.layout import container, replicas
 from ..rules.layout import moves as place_of_moves
-from ..rules.moves import FACT, LEAVING, MOVED, Move
+from ..rules.layout import replicas
+from ..rules.moves import LEAVING, MOVED, Move
 from ..rules.replicas import FACT as NOTE
-from ..rules.replicas import HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, hosts, is_synced
+from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, hosts, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from .container import make_container
+from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
 from .replica_info import HOLD
 from .run import Task
 
 _Dict = t.Dict[str, t.Any]
-_MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
 
 
 class Departure:
@@ -115,7 +114,7 @@ class Departure:
             config = vm.config
             since = render_time(time.time())
             move = Move(LEAVING, uuid, config.alias, target, pool, config.state, config.autoboot, since)
-            self._write(host, config.pool, move)
+            write_move(self._zfs, self._hypervisor, config.pool, move)
         elif (move.phase, move.pool) != (LEAVING, pool):
             raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")
         if vm.config.state == "running":
@@ -123,20 +122,8 @@ class Departure:
         if self._hypervisor.vm(uuid).autoboot:
             self._hypervisor.set_autoboot(uuid, False)
 
-    def _write(self, host: Host, pool: str, move: Move) -> None:
-        if container(pool) not in host.datasets:
-            make_container(self._zfs, self._hypervisor.capabilities, pool)
-        if place_of_moves(pool) not in host.datasets:
-            self._zfs.create_container(place_of_moves(pool))
-        name = f"{place_of_moves(pool)}/{move.vm}"
-        if name in host.datasets:
-            self._zfs.set_facts(name, {FACT: moves.encode(move)})
-        else:
-            options = {"mountpoint": "none", "canmount": "off"}
-            self._zfs.create_filesystem(name, options, {FACT: moves.encode(move)})
-
     def stay(self, uuid: str) -> None:
-        """Give the move up before the disks have left: the VM gets back what it had."""
+        """Give the move up as long as no disk has left: the VM gets back what it had."""
         host, vm = self._vm(uuid)
         move = host.moves.get(uuid)
         if move is None:
@@ -144,7 +131,7 @@ class Departure:
         if move.phase == MOVED and not self._whole(host, vm):
             words = f"VM {vm.label} has left for {move.host}; the playbook move_vm goes on"
             raise FlexdiskError("MovedAway", words)
-        self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(_MARKS, ""))
+        self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
         if move.state == "running" and self._down(vm):
             self._hypervisor.start(uuid)
         if self._hypervisor.vm(uuid).autoboot != move.autoboot:
@@ -167,7 +154,7 @@ class Departure:
     # -- go
 
     def go(self, uuid: str, target: str, transfer: t.Optional[VmTransfer] = None) -> None:
-        """The disks become replicas, and the VM ends here. Once the tombstone is written there is no way back.
+        """The disks become replicas, and the VM ends here. The tombstone is written first.
 
         transfer: the last one, whose set the target has whole. Not needed by a run that goes on after that point.
         """
@@ -183,7 +170,7 @@ class Departure:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
             _check_movable(host, vm, target)
             _check_sent(vm, transfer, move)
-            self._write(host, vm.config.pool, move._replace(phase=MOVED))
+            write_move(self._zfs, self._hypervisor, vm.config.pool, move._replace(phase=MOVED))
         if vm is not None:
             self._mark(vm, move)
             self._end(vm)

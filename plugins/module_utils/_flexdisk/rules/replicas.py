@@ -19,6 +19,8 @@ SPACE = "replicas.space"  # and of its VM's dataset: bytes beside F for the snap
 ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING, RESERVED = (
     f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved")
 )
+# Those by which a replica is known for one.
+MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
 _HOST = r"[A-Za-z0-9_.:-]{1,255}"
 _NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}}|)\Z")
