@@ -339,7 +339,9 @@ def spoiled(world, how):
         ),
         (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
     ],
-    ids="snapshots place third cdrom uuid own-snapshots orphan datasets name detached room".split(),
+    ids=[
+        "snapshots", "place", "third", "cdrom", "uuid", "own-snapshots", "orphan", "datasets", "name", "detached", "room",
+    ],
 )  # fmt: skip
 def test_refusals(world, how, code, said):
     """Each before anything has changed."""
