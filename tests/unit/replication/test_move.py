@@ -340,7 +340,8 @@ def spoiled(world, how):
         (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
     ],
     ids=[
-        "snapshots", "place", "third", "cdrom", "uuid", "own-snapshots", "orphan", "datasets", "name", "detached", "room",
+        "snapshots", "place", "third", "cdrom", "uuid", "own-snapshots",
+        "orphan", "datasets", "name", "detached", "room",
     ],
 )  # fmt: skip
 def test_refusals(world, how, code, said):
