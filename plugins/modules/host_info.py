@@ -178,6 +178,40 @@ host:
           returned: always
           sample:
             role: web
+    moves:
+      description:
+        - What is written down of VMs that leave this host or come to it, in the order of their UUIDs. A VM that has left
+          stays here until its tombstone is given up. See M(flexdisk.hypervisor.vm_move).
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        uuid:
+          description: UUID of the VM.
+          type: str
+          returned: always
+        alias:
+          description: Alias of the VM.
+          type: str
+          returned: always
+        phase:
+          description: V(leaving), V(moved) or V(coming).
+          type: str
+          returned: always
+        host:
+          description: The other host.
+          type: str
+          returned: always
+        since:
+          description: When it was written down, by the clock of this host.
+          type: str
+          returned: always
+      sample:
+        - uuid: 0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e
+          alias: db01
+          phase: leaving
+          host: hv02
+          since: "2026-11-26T03:04:05Z"
 """
 
 import typing as t

@@ -352,6 +352,15 @@ jobs:
       description: The numbers of the jobs that must have ended before this one begins.
       type: list
       elements: int
+    needs:
+      description: The numbers of the jobs that must have moved their VMs, because that makes room for this one.
+      type: list
+      elements: int
+digest:
+  description: A digest of RV(jobs). Plans with the same digest do the same.
+  returned: success
+  type: str
+  sample: 209feafc1eebde78
 score:
   description: The score C(before) and C(after). The lower it is, the more evenly hosts are used.
   returned: success

@@ -41,6 +41,7 @@ def test_an_evacuation_stays_in_the_group():
         "name": "vm1",
         "operations": [{"do": "move", "vm": uuid(1), "from": "a1", "to": "a2", "disks": {"zones": 20480}}],
         "depends": [],
+        "needs": [],
     }
     assert found["table"][:2] == [
         "JOB  VM   FROM  TO  HOST GROUP  MEMORY  DISKS   AFTER",
@@ -102,8 +103,25 @@ def test_lines_of_moves():
     hosts.append(host("b2", info(3), group="b"))
     found = plan("change_group", hosts, from_groups=["a"], moves_per_host=2)
     assert [job["depends"] for job in found["jobs"]] == [[], [], [1], [2], [3], [4]]
+    assert not any(job["needs"] for job in found["jobs"]), "another VM's turn needs no success"
     found = plan("change_group", hosts, from_groups=["a"], moves_between_groups=1)
     assert [job["depends"] for job in found["jobs"]] == [[], [1], [2], [3], [4], [5]]
+
+
+def test_a_vm_that_is_being_moved_is_left_alone():
+    """It is on two hosts, and neither has a VM of it that a plan moves. A tombstone is nothing at all."""
+    there, gone = {"alias": "vm1", "since": ""}, {"alias": "vm9", "since": "", "uuid": uuid(9)}
+    hosts = four(vm(1), vm(2))
+    hosts[0]["info"]["moves"] = [{**there, "uuid": uuid(1), "phase": "leaving", "host": "a2"}]
+    hosts[1]["info"]["moves"] = [{**there, "uuid": uuid(1), "phase": "coming", "host": "a1"}]
+    hosts[1]["info"]["vms"].append(vm(1, state="stopped"))
+    hosts[2]["info"]["moves"] = [{**gone, "phase": "moved", "host": "a9"}]
+    assert homes(plan("evacuate", hosts, from_hosts=["a1"])) == {"vm2": "a2"}
+    found = plan("change_group", hosts, vms=["vm1", "vm9"])
+    assert [(problem["code"], problem["message"][:28]) for problem in found["problems"]] == [
+        ("InUse", "VM vm1 is being moved alread"),
+        ("ResourceNotFound", "there is no VM vm9 on a1, a2"),
+    ]
 
 
 def test_exclusive_tags_and_tags_of_hosts():
@@ -340,7 +358,9 @@ def test_random_plans_can_be_carried_out():
         shuffled = copy.deepcopy(hosts)
         for one in shuffled:
             rng.shuffle((one["info"] or {"vms": []})["vms"])
-        assert plan(kind, shuffled, allow_partial=True, **asked)["moved"] == found["moved"]
+        free = plan(kind, shuffled, allow_partial=True, **asked)
+        assert free["moved"] == found["moved"]
+        assert [job["needs"] for job in free["jobs"]] == [job["depends"] for job in free["jobs"]]
         moved += len(found["moved"])
         failed += len(found["failures"])
         bound += any(job["depends"] for job in found["jobs"])

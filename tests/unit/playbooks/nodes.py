@@ -50,6 +50,13 @@ class Nodes:
             mine.update(flexdisk_transfer_address=other, flexdisk_transfer_ssh_directories=[place])
             mine.update(flexdisk_transfer_authorized_keys=f"{place}/authorized_keys")
 
+    def die(self, host: str, dead: bool = True) -> None:
+        """Let a host answer nobody any more, or be there again."""
+        mark = self.folder / host / "dead"
+        mark.touch() if dead else mark.unlink()
+        for other in set(self.groups) - {host}:
+            self.simnode(other, "connect", host, str(self.folder / ("nowhere" if dead else host)))
+
     def run(self, host: str, *words: str, stdin: str | None = None) -> str:
         """What a program of the node prints."""
         command = [str(self.folder / host / "bin" / words[0]), *words[1:]]
@@ -90,7 +97,7 @@ class Nodes:
         for host, group in self.groups.items():
             path = f"{self.folder / host / 'bin'}:{os.environ['PATH']}"
             hosts[host] = {
-                "ansible_connection": "local",
+                "ansible_connection": "mortal",
                 "ansible_python_interpreter": sys.executable,
                 "flexdisk_environment": {"PATH": path},
                 **({"flexdisk_host_group": group} if group else {}),
@@ -113,6 +120,8 @@ class Nodes:
         env = {
             **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
+            "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).with_name("connection")),
+            "FLEXDISK_NODES": str(self.folder),
             "ANSIBLE_HOME": str(self.folder / "ansible"),
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_PIPELINING": "1",

@@ -16,6 +16,7 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host_info import host_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
@@ -28,6 +29,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .test_engine import TWIN, _fill
@@ -273,11 +275,45 @@ def test_while_it_moves_nobody_changes_it(world):
     assert "it is being moved from hv01" in problem.message
 
 
-def third_host(world):
-    """A disk has a replica elsewhere."""
-    world.home.ok(
-        "zfs", "set", "flexdisk:replicas=0000002a=hv03@2026-01-01T00:00:00Z", next(iter(world.disks().values()))
-    )
+def test_replicas_on_third_hosts_are_not_forgotten(world):
+    """The VM still knows them on its next host and the one after that, so that they can be given up there."""
+    note = "0000002a=hv03@2026-01-01T00:00:00Z"
+    world.home.ok("zfs", "set", f"flexdisk:replicas={note}", *world.disks().values())
+    first = guid(world.home)
+    for _way in ("there", "back"):
+        assert move(world)
+        for disk in the_vm(world.peer).disks:
+            known = {one.host: (one.peer, one.home) for one in decode(disk.volume.user["replicas"])}
+            assert known == {"hv03": ("0000002a", first), world.home_name: (short(guid(world.home)), 0)}
+        swap(world)
+    assert look(world)["refusals"] == []
+    removed = world.sender().remove(["db01"], "hv03", False)
+    assert removed.homes == [first]
+    assert {len(decode(disk.volume.user["replicas"])) for disk in the_vm(world.home).disks} == {1}
+
+
+def told_moves(host):
+    """What host_info says of moves."""
+    found = host_info(Zfs(host), Vmadm(host, lambda _s: None), None)["moves"]
+    return [(move["uuid"], move["alias"], move["phase"], move["host"]) for move in found]
+
+
+def test_a_host_tells_of_its_moves(world):
+    _source, target = hosts(world)
+    seen = look(world)
+    assert told_moves(world.home) == told_moves(world.peer) == []
+    world.sync()
+    target.expect(seen["record"], "zones")
+    assert told_moves(world.peer) == [(VM, "db01", "coming", "hv01")]
+    leave(world, seen)
+    assert told_moves(world.home) == [(VM, "db01", "leaving", "hv02")]
+    assert move(world)
+    assert (told_moves(world.home), told_moves(world.peer)) == ([(VM, "db01", "moved", "hv02")], [])
+
+
+def the_vm(host):
+    (found,) = observe(Zfs(host), Vmadm(host)).vms
+    return found
 
 
 def cdrom(world):
@@ -321,7 +357,6 @@ def spoiled(world, how):
             "AlreadyExists",
             "exists, where its own replica would be",
         ),
-        (third_host, "Replicated", "it has replicas on hv03, which would be nobody's"),
         (cdrom, "NotSupported", "it has CD-ROMs or files"),
         (lambda w: twin(w, next(iter(w.disks()))), "AlreadyExists", "has a disk with this uuid already, zones/"),
         (lambda w: w.home.ok("zfs", "snapshot", f"zones/{VM}@mine"), "NotSupported", "its own dataset has snapshots"),
@@ -340,7 +375,7 @@ def spoiled(world, how):
         (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
     ],
     ids=[
-        "snapshots", "place", "third", "cdrom", "uuid", "own-snapshots",
+        "snapshots", "place", "cdrom", "uuid", "own-snapshots",
         "orphan", "datasets", "name", "detached", "room",
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from ..model.vm import Vm
 from ..plan.vm import machine
 from ..rules.inventory import Host
 from ..rules.layout import replicas
+from ..rules.moves import Move
 from ..rules.space import taken
 from ..zfs.commands import Zfs
 from .observe import observe
@@ -40,6 +41,7 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
         "cpus": resources.cpus,
         "pools": [_pool(host, name) for name in sorted({*host.geometry, *default})],
         "vms": [_vm(host, vm) for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)],
+        "moves": [_move(host.moves[uuid]) for uuid in sorted(host.moves)],
     }
 
 
@@ -71,6 +73,10 @@ def _vm(host: Host, vm: Vm) -> _Dict:
         "disks": {config.pool: _up(taken(vm, host.geometry[config.pool]))},
         "tags": dict(config.tags),
     }
+
+
+def _move(move: Move) -> _Dict:
+    return {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
 
 
 def _up(size: int) -> int:

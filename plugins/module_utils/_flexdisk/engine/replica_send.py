@@ -51,7 +51,7 @@ class Planned:
 
 
 class Removed(t.NamedTuple):
-    """The uuids of VMs whose sync was ended, the guids of their pools, the snapshots and bookmarks that went, whether a
+    """The uuids of VMs whose sync was ended, the guids of the pools from which replicas have come, the snapshots and bookmarks that went, whether a
     disk had said that it has replicas, and why the names are refused.
     """
 
@@ -284,10 +284,13 @@ class Sender:
             return Removed([], [], [], False, seen.problems)
         gone: t.List[str] = []
         noted = False
+        homes = {seen.host.datasets[vm.config.pool].guid for vm in seen.vms}
         for vm in seen.vms:
             originals = seen.originals[vm.config.uuid]
             volumes = {disk.volume.name: disk.volume.user.get(FACT, "") for disk in vm.disks}
-            known = {note.peer for text in volumes.values() for note in decode(text) if note.host == peer}
+            notes = [note for text in volumes.values() for note in decode(text) if note.host == peer]
+            known = {note.peer for note in notes}
+            homes |= {note.home for note in notes if note.home}
             found = [
                 one.dataset + p.word for one in originals for p in gone_here(one, "", [int(text, 16) for text in known])
             ]
@@ -302,8 +305,7 @@ class Sender:
                     self._note(self.copies.table(datasets, [_FACT], EVERYTHING, depth=0), datasets, text, None)
         if not check_mode:
             self._settle([vm.config.uuid for vm in seen.vms])
-        homes = sorted({seen.host.datasets[vm.config.pool].guid for vm in seen.vms})
-        return Removed([vm.config.uuid for vm in seen.vms], homes, gone, noted, [])
+        return Removed([vm.config.uuid for vm in seen.vms], sorted(homes), gone, noted, [])
 
 
 def _place(pool: str, disk: Original) -> str:

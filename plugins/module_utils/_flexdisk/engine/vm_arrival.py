@@ -23,7 +23,7 @@ from ..rules.layout import container, detached_dataset, pool_of, replicas
 from ..rules.moves import COMING, FACT, MOVED, Move
 from ..rules.replicas import COMING as COMES
 from ..rules.replicas import FACT as NOTE
-from ..rules.replicas import MARKS, SENT, Note, encode, is_synced, short
+from ..rules.replicas import MARKS, SENT, Note, decode, encode, is_synced, short
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import records, vm
@@ -200,8 +200,10 @@ class Arrival:
         made = next(one for one in host.vms if one.config.uuid == record.uuid)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
         peer = short(record.home)
-        note = encode([Note(peer, record.host, render_time(time.time()))])
-        self._zfs.set_facts([disk.volume.name for disk in made.disks], {NOTE: note})
+        back = Note(peer, record.host, render_time(time.time()))
+        left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
+        for disk in made.disks:
+            self._zfs.set_facts(disk.volume.name, {NOTE: encode([back, *left.get(disk.uuid, ())])})
         if record.state == "running" and made.config.state == "stopped":
             self._hypervisor.start(record.uuid)
         if self._hypervisor.vm(record.uuid).autoboot != record.autoboot:

@@ -29,7 +29,7 @@ from ..rules.layout import moves as place_of_moves
 from ..rules.layout import replicas
 from ..rules.moves import LEAVING, MOVED, Move
 from ..rules.replicas import FACT as NOTE
-from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, hosts, is_synced
+from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, elsewhere, encode, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from .move_marks import write_move
@@ -68,7 +68,7 @@ class Departure:
             told = known[0]._asdict() if known else None
             return {"vm": "", "pool": "", "move": told, "record": None, "digest": "", "refusals": []}
         move = host.moves.get(found.config.uuid)
-        record = self._record(host, found, move, here)
+        record = self._record(host, found, move, here, target)
         return {
             "vm": found.config.uuid,
             "pool": found.config.pool,
@@ -78,13 +78,14 @@ class Departure:
             "refusals": refusals(host, found, target),
         }
 
-    def _record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str) -> Record:
+    def _record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str, target: str) -> Record:
         config = vm.config
+        home = host.datasets[config.pool].guid
         return Record(
             uuid=config.uuid,
             alias=config.alias,
             host=here,
-            home=host.datasets[config.pool].guid,
+            home=home,
             hypervisor=self._hypervisor.capabilities.name,
             memory=config.memory,
             vcpus=config.vcpus,
@@ -95,7 +96,7 @@ class Departure:
             indestructible=config.indestructible,
             marks={key: value for key, value in vm.root.user.items() if key in OWN},
             description=self._hypervisor.description(config.uuid),
-            disks=tuple(_disk(disk) for disk in vm.disks),
+            disks=tuple(_disk(disk, encode(elsewhere(disk, target, home))) for disk in vm.disks),
         )
 
     # -- leave
@@ -108,7 +109,7 @@ class Departure:
         host, vm = self._vm(uuid)
         move = host.moves.get(uuid)
         _check_movable(host, vm, target)
-        if digest(self._record(host, vm, move, here)) != known:
+        if digest(self._record(host, vm, move, here, target)) != known:
             raise FlexdiskError("Changed", f"VM {vm.label} was changed while it was brought over; run the move again")
         if move is None:
             config = vm.config
@@ -255,11 +256,11 @@ class _End(Task):
         return [] if vm is None else ["it still exists"]
 
 
-def _disk(disk: Disk) -> DiskRecord:
+def _disk(disk: Disk, notes: str) -> DiskRecord:
     kept = {k: v for k, v in disk.volume.user.items() if k in OWN}
     facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
     return DiskRecord(
-        disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, disk.volume.compression, disk.size, facts
+        disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, disk.volume.compression, disk.size, facts, notes
     )
 
 
@@ -272,11 +273,6 @@ def _check_movable(host: Host, vm: Vm, target: str) -> None:
 def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
     """Why a VM cannot be moved to this host. What it lacks for a sync, the sync says."""
     found = []
-    others = sorted({name for disk in vm.disks for name in hosts(disk)} - {target})
-    if others and target:
-        words = f"it has replicas on {', '.join(others)}, which would be nobody's; the playbook replicate with"
-        words += " flexdisk_replica_state=absent gives them up"
-        found.append(Problem("Replicated", words, vm.label))
     for disk in vm.disks:
         found += _of_disk(host, vm, disk)
     names = ", ".join(one.name for one in snapshots.snapshots_of(vm))

@@ -23,17 +23,19 @@ ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING, RESERVED = (
 MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
 _HOST = r"[A-Za-z0-9_.:-]{1,255}"
-_NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}}|)\Z")
+_NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}}|)(?:/([0-9]{{1,20}}))?\Z")
 
 
 class Note(t.NamedTuple):
     """That a host has a replica. peer: the last 8 digits of the guid of its pool. synced: when the replica last had all
-    that the disk had, by the clock of the disk's host; "" if never.
+    that the disk had, by the clock of the disk's host; "" if never. home: the guid of the pool from which the replica has
+    come, if the VM has moved since; else 0.
     """
 
     peer: str
     host: str
     synced: str
+    home: int = 0
 
 
 def short(peer: int) -> str:
@@ -65,12 +67,20 @@ def is_host(name: str) -> bool:
 def decode(text: str) -> t.List[Note]:
     """The notes in the value of FACT. What is no note is left out."""
     found = map(_NOTE.match, text.split(","))
-    return [Note(*match.groups()) for match in found if match and (not match[3] or decode_time(match[3]))]
+    good = [match for match in found if match and (not match[3] or decode_time(match[3]))]
+    return [Note(match[1], match[2], match[3], int(match[4] or 0)) for match in good]
 
 
 def encode(notes: t.Iterable[Note]) -> str:
     """The value of FACT."""
-    return ",".join(f"{note.peer}={note.host}@{note.synced}" for note in sorted(notes))
+    parts = [(f"{note.peer}={note.host}@{note.synced}", note.home) for note in sorted(notes)]
+    return ",".join(f"{text}/{home}" if home else text for text, home in parts)
+
+
+def elsewhere(disk: Disk, target: str, home: int) -> t.List[Note]:
+    """The replicas of a disk on other hosts than target, as they are noted when the disk has left the pool home."""
+    notes = decode(disk.volume.user.get(FACT, ""))
+    return [note._replace(home=note.home or home) for note in notes if note.host != target]
 
 
 def hosts(disk: Disk) -> t.List[str]:

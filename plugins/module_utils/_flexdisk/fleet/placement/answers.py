@@ -80,13 +80,23 @@ def _answer(
     return Answer(start.score().after(), places.score().after(), jobs, failed)
 
 
-def waits(known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: int) -> t.List[t.List[int]]:
-    """For each job the numbers of the earlier ones that must have ended before it begins.
+class Waits(t.NamedTuple):
+    """The numbers of the earlier jobs that must have ended before a job begins, and of those that must have moved their
+    VMs, because they make room for it.
+    """
+
+    depends: t.Sequence[int]
+    needs: t.Sequence[int]
+
+
+def waits(known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: int) -> t.List[Waits]:
+    """What each job waits for.
 
     That is what memory on hosts demands, and that no more than per_host moves concern one host, and no more than
     between_groups one pair of host groups, at a time (0 for no limit).
     """
-    found = [set(numbers) for numbers in dependencies(Places(known), jobs)]
+    needs = dependencies(Places(known), jobs)
+    found = [set(numbers) for numbers in needs]
     routes = [_route(known, job) for job in jobs]
     if per_host:
         found = [one | more for one, more in zip(found, in_turn(routes, per_host))]
@@ -94,7 +104,7 @@ def waits(known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: in
         groups = [tuple(known.hosts[host].group for host in route) for route in routes]
         pairs = [[tuple(sorted(pair))] if len(set(pair)) == 2 else [] for pair in groups]
         found = [one | more for one, more in zip(found, in_turn(pairs, between_groups))]
-    return _direct(found)
+    return [Waits(depends, needed) for depends, needed in zip(_direct(found), needs)]
 
 
 def _direct(found: t.Sequence[t.Set[int]]) -> t.List[t.List[int]]:

@@ -123,7 +123,7 @@ class _Selection:
             return f"is in the host group {group}, not in {' or '.join(groups)}"
         tags = self._facts.tags.get(name, {})
         wanted = self._raw["vm_tags"] or {}
-        missing = {key: value for key, value in wanted.items() if not _has(tags, key, value)}
+        missing = {key: value for key, value in wanted.items() if not has_tag(tags, key, value)}
         return f"has not {_tags(missing)}" if missing else ""
 
     def _named(self, wanted: t.Sequence[str]) -> t.List[str]:
@@ -131,7 +131,9 @@ class _Selection:
         found: t.Dict[str, str] = {}
         for name in wanted:
             fits = fitting(name, self._facts.names, prefixes=False)
-            if len(fits) != 1:
+            if not fits and fitting(name, self._facts.moving, prefixes=False):
+                self._problems.add("InUse", f"VM {name} is being moved already; the playbook move_vm goes on")
+            elif len(fits) != 1:
                 places = [f"{one.uuid} on {self._facts.known.vms[one.uuid].primary}" for one in fits]
                 said = f"VM {name} is {' and '.join(places)}. Name the one that you mean by its UUID."
                 none = f"there is no VM {name} on {', '.join(self._facts.known.hosts)}{self._silent()}"
@@ -178,7 +180,8 @@ def check_usable(group: str, facts: Facts, problems: Problems) -> None:
         problems.add("ResourceNotFound", f"to_groups: no host of {group} could be read: {said}")
 
 
-def _has(tags: _Raw, key: str, value: object) -> bool:
+def has_tag(tags: _Raw, key: str, value: object) -> bool:
+    """Whether a VM with these tags has this one; any value will do for None."""
     return key in tags and (value is None or str(tags[key]) == str(value))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import FlexdiskError, Problems
+from ...rules.moves import MOVED
 from ...rules.naming import Names
 from .known import COPIED, DOWN, PREFERRED, UP, Known, KnownGroup, KnownHost, KnownVm
 from .raw import of
@@ -31,13 +32,14 @@ class Settings(t.NamedTuple):
 
 class Facts(t.NamedTuple):
     """names: UUID and alias of each VM. tags: by UUID. unread: the hosts that could not be read, with the reason. In
-    known, VMs are called by their UUIDs.
+    known, VMs are called by their UUIDs. moving: the VMs that are being moved, which no plan moves.
     """
 
     known: Known
     names: t.Tuple[Names, ...]
     tags: t.Mapping[str, _Raw]
     unread: t.Mapping[str, str]
+    moving: t.Tuple[Names, ...] = ()
 
     def alias(self, uuid: str) -> str:
         """What people call a VM."""
@@ -67,7 +69,18 @@ def read_facts(hosts: t.Sequence[_Raw], groups: t.Sequence[_Raw], settings: Sett
         names,
         {own.vm.name: own.tags for own in vms},
         {raw["name"]: _silence(raw) for raw in hosts if raw["info"] is None},
+        tuple(
+            Names(move["uuid"], move["alias"])
+            for raw in hosts
+            for move in _moves(raw["info"] or {})
+            if move["phase"] != MOVED
+        ),
     )
+
+
+def _moves(info: _Raw) -> t.List[_Raw]:
+    """What is written down of moves on a host; nothing by a host_info that did not tell."""
+    return list(info.get("moves") or ())
 
 
 def _silence(raw: _Raw) -> str:
@@ -127,9 +140,9 @@ class _Host:
         if raw["info"] is None:
             return KnownHost(self._name, group_of(raw), False, unusable=f"could not be read: {_silence(raw)}"), []
         try:
-            return self._host(raw["info"]), [
-                self._vm(vm, raw["info"]) for vm in of(raw["info"], self._what, "vms", list)
-            ]
+            moving = {move["uuid"] for move in _moves(raw["info"])}
+            vms = [vm for vm in of(raw["info"], self._what, "vms", list) if vm.get("uuid") not in moving]
+            return self._host(raw["info"]), [self._vm(vm, raw["info"]) for vm in vms]
         except FlexdiskError as exc:
             self._problems.add(exc.code, exc.message)
             return KnownHost(self._name, group_of(raw), False), []

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import typing as t
 
 from ...model.sizes import render_mib
 from ..tables import aligned
-from .answers import Answer
+from .answers import Answer, Waits
 from .declared import PLACE, Request
 from .facts import Facts
 from .jobs import Job
@@ -21,16 +23,18 @@ _COLUMNS = ("JOB", "VM", "FROM", "TO", "HOST GROUP", "MEMORY", "DISKS", "AFTER")
 CANNOT = "NoHost"  # the code of a plan that lacks VMs
 
 
-def result(facts: Facts, request: Request, answer: Answer, waits: t.Sequence[t.Sequence[int]], partial: bool) -> _Dict:
+def result(facts: Facts, request: Request, answer: Answer, waits: t.Sequence[Waits], partial: bool) -> _Dict:
     """The keys of a result. partial: a plan that lacks VMs is one, too."""
     moved = [_moved(facts, job) for job in answer.jobs]
+    jobs = [_job(number, facts, one, after) for number, (one, after) in enumerate(zip(answer.jobs, waits))]
     failed = [_failed(facts, name, why) for name, why in answer.failed.items()]
     found: _Dict = {
         "changed": False,
         "msg": _summary(request, moved, failed, answer),
         "moved": moved,
         "failures": failed,
-        "jobs": [_job(number, facts, one, after) for number, (one, after) in enumerate(zip(answer.jobs, waits))],
+        "jobs": jobs,
+        "digest": hashlib.sha256(json.dumps(jobs, sort_keys=True).encode()).hexdigest()[:16],
         "score": {"before": round(answer.before, 6), "after": round(answer.after, 6)},
         "unread": dict(facts.unread),
         "table": _table(facts, answer, waits) + _reasons(failed),
@@ -80,7 +84,7 @@ def _failed(facts: Facts, name: str, why: t.Mapping[str, str]) -> _Dict:
     return {"name": facts.alias(name), "uuid": uuid, "reason": told or "no host group takes it", "hosts": hosts}
 
 
-def _job(number: int, facts: Facts, job: Job, waits: t.Iterable[int]) -> _Dict:
+def _job(number: int, facts: Facts, job: Job, waits: Waits) -> _Dict:
     moved, vm = _moved(facts, job), _vm(job)
     do = "move" if moved["from"] else "create"
     operation = {"do": do, "vm": moved["uuid"] or moved["name"], "from": moved["from"], "to": moved["to"]}
@@ -89,16 +93,17 @@ def _job(number: int, facts: Facts, job: Job, waits: t.Iterable[int]) -> _Dict:
         "job": number + 1,
         "name": moved["name"],
         "operations": [{**operation, "disks": disks}],
-        "depends": [other + 1 for other in waits],
+        "depends": [other + 1 for other in waits.depends],
+        "needs": [other + 1 for other in waits.needs],
     }
 
 
-def _table(facts: Facts, answer: Answer, waits: t.Sequence[t.Sequence[int]]) -> t.List[str]:
+def _table(facts: Facts, answer: Answer, waits: t.Sequence[Waits]) -> t.List[str]:
     rows = []
     for number, (job, after) in enumerate(zip(answer.jobs, waits), 1):
         moved, vm = _moved(facts, job), _vm(job)
         hosts = (moved["from"] or "-", moved["to"], moved["group"])
-        waited = ", ".join(str(other + 1) for other in after) or "-"
+        waited = ", ".join(str(other + 1) for other in after.depends) or "-"
         rows.append((str(number), moved["name"], *hosts, render_mib(vm.memory), render_mib(vm.disk), waited))
     return aligned(_COLUMNS, rows)
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from ...model.errors import FlexdiskError
 from ...rules import identity
-from ...rules.replicas import is_host
+from ...rules.replicas import decode, encode, is_host
 
 _Dict = t.Dict[str, t.Any]
 # Our properties of a VM or a disk that travel. The others are those of a host, or of something unfinished.
@@ -23,7 +23,9 @@ OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in
 
 @dataclass(frozen=True)
 class DiskRecord:
-    """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes."""
+    """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes. replicas: the
+    notes of replicas on third hosts, encoded.
+    """
 
     uuid: str
     name: str
@@ -33,6 +35,7 @@ class DiskRecord:
     compression: str
     size: int
     facts: t.Mapping[str, str]
+    replicas: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ def _disk(given: t.Any) -> DiskRecord:
     disk = DiskRecord(**given)
     if not identity.is_uuid(disk.uuid) or not isinstance(disk.boot, bool) or not _is_number(disk.size):
         raise ValueError("a disk has no UUID")
+    if disk.replicas != encode(decode(disk.replicas)):
+        raise ValueError("replicas are no notes")
     _facts(disk.facts)
     return disk
 

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a playbook that carries out a plan must know: the moves that an earlier run has left, and what runs together."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...rules.moves import COMING, LEAVING, MOVED
+from ..tables import aligned
+from .declared import has_tag
+
+_Raw = t.Mapping[str, t.Any]
+_Dict = t.Dict[str, t.Any]
+MOVE, PUT_BACK, STUCK = "move", "put_back", "nothing"
+_COLUMNS = ("VM", "FROM", "TO", "RESULT")
+
+
+class _Seen(t.NamedTuple):
+    """What hosts say. marks: by the host, and the UUID of the VM. has: the same for the VMs that are there."""
+
+    hosts: t.Container[str]
+    marks: t.Mapping[t.Tuple[str, str], _Raw]
+    has: t.AbstractSet[t.Tuple[str, str]]
+
+
+class Wanted(t.NamedTuple):
+    """Which moves are meant: those of VMs with these names or UUIDs and tags, from these hosts and host groups. What is
+    empty means all.
+    """
+
+    vms: t.Sequence[str] = ()
+    tags: t.Mapping[str, t.Any] = {}
+    hosts: t.Sequence[str] = ()
+    groups: t.Sequence[str] = ()
+
+    def means(self, names: t.AbstractSet[str], tags: _Raw, host: str, group: str) -> bool:
+        """Whether the move of a VM with these names and tags from a host of a group is meant."""
+        return (
+            (not self.vms or bool(names.intersection(self.vms)))
+            and all(has_tag(tags, key, value) for key, value in self.tags.items())
+            and (not self.hosts or host in self.hosts)
+            and (not self.groups or group in self.groups)
+        )
+
+
+def under_way(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
+    """The moves that have begun and not ended, as jobs, one after the other.
+
+    hosts: C(name), C(group) and C(info) as move_plan takes them. What is done is MOVE if the move goes on, PUT_BACK if it
+    is given up, and STUCK if nothing can be done. C(why) says why a move does not go on.
+    """
+    infos = {host["name"]: host["info"] for host in hosts if host["info"] is not None}
+    marks = {(name, move["uuid"]): move for name, info in infos.items() for move in info["moves"]}
+    seen = _Seen(set(infos), marks, {(name, vm["uuid"]) for name, info in infos.items() for vm in info["vms"]})
+    groups = {host["name"]: host.get("group") or "" for host in hosts}
+    tags = {vm["uuid"]: vm["tags"] for info in infos.values() for vm in info["vms"]}
+    jobs: t.List[_Dict] = []
+    for name, uuid, old, new in sorted(_routes(seen)):
+        home, do, why = _decide(uuid, old, new, seen)
+        if wanted.means({name, uuid}, tags.get(uuid, {}), home, groups.get(home, "")):
+            after = [len(jobs)] if jobs else []
+            operation = {"do": do, "vm": uuid, "from": home, "to": new}
+            job = {"job": len(jobs) + 1, "name": name, "operations": [operation], "why": why}
+            jobs.append({**job, "depends": after, "needs": []})
+    return jobs
+
+
+def _routes(seen: _Seen) -> t.Set[t.Tuple[str, str, str, str]]:
+    """Name and UUID of each VM that is on its way, where from, and where to."""
+    found = set()
+    for (host, uuid), mark in seen.marks.items():
+        name = mark["alias"] or uuid
+        if mark["phase"] == COMING:
+            found.add((name, uuid, mark["host"], host))
+        elif mark["phase"] == LEAVING or (mark["phase"] == MOVED and (host, uuid) in seen.has):
+            found.add((name, uuid, host, mark["host"]))
+    return found
+
+
+def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str]:
+    """The host that has the VM, what is done, and why the move does not go on."""
+    mark = seen.marks.get((old, uuid))
+    if old not in seen.hosts:
+        return old, STUCK, f"{old} cannot be read"
+    if mark["host"] == new if mark is not None else (old, uuid) in seen.has:
+        if new in seen.hosts:
+            return old, MOVE, ""
+        whole = mark is not None and mark["phase"] == LEAVING
+        return old, PUT_BACK if whole else STUCK, f"{new} cannot be read"
+    homes = [host for host, vm in sorted(seen.has) if vm == uuid and host != new and (host, vm) not in seen.marks]
+    if len(homes) == 1:
+        return homes[0], PUT_BACK, f"{new} still expects it from {old}"
+    return old, STUCK, f"{new} expects it from {old}, which does not have it"
+
+
+def queue(jobs: t.Sequence[_Raw], stage: str) -> _Dict:
+    """The hosts of a play that carries jobs out, batch by batch: C(hosts), each with a C(name), and C(sizes) of batches.
+
+    Each batch begins with a host that only says what the batch does. As it cannot fail, a batch whose jobs all fail does
+    not end the play. stage makes the names of the hosts unlike those of other plays.
+    """
+    names = {job["job"]: f"{job['name']} to {job['operations'][0]['to']} ({stage} {job['job']})" for job in jobs}
+    hosts: t.List[_Dict] = []
+    sizes = []
+    found = _batches(jobs)
+    for number, batch in enumerate(found, 1):
+        said = f"{stage}, batch {number} of {len(found)}"
+        hosts.append({"name": said, "says": ", ".join(job["name"] for job in batch)})
+        for job in batch:
+            operation = {**job["operations"][0], "name": job["name"], "why": job.get("why", "")}
+            needs = [names[other] for other in job["needs"]]
+            hosts.append({"name": names[job["job"]], "move": operation, "needs": needs})
+        sizes.append(len(batch) + 1)
+    return {"hosts": hosts or [{"name": f"{stage}, no batch", "says": "nothing"}], "sizes": sizes or [1]}
+
+
+def _batches(jobs: t.Sequence[_Raw]) -> t.List[t.List[_Raw]]:
+    """Jobs that can run at the same time, one batch after the other. Each job follows those that it depends on."""
+    level: t.Dict[int, int] = {}
+    found: t.List[t.List[_Raw]] = []
+    for job in jobs:
+        level[job["job"]] = max((level[other] + 1 for other in job["depends"]), default=0)
+        if level[job["job"]] == len(found):
+            found.append([])
+        found[level[job["job"]]].append(job)
+    return found
+
+
+def table(ended: t.Sequence[_Raw]) -> t.List[str]:
+    """What became of moves, as the lines of a table. ended: C(name), C(from), C(to) and C(words)."""
+    return aligned(_COLUMNS, [(one["name"], one["from"], one["to"], one["words"]) for one in ended])

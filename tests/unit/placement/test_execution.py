@@ -1,0 +1,130 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a playbook that carries out a plan does with moves that have begun, and which of them run together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.execution import (
+    MOVE,
+    PUT_BACK,
+    STUCK,
+    Wanted,
+    queue,
+    under_way,
+)
+
+from .fleets import host, info, uuid, vm
+
+
+def mark(number, phase, other):
+    return {"uuid": uuid(number), "alias": f"vm{number}", "phase": phase, "host": other, "since": ""}
+
+
+def seen(first=((), ()), second=((), ()), third=((), ())):
+    """Three hosts, each with the numbers of its VMs and its marks; None if it cannot be read."""
+    told = {"hv01": first, "hv02": second, "hv03": third}
+    return [
+        host(name, None if one is None else info(number, *map(vm, one[0]), moves=list(one[1])), group="ab"[number > 2])
+        for number, (name, one) in enumerate(told.items(), 1)
+    ]
+
+
+def found(hosts, wanted=None):
+    jobs = under_way(hosts, wanted or Wanted())
+    return [(*(job["operations"][0][key] for key in ("do", "from", "to")), job["why"]) for job in jobs]
+
+
+LEAVES, GONE, COMES = mark(1, "leaving", "hv02"), mark(1, "moved", "hv02"), mark(1, "coming", "hv01")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "do"),
+    [
+        (seen(), None),
+        (seen(((1,), ())), None),
+        (seen(((), (GONE,)), ((1,), ())), None),  # a tombstone
+        (seen(((1,), ()), ((1,), (COMES,))), (MOVE, "hv01", "hv02", "")),  # not stopped yet
+        (seen(((1,), (LEAVES,)), ((1,), (COMES,))), (MOVE, "hv01", "hv02", "")),
+        (seen(((1,), (GONE,)), ((1,), (COMES,))), (MOVE, "hv01", "hv02", "")),
+        (seen(((), (GONE,)), ((1,), (COMES,))), (MOVE, "hv01", "hv02", "")),
+        (seen(((1,), (LEAVES,)), None), (PUT_BACK, "hv01", "hv02", "hv02 cannot be read")),
+        (seen(((1,), (GONE,)), None), (STUCK, "hv01", "hv02", "hv02 cannot be read")),
+        (seen(None, ((1,), (COMES,))), (STUCK, "hv01", "hv02", "hv01 cannot be read")),
+        (  # it was put back while hv02 was away, and has gone elsewhere
+            seen(((), (mark(1, "moved", "hv03"),)), ((1,), (COMES,)), ((1,), ())),
+            (PUT_BACK, "hv03", "hv02", "hv02 still expects it from hv01"),
+        ),
+        (
+            seen(((), ()), ((1,), (COMES,))),
+            (STUCK, "hv01", "hv02", "hv02 expects it from hv01, which does not have it"),
+        ),
+    ],
+)
+def test_what_is_done(hosts, do):
+    assert found(hosts) == ([do] if do else [])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "meant"),
+    [
+        ({}, True),
+        ({"vms": ["vm1"]}, True),
+        ({"vms": [uuid(1)]}, True),
+        ({"vms": ["vm2"]}, False),
+        ({"hosts": ["hv01"]}, True),
+        ({"hosts": ["hv02"]}, False),
+        ({"groups": ["a"]}, True),
+        ({"groups": ["b"]}, False),
+        ({"tags": {"role": "db"}}, True),
+        ({"tags": {"role": None}}, True),
+        ({"tags": {"role": "web"}}, False),
+    ],
+)
+def test_which_moves_are_meant(wanted, meant):
+    hosts = seen(((1,), (LEAVES,)), ((1,), (COMES,)))
+    for one in hosts[:2]:
+        one["info"]["vms"][0]["tags"] = {"role": "db"}
+    assert bool(found(hosts, Wanted(**wanted))) is meant
+
+
+def test_moves_that_have_begun_run_one_after_the_other():
+    marks = [mark(number, "leaving", "hv02") for number in (1, 2, 3)]
+    jobs = under_way(seen(((1, 2, 3), marks), None), Wanted())
+    assert [job["depends"] for job in jobs] == [[], [1], [2]]
+    assert queue(jobs, "begun")["sizes"] == [2, 2, 2]
+
+
+def test_nothing_to_do_is_said():
+    assert queue([], "left") == {"hosts": [{"name": "left, no batch", "says": "nothing"}], "sizes": [1]}
+
+
+@given(st.lists(st.sets(st.integers(0, 11), max_size=3), max_size=12))
+def test_batches(waits):
+    """A job is in a later batch than those that it depends on, and as early as that allows."""
+    jobs = [
+        {
+            "job": number,
+            "name": f"vm{number}",
+            "operations": [{"do": MOVE, "vm": uuid(number), "from": "hv01", "to": "hv02"}],
+            "depends": sorted(other + 1 for other in before if other + 1 < number),
+            "needs": [],
+        }
+        for number, before in enumerate(waits, 1)
+    ]
+    made = queue(jobs, "planned")
+    assert sum(made["sizes"]) == len(made["hosts"])
+    batch, place = {}, iter(made["hosts"])
+    for number, size in enumerate(made["sizes"]):
+        head, *rest = (next(place) for _host in range(size))
+        assert "move" not in head
+        batch.update({one["name"]: number for one in rest})
+    names = {job["job"]: f"vm{job['job']} to hv02 (planned {job['job']})" for job in jobs}
+    for job in jobs:
+        before = [batch[names[other]] for other in job["depends"]]
+        assert batch[names[job["job"]]] == max(before, default=-1) + 1

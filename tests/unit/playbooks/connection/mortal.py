@@ -1,0 +1,29 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A connection to a simulated node that is lost as soon as the node has a file called dead."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.connection.local import Connection as Local
+
+DOCUMENTATION = """
+name: mortal
+short_description: A simulated node that can die
+description: Runs commands as local does.
+extends_documentation_fragment: [connection_pipelining]
+"""
+
+
+class Connection(Local):
+    transport = "mortal"
+
+    def exec_command(self, cmd, in_data=None, sudoable=True):
+        if (Path(os.environ["FLEXDISK_NODES"]) / self._play_context.remote_addr / "dead").exists():
+            raise AnsibleConnectionFailure("the host does not answer")
+        return super().exec_command(cmd, in_data, sudoable)
