@@ -111,7 +111,7 @@ class Nodes:
         """
         book = playbook if "/" in playbook else f"flexdisk.hypervisor.{playbook}"
         env = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
+            **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_") or "CALLBACK" in key},
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
             "ANSIBLE_HOME": str(self.folder / "ansible"),
             "ANSIBLE_NOCOLOR": "1",
