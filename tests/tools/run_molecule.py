@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 
-from tree import BIN, ROOT, environment, require
+from tree import BIN, ROOT, built_once, environment, require
 
 ON_THE_LAB = "libvirt"  # run by tests/lab/suite/test_targets.py
 
@@ -26,12 +27,14 @@ def main() -> None:
     names = [f"--scenario-name={name}" for name in sys.argv[1:]] or ["--all", f"--exclude={ON_THE_LAB}"]
     idle = False
     command = [str(BIN / "molecule"), "test", *names]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as molecule:
-        for line in molecule.stdout or ():
-            print(line, end="", flush=True)
-            idle = idle or "no hosts matched" in line
+    with tempfile.TemporaryDirectory() as folder:
+        env = environment(**built_once(folder))
+        with subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as molecule:
+            for line in molecule.stdout or ():
+                print(line, end="", flush=True)
+                idle = idle or "no hosts matched" in line
     if idle:
         sys.exit("molecule: a play had no hosts, so it tested nothing")
     sys.exit(molecule.returncode)

@@ -24,6 +24,7 @@ def main() -> None:
     deadline = time.monotonic() + minutes * 60
     seed = int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_000_000))
     tests = [require("tests/unit/stateful/test_stateful.py"), require("tests/unit/fleet/test_histories.py")]
+    sequences = os.environ.get("FLEXDISK_SEQUENCES") or "500"
     rounds = 0
     while time.monotonic() < deadline:
         command: list[str | Path] = [
@@ -36,7 +37,7 @@ def main() -> None:
             "auto",
             *tests,
         ]
-        code = run(command, env=environment(FLEXDISK_SEED=str(seed + rounds)))
+        code = run(command, env=environment(FLEXDISK_SEED=str(seed + rounds), FLEXDISK_SEQUENCES=sequences))
         if code:
             sys.exit(code)
         rounds += 1

@@ -35,6 +35,15 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "PATH": os.pathsep.join(path), "ANSIBLE_COLLECTIONS_PATH": str(dev_tree()), **extra}
 
 
+def built_once(folder: str) -> dict[str, str]:
+    """Environment in which ansible-playbook keeps in `folder` what it builds of each module, for its next run."""
+    return {
+        "FLEXDISK_BUILT": folder,
+        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests" / "tools" / "callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "built_once",
+    }
+
+
 def run(command: Sequence[str | Path], *, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> int:
     """Show and run `command`; return its exit code."""
     words = [str(word) for word in command]

@@ -61,9 +61,9 @@ def pool_spec(text: str) -> PoolSpec:
     spec = PoolSpec(name=parts[0], size=numbers.parse(parts[1]) if len(parts) > 1 else 64 << 30)
     if len(parts) > 2 and parts[2]:
         kind, _x, disks = parts[2].partition("x")
-        spec.vdevs = [{"type": kind, "disks": int(disks or 1)}]
+        spec = spec._replace(vdevs=[{"type": kind, "disks": int(disks or 1)}])
     if len(parts) > 3:
-        spec.version = parts[3]
+        spec = spec._replace(version=parts[3])
     return spec
 
 

@@ -10,19 +10,19 @@ import fcntl
 import json
 import os
 import sys
-from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Dict, List, Optional, Sequence, Tuple, Type, cast
+from typing import IO, TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union, cast
 
 from simnode.clock import STEP, Clock
 from simnode.zfs.storage import Event, Storage
 
+if TYPE_CHECKING:  # each program of the node starts faster without them
+    from pathlib import Path
+    from types import TracebackType
+
 Result = Tuple[int, str, str]
 
 
-@dataclass
-class PoolSpec:
+class PoolSpec(NamedTuple):
     """What a pool is made of. `size` is what it can hold in bytes, redundancy already taken off.
 
     `vdevs` are top-level vdevs: {"type": "disk" | "mirror" | "raidz1".."raidz3" | "draid1:4d", "disks": n}.
@@ -32,14 +32,16 @@ class PoolSpec:
     name: str = "zones"
     size: int = 64 << 30
     ashift: int = 12
-    vdevs: List[Dict[str, Any]] = field(default_factory=lambda: [{"type": "disk", "disks": 1}])
+    vdevs: Sequence[Dict[str, Any]] = ({"type": "disk", "disks": 1},)
     version: str = "illumos"
 
 
 class Node:
     """A simulated node, in memory or in a directory; `open` is a context manager that locks, loads and saves."""
 
-    def __init__(self, directory: Optional[Path], pools: Storage, vmadm_state: Optional[Dict[str, Any]]) -> None:
+    def __init__(
+        self, directory: Optional[Union[Path, str]], pools: Storage, vmadm_state: Optional[Dict[str, Any]]
+    ) -> None:
         self.directory = directory
         self.pools = pools
         self.clock = pools.clock
@@ -62,14 +64,12 @@ class Node:
         return node
 
     @classmethod
-    def open(cls, directory: Path) -> Node:
+    def open(cls, directory: Union[Path, str]) -> Node:
         """The node in `directory`, locked until `close` (waits for the lock)."""
-        lock = (directory / "lock").open("a")
+        lock = open(os.path.join(directory, "lock"), "a")  # noqa: SIM115  close() closes it
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with (directory / "state.json").open() as stream:
-            data = json.load(stream)
-        with (directory / "clock").open() as stream:
-            clock = Clock(float(stream.read()))
+        data = json.loads(_read(os.path.join(directory, "state.json")))
+        clock = Clock(float(_read(os.path.join(directory, "clock"))))
         node = cls(directory, Storage.from_json(clock, data), None)
         node._lock = lock
         return node
@@ -86,10 +86,12 @@ class Node:
         self.close()
 
     def _reconcile_guests(self) -> None:
-        if self.directory is not None and (self.directory / "guests" / "command").exists():
+        if self.directory is not None and os.path.exists(os.path.join(self.directory, "guests", "command")):
+            from pathlib import Path
+
             from simnode import guests
 
-            guests.reconcile(self, self.directory)
+            guests.reconcile(self, Path(self.directory))
 
     def close(self) -> None:
         """Give the lock back without saving."""
@@ -102,14 +104,14 @@ class Node:
         if self.directory is None:
             return
         if self.pools.dirty:
-            _replace(self.directory / "state.json", _dump(self.pools.to_json()))
+            _replace(os.path.join(self.directory, "state.json"), _dump(self.pools.to_json()))
             self.pools.dirty = False
         if self._vmadm_state is not None:
             text = _dump(self._vmadm_state)
             if text != self._vmadm_text:
-                _replace(self.directory / "vmadm.json", text)
+                _replace(os.path.join(self.directory, "vmadm.json"), text)
                 self._vmadm_text = text
-        _replace(self.directory / "clock", repr(self.clock.now()))
+        _replace(os.path.join(self.directory, "clock"), repr(self.clock.now()))
 
     # -- vmadm's view ----------------------------------------------------------------------------------------------
 
@@ -117,8 +119,8 @@ class Node:
     def vmadm_state(self) -> Dict[str, Any]:
         """What vmadm keeps: a JSON-able dictionary, loaded at first use."""
         if self._vmadm_state is None:
-            path = cast(Path, self.directory) / "vmadm.json"
-            self._vmadm_text = path.read_text() if path.exists() else "{}"
+            path = os.path.join(self.directory or "", "vmadm.json")
+            self._vmadm_text = _read(path) if os.path.exists(path) else "{}"
             self._vmadm_state = cast(Dict[str, Any], json.loads(self._vmadm_text))
         return self._vmadm_state
 
@@ -191,11 +193,13 @@ class Node:
 def run_program(directory: str, program: str, argv: List[str]) -> int:
     """What the generated programs do: run one command on the node in `directory`; returns the exit status."""
     if program.startswith("ssh"):
+        from pathlib import Path
+
         from simnode import ssh
 
         return ssh.main(Path(directory), program, argv)
     stdin = sys.stdin.read() if _reads_stdin(program, argv) else ""
-    with Node.open(Path(directory)) as node:
+    with Node.open(directory) as node:
         status, out, err = node.run([program, *argv], stdin)
     sys.stdout.write(out)
     sys.stdout.flush()
@@ -220,7 +224,13 @@ def _dump(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"))
 
 
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text)
+def _read(path: str) -> str:
+    with open(path) as stream:
+        return stream.read()
+
+
+def _replace(path: str, text: str) -> None:
+    fresh = path + ".new"
+    with open(fresh, "w") as stream:
+        stream.write(text)
     os.replace(fresh, path)

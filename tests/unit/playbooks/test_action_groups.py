@@ -73,3 +73,4 @@ def test_the_example_runs(tmp_path):
     assert done.stdout.count('"stop_timeout": 60') == 1
     assert done.stdout.count('"on_refusal": "continue"') == 2
     assert done.stdout.count('"hypervisor": "vmadm"') == 3
+    assert len(list(Path(os.environ["FLEXDISK_BUILT"]).glob("*.flexdisk.hypervisor.*-none"))) >= 2, "not built once"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import os
 import re
 
 import pytest
@@ -36,6 +37,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from .world import REPLICAS, VM, Fuse, Host, Killed, World
 
 MIB = 1 << 20
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 3  # an odd number: before and after a command by turns
 TWIN = {"uuid": "aaaaaaaa-0000-4000-8000-000000000203", "brand": "bhyve", "ram": 128, "vcpus": 1, "quota": 1}
 
 
@@ -143,23 +145,24 @@ def test_a_sync_killed_anywhere(world, scenario):
     count = world.fuse.counted
     in_order(world, hashes)
     own = {where: _own(world, where) for where in world.disks().values()}
-    points = 0
-    for at, after in itertools.product(range(1, count + 1), (False, True)):
+    points = list(itertools.product(range(1, count + 1), (False, True)))[::EVERY]
+    killed = 0
+    for at, after in points:
         world.restore(saved)
         world.fuse = Fuse(at, after)
         try:
             world.sync()
             world.sync()
         except Killed:
-            points += 1
+            killed += 1
         world.fuse = Fuse()
         assert world.hashes() == hashes
         assert {where: _own(world, where) for where in own} == own
         assert world.sync()[1]
         in_order(world, hashes)
         assert world.sync() == (False, True)
-    assert points == 2 * count
-    print(f"{scenario.__name__}: {points} points")
+    assert killed == len(points)
+    print(f"{scenario.__name__}: {killed} points")
 
 
 def _own(world, where):

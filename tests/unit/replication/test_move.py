@@ -37,7 +37,7 @@ from .test_other_tasks import DATA, ROOT, done, task
 from .world import REPLICAS, VM, Fuse, Killed, World
 
 PARKED = "zones/flexdisk/x"
-EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 9  # an odd number: before and after a command by turns
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 15  # an odd number: before and after a command by turns
 POLICY = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
 
 

@@ -30,6 +30,7 @@ from simnode import Node
 from simnode.__main__ import install_programs
 
 from tests.unit.fleet.cluster import PACKAGES, Cluster, Raw, Roll, boot_image, group_of
+from tests.unit.playbooks.nodes import CONFIG
 
 ROOT = Path(__file__).resolve().parents[3]
 MARK = "FLEXDISK_RUN"  # in the environment of all that a run starts: its process, workers, modules and their commands
@@ -117,7 +118,7 @@ class Farm:
         files = {"hosts": {"all": every}, "roll": PLAY, **HOOKS}
         for name, content in files.items():
             (self.folder / f"{name}.yml").write_text(yaml.safe_dump(content))
-        (self.folder / "ansible.cfg").write_text("[defaults]\n")
+        (self.folder / "ansible.cfg").write_text(CONFIG)
 
     # -- runs
 

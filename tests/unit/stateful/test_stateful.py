@@ -4,7 +4,8 @@
 
 """Random sequences of actions on a simulated node, with invariants after each.
 
-FLEXDISK_SEED chooses them, FLEXDISK_SEQUENCES says how many there are.
+FLEXDISK_SEED chooses them, FLEXDISK_SEQUENCES says how many there are. tests/mutations shows that 200 find what each
+invariant is there for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .machine import Node
 
 SHARES = 10
 STEPS = 30
-SEQUENCES = int(os.environ.get("FLEXDISK_SEQUENCES", "500"))
+SEQUENCES = int(os.environ.get("FLEXDISK_SEQUENCES") or (500 if os.environ.get("FLEXDISK_FULL") else 200))
 FAST = settings(
     max_examples=-(-SEQUENCES // SHARES),
     stateful_step_count=STEPS,

@@ -6,9 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import uuid
-
 from simnode.vmadm.host import VmadmHost
 
 
@@ -17,5 +14,8 @@ def new_uuid(host: VmadmHost) -> str:
     count = host.state.get("uuids_given", 0) + 1
     host.state["uuids_given"] = count
     seed = host.state.setdefault("seed", "simulated node")
+    import hashlib  # only who makes something pays for these
+    import uuid
+
     digest = hashlib.sha256(("%s %d" % (seed, count)).encode()).digest()
     return str(uuid.UUID(bytes=digest[:16], version=4))

@@ -15,7 +15,6 @@ transaction group.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from typing import List, Tuple
 
@@ -81,6 +80,8 @@ def _merged(extents: Iterable[Extent]) -> Iterator[Tuple[int, int, str]]:
 
 def digest(extents: Extents, start: int, end: int) -> str:
     """A hex digest of the bytes [start, end): equal if and only if the contents and the range are equal."""
+    import hashlib  # only who asks pays for it
+
     state = hashlib.sha256(f"{start}:{end}".encode())
     for first, last, content in _merged(within(extents, start, end)):
         state.update(f";{first}:{last}:{content}".encode())

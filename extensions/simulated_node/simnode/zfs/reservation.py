@@ -6,16 +6,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 BLOCK_128K = 1 << 17
 _METADATA_LEVELS = 7
 _POINTERS_PER_BLOCK = 1024
 
 
-@dataclass(frozen=True)
-class Vdev:
+class Vdev(NamedTuple):
     """A top-level vdev: `type` is disk, mirror, raidz1..3 or draid<parity>:<data>d; `disks` counts its members."""
 
     type: str

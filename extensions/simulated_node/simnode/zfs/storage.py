@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from simnode.clock import Clock
 from simnode.zfs.errors import ZfsError
@@ -44,6 +43,8 @@ class Storage:
     def new_guid(self) -> int:
         """The next identity: random to look at, the same for the same seed and the same commands."""
         self.serial += 1
+        import hashlib  # only who makes something pays for it
+
         value = hashlib.sha256(f"{self.seed}:{self.serial}".encode()).digest()
         return int.from_bytes(value[:8], "big") or 1
 
@@ -112,7 +113,7 @@ class Storage:
 
     # -- pools -----------------------------------------------------------------------------------------------------
 
-    def add_pool(self, name: str, size: int, ashift: int, vdevs: List[Dict[str, Any]], version: str) -> Pool:
+    def add_pool(self, name: str, size: int, ashift: int, vdevs: Sequence[Dict[str, Any]], version: str) -> Pool:
         """Make an empty pool; `size` is what it can hold, redundancy already taken off."""
         layout = [Vdev(str(vdev["type"]), int(vdev.get("disks", 1))) for vdev in vdevs]
         pool = Pool(name, size, ashift, layout, version, self.new_guid())

@@ -51,12 +51,16 @@ def parse_get(stdout: str) -> t.List[Dataset]:
     """
     rows: t.Dict[str, t.Dict[str, str]] = {}
     sources: t.Dict[str, t.Dict[str, str]] = {}
+    row: t.Dict[str, str] = {}
+    last: t.Optional[str] = None
     for name, prop, value, source in cells(stdout):
-        row = rows.setdefault(name, {})
+        if name != last:
+            row, last = rows.setdefault(name, {}), name
         if prop in row:
             raise FlexdiskError("UnexpectedOutput", f"zfs get printed {prop} of {name} twice")
-        row[prop] = "-" if prop.startswith(PREFIX) and source not in _OWN_SOURCES else value
-        if prop.startswith(PREFIX) and source not in ("local", "-") and "@" not in name:
+        own = prop.startswith(PREFIX)
+        row[prop] = "-" if own and source not in _OWN_SOURCES else value
+        if own and source not in ("local", "-") and "@" not in name:
             sources.setdefault(name, {})[prop[len(PREFIX) :]] = source
     return _with_files({name: _dataset(name, row, sources.get(name, {})) for name, row in rows.items()})
 
