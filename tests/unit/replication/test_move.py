@@ -315,7 +315,6 @@ def spoiled(world, how):
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [
-        (lambda w: larger(w, "vmadm", "create-snapshot", VM, "one"), "NotSupported", "VMs with snapshots are not"),
         (
             lambda w: w.home.ok("zfs", "create", "-p", "-V", "16M", f"{REPLICAS}/{next(iter(w.disks()))}"),
             "AlreadyExists",
@@ -340,7 +339,7 @@ def spoiled(world, how):
         (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
     ],
     ids=[
-        "snapshots", "place", "third", "cdrom", "uuid", "own-snapshots",
+        "place", "third", "cdrom", "uuid", "own-snapshots",
         "orphan", "datasets", "name", "detached", "room",
     ],
 )  # fmt: skip

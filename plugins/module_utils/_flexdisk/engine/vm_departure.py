@@ -10,7 +10,7 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..fleet.replication.record import OWN, DiskRecord, Record, digest
+from ..fleet.replication.record import OWN, DiskRecord, Record, SnapshotRecord, digest
 from ..fleet.replication.transfers import VmTransfer
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
@@ -32,6 +32,7 @@ from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, hosts, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
+from .journal import Journal
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
@@ -96,6 +97,11 @@ class Departure:
             marks={key: value for key, value in vm.root.user.items() if key in OWN},
             description=self._hypervisor.description(config.uuid),
             disks=tuple(_disk(disk) for disk in vm.disks),
+            snapshots=tuple(
+                SnapshotRecord(one.name, *snapshots.origin_of(one))
+                for one in snapshots.snapshots_of(vm)
+                if snapshots.whole(vm, one)
+            ),
         )
 
     # -- leave
@@ -197,6 +203,10 @@ class Departure:
     def _park(self, uuid: str) -> None:
         """The detached disks go where replicas lie."""
         host = observe(self._zfs, self._hypervisor, every=True)
+        intents = Journal(self._zfs, host)
+        for pool in [pool for pool, vm in host.intents if vm == uuid]:
+            intents.forget(pool, uuid)  # a run that was killed has left it
+        intents.tidy()
         for disk in host.detached:
             volume = disk.volume
             if (volume.user.get(ROLE), volume.user.get(OF_VM)) == (disk.uuid, uuid):
@@ -279,15 +289,14 @@ def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
         found.append(Problem("Replicated", words, vm.label))
     for disk in vm.disks:
         found += _of_disk(host, vm, disk)
-    names = ", ".join(one.name for one in snapshots.snapshots_of(vm))
-    if names:
-        words = f"VMs with snapshots are not moved yet; it has {names}. vm_snapshot deletes them"
-        found.append(Problem("NotSupported", words, vm.label))
+    taken = snapshots.snapshots_of(vm)
+    found += _of_snapshots(vm, taken)
     if vm.orphans or vm.missing or vm.strays:
         odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays]
         found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
-    strange = [one.name for one in vm.snapshots if one is not snapshots.protection(vm)]
-    if strange and not names:
+    known = [snapshots.protection(vm), *(part for one in taken for part in one.parts)]
+    strange = [one.name for one in vm.snapshots if one not in known]
+    if strange:
         words = f"its own dataset has snapshots, which do not travel: {', '.join(strange)}"
         found.append(Problem("NotSupported", words, vm.label))
     if vm.config.state not in ("running", "stopped") or vm.config.transition:
@@ -311,6 +320,17 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
     if place in host.datasets:
         words = f"{place} exists, where its own replica would be; disk_verify says what it is"
         yield Problem("AlreadyExists", words, vm.label, disk.label)
+
+
+def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator[Problem]:
+    for one in taken:
+        part = one.of(vm.root.name)
+        if part is None:
+            words = f"{one.parts[0].name} is all that is left of snapshot {one.name}; vm_snapshot deletes it"
+            yield Problem("NotSupported", words, vm.label)
+        elif part.clones or part.userrefs:
+            words = f"{part.name} has clones or holds, and cannot be destroyed here"
+            yield Problem("InUse", words, vm.label)
 
 
 def _check_still(vm: Vm) -> None:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from ...model.errors import FlexdiskError
 from ...rules import identity
 from ...rules.replicas import is_host
+from ...rules.snapshots import Origin, is_name
 
 _Dict = t.Dict[str, t.Any]
 # Our properties of a VM or a disk that travel. The others are those of a host, or of something unfinished.
@@ -36,9 +37,23 @@ class DiskRecord:
 
 
 @dataclass(frozen=True)
+class SnapshotRecord:
+    """A snapshot of the VM. creation and guids are those of its Origin."""
+
+    name: str
+    creation: int
+    guids: t.Tuple[int, ...]
+
+    @property
+    def origin(self) -> Origin:
+        """What is written down of it where the VM comes to."""
+        return Origin(self.creation, self.guids)
+
+
+@dataclass(frozen=True)
 class Record:
     """A VM. host and home: its host and the guid of its pool. memory and flexible are MiB, quota is bytes. marks are
-    the properties of this collection on its dataset. description is that of the driver.
+    the properties of this collection on its dataset. description is that of the driver. snapshots: the oldest first.
     """
 
     uuid: str
@@ -56,6 +71,7 @@ class Record:
     marks: t.Mapping[str, str]
     description: t.Mapping[str, t.Any]
     disks: t.Tuple[DiskRecord, ...]
+    snapshots: t.Tuple[SnapshotRecord, ...] = ()
 
     @property
     def label(self) -> str:
@@ -77,9 +93,10 @@ def read_record(given: t.Any) -> Record:
     """A record from a result. Raises FlexdiskError InvalidArgument for anything that is none; it is not shown."""
     try:
         disks = tuple(_disk(disk) for disk in given["disks"])
+        taken = tuple(_snapshot(one) for one in given.get("snapshots", ()))
         flexible = given["flexible"]
         found = Record(
-            **{**given, "disks": disks, "flexible": None if flexible is None else int(flexible)},
+            **{**given, "disks": disks, "snapshots": taken, "flexible": None if flexible is None else int(flexible)},
         )
         whole = all(_is_number(number) for number in (found.home, found.memory, found.vcpus, found.quota))
         good = whole and identity.is_uuid(found.uuid) and is_host(found.host) and found.state in ("running", "stopped")
@@ -99,6 +116,14 @@ def _disk(given: t.Any) -> DiskRecord:
         raise ValueError("a disk has no UUID")
     _facts(disk.facts)
     return disk
+
+
+def _snapshot(given: t.Any) -> SnapshotRecord:
+    taken = SnapshotRecord(given["name"], given["creation"], tuple(given["guids"]))
+    numbers = (taken.creation, *taken.guids)
+    if not is_name(taken.name) or not all(_is_number(one) and 0 <= one < 1 << 64 for one in numbers):
+        raise ValueError("a snapshot has no name or no guids")
+    return taken
 
 
 def _is_number(value: t.Any) -> bool:
