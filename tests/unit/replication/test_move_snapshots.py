@@ -31,7 +31,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from tests.unit.engine.test_vm_snapshot import NOW, wanted
 from tests.unit.four_steps import four_steps
 
-from .test_move import EVERY, POLICY, config, findings, hosts, look, move, never_both, startable, swap
+from .test_move import EVERY, POLICY, config, findings, hosts, leave, look, move, never_both, startable, swap
 from .test_other_tasks import DATA, ROOT, done, snapshot
 from .world import REPLICAS, VM, Fuse, Killed, World
 
@@ -346,3 +346,19 @@ def test_what_another_host_says_of_snapshots_is_data(world):
     for wrong in ({"name": "a@b"}, {"name": "-r"}, {"creation": -1}, {"guids": ["1"]}, {"guids": [1 << 64]}):
         with pytest.raises(FlexdiskError, match="this is no record of a VM"):
             read_record({**record, "snapshots": [{**good, **wrong}]})
+
+
+def test_a_move_that_is_given_up(world):
+    """The snapshots are as they were, and nothing of them is left there."""
+    before = known(world.home), world.hashes()
+    source, target = hosts(world)
+    seen = look(world)
+    assert world.sync()[1]
+    target.expect(seen["record"], "zones")
+    leave(world, seen)
+    assert world.sync()[1]
+    source.stay(VM)
+    target.unexpect(VM)
+    assert (known(world.home), world.hashes()) == before
+    assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
+    back(world, "one")

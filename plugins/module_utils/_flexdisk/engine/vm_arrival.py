@@ -16,7 +16,7 @@ from ..model.command import Runner
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB, render_apart
-from ..model.vm import Vm
+from ..model.vm import Vm, VmConfig
 from ..rules import moves, snapshots
 from ..rules.identity import render_time
 from ..rules.inventory import Host
@@ -33,6 +33,7 @@ from .journal import host_name
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
+from .platform_disks import make_again
 from .replica_info import HOLD, kept
 
 _Dict = t.Dict[str, t.Any]
@@ -60,6 +61,10 @@ class Arrival:
         if record.hypervisor != self._hypervisor.capabilities.name:
             words = f"{host_name()} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
             found.append(Problem("NotSupported", words, name))
+        for disk in record.hidden:
+            if pool_of(disk.volume) != pool:
+                words = f"the platform knows its disk only as {disk.volume}, so the VM cannot come to another pool"
+                found.append(Problem("NotSupported", words, name))
         if host.datasets[pool].guid == record.home:
             return [*found, Problem("InvalidArgument", f"{host_name()} is the host that has the VM", name)]
         move = host.moves.get(record.uuid)
@@ -184,9 +189,19 @@ class Arrival:
         for disk in record.disks:
             self._become_disk(record, disk, pool)
         if there is None or there.state != "running":  # a run that was killed may have started it already
-            self._run({**_declared(record), "disks": [_entry(disk) for disk in record.disks]}, pool, False)
+            self._fill(record, pool, there)
         self._end(record, place)
         return True
+
+    def _fill(self, record: Record, pool: str, there: t.Optional[VmConfig]) -> None:
+        """Give the VM its disks. Those of the platform come first, so that none of the others gets their places."""
+        if record.hidden and there is None:
+            self._shell(record, pool, False)
+        make_again(self._zfs, self._hypervisor, record)
+        declared = {**_declared(record), "disks": [_entry(disk) for disk in record.disks]}
+        if record.flexible is not None:
+            declared["flexible_disk_size"] = record.flexible - sum(disk.size // MIB for disk in record.hidden)
+        self._run(declared, pool, False)
 
     def _become_disk(self, record: Record, disk: DiskRecord, pool: str) -> None:
         """A replica becomes a detached disk of the VM. Its identity comes first, and what it was goes last."""
@@ -229,7 +244,7 @@ class Arrival:
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
         peer = short(record.home)
         note = encode([Note(peer, record.host, render_time(time.time()))])
-        self._zfs.set_facts([disk.volume.name for disk in made.disks], {NOTE: note})
+        self._zfs.set_facts([disk.volume.name for disk in made.disks if not disk.hidden], {NOTE: note})
         if record.state == "running" and made.config.state == "stopped":
             self._hypervisor.start(record.uuid)
         if self._hypervisor.vm(record.uuid).autoboot != record.autoboot:

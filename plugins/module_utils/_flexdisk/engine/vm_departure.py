@@ -10,23 +10,24 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..fleet.replication.record import OWN, DiskRecord, Record, SnapshotRecord, digest
+from ..fleet.replication.record import OWN, DiskRecord, PlatformDisk, Record, SnapshotRecord, digest
 from ..fleet.replication.transfers import VmTransfer
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.dataset import Dataset
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
+from ..model.sizes import MIB, render_apart
 from ..model.vm import Disk, Vm
 from ..plan.changes import facts_of
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
-from ..rules import moves, snapshots
+from ..rules import moves, pins, snapshots, space
 from ..rules.identity import render_time
 from ..rules.inventory import Host
+from ..rules.layout import disk_dataset, index_of, replicas
 from ..rules.layout import moves as place_of_moves
-from ..rules.layout import replicas
 from ..rules.moves import LEAVING, MOVED, Move
 from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, hosts, is_synced
@@ -36,7 +37,7 @@ from .journal import Journal
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
-from .replica_info import HOLD
+from .replica_info import HOLD, uuid_of
 from .run import Task
 
 _Dict = t.Dict[str, t.Any]
@@ -96,12 +97,9 @@ class Departure:
             indestructible=config.indestructible,
             marks={key: value for key, value in vm.root.user.items() if key in OWN},
             description=self._hypervisor.description(config.uuid),
-            disks=tuple(_disk(disk) for disk in vm.disks),
-            snapshots=tuple(
-                SnapshotRecord(one.name, *snapshots.origin_of(one))
-                for one in snapshots.snapshots_of(vm)
-                if snapshots.whole(vm, one)
-            ),
+            disks=tuple(_disk(disk) for disk in _travelling(vm)),
+            snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.whole(vm, one)),
+            hidden=tuple(_hidden(disk) for disk in vm.disks if disk.hidden),
         )
 
     # -- leave
@@ -185,7 +183,7 @@ class Departure:
     def _mark(self, vm: Vm, move: Move) -> None:
         """What makes a disk a replica. Its snapshots count as come from the VM's new host: they are there, too."""
         now = render_time(time.time())
-        disks = [disk for disk in vm.disks if not disk.hidden]
+        disks = _travelling(vm)
         for disk in disks:
             own = {ROLE: disk.uuid, OF_VM: vm.config.uuid, HOME: str(move.pool), HOST: move.host, SYNCED: now}
             own[RESERVED] = str(disk.volume.volsize) if disk.volume.refreservation else ""
@@ -273,6 +271,22 @@ def _disk(disk: Disk) -> DiskRecord:
     )
 
 
+def _hidden(disk: Disk) -> PlatformDisk:
+    volume = disk.volume
+    return PlatformDisk(volume.name, uuid_of(disk), disk.model, disk.pci_slot, volume.volsize, volume.volblocksize)
+
+
+def _snapshot(vm: Vm, snapshot: snapshots.VmSnapshot) -> SnapshotRecord:
+    """A snapshot without its parts on disks that are made again."""
+    origin = snapshots.origin_of(snapshot)
+    stay = [part.guid for disk in vm.disks if disk.hidden for part in disk.snapshots]
+    return SnapshotRecord(snapshot.name, origin.creation, tuple(guid for guid in origin.guids if guid not in stay))
+
+
+def _travelling(vm: Vm) -> t.List[Disk]:
+    return [disk for disk in vm.disks if not disk.hidden]
+
+
 def _check_movable(host: Host, vm: Vm, target: str) -> None:
     problems = refusals(host, vm, target)
     if problems:
@@ -303,6 +317,7 @@ def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
         found.append(Problem("VmInTransition", f"it is {vm.config.state}", vm.label))
     if vm.unbacked:
         found.append(Problem("NotSupported", "it has CD-ROMs or files, which do not travel", vm.label))
+    found += _of_clones(vm)
     if vm.other_used:
         found.append(Problem("NotSupported", "it has other datasets, which do not travel", vm.label))
     if vm.interrupted is not None:
@@ -312,9 +327,11 @@ def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
 
 def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
     if disk.hidden:
-        words = "a disk of the platform for cloud-init cannot be moved yet"
-        yield Problem("NotSupported", words, vm.label, disk.label)
-    elif not disk.uuid:
+        if disk.volume.name != disk_dataset(vm.root.name, index_of(disk.volume.name)):
+            words = f"{disk.volume.name} is a disk of the platform, and lies where it cannot be made again"
+            yield Problem("NotSupported", words, vm.label, disk.label)
+        return
+    if not disk.uuid:
         yield Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label)
     place = f"{replicas(vm.config.pool)}/{disk.uuid}"
     if place in host.datasets:
@@ -333,11 +350,20 @@ def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator
             yield Problem("InUse", words, vm.label)
 
 
+def _of_clones(vm: Vm) -> t.Iterator[Problem]:
+    more, room = pins.of_origins(vm), max(0, space.allocatable(vm) or 0)
+    if more > room:
+        least = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
+        words = "disks that are clones of images are none there, so their snapshots need %s more, and %s is left"
+        words += f"; flexible_disk_size must be at least {least} MiB"
+        yield Problem("InsufficientSpace", words % render_apart(more, room), vm.label)
+
+
 def _check_still(vm: Vm) -> None:
     """Nothing was written since the last snapshot, which the other host has."""
     if vm.config.state != "stopped":
         raise FlexdiskError("Changed", f"VM {vm.label} is {vm.config.state}: it was started while it was moved")
-    for disk in vm.disks:
+    for disk in _travelling(vm):
         if disk.volume.written or not (disk.snapshots and is_synced(_short(disk.snapshots[-1]))):
             raise FlexdiskError("Changed", f"VM {vm.label}: disk {disk.label} was written to after it had been sent")
 
@@ -345,7 +371,7 @@ def _check_still(vm: Vm) -> None:
 def _check_sent(vm: Vm, transfer: VmTransfer, move: Move) -> None:
     """The target has just these disks, by one snapshot of all."""
     known = {disk.uuid: disk.snapshots for disk in transfer.disks}
-    newest = {disk.uuid: disk.snapshots[-1] for disk in vm.disks}
+    newest = {disk.uuid: disk.snapshots[-1] for disk in _travelling(vm)}
     same = all(one.guid in known.get(uuid, ()) and _short(one) == transfer.set for uuid, one in newest.items())
     if not same or known.keys() != newest.keys() or transfer.peer != move.pool:
         raise FlexdiskError("Changed", f"VM {vm.label}: its disks are not those that were sent to {move.host}")
