@@ -96,7 +96,8 @@ def test_it_moves(world):
     arrived(world, before)
     assert not move(world)
     swap(world)
-    (problem,) = task(world, {**ROOT, "image": IMAGE}, DATA).problems
+    assert not task(world, {**ROOT, "image": IMAGE}, DATA).changed
+    (problem,) = task(world, {**ROOT, "image": VM}, DATA).problems
     assert problem.code == "FixedAtBirth"
     assert move(world)
     arrived(world, before)

@@ -264,7 +264,7 @@ class _End(Task):
 
 
 def _disk(disk: Disk) -> DiskRecord:
-    kept = {k: v for k, v in disk.volume.user.items() if k in OWN}
+    kept = {**{k: v for k, v in disk.volume.user.items() if k in OWN}, **({"image": disk.image} if disk.image else {})}
     facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
     return DiskRecord(
         disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, disk.volume.compression, disk.size, facts
