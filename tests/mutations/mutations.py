@@ -79,8 +79,8 @@ MUTATIONS = (
     Mutation(
         "snapshots of the VM not renamed on detach",
         "plan/departures.py",
-        "if short.startswith(snapshots.PREFIX):",
-        "if False:",
+        "if short.startswith(snapshots.PREFIX)",
+        "if False",
     ),
     Mutation(
         "slot forgotten on re-attach",
@@ -235,8 +235,8 @@ MUTATIONS = (
     Mutation(
         "snapshot: another VM's past brought back",
         "rules/snapshots.py",
-        "if part.createtxg != snapshot.createtxg",
-        "if False",
+        "if part.createtxg != self.createtxg and",
+        "if False and",
         SNAPSHOTS,
     ),
     Mutation(

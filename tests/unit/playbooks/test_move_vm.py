@@ -24,7 +24,7 @@ TO = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv02"]
 
 @pytest.fixture
 def nodes(tmp_path):
-    """Two hosts that reach each other. A running VM with two disks and a secret is on the first."""
+    """Two hosts that reach each other. A running VM with two disks, a snapshot and a secret is on the first."""
     made = Nodes(tmp_path, {"hv01": "", "hv02": ""})
     made.connect("hv01", "hv02")
     made.connect("hv02", "hv01")
@@ -32,6 +32,7 @@ def nodes(tmp_path):
     made.run("hv01", "vmadm", "update", uuid, stdin=json.dumps({"set_customer_metadata": {"root_pw": SECRET}}))
     for disk in vm(made, "hv01")["disks"]:
         made.run("hv01", "guest", "write", disk["zfs_filesystem"], "0", "9", disk["uuid"])
+    made.run("hv01", "vmadm", "create-snapshot", uuid, "one")
     made.run("hv01", "vmadm", "start", uuid)
     assert vm(made, "hv01")["customer_metadata"] == {"root_pw": SECRET}
     return made
@@ -61,7 +62,7 @@ def test_there_and_back(nodes):
         assert f"    ansible-playbook flexdisk.hypervisor.move_vm {' '.join(TO)} {words}".rstrip() + "\n" in PAGE
     before, contents = vm(nodes, "hv01"), hashes(nodes, "hv01")
     printed = moves(nodes, *TO, "--check", "--diff", "-vvv")
-    assert "1 VM to hv02: 2 streams, about" in printed
+    assert "1 VM to hv02: 4 streams, about" in printed
     assert "db01 would be stopped" in printed
     assert vm(nodes, "hv01") == before
     assert nodes.run("hv02", "zfs", "list", "-H", "-o", "name").split() == ["zones"]
@@ -73,6 +74,7 @@ def test_there_and_back(nodes):
         assert after[key] == before[key], key
     assert [disk["pci_slot"] for disk in after["disks"]] == [disk["pci_slot"] for disk in before["disks"]]
     assert hashes(nodes, "hv02") == contents
+    assert [one["name"] for one in after["snapshots"]] == ["one"]
     for words in ([*TO, "--check"], TO):
         printed = moves(nodes, *words)
         assert "db01 is on hv02" in printed
@@ -85,6 +87,9 @@ def test_there_and_back(nodes):
     assert hashes(nodes, "hv01") == contents
     assert vm(nodes, "hv02") == {}
     assert vm(nodes, "hv01")["state"] == "running"
+    back = json.dumps({"flexdisk_vm": "db01", "flexdisk_snapshot_name": "one", "flexible_disks_allow_restart": True})
+    status, printed = nodes.play("rollback", "-e", back, "--limit", "hv01")
+    assert status == 0, printed
     printed = moves(nodes, "-e", "flexdisk_vm=db01", "-e", "flexdisk_move_state=forgotten", "--limit", "hv02")
     assert "MovedAway" not in printed
 
@@ -140,7 +145,7 @@ def test_refusals(nodes):
     assert "db01 is on hv01" in moves(nodes, *TO[:2], "-e", "flexdisk_target=hv01")
     printed = moves(nodes, *TO, "-e", "flexdisk_target_pool=tank", status=2)
     assert "has no pool tank, but zones [ResourceNotFound]" in printed
-    nodes.run("hv01", "vmadm", "create-snapshot", vm(nodes, "hv01")["uuid"], "one")
+    nodes.run("hv01", "zfs", "snapshot", f"{vm(nodes, 'hv01')['zfs_filesystem']}@mine")
     printed = moves(nodes, *TO, status=2)
-    assert "VMs with snapshots are not moved yet; it has one" in printed
+    assert "its own dataset has snapshots, which do not travel" in printed
     assert nodes.run("hv02", "zfs", "list", "-H", "-o", "name").split() == ["zones"]

@@ -64,6 +64,7 @@ def increment(world):
 def lost(world):
     """A user has deleted a snapshot, and rolled back to an older one."""
     world.home.ok("vmadm", "create-snapshot", VM, "one")
+    world.write(0, 2, 5)
     world.home.ok("vmadm", "create-snapshot", VM, "two")
     assert world.sync() == (True, True)
     world.home.ok("vmadm", "stop", VM, "-F")

@@ -351,7 +351,6 @@ def spoiled(world, how):
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [
-        (lambda w: larger(w, "vmadm", "create-snapshot", VM, "one"), "NotSupported", "VMs with snapshots are not"),
         (
             lambda w: w.home.ok("zfs", "create", "-p", "-V", "16M", f"{REPLICAS}/{next(iter(w.disks()))}"),
             "AlreadyExists",
@@ -375,7 +374,7 @@ def spoiled(world, how):
         (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
     ],
     ids=[
-        "snapshots", "place", "cdrom", "uuid", "own-snapshots",
+        "place", "cdrom", "uuid", "own-snapshots",
         "orphan", "datasets", "name", "detached", "room",
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -81,6 +82,39 @@ def test_what_one_takes_and_gives_back():
     assert pins.frees(thick, (first, last), first) == 3 * MIB
     assert pins.frees(thick, (first, last), last) == 8 * MIB
     assert pins.held((first, last)) == 38 * MIB
+
+
+def moved(fact: str, *parts: tuple[int, int]) -> VmSnapshot:
+    """A snapshot of a VM with this property; guid and createtxg of each part."""
+    names = ("p/vm", *(f"p/vm/disk{number}" for number in range(len(parts) - 1)))
+    found = [
+        Dataset(f"{name}@vmsnap-one", "snapshot", guid=guid, createtxg=createtxg, creation=9)
+        for name, (guid, createtxg) in zip(names, parts, strict=True)
+    ]
+    return VmSnapshot("one", (replace(found[0], user={snapshots.FACT: fact}), *found[1:]))
+
+
+def test_what_belongs_together_after_a_move():
+    """The guids say it, for the transaction groups are those of the receives."""
+    fact = snapshots.encode(snapshots.Origin(5, (21, 22)))
+    found = moved(fact, (1, 40), (21, 30), (22, 31), (23, 32))
+    assert [part.name for part in found.strange] == ["p/vm/disk2@vmsnap-one"]
+    assert found.creation == 5
+    assert snapshots.origin_of(found) == snapshots.Origin(5, (21, 22))
+
+
+@pytest.mark.parametrize(
+    "fact", ["", "5", "x=15,", "5=15", "5=,", "5=15,;", "5=15,\n", "99999999999=", "5=" + "1" * 17 + ","]
+)
+def test_what_others_wrote_says_nothing(fact):
+    found = moved(fact, (1, 40), (0x15, 30))
+    assert (found.origin, found.creation, len(found.strange)) == (None, 9, 1)
+
+
+@given(st.integers(0, 9_999_999_999), st.lists(st.integers(0, (1 << 64) - 1)).map(tuple))
+def test_an_origin_is_read_as_it_was_written(creation, guids):
+    origin = snapshots.Origin(creation, guids)
+    assert snapshots.decode(snapshots.encode(origin)) == origin
 
 
 @pytest.mark.parametrize("name", ["a", "1", "x" * 64, "a.b-c_d:e%f"])

@@ -122,7 +122,8 @@ def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, 
     On the copy, C(from) is the guid of the original, and C(copied) is how far the copy is.
     """
     half, size, uuid = copying.half, now.volsize, copying.uuid
-    kept = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in ("size", "copied")}
+    lost = ("size", "copied", "image")
+    kept = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in lost}
     facts = {**kept, **stamps, "uuid": uuid, **identity.type_fact(wanted), "from": str(now.guid)}
     if now.kind == "filesystem":
         resize(zfs, now, size, geometry)

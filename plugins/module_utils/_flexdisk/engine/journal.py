@@ -93,10 +93,13 @@ class Journal:
 
     def clear(self, plan: VmPlan) -> None:
         """Remove the entry, and only then its name from the index: an entry without its name there is never found."""
-        pool = plan.before.config.pool
-        if plan.vm in self._there[pool]:
-            self._zfs.set_facts(container(pool), {journal.property_of(plan.vm): ""})
-            self._there[pool].discard(plan.vm)
+        self.forget(plan.before.config.pool, plan.vm)
+
+    def forget(self, pool: str, vm: str) -> None:
+        """Remove the entry of the VM with this uuid, as clear does."""
+        if vm in self._there[pool]:
+            self._zfs.set_facts(container(pool), {journal.property_of(vm): ""})
+            self._there[pool].discard(vm)
             self._stale.add(pool)
         self.tidy()
 

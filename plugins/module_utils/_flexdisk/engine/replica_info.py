@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+from dataclasses import replace
 
 from ..fleet.replication.copies import Original, Point, Replica
 from ..fleet.replication.transfers import replica_told
@@ -21,7 +22,7 @@ from ..rules.layout import container, is_below, pool_of, replicas
 from ..rules.moves import COMING as MOVE_COMING
 from ..rules.moves import FACT as FACT_OF_MOVES
 from ..rules.moves import read
-from ..rules.replicas import COMING, FACT, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, age, decode
+from ..rules.replicas import BACK, COMING, FACT, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, age, decode
 from ..zfs.commands import Zfs
 from ..zfs.copies import EVERYTHING, Copies, Table
 from .journal import host_name
@@ -40,17 +41,25 @@ _OF_REPLICAS = (
     "refreservation",
     "readonly",
     "receive_resume_token",
-    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING, RESERVED)),
+    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING, RESERVED, BACK)),
 )
 
 
 class Kept(t.NamedTuple):
-    """A replica as it lies on this host. synced: when it was last as its disk, by this host's clock; "" if never."""
+    """A replica as it lies on this host. synced: when it was last as its disk, by this host's clock; "" if never. back:
+    it is going back to an older snapshot: what it has since the newest of those that are left is given up.
+    """
 
     replica: Replica
     vm: str
     synced: str
     used: int
+    back: bool = False
+
+    @property
+    def settled(self) -> Replica:
+        """The replica when it has gone back."""
+        return replace(self.replica, written=0) if self.back else self.replica
 
 
 class Seen(t.NamedTuple):
@@ -151,7 +160,8 @@ def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
         reserved=int(reserved) if reserved.isdigit() else 0,
     )
     synced = identity.decode_time(_fact(row, SYNCED))
-    return Kept(replica, vm if identity.is_uuid(vm) else "", synced, _number(row, "used"))
+    back = _fact(row, BACK) == "on"
+    return Kept(replica, vm if identity.is_uuid(vm) else "", synced, _number(row, "used"), back)
 
 
 def _fact(row: t.Mapping[str, t.Tuple[str, str]], fact: str) -> str:
@@ -210,5 +220,5 @@ def _told(found: Kept, now: int) -> _Dict:
         "age": age(found.synced, now),
         "written_bytes": replica.written,
         "interrupted": bool(replica.token),
-        "sync": replica_told(replica),
+        "sync": replica_told(found.settled),
     }

@@ -11,7 +11,7 @@ import shutil
 import typing as t
 
 from ..fleet.replication import trust
-from ..fleet.replication.copies import VOLUME, Original
+from ..fleet.replication.copies import VOLUME, Original, Replica
 from ..fleet.replication.retention import gone_there
 from ..fleet.replication.streams import GiveUp, Rollback, check_role, check_ways_back
 from ..fleet.replication.sync import lacks_reservation
@@ -21,7 +21,7 @@ from ..model.command import Runner
 from ..model.errors import FlexdiskError
 from ..rules.identity import PREFIX
 from ..rules.layout import container, replicas
-from ..rules.replicas import COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
+from ..rules.replicas import BACK, COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import trust as keys
@@ -71,7 +71,7 @@ class Receiver:
         for vm, disk, there in busy:
             if there is not None:
                 _check_identity(vm, disk, there)
-                check_ways_back(there.replica, disk.streams)
+                check_ways_back(there.settled, disk.streams)
         for pool in {vm.pool for vm in vms}:
             self._make_place(pool)
         amount = sum(vm.sends for vm in vms)
@@ -100,17 +100,31 @@ class Receiver:
         if there is None:
             return
         name = there.replica.dataset
-        for stream in disk.streams:
-            if isinstance(stream, GiveUp):
-                self._copies.give_up(name)
-            elif isinstance(stream, Rollback):
-                lost = [f"{name}@{one.name}" for one in reversed(there.replica.snapshots) if one.name in stream.lost]
-                self._destroy(lost)
-                self._copies.roll_back(f"{name}@{stream.to.name}")
+        if any(isinstance(stream, GiveUp) for stream in disk.streams):
+            self._copies.give_up(name)
+        ways = [stream for stream in disk.streams if isinstance(stream, Rollback)]
+        if there.back and not ways:
+            ways = [Rollback(there.replica.snapshots[-1], ())]
+        for way in ways:
+            self._go_back(there.replica, way)
         if there.replica.points:
             came = [f"{name}@{one.name}" for one in there.replica.snapshots if one.coming and not one.sent]
             self._zfs.set_facts(came, {SENT: "on"})
             self._zfs.set_facts([name], {COMING: _coming(disk)})
+
+    def _go_back(self, replica: Replica, way: Rollback) -> None:
+        """Once the newer snapshots have gone, the replica looks as if it was written to. So the mark comes first.
+
+        A replica that has been the disk has bookmarks, and ZFS does not go back over newer ones.
+        """
+        name = replica.dataset
+        self._zfs.set_facts([name], {BACK: "on"})
+        self._destroy([f"{name}@{one.name}" for one in reversed(replica.snapshots) if one.name in way.lost])
+        for rope in replica.bookmarks:
+            if rope.createtxg > way.to.createtxg and is_synced(rope.name):
+                self._copies.destroy(name + rope.word)
+        self._copies.roll_back(f"{name}@{way.to.name}")
+        self._zfs.set_facts([name], {BACK: ""})
 
     def _destroy(self, snapshots: t.Sequence[str]) -> None:
         """Destroy exactly these snapshots of replicas, which we may hold."""

@@ -15,12 +15,14 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
-from ..model.sizes import MIB
-from ..rules import moves
+from ..model.sizes import MIB, render_apart
+from ..model.vm import Vm, VmConfig
+from ..rules import moves, snapshots
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import container, detached_dataset, pool_of, replicas
 from ..rules.moves import COMING, FACT, MOVED, Move
+from ..rules.pins import charge
 from ..rules.replicas import COMING as COMES
 from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import MARKS, SENT, Note, decode, encode, is_synced, short
@@ -31,6 +33,7 @@ from .journal import host_name
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
+from .platform_disks import make_again
 from .replica_info import HOLD, kept
 
 _Dict = t.Dict[str, t.Any]
@@ -58,6 +61,10 @@ class Arrival:
         if record.hypervisor != self._hypervisor.capabilities.name:
             words = f"{host_name()} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
             found.append(Problem("NotSupported", words, name))
+        for disk in record.hidden:
+            if pool_of(disk.volume) != pool:
+                words = f"the platform knows its disk only as {disk.volume}, so the VM cannot come to another pool"
+                found.append(Problem("NotSupported", words, name))
         if host.datasets[pool].guid == record.home:
             return [*found, Problem("InvalidArgument", f"{host_name()} is the host that has the VM", name)]
         move = host.moves.get(record.uuid)
@@ -83,11 +90,36 @@ class Arrival:
         problems = self.refusals(record, pool)
         if problems:
             raise FlexdiskError(problems[0].code, problems[0].message)
+        self._check_parts(record, pool)
         if records.differs(record.uuid, told_of(record)):
             self._end_shell(record.uuid, pool)
         records.save(record.uuid, told_of(record))
         self._write(pool, record)
         self._shell(record, pool, False)
+        self._check_room(record)
+
+    def _check_parts(self, record: Record, pool: str) -> None:
+        """Refuse a snapshot of the VM whose parts have not come with the disks. An older one cannot come later."""
+        if not record.snapshots:
+            return
+        found = kept(self._copies, [container(pool)])
+        there = {point.guid for one in found for point in one.replica.snapshots}
+        for taken in record.snapshots:
+            if not there.issuperset(taken.guids):
+                words = f"the replicas of VM {record.label} lack a part of its snapshot {taken.name}, and get no older"
+                words += " snapshot any more; give them up, and they are made again with all parts"
+                raise FlexdiskError("ReplicaChanged", words)
+
+    def _check_room(self, record: Record) -> None:
+        """The VM's own dataset must have room for its snapshots even if the disks take all that they can get."""
+        if not record.snapshots:
+            return
+        host = observe(self._zfs, self._hypervisor)
+        root = next(one.root for one in host.vms if one.config.uuid == record.uuid)
+        room = max(0, root.refquota - root.refreservation)
+        if charge(root) > room:
+            words = "a snapshot of %s needs %s, and %s is left beside its reservation"
+            raise FlexdiskError("InsufficientSpace", words % (root.name, *render_apart(charge(root), room)))
 
     def _end_shell(self, uuid: str, pool: str) -> None:
         """Delete the VM that was made without disks, if there is one."""
@@ -157,9 +189,19 @@ class Arrival:
         for disk in record.disks:
             self._become_disk(record, disk, pool)
         if there is None or there.state != "running":  # a run that was killed may have started it already
-            self._run({**_declared(record), "disks": [_entry(disk) for disk in record.disks]}, pool, False)
+            self._fill(record, pool, there)
         self._end(record, place)
         return True
+
+    def _fill(self, record: Record, pool: str, there: t.Optional[VmConfig]) -> None:
+        """Give the VM its disks. Those of the platform come first, so that none of the others gets their places."""
+        if record.hidden and there is None:
+            self._shell(record, pool, False)
+        make_again(self._zfs, self._hypervisor, record)
+        declared = {**_declared(record), "disks": [_entry(disk) for disk in record.disks]}
+        if record.flexible is not None:
+            declared["flexible_disk_size"] = record.flexible - sum(disk.size // MIB for disk in record.hidden)
+        self._run(declared, pool, False)
 
     def _become_disk(self, record: Record, disk: DiskRecord, pool: str) -> None:
         """A replica becomes a detached disk of the VM. Its identity comes first, and what it was goes last."""
@@ -198,18 +240,30 @@ class Arrival:
         """Marks of the VM, the note of the way back, and power. What was written down goes last."""
         host = observe(self._zfs, self._hypervisor)
         made = next(one for one in host.vms if one.config.uuid == record.uuid)
+        self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
         peer = short(record.home)
         back = Note(peer, record.host, render_time(time.time()))
         left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
         for disk in made.disks:
-            self._zfs.set_facts(disk.volume.name, {NOTE: encode([back, *left.get(disk.uuid, ())])})
+            if not disk.hidden:
+                self._zfs.set_facts(disk.volume.name, {NOTE: encode([back, *left.get(disk.uuid, ())])})
         if record.state == "running" and made.config.state == "stopped":
             self._hypervisor.start(record.uuid)
         if self._hypervisor.vm(record.uuid).autoboot != record.autoboot:
             self._hypervisor.set_autoboot(record.uuid, record.autoboot)
         self._zfs.destroy(place)
         records.remove(record.uuid)
+
+    def _make_snapshots(self, record: Record, made: Vm) -> None:
+        """The parts of the VM's snapshots on its own dataset. They come before its start, in the order of their age."""
+        there = {part.name: part for part in made.snapshots}
+        for one in record.snapshots:
+            name, fact = f"{made.root.name}@{snapshots.PREFIX}{one.name}", snapshots.encode(one.origin)
+            if name not in there:
+                self._zfs.snapshot(name)
+            if name not in there or there[name].user.get(snapshots.FACT) != fact:
+                self._zfs.set_facts(name, {snapshots.FACT: fact})
 
 
 def _taken(host: Host, record: Record) -> t.Iterator[Problem]:

@@ -10,32 +10,34 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..fleet.replication.record import OWN, DiskRecord, Record, digest
+from ..fleet.replication.record import OWN, DiskRecord, PlatformDisk, Record, SnapshotRecord, digest
 from ..fleet.replication.transfers import VmTransfer
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.dataset import Dataset
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
+from ..model.sizes import MIB, render_apart
 from ..model.vm import Disk, Vm
 from ..plan.changes import facts_of
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
-from ..rules import moves, snapshots
+from ..rules import moves, pins, snapshots, space
 from ..rules.identity import render_time
 from ..rules.inventory import Host
+from ..rules.layout import disk_dataset, index_of, replicas
 from ..rules.layout import moves as place_of_moves
-from ..rules.layout import replicas
 from ..rules.moves import LEAVING, MOVED, Move
 from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, elsewhere, encode, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
+from .journal import Journal
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
-from .replica_info import HOLD
+from .replica_info import HOLD, uuid_of
 from .run import Task
 
 _Dict = t.Dict[str, t.Any]
@@ -96,7 +98,9 @@ class Departure:
             indestructible=config.indestructible,
             marks={key: value for key, value in vm.root.user.items() if key in OWN},
             description=self._hypervisor.description(config.uuid),
-            disks=tuple(_disk(disk, encode(elsewhere(disk, target, home))) for disk in vm.disks),
+            disks=tuple(_disk(disk, encode(elsewhere(disk, target, home))) for disk in _travelling(vm)),
+            snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.whole(vm, one)),
+            hidden=tuple(_hidden(disk) for disk in vm.disks if disk.hidden),
         )
 
     # -- leave
@@ -180,7 +184,7 @@ class Departure:
     def _mark(self, vm: Vm, move: Move) -> None:
         """What makes a disk a replica. Its snapshots count as come from the VM's new host: they are there, too."""
         now = render_time(time.time())
-        disks = [disk for disk in vm.disks if not disk.hidden]
+        disks = _travelling(vm)
         for disk in disks:
             own = {ROLE: disk.uuid, OF_VM: vm.config.uuid, HOME: str(move.pool), HOST: move.host, SYNCED: now}
             own[RESERVED] = str(disk.volume.volsize) if disk.volume.refreservation else ""
@@ -198,6 +202,10 @@ class Departure:
     def _park(self, uuid: str) -> None:
         """The detached disks go where replicas lie."""
         host = observe(self._zfs, self._hypervisor, every=True)
+        intents = Journal(self._zfs, host)
+        for pool in [pool for pool, vm in host.intents if vm == uuid]:
+            intents.forget(pool, uuid)  # a run that was killed has left it
+        intents.tidy()
         for disk in host.detached:
             volume = disk.volume
             if (volume.user.get(ROLE), volume.user.get(OF_VM)) == (disk.uuid, uuid):
@@ -257,11 +265,27 @@ class _End(Task):
 
 
 def _disk(disk: Disk, notes: str) -> DiskRecord:
-    kept = {k: v for k, v in disk.volume.user.items() if k in OWN}
+    kept = {**{k: v for k, v in disk.volume.user.items() if k in OWN}, **({"image": disk.image} if disk.image else {})}
     facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
     return DiskRecord(
         disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, disk.volume.compression, disk.size, facts, notes
     )
+
+
+def _hidden(disk: Disk) -> PlatformDisk:
+    volume = disk.volume
+    return PlatformDisk(volume.name, uuid_of(disk), disk.model, disk.pci_slot, volume.volsize, volume.volblocksize)
+
+
+def _snapshot(vm: Vm, snapshot: snapshots.VmSnapshot) -> SnapshotRecord:
+    """A snapshot without its parts on disks that are made again."""
+    origin = snapshots.origin_of(snapshot)
+    stay = [part.guid for disk in vm.disks if disk.hidden for part in disk.snapshots]
+    return SnapshotRecord(snapshot.name, origin.creation, tuple(guid for guid in origin.guids if guid not in stay))
+
+
+def _travelling(vm: Vm) -> t.List[Disk]:
+    return [disk for disk in vm.disks if not disk.hidden]
 
 
 def _check_movable(host: Host, vm: Vm, target: str) -> None:
@@ -275,21 +299,21 @@ def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
     found = []
     for disk in vm.disks:
         found += _of_disk(host, vm, disk)
-    names = ", ".join(one.name for one in snapshots.snapshots_of(vm))
-    if names:
-        words = f"VMs with snapshots are not moved yet; it has {names}. vm_snapshot deletes them"
-        found.append(Problem("NotSupported", words, vm.label))
+    taken = snapshots.snapshots_of(vm)
+    found += _of_snapshots(vm, taken)
     if vm.orphans or vm.missing or vm.strays:
         odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays]
         found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
-    strange = [one.name for one in vm.snapshots if one is not snapshots.protection(vm)]
-    if strange and not names:
+    known = [snapshots.protection(vm), *(part for one in taken for part in one.parts)]
+    strange = [one.name for one in vm.snapshots if one not in known]
+    if strange:
         words = f"its own dataset has snapshots, which do not travel: {', '.join(strange)}"
         found.append(Problem("NotSupported", words, vm.label))
     if vm.config.state not in ("running", "stopped") or vm.config.transition:
         found.append(Problem("VmInTransition", f"it is {vm.config.state}", vm.label))
     if vm.unbacked:
         found.append(Problem("NotSupported", "it has CD-ROMs or files, which do not travel", vm.label))
+    found += _of_clones(vm)
     if vm.other_used:
         found.append(Problem("NotSupported", "it has other datasets, which do not travel", vm.label))
     if vm.interrupted is not None:
@@ -299,9 +323,11 @@ def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
 
 def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
     if disk.hidden:
-        words = "a disk of the platform for cloud-init cannot be moved yet"
-        yield Problem("NotSupported", words, vm.label, disk.label)
-    elif not disk.uuid:
+        if disk.volume.name != disk_dataset(vm.root.name, index_of(disk.volume.name)):
+            words = f"{disk.volume.name} is a disk of the platform, and lies where it cannot be made again"
+            yield Problem("NotSupported", words, vm.label, disk.label)
+        return
+    if not disk.uuid:
         yield Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label)
     place = f"{replicas(vm.config.pool)}/{disk.uuid}"
     if place in host.datasets:
@@ -309,11 +335,31 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
         yield Problem("AlreadyExists", words, vm.label, disk.label)
 
 
+def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator[Problem]:
+    for one in taken:
+        part = one.of(vm.root.name)
+        if part is None:
+            words = f"{one.parts[0].name} is all that is left of snapshot {one.name}; vm_snapshot deletes it"
+            yield Problem("NotSupported", words, vm.label)
+        elif part.clones or part.userrefs:
+            words = f"{part.name} has clones or holds, and cannot be destroyed here"
+            yield Problem("InUse", words, vm.label)
+
+
+def _of_clones(vm: Vm) -> t.Iterator[Problem]:
+    more, room = pins.of_origins(vm), max(0, space.allocatable(vm) or 0)
+    if more > room:
+        least = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
+        words = "disks that are clones of images are none there, so their snapshots need %s more, and %s is left"
+        words += f"; flexible_disk_size must be at least {least} MiB"
+        yield Problem("InsufficientSpace", words % render_apart(more, room), vm.label)
+
+
 def _check_still(vm: Vm) -> None:
     """Nothing was written since the last snapshot, which the other host has."""
     if vm.config.state != "stopped":
         raise FlexdiskError("Changed", f"VM {vm.label} is {vm.config.state}: it was started while it was moved")
-    for disk in vm.disks:
+    for disk in _travelling(vm):
         if disk.volume.written or not (disk.snapshots and is_synced(_short(disk.snapshots[-1]))):
             raise FlexdiskError("Changed", f"VM {vm.label}: disk {disk.label} was written to after it had been sent")
 
@@ -321,7 +367,7 @@ def _check_still(vm: Vm) -> None:
 def _check_sent(vm: Vm, transfer: VmTransfer, move: Move) -> None:
     """The target has just these disks, by one snapshot of all."""
     known = {disk.uuid: disk.snapshots for disk in transfer.disks}
-    newest = {disk.uuid: disk.snapshots[-1] for disk in vm.disks}
+    newest = {disk.uuid: disk.snapshots[-1] for disk in _travelling(vm)}
     same = all(one.guid in known.get(uuid, ()) and _short(one) == transfer.set for uuid, one in newest.items())
     if not same or known.keys() != newest.keys() or transfer.peer != move.pool:
         raise FlexdiskError("Changed", f"VM {vm.label}: its disks are not those that were sent to {move.host}")

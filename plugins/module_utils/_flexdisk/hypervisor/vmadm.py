@@ -29,6 +29,7 @@ from .images import ImageFile
 PATIENCE = 600
 GIB = 1024 * MIB
 NOCLOUD = (16, 512)  # size in MiB and block size in bytes of the disk with cloud-init's data
+NOCLOUD_HASH = "cloudinit_nocloud_hash"  # vmadm fills that disk at the start of the VM, unless this is right
 DATASOURCE = "org.smartos:cloudinit_datasource"
 _OURS = frozenset((
     "uuid", "zonename", "alias", "brand", "zpool", "image_uuid", "ram", "vcpus", "quota", "autoboot", "disks",
@@ -282,6 +283,9 @@ class Vmadm:
         if told.get("pci_devices"):
             raise FlexdiskError("NotSupported", "the VM has PCI devices of this host, which do not travel")
         options = {key: told[key] for key in sorted(_OPTIONS & told.keys()) if told[key] not in (None, [], {}, "")}
+        if NOCLOUD_HASH in options.get("internal_metadata", {}):
+            kept = {key: value for key, value in options["internal_metadata"].items() if key != NOCLOUD_HASH}
+            options["internal_metadata"] = kept
         return {"options": options, "metadata": told.get("customer_metadata") or {}, "template": ""}
 
     def delete_vm(self, vm: str) -> None:

@@ -55,7 +55,8 @@ def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
     named = f" without its name (uuid {disk.uuid})" if leaver.nameless else ""
     told = Told(f"- {disk.label} {render_mib(disk.size_mib)}{attached} detached{named}", disk.label)
     changes = {"boot": False, "remaining": "", **({"name": ""} if leaver.nameless else {})}
-    return _leaving(vm, disk, told, {**facts_of(disk, **changes), **unmarked(disk)}, lean)
+    facts = {**facts_of(disk, **changes), **unmarked(disk)}
+    return _leaving(vm, disk, told, facts, lean, renames={} if leaver.becomes_replica else _renames(vm, disk))
 
 
 def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
@@ -64,16 +65,28 @@ def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
     if disk.volume.user.get("from") != identity.MAKING:
         facts["from"] = identity.CONVERTING
     told = Told(f"- {label} {render_mib(disk.size_mib)} detached to be copied", label)
-    return _leaving(vm, disk, told, facts, lean=True, vm_waits=True)
+    return _leaving(vm, disk, told, facts, lean=True, renames=_renames(vm, disk), vm_waits=True)
 
 
-def _leaving(vm: Vm, disk: Disk, told: Told, facts: t.Mapping[str, str], lean: bool, vm_waits: bool = False) -> Detach:
-    """The step of a detach. Parts of VM snapshots get names that no later snapshot of another VM can have."""
-    renames = []
-    for snapshot in disk.snapshots:
-        short = snapshot.name.split("@", 1)[1]
-        if short.startswith(snapshots.PREFIX):
-            renames.append((short, f"{DETACHED_PREFIX}{vm.config.uuid[:8]}-{snapshot.createtxg}-{short}"))
+def _renames(vm: Vm, disk: Disk) -> t.Dict[str, str]:
+    """Names of parts of VM snapshots that no later snapshot of another VM can have, by the present ones."""
+    parts = ((snapshot, snapshot.name.split("@", 1)[1]) for snapshot in disk.snapshots)
+    return {
+        short: f"{DETACHED_PREFIX}{vm.config.uuid[:8]}-{snapshot.createtxg}-{short}"
+        for snapshot, short in parts
+        if short.startswith(snapshots.PREFIX)
+    }
+
+
+def _leaving(
+    vm: Vm,
+    disk: Disk,
+    told: Told,
+    facts: t.Mapping[str, str],
+    lean: bool,
+    renames: t.Mapping[str, str],
+    vm_waits: bool = False,
+) -> Detach:
     kind = Detach if disk.path else DetachUnattached
     return kind(
         told,
@@ -82,8 +95,8 @@ def _leaving(vm: Vm, disk: Disk, told: Told, facts: t.Mapping[str, str], lean: b
         target=detached_place(disk),
         facts=stale(disk, facts),
         guid=disk.volume.guid,
-        newest=_newest(disk, dict(renames)),
-        renames=tuple(renames),
+        newest=_newest(disk, renames),
+        renames=tuple(renames.items()),
         lean=lean,
         vm_waits=vm_waits,
     )

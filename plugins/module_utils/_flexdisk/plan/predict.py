@@ -14,6 +14,7 @@ from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
 from ..rules import disk_properties, identity, pins, slots, snapshots
+from ..rules.inventory import made_from
 from ..rules.layout import image_of, index_of
 from ..rules.replicas import SPACE
 from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
@@ -326,7 +327,7 @@ def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) ->
         boot=attachment.boot,
         model=attachment.model,
         pci_slot=attachment.pci_slot,
-        image=image_of(disk.volume.origin),
+        image=made_from(disk.volume),
         detached=False,
     )
     entry = DiskConfig(
@@ -334,7 +335,7 @@ def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) ->
         volume=step.volume,
         boot=disk.boot,
         model=disk.model,
-        image=disk.image,
+        image=image_of(disk.volume.origin),
         image_size=disk.image_size,
         pci_slot=disk.pci_slot,
         uuid=disk.uuid,

@@ -70,7 +70,8 @@ class Target:
 @dataclass(frozen=True)
 class Leaver:
     """A disk that leaves its VM, detached with its data or destroyed. snapshots, held and clones say what may be lost
-    with it: its snapshots, held ones too, and these clones of them. anew: another disk replaces it.
+    with it: its snapshots, held ones too, and these clones of them. anew: another disk replaces it. becomes_replica:
+    of the disk on another host.
     """
 
     disk: Disk
@@ -80,6 +81,7 @@ class Leaver:
     held: bool = False
     clones: t.FrozenSet[str] = frozenset()
     anew: bool = False
+    becomes_replica: bool = False
 
     @property
     def moves(self) -> bool:

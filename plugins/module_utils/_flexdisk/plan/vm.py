@@ -281,8 +281,9 @@ def plan_deletion(host: Host, vm: Vm, declared: VmDeclaration, capabilities: Cap
 
 def plan_departure(host: Host, vm: Vm, capabilities: Capabilities) -> VmPlan:
     """Steps that delete a VM which moves to another host: all its disks are detached, with their snapshots."""
-    leavers = [Leaver(disk, False) for disk in vm.disks if not disk.hidden]
-    return _deletion(vm, leavers + _orphans(vm), host.geometry[vm.config.pool], capabilities)
+    leavers = [Leaver(disk, False) for disk in vm.disks if not disk.hidden] + _orphans(vm)
+    moving = [replace(leaver, becomes_replica=True) for leaver in leavers]
+    return _deletion(vm, moving, host.geometry[vm.config.pool], capabilities)
 
 
 def _orphans(vm: Vm) -> t.List[Leaver]:

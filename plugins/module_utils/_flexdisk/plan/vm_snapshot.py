@@ -135,11 +135,11 @@ def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], problems: Problems)
 
 
 def _unowned(snapshot: VmSnapshot, problems: Problems) -> None:
-    names = snapshots.parts_of_other_times(snapshot)
+    names = ", ".join(part.name for part in snapshot.strange)
     if names:
         problems.add(
             "Ambiguous",
-            f"{', '.join(names)} has the name of snapshot {snapshot.name}, but was not taken with it; rename it",
+            f"{names} has the name of snapshot {snapshot.name}, but was not taken with it; rename it",
         )
 
 

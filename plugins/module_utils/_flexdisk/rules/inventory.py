@@ -68,6 +68,12 @@ def _image_size(volume: Dataset, datasets: t.Mapping[str, Dataset]) -> int:
     return origin.volsize // MIB if origin is not None else 0
 
 
+def made_from(volume: Dataset) -> str:
+    """The image that a volume is a clone of, or was before its VM moved; "" for none."""
+    known = volume.user.get("image", "")
+    return image_of(volume.origin) or (known if identity.is_uuid(known) else "")
+
+
 def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     """The configuration with what a bare hypervisor leaves to ZFS: where the VM lies, its flexible_disk_size, and the
     uuids of its disks as far as their serials agree with the volumes' own properties.
@@ -179,7 +185,7 @@ def _own(volume: Dataset, **known: t.Any) -> t.Dict[str, t.Any]:
         "pci_slot": slots.valid(user.get("slot", "")),
         "own": disk_properties.decoded(user),
         "remaining": user.get("remaining", ""),
-        "image": image_of(volume.origin),
+        "image": made_from(volume),
     }
     fields.update(known)
     return fields

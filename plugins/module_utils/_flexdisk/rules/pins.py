@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.vm import Disk, Vm
+from .replicas import is_synced
 
 _Snapshots = t.Tuple[Dataset, ...]
 
@@ -51,6 +52,16 @@ def held(snapshots: t.Iterable[Dataset]) -> int:
     Each block is written before exactly one of them first.
     """
     return sum(snapshot.written for snapshot in snapshots)
+
+
+def of_origins(vm: Vm) -> int:
+    """Bytes that the snapshots of disks hold more where these are no clones: what they share with images."""
+    found = 0
+    for disk in vm.disks + vm.orphans:
+        own = [s for s in disk.snapshots if not is_synced(s.name.partition("@")[2])]
+        if disk.volume.origin and own:
+            found += max(0, disk.snapshots[0].referenced - disk.snapshots[0].written)
+    return found
 
 
 def without(vm: Vm, parts: t.Collection[str]) -> Vm:

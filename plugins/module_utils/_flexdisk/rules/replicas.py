@@ -16,8 +16,8 @@ SYNC = "flexdisk-sync-"
 FACT = "replicas"  # our property of a disk that has replicas
 SPACE = "replicas.space"  # and of its VM's dataset: bytes beside F for the snapshots of syncs
 # Our properties of a replica.
-ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING, RESERVED = (
-    f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved")
+ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING, RESERVED, BACK = (
+    f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved", ".back")
 )
 # Those by which a replica is known for one.
 MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)

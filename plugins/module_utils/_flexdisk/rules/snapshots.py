@@ -20,7 +20,29 @@ from .space import committed
 
 PREFIX = "vmsnap-"  # vmadm's own
 PROTECTION = "@indestructible"
+FACT = "parts"  # our property of a snapshot of a VM's dataset that was made again where the VM came to
 _NAME = re.compile(r"\A[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]{0,63}\Z")
+_PARTS = re.compile(r"\A([0-9]{1,10})=((?:[0-9a-f]{1,16},)*)\Z")
+
+
+class Origin(t.NamedTuple):
+    """What a snapshot was before its VM moved: when it was taken, in seconds since 1970, and the guids of its parts on
+    the disks. A stream keeps guids, but not the transaction groups.
+    """
+
+    creation: int
+    guids: t.Tuple[int, ...]
+
+
+def encode(origin: Origin) -> str:
+    """The value of FACT."""
+    return f"{origin.creation}={''.join(f'{guid:x},' for guid in origin.guids)}"
+
+
+def decode(text: str) -> t.Optional[Origin]:
+    """The origin in the value of FACT; None for anything that this collection would not have written."""
+    found = _PARTS.match(text)
+    return Origin(int(found[1]), tuple(int(guid, 16) for guid in found[2].split(",")[:-1])) if found else None
 
 
 @dataclass(frozen=True)
@@ -36,9 +58,20 @@ class VmSnapshot:
         return self.parts[0].createtxg
 
     @property
+    def origin(self) -> t.Optional[Origin]:
+        """What the snapshot was before its VM moved here; None if it was taken here."""
+        return decode(self.parts[0].user.get(FACT, ""))
+
+    @property
     def creation(self) -> int:
         """Seconds since 1970."""
-        return self.parts[0].creation
+        return self.origin.creation if self.origin else self.parts[0].creation
+
+    @property
+    def strange(self) -> t.List[Dataset]:
+        """Parts that were not taken with the others. A rollback would bring back a disk's past in another VM."""
+        known = self.origin.guids if self.origin else ()
+        return [part for part in self.parts if part.createtxg != self.createtxg and part.guid not in known]
 
     @property
     def moment(self) -> datetime:
@@ -103,16 +136,16 @@ def whole(vm: Vm, snapshot: VmSnapshot) -> bool:
     return snapshot.of(vm.root.name) is not None
 
 
-def parts_of_other_times(snapshot: VmSnapshot) -> t.List[str]:
-    """Parts that were not taken with the others. A rollback would bring back a disk's past in another VM."""
-    return [part.name for part in snapshot.parts if part.createtxg != snapshot.createtxg]
+def origin_of(snapshot: VmSnapshot) -> Origin:
+    """What a whole snapshot is for the host that its VM moves to."""
+    strange = snapshot.strange
+    return Origin(snapshot.creation, tuple(part.guid for part in snapshot.parts[1:] if part not in strange))
 
 
 def newer(vm: Vm, snapshot: VmSnapshot) -> t.List[Dataset]:
     """Every newer snapshot, whoever made it. A rollback to this one destroys them."""
-    kept = {part.name for part in snapshot.parts}
-    parents = {part.parent for part in snapshot.parts}
-    return [s for s in _every(vm) if s.parent in parents and s.createtxg >= snapshot.createtxg and s.name not in kept]
+    since = {part.parent: part.createtxg for part in snapshot.parts}
+    return [s for s in _every(vm) if s.parent in since and s.createtxg > since[s.parent]]
 
 
 def freed(vm: Vm, snapshot: VmSnapshot) -> int:

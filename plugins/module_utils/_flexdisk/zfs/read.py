@@ -15,6 +15,7 @@ from ..model.errors import FlexdiskError
 from ..rules.identity import FLEXIBLE, NAMES, PREFIX
 from ..rules.journal import INDEX
 from ..rules.reservation import PoolGeometry, Vdev, automatic_reservation
+from ..rules.snapshots import FACT as PARTS
 
 _NUMBERS = (
     "guid",
@@ -38,7 +39,7 @@ _NUMBERS = (
     "userrefs",
 )
 _TEXTS = ("origin", "compression", "encryptionroot")
-PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX)))
+PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX, PARTS)))
 _OWN_SOURCES = ("local", "received")
 _INHERITED = "inherited from "
 

@@ -12,8 +12,10 @@ import typing as t
 from dataclasses import asdict, dataclass
 
 from ...model.errors import FlexdiskError
-from ...rules import identity
+from ...rules import identity, slots
+from ...rules.layout import disk_dataset, index_of, pool_of, vm_dataset
 from ...rules.replicas import decode, encode, is_host
+from ...rules.snapshots import Origin, is_name
 
 _Dict = t.Dict[str, t.Any]
 # Our properties of a VM or a disk that travel. The others are those of a host, or of something unfinished.
@@ -39,9 +41,38 @@ class DiskRecord:
 
 
 @dataclass(frozen=True)
+class SnapshotRecord:
+    """A snapshot of the VM. creation and guids are those of its Origin."""
+
+    name: str
+    creation: int
+    guids: t.Tuple[int, ...]
+
+    @property
+    def origin(self) -> Origin:
+        """What is written down of it where the VM comes to."""
+        return Origin(self.creation, self.guids)
+
+
+@dataclass(frozen=True)
+class PlatformDisk:
+    """A disk that the platform fills itself, at the start of the VM. It is made again as the same dataset. size and
+    block_size are bytes.
+    """
+
+    volume: str
+    uuid: str
+    model: str
+    pci_slot: str
+    size: int
+    block_size: int
+
+
+@dataclass(frozen=True)
 class Record:
     """A VM. host and home: its host and the guid of its pool. memory and flexible are MiB, quota is bytes. marks are
-    the properties of this collection on its dataset. description is that of the driver.
+    the properties of this collection on its dataset. description is that of the driver. snapshots: the oldest first.
+    hidden: the disks of the platform, whose space is part of flexible.
     """
 
     uuid: str
@@ -59,6 +90,8 @@ class Record:
     marks: t.Mapping[str, str]
     description: t.Mapping[str, t.Any]
     disks: t.Tuple[DiskRecord, ...]
+    snapshots: t.Tuple[SnapshotRecord, ...] = ()
+    hidden: t.Tuple[PlatformDisk, ...] = ()
 
     @property
     def label(self) -> str:
@@ -80,10 +113,11 @@ def read_record(given: t.Any) -> Record:
     """A record from a result. Raises FlexdiskError InvalidArgument for anything that is none; it is not shown."""
     try:
         disks = tuple(_disk(disk) for disk in given["disks"])
-        flexible = given["flexible"]
-        found = Record(
-            **{**given, "disks": disks, "flexible": None if flexible is None else int(flexible)},
-        )
+        taken = tuple(_snapshot(one) for one in given.get("snapshots", ()))
+        hidden = tuple(_hidden(one, given["uuid"]) for one in given.get("hidden", ()))
+        flexible = None if given["flexible"] is None else int(given["flexible"])
+        made = {"disks": disks, "snapshots": taken, "hidden": hidden, "flexible": flexible}
+        found = Record(**{**given, **made})
         whole = all(_is_number(number) for number in (found.home, found.memory, found.vcpus, found.quota))
         good = whole and identity.is_uuid(found.uuid) and is_host(found.host) and found.state in ("running", "stopped")
         if not (good and isinstance(found.autoboot, bool) and isinstance(found.indestructible, bool)):
@@ -103,6 +137,27 @@ def _disk(given: t.Any) -> DiskRecord:
     if disk.replicas != encode(decode(disk.replicas)):
         raise ValueError("replicas are no notes")
     _facts(disk.facts)
+    return disk
+
+
+def _snapshot(given: t.Any) -> SnapshotRecord:
+    taken = SnapshotRecord(given["name"], given["creation"], tuple(given["guids"]))
+    numbers = (taken.creation, *taken.guids)
+    if not is_name(taken.name) or not all(_is_number(one) and 0 <= one < 1 << 64 for one in numbers):
+        raise ValueError("a snapshot has no name or no guids")
+    return taken
+
+
+def _hidden(given: t.Any, vm: str) -> PlatformDisk:
+    disk = PlatformDisk(**given)
+    root = vm_dataset(pool_of(disk.volume), vm)
+    if not identity.is_pool(pool_of(disk.volume)) or disk.volume != disk_dataset(root, index_of(disk.volume)):
+        raise ValueError("a disk of the platform lies elsewhere")
+    slot = isinstance(disk.pci_slot, str) and slots.valid(disk.pci_slot) == disk.pci_slot
+    if not (slot and identity.is_uuid(disk.uuid) and isinstance(disk.model, str)):
+        raise ValueError("a disk of the platform has no UUID or slot")
+    if not (_is_number(disk.size) and _is_number(disk.block_size)):
+        raise ValueError("a disk of the platform has no size")
     return disk
 
 

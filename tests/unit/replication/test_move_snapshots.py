@@ -1,0 +1,364 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The snapshots of a VM move with it, killed at every command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import snapshots_result
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
+    read_record,
+    told,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import (
+    Increment,
+    Rollback,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.engine.test_vm_snapshot import NOW, wanted
+from tests.unit.four_steps import four_steps
+
+from .test_move import EVERY, POLICY, config, findings, hosts, leave, look, move, never_both, startable, swap
+from .test_other_tasks import DATA, ROOT, done, snapshot
+from .world import REPLICAS, VM, Fuse, Killed, World
+
+PLACE = f"zones/{VM}"
+SOME = EVERY if EVERY == 1 else 3 * EVERY  # an odd number, too
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A running VM with two snapshots, and the hashes of its disks then: made.then."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path / "moves"))
+    made = World(tmp_path, monkeypatch)
+    root, data = made.disks()
+    done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data}, flexible_disk_size=512)
+    made.home.ok("vmadm", "start", VM)
+    made.then = {}
+    for name in ("one", "two"):
+        take(made, name)
+    made.write(0, 4, 7)
+    return made
+
+
+def take(world, name):
+    """A snapshot, and something that was written before it."""
+    world.write(1, 5, len(world.then))
+    world.then[name] = world.hashes()
+    assert snapshot(world, name=name)
+
+
+def vm_of(host):
+    (vm,) = observe(Zfs(host), Vmadm(host)).vms
+    return vm
+
+
+def shown(host):
+    return snapshots_result(vm_of(host), True)
+
+
+def back(world, name):
+    """All disks go back to a snapshot, and what is newer is given up."""
+    assert snapshot(world, name=name, state="rolled_back", destroy_newer=True)
+    assert world.hashes() == world.then[name]
+    names = list(world.then)
+    for newer in names[names.index(name) + 1 :]:
+        del world.then[newer]
+    assert [entry["name"] for entry in shown(world.home)] == list(world.then)
+
+
+def known(host):
+    """The configuration without what follows events of ZFS only, and without the time of the root's own snapshots."""
+    found = config(host)
+    del found["free_space"]
+    return {**found, "snapshots": sorted(one["name"] for one in found["snapshots"])}
+
+
+def state(world):
+    """What must be the same on the other host."""
+    return known(world.home), shown(world.home), world.hashes()
+
+
+def arrived(world, before):
+    """The VM is on the other host as it was, with its snapshots; here are its replicas, with their parts."""
+    assert not startable(world.home)
+    uuids = [disk["uuid"] for disk in before[0]["disks"]]
+    assert [world.home.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in uuids] == before[2]
+    for uuid in uuids:
+        points = world.home.points(f"{REPLICAS}/{uuid}")
+        assert [name for name in points if name.startswith("vmsnap-")] == [f"vmsnap-{n}" for n in world.then]
+    swap(world)
+    for one, other in zip(state(world), before, strict=True):
+        assert one == other
+    swap(world)
+    host = observe(Zfs(world.peer), Vmadm(world.peer))
+    (found,) = host.vms
+    assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
+    assert (found.interrupted, host.moves) == (None, {})
+    assert not any(one.strange for one in snapshots_of(found))
+    assert findings(world) == []
+
+
+def test_they_arrive(world):
+    before = state(world)
+    world.watch = lambda: never_both(world)
+    assert move(world)
+    arrived(world, before)
+    assert not move(world)
+    arrived(world, before)
+    assert [entry["disks"] for entry in shown(world.peer)] == [["root", "data"]] * 2
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_the_disks_go_back_where_they_arrived(world, name):
+    move(world)
+    swap(world)
+    world.write(0, 3, 20)
+    back(world, name)
+    world.write(0, 3, 30)
+    back(world, name)
+
+
+class Node:
+    """The host with the VM, for four_steps."""
+
+    def __init__(self, world):
+        self.world = world
+
+    def fingerprint(self):
+        node = self.world.home.node
+        return node.pools.to_json()["pools"], self.world.home.ok("vmadm", "lookup", "-j")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"name": "three"},
+        {"name": "one", "state": "absent"},
+        {"name": "two", "state": "absent"},
+        {"name": "three", "keep": {"last": 1, "daily": None, "weekly": None}},
+    ],
+    ids=["take", "delete", "delete-newest", "keep"],
+)
+def test_tasks_where_they_arrived(world, words):
+    """In four steps, each as if the VM had always been there."""
+    move(world)
+    swap(world)
+    world.write(0, 3, 20)
+
+    def go(check):
+        zfs, hypervisor = Zfs(world.home), Vmadm(world.home, lambda _seconds: None)
+        return vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**words), POLICY, None, check, NOW)
+
+    room = space.allocatable(vm_of(world.home))
+    frees = {entry["name"]: entry["frees_bytes"] for entry in shown(world.home)}
+    four_steps(Node(world), go, lambda ended: {"names": names(ended)})
+    if words.get("state") == "absent":
+        assert space.allocatable(vm_of(world.home)) - room == frees[words["name"]]
+
+
+def names(ended):
+    return [[one["name"] for one in vm["snapshots"]] for vm in ended.vms]
+
+
+def test_there_and_back_and_there(world):
+    """By increments. Snapshots that were taken and deleted on the way are those that there are."""
+    move(world)
+    swap(world)
+    take(world, "three")
+    (planned,) = world.planned().syncs
+    assert all(disk.streams[0].base.bookmark for disk in planned.disks)
+    assert move_on(world)
+    assert snapshot(world, name="one", state="absent")
+    del world.then["one"]
+    take(world, "four")
+    assert move_on(world)
+    world.write(0, 2, 1)
+    back(world, "four")
+    back(world, "three")
+    assert move_on(world)
+    back(world, "two")
+    assert snapshot(world, name="two", state="absent")
+    assert shown(world.home) == []
+
+
+def move_on(world):
+    """To the other host, which is home then."""
+    before = state(world)
+    (planned,) = world.planned().syncs
+    assert all(isinstance(one, (Increment, Rollback)) for disk in planned.disks for one in disk.streams)
+    changed = move(world)
+    arrived(world, before)
+    swap(world)
+    return changed
+
+
+def here(_world):
+    """The VM has never moved."""
+
+
+def there(world):
+    """The VM has moved here before, and has taken another snapshot."""
+    move(world)
+    swap(world)
+    take(world, "three")
+
+
+def gone_back(world):
+    """The VM has moved here before, and all disks have gone back to a snapshot from before."""
+    move(world)
+    swap(world)
+    back(world, "one")
+
+
+@pytest.mark.parametrize("scenario", [here, there, gone_back])
+def test_killed_anywhere(world, scenario):
+    """The same command goes on, and every snapshot is there."""
+    scenario(world)
+    before, saved = state(world), world.saved()
+    world.watch = lambda: never_both(world)
+    world.fuse = Fuse()
+    move(world)
+    points = list(itertools.product(range(1, world.fuse.counted + 1), (False, True)))[::SOME]
+    for at, after in points:
+        world.restore(saved)
+        world.fuse = Fuse(at, after)
+        with pytest.raises(Killed):
+            move(world)
+        world.fuse = Fuse()
+        move(world)
+        arrived(world, before)
+        assert not move(world)
+    swap(world)
+    world.write(0, 3, 40)
+    back(world, "one")
+    print(f"{scenario.__name__}: {len(points)} points")
+
+
+def test_a_rollback_killed_anywhere(world):
+    """The same task goes on where they arrived."""
+    move(world)
+    swap(world)
+    world.write(0, 3, 20)
+    then, saved = dict(world.then), world.saved()
+    world.fuse = Fuse()
+    back(world, "one")
+    count = world.fuse.counted
+    for at, after in list(itertools.product(range(1, count + 1), (False, True)))[::SOME]:
+        world.restore(saved)
+        world.then = dict(then)
+        world.fuse = Fuse(at, after)
+        with pytest.raises(Killed):
+            back(world, "one")
+        world.fuse = Fuse()
+        snapshot(world, name="one", state="rolled_back", destroy_newer=True)
+        assert world.hashes() == then["one"]
+        assert [entry["name"] for entry in shown(world.home)] == ["one"]
+        assert vm_of(world.home).config.state == "running"
+
+
+def test_a_part_that_is_strange_stays_strange(world):
+    """What was not taken with the others here is not taken with them there."""
+    disk = world.disks()[next(iter(world.disks()))]
+    world.home.ok("zfs", "destroy", f"{disk}@vmsnap-one")
+    world.write(0, 1, 1)
+    world.home.ok("zfs", "snapshot", f"{disk}@vmsnap-one")
+    for _host in range(2):
+        (problem,) = problems(world, name="one", state="rolled_back", destroy_newer=True)
+        assert problem.code == "Ambiguous"
+        assert "disk0@vmsnap-one has the name of snapshot one, but was not taken with it" in problem.message
+        move(world)
+        swap(world)
+
+
+def problems(world, **words):
+    zfs, hypervisor = Zfs(world.home), Vmadm(world.home, lambda _seconds: None)
+    return vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**words), POLICY, None, False, NOW).problems
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        (("zfs", "destroy", f"{PLACE}@vmsnap-one"), "NotSupported", "is all that is left of snapshot one; vm_snapshot"),
+        (("zfs", "hold", "mine", f"{PLACE}@vmsnap-one"), "InUse", "@vmsnap-one has clones or holds"),
+        (("zfs", "clone", f"{PLACE}@vmsnap-one", "zones/copy"), "InUse", "@vmsnap-one has clones or holds"),
+        (("zfs", "snapshot", f"{PLACE}@mine"), "NotSupported", "its own dataset has snapshots, .*: zones/.*@mine$"),
+    ],
+    ids=["remainder", "hold", "clone", "own"],
+)
+def test_refused(world, how, code, said):
+    world.home.ok(*how)
+    (problem,) = look(world)["refusals"]
+    assert problem.code == code
+    assert re.search(said, problem.message)
+
+
+def test_a_snapshot_that_is_taken_while_it_is_brought_over(world):
+    seen = look(world)
+    assert world.sync()[1]
+    take(world, "three")
+    with pytest.raises(FlexdiskError, match="was changed while it was brought over"):
+        hosts(world)[0].leave(VM, "hv01", "hv02", 1, seen["digest"])
+    assert look(world)["move"] is None
+
+
+def test_a_replica_without_a_part(world):
+    """The VM is not stopped, for the part cannot come any more."""
+    assert world.sync()[1]
+    replica = f"{REPLICAS}/{next(iter(world.disks()))}"
+    world.peer.ok("zfs", "destroy", f"{replica}@vmsnap-one")
+    with pytest.raises(FlexdiskError, match=r"lack a part of its snapshot one, .*give them up") as caught:
+        hosts(world)[1].expect(look(world)["record"], "zones")
+    assert caught.value.code == "ReplicaChanged"
+    assert not list(world.folder.glob("moves/*"))
+
+
+def test_no_room_for_the_part_of_the_root(world):
+    """More than the reserve of the VM's own dataset would be missing when all disks are full."""
+    target, record = hosts(world)[1], look(world)["record"]
+    assert world.sync()[1]
+    target.expect(record, "zones")
+    world.peer.ok("guest", "write", PLACE, "0", "2", "logs")
+    with pytest.raises(FlexdiskError, match=r"needs 2\.\d+ MiB, and 1 MiB is left beside") as caught:
+        target.expect(record, "zones")
+    assert caught.value.code == "InsufficientSpace"
+    target.unexpect(VM)
+    assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
+
+
+def test_what_another_host_says_of_snapshots_is_data(world):
+    record = json.loads(json.dumps(told(look(world)["record"])))
+    assert read_record(record) == look(world)["record"]
+    good = record["snapshots"][0]
+    for wrong in ({"name": "a@b"}, {"name": "-r"}, {"creation": -1}, {"guids": ["1"]}, {"guids": [1 << 64]}):
+        with pytest.raises(FlexdiskError, match="this is no record of a VM"):
+            read_record({**record, "snapshots": [{**good, **wrong}]})
+
+
+def test_a_move_that_is_given_up(world):
+    """The snapshots are as they were, and nothing of them is left there."""
+    before = known(world.home), world.hashes()
+    source, target = hosts(world)
+    seen = look(world)
+    assert world.sync()[1]
+    target.expect(seen["record"], "zones")
+    leave(world, seen)
+    assert world.sync()[1]
+    source.stay(VM)
+    target.unexpect(VM)
+    assert (known(world.home), world.hashes()) == before
+    assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
+    back(world, "one")
