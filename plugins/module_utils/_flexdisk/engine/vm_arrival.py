@@ -17,6 +17,7 @@ from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB
 from ..rules import moves
+from ..rules.failover import FACT as FAILOVER
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import container, detached_dataset, pool_of, replicas
@@ -204,8 +205,9 @@ class Arrival:
         self._zfs.set_facts([disk.volume.name for disk in made.disks], {NOTE: note})
         if record.state == "running" and made.config.state == "stopped":
             self._hypervisor.start(record.uuid)
-        if self._hypervisor.vm(record.uuid).autoboot != record.autoboot:
-            self._hypervisor.set_autoboot(record.uuid, record.autoboot)
+        wanted = record.autoboot and FAILOVER not in record.marks
+        if self._hypervisor.vm(record.uuid).autoboot != wanted:
+            self._hypervisor.set_autoboot(record.uuid, wanted)
         self._zfs.destroy(place)
         records.remove(record.uuid)
 

@@ -32,6 +32,7 @@ from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, hosts, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
+from . import autoboot
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
@@ -133,8 +134,8 @@ class Departure:
             raise FlexdiskError("MovedAway", words)
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
         if move.state == "running" and self._down(vm):
-            self._hypervisor.start(uuid)
-        if self._hypervisor.vm(uuid).autoboot != move.autoboot:
+            autoboot.start(self._hypervisor, vm)
+        if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
         self._zfs.destroy(f"{place_of_moves(vm.config.pool)}/{uuid}")
 

@@ -46,6 +46,7 @@ NAMES = (
     "made_for",
     "released",
     "move",
+    "failover",
     "replicas",
     "replicas.space",
     "replica",
