@@ -69,7 +69,7 @@ class Departure:
             told = known[0]._asdict() if known else None
             return {"vm": "", "pool": "", "move": told, "record": None, "digest": "", "refusals": []}
         move = host.moves.get(found.config.uuid)
-        record = self._record(host, found, move, here)
+        record = self.record(host, found, move, here)
         return {
             "vm": found.config.uuid,
             "pool": found.config.pool,
@@ -79,7 +79,8 @@ class Departure:
             "refusals": refusals(host, found, target),
         }
 
-    def _record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str) -> Record:
+    def record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str) -> Record:
+        """What the other host must know of a VM to make it again. here: as for look."""
         config = vm.config
         return Record(
             uuid=config.uuid,
@@ -109,7 +110,7 @@ class Departure:
         host, vm = self._vm(uuid)
         move = host.moves.get(uuid)
         _check_movable(host, vm, target)
-        if digest(self._record(host, vm, move, here)) != known:
+        if digest(self.record(host, vm, move, here)) != known:
             raise FlexdiskError("Changed", f"VM {vm.label} was changed while it was brought over; run the move again")
         if move is None:
             config = vm.config
