@@ -32,7 +32,7 @@ attributes:
   diff_mode:
     support: full
     details:
-      - Only O(step=take_over) has a diff.
+      - Only O(step=take_over), O(step=end) and O(step=give_up) have a diff.
   idempotent:
     support: full
 options:
@@ -53,6 +53,12 @@ options:
       start: >-
         On the home after its boot, starts the VMs with failover that shall run, unless a host of O(peers) has taken
         them over or could not be asked.
+      end: >-
+        On the old home of O(vm), ends it there if a host of O(peers) has taken it over. Its disks become replicas.
+        Those with data that the new home lacks are kept as C(POOL/flexdisk/diverged/UUID).
+      give_up: >-
+        On the old home, gives up what was kept. Without a replica, the disk goes back to what the new home has, and
+        becomes one. With a replica, it is destroyed.
   vms:
     description:
       - The VMs. O(step=mark) takes UUIDs, unique prefixes or aliases, O(step=drop) only UUIDs.
@@ -60,7 +66,8 @@ options:
     elements: str
   vm:
     description:
-      - The VM by UUID, unique prefix of one, or alias. Needed for O(step=take_over).
+      - The VM by UUID, unique prefix of one, or alias. Needed for O(step=take_over), O(step=end) and O(step=give_up).
+        With it, O(step=look) tells only of this VM.
     type: str
   failover:
     description:
@@ -75,10 +82,10 @@ options:
       - RV(records) of O(step=mark). They may hold secrets of the VMs. Needed for O(step=store).
     type: list
     elements: dict
-  pool_of_replicas:
+  pools:
     description:
-      - The pool with the replicas on this host. Needed for O(step=store).
-    type: str
+      - The pools with the replicas on this host, by the UUIDs of the VMs. Needed for O(step=store).
+    type: dict
   homes:
     description:
       - GUIDs of pools. O(step=drop) removes only records of VMs of these pools. By default, of VMs of any pool.
@@ -96,8 +103,8 @@ options:
     default: ~/.ssh/authorized_keys
   peers:
     description:
-      - What the hosts with replicas said to O(step=look), by their names. None for a host that could not be asked.
-        Needed for O(step=start).
+      - What the hosts with replicas said to O(step=look), by their names. An empty string for a host
+        that could not be asked. Needed for O(step=start) and O(step=end).
     type: dict
   unasked:
     description:
@@ -143,7 +150,8 @@ vms:
   description: >-
     The VMs of this host. C(vm) is the UUID, C(alias) the alias. C(failover) says whether the VM has failover,
     C(autoboot) whether it shall start with the host, C(term) how often it was taken over, C(peers) which hosts have
-    replicas. C(taking) is the host that it is being taken over from.
+    replicas. C(taking) is the host that it is being taken over from. C(pool) and C(points) are the GUIDs of its pool
+    and of its snapshots and bookmarks, if O(vm) is given.
   returned: success, with O(step=look)
   type: list
   elements: dict
@@ -155,6 +163,11 @@ age:
 lost:
   description: What the replicas lose beside, because other disks of the VM lack it.
   returned: success, with O(step=take_over)
+  type: list
+  elements: str
+disks:
+  description: What becomes of the disks of the VM on its old home.
+  returned: success, with O(step=end) and O(step=give_up)
   type: list
   elements: str
 started:
@@ -187,14 +200,15 @@ from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.module_run import run_module
 from ..module_utils._flexdisk.engine.vm_failover import parse, run
 
+STEPS = ["mark", "store", "drop", "look", "take_over", "start", "end", "give_up"]
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
-    "step": {"type": "str", "required": True, "choices": ["mark", "store", "drop", "look", "take_over", "start"]},
+    "step": {"type": "str", "required": True, "choices": STEPS},
     "vms": {"type": "list", "elements": "str"},
     "vm": {"type": "str"},
     "failover": {"type": "bool"},
     "name": {"type": "str"},
     "records": {"type": "list", "elements": "dict"},
-    "pool_of_replicas": {"type": "str"},
+    "pools": {"type": "dict"},
     "homes": {"type": "list", "elements": "int", "default": []},
     "max_data_loss": {"type": "int"},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
@@ -203,10 +217,12 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
 }
 NEEDED = [
     ("step", "mark", ["vms", "name"]),
-    ("step", "store", ["records", "pool_of_replicas"]),
+    ("step", "store", ["records", "pools"]),
     ("step", "drop", ["vms"]),
     ("step", "take_over", ["vm"]),
     ("step", "start", ["peers"]),
+    ("step", "end", ["vm", "peers"]),
+    ("step", "give_up", ["vm"]),
 ]
 
 

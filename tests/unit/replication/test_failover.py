@@ -108,7 +108,7 @@ def mark(world, wanted=None, check=False):
 
 def store(world, found, check=False):
     given = [read_record(json.loads(json.dumps(told(record)))) for record in found]
-    news, problems = failover_records.store(Zfs(world.peer), Copies(world.peer), given, "zones", check)
+    news, problems = failover_records.store(Zfs(world.peer), Copies(world.peer), given, {VM: "zones"}, check)
     assert not problems
     return news
 
@@ -172,7 +172,7 @@ def test_a_vm_that_has_changed_since_its_sync(world):
     protect(world)
     done(world, ROOT, DATA, {"name": "more", "size": 16}, flexible_disk_size=512)
     given = mark(world).records
-    _news, problems = failover_records.store(Zfs(world.peer), Copies(world.peer), given, "zones", False)
+    _news, problems = failover_records.store(Zfs(world.peer), Copies(world.peer), given, {VM: "zones"}, False)
     assert [(problem.code, problem.disk) for problem in problems] == [("Changed", "more")]
     assert len(records.load(VM, records.FAILOVER)["record"]["disks"]) == 2
 
@@ -425,8 +425,8 @@ def booted(world):
     world.home.ok("vmadm", "stop", VM, "-F")
 
 
-def said_by(host):
-    return json.loads(json.dumps(failover_start.look(Zfs(host), Vmadm(host))))["vms"]
+def said_by(host, name=""):
+    return json.loads(json.dumps(failover_start.look(Zfs(host), Vmadm(host), Copies(host), name)))["vms"]
 
 
 def start(world, said, unasked=False, check=False):
@@ -448,7 +448,7 @@ def test_a_vm_that_shall_not_run_is_not_started(world):
     assert start(world, {"hv02": []}) == ([], [], [])
 
 
-@pytest.mark.parametrize("said", [{}, {"hv02": None}])
+@pytest.mark.parametrize("said", [{}, {"hv02": ""}])
 def test_a_peer_that_cannot_be_asked(world, said):
     booted(world)
     done = start(world, said)

@@ -20,28 +20,28 @@ from .vm_takeover import known_vms
 
 
 def store(
-    zfs: Zfs, copies: Copies, given: t.Sequence[Record], pool: str, check_mode: bool
+    zfs: Zfs, copies: Copies, given: t.Sequence[Record], pools: t.Mapping[str, str], check_mode: bool
 ) -> t.Tuple[t.List[str], t.List[Problem]]:
-    """Keep the records of VMs whose replicas are in a pool. The labels of those that are new or different."""
-    news = [one for one in given if records.differs(one.uuid, _stored(one, pool), records.FAILOVER)]
-    place = container(pool)
-    found = kept(copies, [place]) if news and not check_mode and zfs.exists(place) else []
+    """Keep the records of VMs. pools: those with their replicas, by the VMs' uuids. The labels of those that are new or
+    different, and why none is kept.
+    """
+    news = [one for one in given if records.differs(one.uuid, _stored(one, pools), records.FAILOVER)]
+    if check_mode:
+        return [one.label for one in news], []
+    places = {container(pools[one.uuid]) for one in news}
+    found = kept(copies, [place for place in places if zfs.exists(place)])
     here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in found}
-    problems = [
-        Problem(
-            "Changed", f"{host_name()} has no replica of it: the VM has changed since; sync again", one.label, disk.name
-        )
-        for one in news
-        for disk in one.disks
-        if not check_mode and (disk.uuid, one.uuid, one.home) not in here
-    ]
-    for one in news if not (problems or check_mode) else ():
-        records.save(one.uuid, _stored(one, pool), records.FAILOVER)
-    return [one.label for one in news], problems
+    words = f"{host_name()} has no replica of it: the VM has changed since; sync again"
+    lacking = [(one, disk) for one in news for disk in one.disks if (disk.uuid, one.uuid, one.home) not in here]
+    if lacking:
+        return [], [Problem("Changed", words, one.label, disk.name) for one, disk in lacking]
+    for one in news:
+        records.save(one.uuid, _stored(one, pools), records.FAILOVER)
+    return [one.label for one in news], []
 
 
-def _stored(record: Record, pool: str) -> t.Dict[str, t.Any]:
-    return {"pool": pool, "record": told(record)}
+def _stored(record: Record, pools: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+    return {"pool": pools[record.uuid], "record": told(record)}
 
 
 def drop(vms: t.Collection[str], homes: t.Collection[int], check_mode: bool) -> t.List[str]:

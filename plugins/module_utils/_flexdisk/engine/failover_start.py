@@ -17,9 +17,10 @@ from ..rules.failover import wish_of
 from ..rules.inventory import Host
 from ..rules.replicas import hosts
 from ..zfs.commands import Zfs
-from . import autoboot
+from ..zfs.copies import Copies
+from . import autoboot, replica_info
 from .observe import observe
-from .vm_takeover import known_vms
+from .vm_takeover import is_named, known_vms
 
 _Dict = t.Dict[str, t.Any]
 
@@ -32,8 +33,8 @@ class Started(t.NamedTuple):
     failures: t.List[str]
 
 
-def look(zfs: Zfs, hypervisor: Hypervisor) -> _Dict:
-    """The VMs of this host, and those that it could take over."""
+def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "") -> _Dict:
+    """The VMs of this host, and those that it could take over. With a name, only those that have it."""
     host = observe(zfs, hypervisor, snapshots=False, every=True)
     linked = {vm.config.uuid: vm for vm in host.vms}
     comes = {uuid: move for uuid, move in host.moves.items() if move.back_to}
@@ -44,10 +45,15 @@ def look(zfs: Zfs, hypervisor: Hypervisor) -> _Dict:
             "alias": alias,
             **_of_vm(linked.get(uuid)),
             "taking": comes[uuid].host if uuid in comes else "",
+            **(_points(zfs, copies, hypervisor, linked.get(uuid)) if name else {"pool": 0, "points": {}}),
         }
         for uuid, alias in sorted(names.items())
+        if not name or is_named(uuid, alias, name)
     ]
-    records = [{"vm": r.uuid, "alias": r.alias, "host": r.host} for r in (one.record for one in known_vms())]
+    known = (one.record for one in known_vms())
+    records = [
+        {"vm": r.uuid, "alias": r.alias, "host": r.host} for r in known if not name or is_named(r.uuid, r.alias, name)
+    ]
     return {"vms": vms, "records": records}
 
 
@@ -56,6 +62,15 @@ def _of_vm(vm: t.Optional[Vm]) -> _Dict:
         return {"failover": False, "autoboot": vm is not None and vm.config.autoboot, "term": 0, "peers": []}
     wish = wish_of(vm.config, vm.root)
     return {"failover": True, "autoboot": wish.autoboot, "term": wish.term, "peers": _peers(vm)}
+
+
+def _points(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, vm: t.Optional[Vm]) -> _Dict:
+    if vm is None:
+        return {"pool": 0, "points": {}}
+    uuid, pool = vm.config.uuid, vm.config.pool
+    seen = replica_info.look(zfs, copies, hypervisor, [uuid], pool)
+    points = {disk.uuid: [point.guid for point in disk.points] for disk in seen.originals[uuid]}
+    return {"pool": seen.host.datasets[pool].guid, "points": points}
 
 
 def _peers(vm: Vm) -> t.List[str]:

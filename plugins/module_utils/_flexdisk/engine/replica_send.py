@@ -52,7 +52,7 @@ class Planned:
 
 class Removed(t.NamedTuple):
     """The uuids of VMs whose sync was ended, the guids of their pools, the snapshots and bookmarks that went, whether a
-    disk had said that it has replicas, and why the names are refused.
+    disk had said that it has replicas, and why the names are refused. failover: the uuids of those that have it.
     """
 
     uuids: t.List[str]
@@ -60,6 +60,7 @@ class Removed(t.NamedTuple):
     gone: t.List[str]
     noted: bool
     problems: t.List[Problem]
+    failover: t.Sequence[str] = ()
 
 
 class Sender:
@@ -303,7 +304,8 @@ class Sender:
         if not check_mode:
             self._settle([vm.config.uuid for vm in seen.vms])
         homes = sorted({seen.host.datasets[vm.config.pool].guid for vm in seen.vms})
-        return Removed([vm.config.uuid for vm in seen.vms], homes, gone, noted, [])
+        marked = [vm.config.uuid for vm in seen.vms if vm.config.failover]
+        return Removed([vm.config.uuid for vm in seen.vms], homes, gone, noted, [], marked)
 
 
 def _place(pool: str, disk: Original) -> str:

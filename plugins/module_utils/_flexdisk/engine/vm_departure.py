@@ -189,7 +189,7 @@ class Departure:
         self._zfs.set_facts([s.name for disk in disks for s in disk.snapshots], {SENT: "on"})
 
     def _end(self, vm: Vm) -> None:
-        outcome = _End(vm.config.uuid, self._zfs, self._hypervisor, self._policy, False, Outcome()).run()
+        outcome = EndOfVm(vm.config.uuid, self._zfs, self._hypervisor, self._policy, False, Outcome()).run()
         if outcome.failure is not None:
             raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
         if outcome.problems:
@@ -238,7 +238,7 @@ class Departure:
         return host, found
 
 
-class _End(Task):
+class EndOfVm(Task):
     """All disks are detached, and the VM is deleted."""
 
     admits = False
@@ -249,9 +249,13 @@ class _End(Task):
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vm = next(one for one in host.vms if one.config.uuid == self._uuid)
-        _check_still(vm)
+        self.check(vm)
         thawed = replace(vm, config=replace(vm.config, frozen=""))
         return [plan_departure(host, thawed, self.hypervisor.capabilities)]
+
+    def check(self, vm: Vm) -> None:
+        """Raise FlexdiskError if the VM must not end."""
+        _check_still(vm)
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
         return [] if vm is None else ["it still exists"]

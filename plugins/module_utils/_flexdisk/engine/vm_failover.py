@@ -19,6 +19,7 @@ from ..rules.replicas import is_host
 from ..zfs.copies import Copies
 from . import failover_records, failover_start
 from .failover_home import FailoverHome
+from .failover_return import FailoverReturn
 from .module_run import Answer, Call, refusal
 from .vm_takeover import Ready, TakeOver, too_old
 
@@ -39,10 +40,9 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     problems = Problems("")
     if params["name"] is not None and not is_host(params["name"]):
         problems.add("InvalidArgument", f"name {params['name']!r:.100} is not the name of a host")
-    if params["pool_of_replicas"] is not None and not is_pool(params["pool_of_replicas"]):
-        problems.add(
-            "InvalidArgument", f"pool_of_replicas {params['pool_of_replicas']!r:.100} is not the name of a pool"
-        )
+    for uuid, pool in (params["pools"] or {}).items():
+        if not is_uuid(uuid) or not is_pool(str(pool)):
+            problems.add("InvalidArgument", f"pools: {pool!r:.100} of {uuid!r:.100} is not the pool of a VM")
     if params["max_data_loss"] is not None and params["max_data_loss"] < 0:
         problems.add("InvalidArgument", f"max_data_loss {params['max_data_loss']} is negative")
     if params["step"] == "drop":
@@ -50,6 +50,9 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
             if not is_uuid(uuid):
                 problems.add("InvalidArgument", f"vms: {uuid!r:.100} is not a UUID")
     records = [read_record(record) for record in params["records"] or ()]
+    for record in records:
+        if record.uuid not in (params["pools"] or {}):
+            problems.add("MissingParameter", f"pools does not have VM {record.label}")
     return Told(params, records, read_claims(params["peers"] or {})), list(problems)
 
 
@@ -70,8 +73,8 @@ def _mark(call: Call, given: Told) -> Answer:
 
 
 def _store(call: Call, given: Told) -> Answer:
-    pool = given.params["pool_of_replicas"]
-    news, problems = failover_records.store(call.zfs, Copies(call.runner), given.records, pool, call.check_mode)
+    pools = given.params["pools"]
+    news, problems = failover_records.store(call.zfs, Copies(call.runner), given.records, pools, call.check_mode)
     if problems:
         return Answer({}, refusal(problems))
     return Answer({"changed": bool(news), "msg": f"the records of {len(news)} VMs are new"})
@@ -83,7 +86,7 @@ def _drop(call: Call, given: Told) -> Answer:
 
 
 def _look(call: Call, given: Told) -> Answer:
-    found = failover_start.look(call.zfs, call.hypervisor)
+    found = failover_start.look(call.zfs, call.hypervisor, Copies(call.runner), given.params["vm"] or "")
     return Answer({"changed": False, "msg": f"{len(found['vms'])} VMs are here", **found})
 
 
@@ -121,7 +124,31 @@ def _told(ready: Ready, name: str, now: float) -> t.Dict[str, t.Any]:
     return {"changed": True, "msg": msg, "age": age, "lost": lost, "diff": {"prepared": "\n".join(lines) + "\n"}}
 
 
+def _end(call: Call, given: Told) -> Answer:
+    what = FailoverReturn(call.zfs, call.hypervisor, call.runner)
+    ending = what.look(given.params["vm"], given.claims)
+    if ending.problems:
+        return Answer({}, refusal(ending.problems))
+    if not call.check_mode:
+        what.end(given.params["vm"], given.claims)
+    return _of_words(
+        ending.words, ending.move is not None, "the VM has ended here" if ending.move else "nothing is left"
+    )
+
+
+def _give_up(call: Call, given: Told) -> Answer:
+    words = FailoverReturn(call.zfs, call.hypervisor, call.runner).give_up(given.params["vm"], call.check_mode)
+    return _of_words(words, bool(words), f"{len(words)} disks given up")
+
+
+def _of_words(words: t.List[str], changed: bool, msg: str) -> Answer:
+    diff = {"prepared": "".join(f"{line}\n" for line in words)}
+    return Answer({"changed": changed, "msg": msg, "disks": words, "diff": diff})
+
+
 _STEPS = {
+    "end": _end,
+    "give_up": _give_up,
     "mark": _mark,
     "store": _store,
     "drop": _drop,

@@ -64,15 +64,16 @@ def _known(uuid: str) -> Known:
 
 def named(name: str) -> t.Optional[Known]:
     """The VM of this name, UUID or beginning of a UUID, None if there is none. Raises FlexdiskError Ambiguous."""
-    lower = name.lower()
-    found = [one for one in known_vms() if name == one.record.alias or _begins(one.record.uuid, lower)]
+    found = [one for one in known_vms() if is_named(one.record.uuid, one.record.alias, name)]
     if len(found) > 1:
         raise FlexdiskError("Ambiguous", f"{host_name()} has records of several VMs {name}; give the whole uuid")
     return found[0] if found else None
 
 
-def _begins(uuid: str, lower: str) -> bool:
-    return uuid == lower or (begins_uuid(lower) and uuid.startswith(lower))
+def is_named(uuid: str, alias: str, name: str) -> bool:
+    """Whether a VM has this name, UUID or beginning of a UUID."""
+    lower = name.lower()
+    return name == alias or uuid == lower or (begins_uuid(lower) and uuid.startswith(lower))
 
 
 class TakeOver:

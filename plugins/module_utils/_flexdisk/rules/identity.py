@@ -53,6 +53,7 @@ NAMES = (
     "replica.vm",
     "replica.host",
     "replica.synced",
+    "replica.diverged",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.

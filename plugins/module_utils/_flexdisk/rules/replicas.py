@@ -19,6 +19,9 @@ SPACE = "replicas.space"  # and of its VM's dataset: bytes beside F for the snap
 ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING, RESERVED = (
     f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved")
 )
+DIVERGED = (
+    "replica.diverged"  # of a disk that is apart: the guid of its last snapshot that its VM's new home has, in hex
+)
 # Those by which a replica is known for one.
 MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...model.errors import FlexdiskError
 
@@ -17,12 +17,15 @@ _Dict = t.Dict[str, t.Any]
 @dataclass(frozen=True)
 class Claim:
     """What a host says of a VM. term: as in Wish, None if the VM has no failover there. taking: the host that it is
-    being taken over from, "" for none.
+    being taken over from, "" for none. pool: the guid of its pool; points: the guids of the snapshots and bookmarks of
+    its disks, by their uuids; both only if the host was asked for this VM.
     """
 
     vm: str
     term: t.Optional[int]
     taking: str = ""
+    pool: int = 0
+    points: t.Mapping[str, t.Sequence[int]] = field(default_factory=dict)
 
     def beats(self, term: int) -> bool:
         """Whether a host that has the VM with this term must not start it."""
@@ -33,15 +36,19 @@ Claims = t.Mapping[str, t.Optional[t.Sequence[Claim]]]  # by hosts, None for one
 
 
 def read_claims(given: t.Mapping[str, t.Any]) -> Claims:
-    """What hosts say, from results. Raises FlexdiskError InvalidArgument for anything else."""
+    """What hosts say, from results; "" of one that could not be asked. Raises FlexdiskError InvalidArgument for what is
+    none.
+    """
     try:
-        return {str(host): None if said is None else [_claim(one) for one in said] for host, said in given.items()}
-    except (KeyError, TypeError, ValueError) as exc:
+        return {str(host): [_claim(one) for one in said] if said != "" else None for host, said in given.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"peers are no results of vm_failover: {exc!r}") from exc
 
 
 def _claim(given: t.Any) -> Claim:
-    return Claim(str(given["vm"]), int(given["term"]) if given["failover"] else None, str(given["taking"]))
+    points = {str(disk): [int(guid) for guid in guids] for disk, guids in given["points"].items()}
+    term = int(given["term"]) if given["failover"] else None
+    return Claim(str(given["vm"]), term, str(given["taking"]), int(given["pool"]), points)
 
 
 def home_elsewhere(vm: str, term: int, claims: Claims) -> t.List[str]:
