@@ -86,7 +86,24 @@ def test_a_failover(nodes):
     printed = plays(nodes, "start_host", "--limit", "hv01")
     assert "hv02 has taken it over" in printed
     assert vm(nodes, "hv01")["state"] == "stopped"
-    assert "hv02 has a VM db01" in plays(nodes, "replicate", status=2)
+    the_old_host_comes_back(nodes, contents)
+
+
+def the_old_host_comes_back(nodes, contents):
+    """The VM ends there, in four steps. What it wrote last is given up, and the next sync is an increment."""
+    home = "-e flexdisk_vm=db01 -e flexdisk_replica_host=hv01".split()
+    assert "hv01 has a VM db01" in plays(nodes, "replicate", *home, "--limit", "hv02", status=2)
+    for state, words in (("returned", "lacks"), ("given_up", "and becomes a replica")):
+        command = ["-e", "flexdisk_vm=db01", "-e", f"flexdisk_failover_state={state}"]
+        assert f"    ansible-playbook flexdisk.hypervisor.failover_vm {' '.join(command)}\n" in PAGE
+        for check, news in (("--check", True), ("--diff", True), ("--check", False), ("--diff", False)):
+            printed = plays(nodes, "failover_vm", *command, check)
+            assert (changed(printed, "hv01"), words in printed) == (news, news)
+            assert not changed(printed, "hv02")
+        assert vm(nodes, "hv01") == {}
+    plays(nodes, "replicate", *home)
+    replicas = [f"zones/flexdisk/replica/{disk['uuid']}" for disk in vm(nodes, "hv02")["disks"]]
+    assert [nodes.run("hv01", "guest", "hash", name) for name in replicas] == contents
 
 
 def test_a_host_that_has_booted(nodes):
