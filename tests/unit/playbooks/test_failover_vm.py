@@ -129,9 +129,13 @@ def test_failover_is_given_up(nodes):
         assert (vm(nodes, "hv01")["autoboot"], record(nodes).exists()) == (False, True)
         plays(nodes, "replicate", "-e", "flexdisk_vm=db01", *words)
         assert (vm(nodes, "hv01")["autoboot"], record(nodes).exists()) == (True, False)
+
+
+def test_the_other_host_is_gone_for_good(nodes):
+    """By both words, the VM starts with its host again, although that host cannot be asked."""
     plays(nodes, "replicate", *PREPARE)
     words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_state=absent", "-e", "flexdisk_failover=false"]
-    plays(nodes, "replicate", *words, unreachable="hv02", status=4)
+    plays(nodes, "replicate", *words, "--limit", "hv01", unreachable="hv02", status=4)
     assert (vm(nodes, "hv01")["autoboot"], record(nodes).exists()) == (True, True)
 
 
