@@ -91,7 +91,7 @@ def test_a_failover(nodes):
 
 def the_old_host_comes_back(nodes, contents):
     """The VM ends there, in four steps. What it wrote last is given up, and the next sync is an increment."""
-    home = "-e flexdisk_vm=db01 -e flexdisk_replica_host=hv01".split()
+    home = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_host=hv01"]
     assert "hv01 has a VM db01" in plays(nodes, "replicate", *home, "--limit", "hv02", status=2)
     for state, words in (("returned", "lacks"), ("given_up", "and becomes a replica")):
         command = ["-e", "flexdisk_vm=db01", "-e", f"flexdisk_failover_state={state}"]
