@@ -23,7 +23,7 @@ def store(
     zfs: Zfs, copies: Copies, given: t.Sequence[Record], pools: t.Mapping[str, str], check_mode: bool
 ) -> t.Tuple[t.List[str], t.List[Problem]]:
     """Keep the records of VMs. pools: those with their replicas, by the VMs' uuids. The labels of those that are new or
-    different, and why none is kept.
+    different, and why those of others are not kept.
     """
     news = [one for one in given if records.differs(one.uuid, _stored(one, pools), records.FAILOVER)]
     if check_mode:
@@ -33,11 +33,10 @@ def store(
     here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in found}
     words = f"{host_name()} has no replica of it: the VM has changed since; sync again"
     lacking = [(one, disk) for one in news for disk in one.disks if (disk.uuid, one.uuid, one.home) not in here]
-    if lacking:
-        return [], [Problem("Changed", words, one.label, disk.name) for one, disk in lacking]
-    for one in news:
+    whole = [one for one in news if one not in [bad for bad, _disk in lacking]]
+    for one in whole:
         records.save(one.uuid, _stored(one, pools), records.FAILOVER)
-    return [one.label for one in news], []
+    return [one.label for one in whole], [Problem("Changed", words, one.label, disk.name) for one, disk in lacking]
 
 
 def _stored(record: Record, pools: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
