@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters moves_under_way, move_queue and move_table: what a playbook that carries out a plan of moves must know."""
+"""The filters moves_under_way, move_queue and move_table: what a playbook that carries out moves must know."""
 
 from __future__ import annotations
 

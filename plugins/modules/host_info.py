@@ -180,8 +180,8 @@ host:
             role: web
     moves:
       description:
-        - What is written down of VMs that leave this host or come to it, in the order of their UUIDs. A VM that has left
-          stays here until its tombstone is given up. See M(flexdisk.hypervisor.vm_move).
+        - What is written down of VMs that leave this host or come to it, in the order of their UUIDs. A VM that has
+          left stays here until its tombstone is given up. See M(flexdisk.hypervisor.vm_move).
       type: list
       elements: dict
       returned: always

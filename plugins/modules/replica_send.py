@@ -163,6 +163,11 @@ failures:
   returned: success, with O(step=prepare) and O(step=finish)
   type: list
   elements: str
+failover:
+  description: UUIDs of those of O(vms) that have failover.
+  returned: success, with O(step=prepare) and O(step=remove)
+  type: list
+  elements: str
 uuids:
   description: UUIDs of O(vms).
   returned: success, with O(step=remove)

@@ -44,7 +44,7 @@ POLICY = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """A running VM without free space, whose disks have names."""
-    monkeypatch.setattr(records, "_FOLDER", str(tmp_path / "moves"))
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
     made = World(tmp_path, monkeypatch)
     root, data = made.disks()
     done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data, "size": "remaining"}, flexible_disk_size=192)
@@ -499,7 +499,7 @@ def state(host):
 def test_a_record_that_cannot_be_written(world, monkeypatch):
     """The VM has not been stopped yet."""
     (world.folder / "file").touch()
-    monkeypatch.setattr(records, "_FOLDER", str(world.folder / "file" / "moves"))
+    monkeypatch.setattr(records, "_FOLDER", str(world.folder / "file"))
     with pytest.raises(FlexdiskError, match=r"the record of VM .* cannot be written"):
         hosts(world)[1].expect(look(world)["record"], "zones")
 

@@ -164,6 +164,9 @@ class World:
         there = json.loads(json.dumps(replica_info(Copies(self.peer), Vmadm(self.peer))))
         return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there))
 
+    def send(self, transfers: list[VmTransfer], keys: list[str]) -> None:
+        self.sender().send(transfers, Address("hv02"), keys, Progress(str(self.folder / "progress"), print))
+
     def sync(self) -> tuple[bool, bool]:
         """Whether a sync was to do something, and whether the replicas are complete afterwards."""
         planned = self.planned()
@@ -176,7 +179,7 @@ class World:
         idle = all(one.idle for one in planned.syncs)
         if not idle:
             keys = receiver.open(transfers, [str(self.folder)])
-            sender.send(transfers, Address("hv02"), keys, Progress(str(self.folder / "progress"), print))
+            self.send(transfers, keys)
         stock = receiver.close(transfers, "2026-01-01T00:00:00Z")
         changed, failures = sender.finish(transfers, stock.complete, self.peer_name)
         assert not failures + stock.failures

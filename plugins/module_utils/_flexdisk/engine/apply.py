@@ -25,6 +25,7 @@ from . import (  # pylint: disable=unused-import
     apply_disks,  # noqa: F401  registers the steps of disks
     apply_figures,  # noqa: F401  registers the steps of a VM's figures and its power
     apply_moves,  # noqa: F401  registers the steps of disks that leave a VM or come to one
+    autoboot,
 )
 from .journal import Journal
 from .observe import observe
@@ -186,7 +187,7 @@ class Applier:
             return f"its configuration has disks that do not exist: {', '.join(missing)}"
         if vm.config.state != "running":
             self._hypervisor.start(plan.vm)
-        self._hypervisor.set_autoboot(plan.vm, plan.before.autoboot_before)
+        autoboot.set_autoboot(self._zfs, self._hypervisor, vm, plan.before.autoboot_before)
         return ""
 
     def _confirm_unchanged(self, plan: VmPlan) -> None:

@@ -20,6 +20,7 @@ from ..plan.vm_steps import (
     Stop,
 )
 from ..rules.replicas import SPACE
+from . import autoboot
 from .perform import Change, Tools, perform
 from .storage import storage_of
 
@@ -106,9 +107,9 @@ def _stop(step: Stop, tools: Tools, change: Change) -> None:
 
 @perform.register
 def _start(step: Start, tools: Tools, change: Change) -> None:
-    tools.hypervisor.start(change.vm.config.uuid)
+    autoboot.start(tools.hypervisor, change.vm)
 
 
 @perform.register
 def _set_autoboot(step: SetAutoboot, tools: Tools, change: Change) -> None:
-    tools.hypervisor.set_autoboot(change.vm.config.uuid, step.autoboot)
+    autoboot.set_autoboot(tools.zfs, tools.hypervisor, change.vm, step.autoboot)

@@ -24,6 +24,7 @@ from ..plan.vm_steps import (
 from ..rules import identity
 from ..rules.journal import used
 from ..rules.layout import container, final, image_of
+from . import autoboot
 from .apply_moves import entry_of
 from .perform import Change, Tools, perform
 from .storage import storage_of
@@ -107,6 +108,7 @@ def _delete_snapshot(step: DeleteSnapshot, tools: Tools, change: Change) -> None
 @perform.register
 def _roll_back(step: RollBack, tools: Tools, change: Change) -> None:
     storage_of(tools).roll_back(step, change)
+    autoboot.keep_off(tools.hypervisor, change.vm)
 
 
 def _entry(disk: CreateDisk) -> t.Dict[str, t.Union[str, int, bool]]:

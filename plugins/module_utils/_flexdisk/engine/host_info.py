@@ -18,7 +18,7 @@ from ..model.sizes import MIB
 from ..model.vm import Vm
 from ..plan.vm import machine
 from ..rules.inventory import Host
-from ..rules.layout import replicas
+from ..rules.layout import diverged, replicas
 from ..rules.moves import Move
 from ..rules.space import taken
 from ..zfs.commands import Zfs
@@ -52,13 +52,14 @@ def _memory(resources: Resources, vms: t.Iterable[Vm]) -> _Dict:
 
 
 def _pool(host: Host, name: str) -> _Dict:
-    root, copies = host.datasets[name], host.datasets.get(replicas(name))
+    root, copies, apart = host.datasets[name], host.datasets.get(replicas(name)), host.datasets.get(diverged(name))
+    parked = sum(disk.volume.used for disk in host.detached if disk.volume.pool == name)
     return {
         "name": name,
         "guid": root.guid,
         "size": (root.used + root.available) // MIB,
         "available": root.available // MIB,
-        "parked": _up(sum(disk.volume.used for disk in host.detached if disk.volume.pool == name)),
+        "parked": _up(parked + (apart.used if apart is not None else 0)),
         "replicas": _up(copies.used if copies is not None else 0),
     }
 

@@ -184,7 +184,11 @@ def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] =
     """The replicas of this host or of one pool, and what else the home of a VM must know of it."""
     began, configs = int(time.time()), hypervisor.vms()
     tops = copies.tops(("guid", "available", identity.PREFIX + FACT_OF_MOVES))
-    coming = {name.rpartition("/")[2] for name, row in tops.items() if _comes(name, row)}
+    moves = [move for move in (read(name, _fact(row, FACT_OF_MOVES)) for name, row in tops.items()) if move is not None]
+    coming = {move.vm for move in moves if move.phase == MOVE_COMING and not move.back_to}
+    vms = {config.uuid: config.alias for config in configs if config.uuid not in coming}
+    # The old home of a VM that is taken over sends nothing more.
+    vms.update({move.vm: move.alias for move in moves if move.back_to})
     pools = [name for name in tops if "/" not in name and pool in (None, name)]
     if pool is not None and not pools:
         raise FlexdiskError("ResourceNotFound", f"no such pool: {pool}")
@@ -195,15 +199,9 @@ def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] =
             {"name": name, "guid": int(tops[name]["guid"][0]), "available_bytes": int(tops[name]["available"][0])}
             for name in pools
         ],
-        "vms": [{"uuid": config.uuid, "alias": config.alias} for config in configs if config.uuid not in coming],
+        "vms": [{"uuid": uuid, "alias": alias} for uuid, alias in vms.items()],
         "replicas": [_told(one, began) for one in kept(copies, [container(p) for p in pools if container(p) in tops])],
     }
-
-
-def _comes(name: str, row: t.Mapping[str, t.Tuple[str, str]]) -> bool:
-    """Whether a VM that moves here is written down on this dataset. Until it is here, it is none of this host."""
-    move = read(name, _fact(row, FACT_OF_MOVES))
-    return move is not None and move.phase == MOVE_COMING
 
 
 def _told(found: Kept, now: int) -> _Dict:

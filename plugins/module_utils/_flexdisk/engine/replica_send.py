@@ -51,8 +51,9 @@ class Planned:
 
 
 class Removed(t.NamedTuple):
-    """The uuids of VMs whose sync was ended, the guids of the pools from which replicas have come, the snapshots and bookmarks that went, whether a
-    disk had said that it has replicas, and why the names are refused.
+    """The uuids of VMs whose sync was ended, the guids of the pools from which replicas have come, the snapshots and
+    bookmarks that went, whether a disk had said that it has replicas, and why the names are refused. failover: the
+    uuids of those that have it.
     """
 
     uuids: t.List[str]
@@ -60,6 +61,7 @@ class Removed(t.NamedTuple):
     gone: t.List[str]
     noted: bool
     problems: t.List[Problem]
+    failover: t.Sequence[str] = ()
 
 
 class Sender:
@@ -305,7 +307,8 @@ class Sender:
                     self._note(self.copies.table(datasets, [_FACT], EVERYTHING, depth=0), datasets, text, None)
         if not check_mode:
             self._settle([vm.config.uuid for vm in seen.vms])
-        return Removed([vm.config.uuid for vm in seen.vms], sorted(homes), gone, noted, [])
+        marked = [vm.config.uuid for vm in seen.vms if vm.config.failover]
+        return Removed([vm.config.uuid for vm in seen.vms], sorted(homes), gone, noted, [], marked)
 
 
 def _place(pool: str, disk: Original) -> str:

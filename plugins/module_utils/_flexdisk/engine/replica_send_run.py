@@ -104,6 +104,7 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
             "transfers": [told(vm) for vm in transfers],
             "stream_bytes": sum(vm.sends for vm in transfers),
             "idle": idle,
+            "failover": [vm.config.uuid for vm in planned.vms if vm.config.failover],
             "failures": failures,
             "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(shown)},
         }
@@ -145,7 +146,7 @@ def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     diff = "".join(f"- {name}\n" for name in done.gone)
     msg = f"{len(done.gone)} snapshots and bookmarks of the sync with {peer} destroyed"
     changed = bool(done.gone) or done.noted
-    told_of = {"uuids": done.uuids, "homes": done.homes, "gone": done.gone}
+    told_of = {"uuids": done.uuids, "homes": done.homes, "gone": done.gone, "failover": done.failover}
     return Answer({"changed": changed, "msg": msg, **told_of, "diff": {"prepared": diff}})
 
 

@@ -18,6 +18,7 @@ from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB, render_apart
 from ..model.vm import Vm, VmConfig
 from ..rules import moves, snapshots
+from ..rules.failover import FACT as FAILOVER
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import container, detached_dataset, pool_of, replicas
@@ -50,8 +51,8 @@ class Arrival:
 
     # -- expect
 
-    def refusals(self, record: Record, pool: str) -> t.List[Problem]:
-        """Why the VM cannot come to this pool. Nothing is changed."""
+    def refusals(self, record: Record, pool: str, taking: bool = False) -> t.List[Problem]:
+        """Why the VM cannot come to this pool. Nothing is changed. taking: its home has failed."""
         name, found = record.label, []
         pools = [one for one in self._zfs.tops() if "/" not in one]
         if pool not in pools:
@@ -69,6 +70,8 @@ class Arrival:
             return [*found, Problem("InvalidArgument", f"{host_name()} is the host that has the VM", name)]
         move = host.moves.get(record.uuid)
         coming = move is not None and move.phase == COMING
+        if move is not None and move.back_to and not taking:
+            found.append(Problem("InUse", moves.why_frozen(move), name))
         for config in host.configs:
             if config.uuid == record.uuid and not coming:
                 words = f"{host_name()} has a VM {config.label} with this uuid already"
@@ -83,18 +86,19 @@ class Arrival:
                 found.append(Problem("MovedAway", words, name))
         return found or self._shell(record, pool, True).problems
 
-    def expect(self, record: Record, pool: str) -> None:
+    def expect(self, record: Record, pool: str, back_to: str = "") -> None:
         """Write down that the VM comes, and make it without disks: whatever could refuse it does so now. Until the VM
-        is here, nothing else gets its name.
+        is here, nothing else gets its name. back_to: as in Move.
         """
-        problems = self.refusals(record, pool)
+        problems = self.refusals(record, pool, taking=bool(back_to))
         if problems:
             raise FlexdiskError(problems[0].code, problems[0].message)
-        self._check_parts(record, pool)
+        if not back_to:
+            self._check_parts(record, pool)
         if records.differs(record.uuid, told_of(record)):
             self._end_shell(record.uuid, pool)
         records.save(record.uuid, told_of(record))
-        self._write(pool, record)
+        self._write(pool, record, back_to)
         self._shell(record, pool, False)
         self._check_room(record)
 
@@ -144,19 +148,20 @@ class Arrival:
             raise FlexdiskError(problem.code, f"{problem.disk + ': ' if problem.disk else ''}{problem.message}")
         return outcome
 
-    def _write(self, pool: str, record: Record) -> None:
+    def _write(self, pool: str, record: Record, back_to: str) -> None:
         since = render_time(time.time())
         known = observe(self._zfs, self._hypervisor, more=pool).moves.get(record.uuid)
         was = "" if known is None else moves.encode(known) if known.phase == MOVED else known.was
-        move = Move(
-            COMING, record.uuid, record.alias, record.host, record.home, record.state, record.autoboot, since, was
-        )
+        whence = (record.uuid, record.alias, record.host, record.home, record.state, record.autoboot)
+        move = Move(COMING, *whence, since, was, back_to)
         write_move(self._zfs, self._hypervisor, pool, move)
 
     def unexpect(self, uuid: str) -> None:
         """The VM does not come: what was made of it goes. Its replicas stay."""
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
+        if place and host.moves[uuid].back_to:
+            raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
         if place:
             self._end_shell(uuid, pool_of(place))
             was = host.moves[uuid].was
@@ -179,7 +184,7 @@ class Arrival:
         if not place:
             if there is None or not there.disks:
                 raise FlexdiskError("Changed", f"{host_name()} does not expect VM {uuid}, and does not have it")
-            records.remove(uuid)
+            self._forget(uuid)
             return False
         if host.moves[uuid].host != source:
             words = f"{host_name()} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
@@ -190,7 +195,7 @@ class Arrival:
             self._become_disk(record, disk, pool)
         if there is None or there.state != "running":  # a run that was killed may have started it already
             self._fill(record, pool, there)
-        self._end(record, place)
+        self._end(record, place, host.moves[uuid])
         return True
 
     def _fill(self, record: Record, pool: str, there: t.Optional[VmConfig]) -> None:
@@ -236,29 +241,38 @@ class Arrival:
         left = [one for one in table if "@" in one and not is_synced(one.partition("@")[2])]
         self._zfs.set_facts(left, {SENT: ""})
 
-    def _end(self, record: Record, place: str) -> None:
+    def _end(self, record: Record, place: str, move: Move) -> None:
         """Marks of the VM, the note of the way back, and power. What was written down goes last."""
         host = observe(self._zfs, self._hypervisor)
         made = next(one for one in host.vms if one.config.uuid == record.uuid)
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
         peer = short(record.home)
-        back = Note(peer, record.host, render_time(time.time()))
+        back = Note(peer, record.host, "" if move.back_to else render_time(time.time()))
         left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
         for disk in made.disks:
             if not disk.hidden:
                 self._zfs.set_facts(disk.volume.name, {NOTE: encode([back, *left.get(disk.uuid, ())])})
         if record.state == "running" and made.config.state == "stopped":
             self._hypervisor.start(record.uuid)
-        if self._hypervisor.vm(record.uuid).autoboot != record.autoboot:
-            self._hypervisor.set_autoboot(record.uuid, record.autoboot)
+        wanted = record.autoboot and FAILOVER not in record.marks
+        if self._hypervisor.vm(record.uuid).autoboot != wanted:
+            self._hypervisor.set_autoboot(record.uuid, wanted)
         self._zfs.destroy(place)
-        records.remove(record.uuid)
+        self._forget(record.uuid)
+
+    def _forget(self, uuid: str) -> None:
+        """The VM is here: nobody needs its records any more."""
+        for kind in (records.MOVES, records.FAILOVER):
+            records.remove(uuid, kind)
 
     def _make_snapshots(self, record: Record, made: Vm) -> None:
         """The parts of the VM's snapshots on its own dataset. They come before its start, in the order of their age."""
         there = {part.name: part for part in made.snapshots}
+        came = {part.guid for disk in made.disks for part in disk.snapshots}
         for one in record.snapshots:
+            if not came.issuperset(one.guids):  # a failover goes back to a set that is older
+                continue
             name, fact = f"{made.root.name}@{snapshots.PREFIX}{one.name}", snapshots.encode(one.origin)
             if name not in there:
                 self._zfs.snapshot(name)

@@ -33,6 +33,7 @@ from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, elsewhere, encode, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
+from . import autoboot
 from .journal import Journal
 from .move_marks import write_move
 from .observe import observe
@@ -70,7 +71,7 @@ class Departure:
             told = known[0]._asdict() if known else None
             return {"vm": "", "pool": "", "move": told, "record": None, "digest": "", "refusals": []}
         move = host.moves.get(found.config.uuid)
-        record = self._record(host, found, move, here, target)
+        record = self.record(host, found, move, here, target)
         return {
             "vm": found.config.uuid,
             "pool": found.config.pool,
@@ -80,7 +81,8 @@ class Departure:
             "refusals": refusals(host, found, target),
         }
 
-    def _record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str, target: str) -> Record:
+    def record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str, target: str = "") -> Record:
+        """What the other host must know of a VM to make it again. here and target: as for look."""
         config = vm.config
         home = host.datasets[config.pool].guid
         return Record(
@@ -113,7 +115,7 @@ class Departure:
         host, vm = self._vm(uuid)
         move = host.moves.get(uuid)
         _check_movable(host, vm, target)
-        if digest(self._record(host, vm, move, here, target)) != known:
+        if digest(self.record(host, vm, move, here, target)) != known:
             raise FlexdiskError("Changed", f"VM {vm.label} was changed while it was brought over; run the move again")
         if move is None:
             config = vm.config
@@ -138,8 +140,8 @@ class Departure:
             raise FlexdiskError("MovedAway", words)
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
         if move.state == "running" and self._down(vm):
-            self._hypervisor.start(uuid)
-        if self._hypervisor.vm(uuid).autoboot != move.autoboot:
+            autoboot.start(self._hypervisor, vm)
+        if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
         self._zfs.destroy(f"{place_of_moves(vm.config.pool)}/{uuid}")
 
@@ -192,7 +194,7 @@ class Departure:
         self._zfs.set_facts([s.name for disk in disks for s in disk.snapshots], {SENT: "on"})
 
     def _end(self, vm: Vm) -> None:
-        outcome = _End(vm.config.uuid, self._zfs, self._hypervisor, self._policy, False, Outcome()).run()
+        outcome = EndOfVm(vm.config.uuid, self._zfs, self._hypervisor, self._policy, False, Outcome()).run()
         if outcome.failure is not None:
             raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
         if outcome.problems:
@@ -245,7 +247,7 @@ class Departure:
         return host, found
 
 
-class _End(Task):
+class EndOfVm(Task):
     """All disks are detached, and the VM is deleted."""
 
     admits = False
@@ -256,9 +258,13 @@ class _End(Task):
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vm = next(one for one in host.vms if one.config.uuid == self._uuid)
-        _check_still(vm)
+        self.check(vm)
         thawed = replace(vm, config=replace(vm.config, frozen=""))
         return [plan_departure(host, thawed, self.hypervisor.capabilities)]
+
+    def check(self, vm: Vm) -> None:
+        """Raise FlexdiskError if the VM must not end."""
+        _check_still(vm)
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
         return [] if vm is None else ["it still exists"]
@@ -296,7 +302,7 @@ def _check_movable(host: Host, vm: Vm, target: str) -> None:
 
 def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
     """Why a VM cannot be moved to this host. What it lacks for a sync, the sync says."""
-    found = []
+    found: t.List[Problem] = []
     for disk in vm.disks:
         found += _of_disk(host, vm, disk)
     taken = snapshots.snapshots_of(vm)

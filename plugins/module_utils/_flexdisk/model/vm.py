@@ -62,7 +62,8 @@ class VmConfig:
     of types of device, into which no other disk can be put; frozen says why it cannot be
     changed, unplugged names the disks that the running VM lacks, uses the volumes that it has open or configured in any
     way; digest changes with the configuration. memory is MiB. guest_agent is C(connected) or C(disconnected), "" where
-    nobody can tell. A VM that is not there has the state ABSENT.
+    nobody can tell. failover: the hypervisor never starts the VM with the host, and autoboot is a wish that is stored
+    beside. A VM that is not there has the state ABSENT.
     """
 
     uuid: str
@@ -91,6 +92,7 @@ class VmConfig:
     memory: int = 0
     vcpus: int = 0
     guest_agent: str = ""
+    failover: bool = False
 
     @property
     def label(self) -> str:

@@ -126,12 +126,12 @@ def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> 
 
 @_after.register
 def _stop(step: vm_steps.Stop, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _config(vm, state="stopped", autoboot=vm.config.autoboot and not step.autoboot_off)
+    return _config(vm, state="stopped", autoboot=vm.config.autoboot and (vm.config.failover or not step.autoboot_off))
 
 
 @_after.register
 def _start(step: vm_steps.Start, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _config(vm, state="running", autoboot=vm.config.autoboot or step.autoboot_on)
+    return _config(vm, state="running", autoboot=vm.config.autoboot or (step.autoboot_on and not vm.config.failover))
 
 
 @_after.register
@@ -519,4 +519,5 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         return then, left
 
     vm = pins.each_dataset(vm, back)
-    return _config(vm, state="running", autoboot=True) if step.starts_vm else vm
+    on = vm.config.autoboot or not vm.config.failover
+    return _config(vm, state="running", autoboot=on) if step.starts_vm else vm

@@ -32,7 +32,8 @@ def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
     starts = vm.halted and now.config.state == "stopped"
     if starts:
         yield start(capabilities)
-    if ((starts and capabilities.moves_autoboot) or now.config.autoboot) != vm.autoboot_before:
+    turned_on = starts and capabilities.moves_autoboot and not now.config.failover
+    if (turned_on or now.config.autoboot) != vm.autoboot_before:
         word = "on" if vm.autoboot_before else "off"
         yield SetAutoboot(Told(f"autoboot {word}, as before"), autoboot=vm.autoboot_before)
 

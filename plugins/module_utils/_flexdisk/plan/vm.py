@@ -245,7 +245,7 @@ def power(vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> t.Iter
     autoboot = vm.config.autoboot
     if declared.state == "running" and vm.config.state == "stopped":
         yield recovery.start(capabilities)
-        autoboot = autoboot or capabilities.moves_autoboot
+        autoboot = autoboot or (capabilities.moves_autoboot and not vm.config.failover)
     if declared.autoboot is not None and declared.autoboot != autoboot:
         word = "on" if declared.autoboot else "off"
         yield SetAutoboot(Told(f"autoboot {word}"), autoboot=declared.autoboot)

@@ -47,12 +47,14 @@ NAMES = (
     "made_for",
     "released",
     "move",
+    "failover",
     "replicas",
     "replicas.space",
     "replica",
     "replica.vm",
     "replica.host",
     "replica.synced",
+    "replica.diverged",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Disk, DiskConfig, JournalEntry, Vm, VmConfig
-from . import disk_properties, identity, moves, slots
+from . import disk_properties, failover, identity, moves, slots
 from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_half, pool_of
 from .reservation import PoolGeometry
 
@@ -75,9 +75,11 @@ def made_from(volume: Dataset) -> str:
 
 
 def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
-    """The configuration with what a bare hypervisor leaves to ZFS: where the VM lies, its flexible_disk_size, and the
-    uuids of its disks as far as their serials agree with the volumes' own properties.
+    """The configuration with what is left to ZFS: the wish of a VM with failover. Of a bare hypervisor also where the
+    VM lies, its flexible_disk_size, and the uuids of its disks as far as their serials agree with the volumes' own
+    properties.
     """
+    config = failover.with_wish(config, datasets)
     if not config.bare:
         return config
     if not config.pool:

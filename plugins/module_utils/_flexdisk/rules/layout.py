@@ -10,6 +10,7 @@ POOL/flexdisk               the container: detached disks, the journal, and leas
 POOL/flexdisk/UUID          a detached disk, by the UUID of the disk
 POOL/flexdisk/UUID.copy     what a conversion makes of it, until the copy is whole
 POOL/flexdisk/replica       the replicas of VMs of other hosts
+POOL/flexdisk/diverged      disks of VMs that another host has taken over, as their old home left them
 POOL/flexdisk/move/UUID     what is written down of a VM that leaves or comes, by the UUID of the VM
 POOL/IMAGE@final            an image; disks are clones of this snapshot
 """
@@ -26,6 +27,7 @@ from . import identity
 CONTAINER = "flexdisk"
 _COPY = ".copy"
 _REPLICA = "replica"
+_DIVERGED = "diverged"
 _MOVE = "move"
 _FINAL = "final"
 _INDEX = re.compile(r"/disk(\d{1,5})\Z")
@@ -39,6 +41,11 @@ def container(pool: str) -> str:
 def replicas(pool: str) -> str:
     """The dataset below which the replicas in a pool lie."""
     return f"{container(pool)}/{_REPLICA}"
+
+
+def diverged(pool: str) -> str:
+    """The dataset below which the disks of VMs lie that another host has taken over."""
+    return f"{container(pool)}/{_DIVERGED}"
 
 
 def moves(pool: str) -> str:

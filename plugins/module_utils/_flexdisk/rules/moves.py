@@ -25,7 +25,8 @@ LEAVING, MOVED, COMING = "leaving", "moved", "coming"
 class Move(t.NamedTuple):
     """phase: the VM is about to leave, has left or comes. host: the other host, pool: the guid of its pool. state and
     autoboot are those that the VM had, and gets again. since: when it began, by the clock of this host. was: the
-    tombstone in whose place this is, encoded.
+    tombstone in whose place this is, encoded. back_to: the VM comes because its home has failed, and its disks go back
+    to this set of snapshots; "" for a move.
     """
 
     phase: str
@@ -37,6 +38,7 @@ class Move(t.NamedTuple):
     autoboot: bool
     since: str
     was: str = ""
+    back_to: str = ""
 
     @property
     def label(self) -> str:
@@ -63,7 +65,10 @@ def read(name: str, text: str) -> t.Optional[Move]:
 def _valid(move: Move) -> bool:
     return (
         move.phase in (LEAVING, MOVED, COMING)
-        and all(isinstance(text, str) for text in (move.vm, move.alias, move.host, move.state, move.since, move.was))
+        and all(
+            isinstance(text, str)
+            for text in (move.vm, move.alias, move.host, move.state, move.since, move.was, move.back_to)
+        )
         and identity.is_uuid(move.vm)
         and is_host(move.host)
         and isinstance(move.pool, int)
@@ -98,13 +103,15 @@ def away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Problem]:
             )
             words += " makes the name free here"
         else:
-            words = f"it is being moved here from {move.host}; the playbook move_vm goes on"
+            words = why_frozen(move)
         return Problem("MovedAway", f"VM {move.label} ({move.vm}): {words}", wanted)
     return None
 
 
 def why_frozen(move: Move) -> str:
     """Why no other task changes a VM that is here."""
+    if move.back_to:
+        return f"it is being taken over from {move.host}; the playbook failover_vm goes on"
     way = "from" if move.phase == COMING else "to"
     return f"it is being moved {way} {move.host}; the playbook move_vm goes on"
 

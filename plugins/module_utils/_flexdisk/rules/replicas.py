@@ -19,6 +19,9 @@ SPACE = "replicas.space"  # and of its VM's dataset: bytes beside F for the snap
 ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING, RESERVED, BACK = (
     f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved", ".back")
 )
+DIVERGED = (
+    "replica.diverged"  # of a disk that is apart: the guid of its last snapshot that its VM's new home has, in hex
+)
 # Those by which a replica is known for one.
 MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
@@ -28,8 +31,8 @@ _NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}}|)(?:/([0-9]{{1,
 
 class Note(t.NamedTuple):
     """That a host has a replica. peer: the last 8 digits of the guid of its pool. synced: when the replica last had all
-    that the disk had, by the clock of the disk's host; "" if never. home: the guid of the pool from which the replica has
-    come, if the VM has moved since; else 0.
+    that the disk had, by the clock of the disk's host; "" if never. home: the guid of the pool from which the replica
+    has come, if the VM has moved since; else 0.
     """
 
     peer: str
@@ -78,9 +81,11 @@ def encode(notes: t.Iterable[Note]) -> str:
 
 
 def elsewhere(disk: Disk, target: str, home: int) -> t.List[Note]:
-    """The replicas of a disk on other hosts than target, as they are noted when the disk has left the pool home."""
+    """The replicas of a disk on other hosts than target, as they are noted when the disk has left the pool home. None
+    without a target.
+    """
     notes = decode(disk.volume.user.get(FACT, ""))
-    return [note._replace(home=note.home or home) for note in notes if note.host != target]
+    return [note._replace(home=note.home or home) for note in notes if target and note.host != target]
 
 
 def hosts(disk: Disk) -> t.List[str]:

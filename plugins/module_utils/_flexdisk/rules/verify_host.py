@@ -10,8 +10,8 @@ from ..model.dataset import Dataset
 from . import identity
 from .findings import Finding
 from .inventory import unlinked_reason
-from .layout import container, is_below, last_part, replicas
-from .replicas import ROLE
+from .layout import container, diverged, is_below, last_part, replicas
+from .replicas import DIVERGED, ROLE
 from .verify_facts import Facts, Findings
 
 
@@ -41,14 +41,16 @@ def unknown_volumes(facts: Facts) -> Findings:
     roots = tuple(config.dataset + "/" for config in facts.configs.values() if config.dataset)
     for uuid in sorted(filter(identity.is_uuid, facts.by_uuid)):
         for name in facts.by_uuid[uuid]:
-            if name not in known and not name.startswith(roots) and not _is_replica(host.datasets[name], uuid):
+            if name not in known and not name.startswith(roots) and not _is_copy(host.datasets[name], uuid):
                 words = f"{name} has the identity of disk {uuid} but no task looks there"
                 message = f"{words}; ask its owner what it is for"
                 yield Finding("stranger_volume", message, disk=uuid, volume=name)
 
 
-def _is_replica(dataset: Dataset, uuid: str) -> bool:
-    """Whether it is the replica of the disk, which has been the disk itself before its VM moved."""
+def _is_copy(dataset: Dataset, uuid: str) -> bool:
+    """Whether it has been the disk itself before its VM moved: it is the replica of it now, or was set apart."""
+    if is_below(dataset.name, diverged(dataset.pool)):
+        return bool(dataset.user.get(DIVERGED))
     return is_below(dataset.name, replicas(dataset.pool)) and dataset.user.get(ROLE) == uuid
 
 

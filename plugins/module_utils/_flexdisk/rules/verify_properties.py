@@ -11,12 +11,13 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.vm import Vm
 from . import identity, slots
+from .failover import FACT as FAILOVER
 from .findings import Finding, own_task
 from .property_text import LIMIT
 from .replicas import SPACE
 from .verify_facts import About, Facts, Findings, busy, listed, of_vm, vm_disks
 
-_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", "drained", "generation", SPACE)
+_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", "drained", "generation", SPACE, FAILOVER)
 _OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "from", "released"))
 
 

@@ -36,7 +36,7 @@ class Wanted(t.NamedTuple):
     hosts: t.Sequence[str] = ()
     groups: t.Sequence[str] = ()
 
-    def means(self, names: t.AbstractSet[str], tags: _Raw, host: str, group: str) -> bool:
+    def means(self, names: t.Set[str], tags: _Raw, host: str, group: str) -> bool:
         """Whether the move of a VM with these names and tags from a host of a group is meant."""
         return (
             (not self.vms or bool(names.intersection(self.vms)))
@@ -49,8 +49,8 @@ class Wanted(t.NamedTuple):
 def under_way(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
     """The moves that have begun and not ended, as jobs, one after the other.
 
-    hosts: C(name), C(group) and C(info) as move_plan takes them. What is done is MOVE if the move goes on, PUT_BACK if it
-    is given up, and STUCK if nothing can be done. C(why) says why a move does not go on.
+    hosts: C(name), C(group) and C(info) as move_plan takes them. What is done is MOVE if the move goes on, PUT_BACK if
+    it is given up, and STUCK if nothing can be done. C(why) says why a move does not go on.
     """
     infos = {host["name"]: host["info"] for host in hosts if host["info"] is not None}
     marks = {(name, move["uuid"]): move for name, info in infos.items() for move in info["moves"]}
@@ -97,10 +97,10 @@ def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str
 
 
 def queue(jobs: t.Sequence[_Raw], stage: str) -> _Dict:
-    """The hosts of a play that carries jobs out, batch by batch: C(hosts), each with a C(name), and C(sizes) of batches.
+    """The hosts of a play that carries jobs out, batch by batch: C(hosts), each with a C(name), and the C(sizes).
 
-    Each batch begins with a host that only says what the batch does. As it cannot fail, a batch whose jobs all fail does
-    not end the play. stage makes the names of the hosts unlike those of other plays.
+    Each batch begins with a host that only says what the batch does. As it cannot fail, a batch whose jobs all fail
+    does not end the play. stage makes the names of the hosts unlike those of other plays.
     """
     names = {job["job"]: f"{job['name']} to {job['operations'][0]['to']} ({stage} {job['job']})" for job in jobs}
     hosts: t.List[_Dict] = []

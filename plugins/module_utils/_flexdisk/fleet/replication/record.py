@@ -25,8 +25,8 @@ OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in
 
 @dataclass(frozen=True)
 class DiskRecord:
-    """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes. replicas: the
-    notes of replicas on third hosts, encoded.
+    """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes. replicas:
+    the notes of replicas on third hosts, encoded.
     """
 
     uuid: str

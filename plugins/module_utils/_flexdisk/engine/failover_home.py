@@ -1,0 +1,106 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The home of VMs with failover: their marks, and the records that hosts with their replicas need."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..fleet.replication.record import Record
+from ..hypervisor.protocol import Hypervisor
+from ..model.command import Runner
+from ..model.desired import Policy
+from ..model.errors import FlexdiskError, Problem
+from ..model.vm import Vm
+from ..rules.failover import FACT, encode, wish_of
+from ..rules.inventory import Host
+from ..rules.replicas import hosts
+from ..zfs.commands import Zfs
+from . import autoboot
+from .module_run import failure_text
+from .observe import observe
+from .vm_departure import Departure, refusals
+from .vm_info import chosen
+
+
+class Marked(t.NamedTuple):
+    """records: of the VMs that have failover. failures: why there is none of a VM that has it."""
+
+    changed: bool
+    records: t.List[Record]
+    failures: t.List[str]
+    problems: t.List[Problem]
+
+
+class FailoverHome:
+    """What the home of VMs does for their failover."""
+
+    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner) -> None:
+        self._zfs = zfs
+        self._hypervisor = hypervisor
+        self._departure = Departure(zfs, hypervisor, runner, Policy())
+
+    def mark(self, names: t.Sequence[str], wanted: t.Optional[bool], here: str, check_mode: bool) -> Marked:
+        """Give VMs failover or take it from them; None: leave it, but take it from those without replicas. Then the
+        records of those that have it. here: the name of this host for others. A VM that moves is left alone.
+        """
+        host = observe(self._zfs, self._hypervisor, every=True)
+        vms, problems = chosen(host, names)
+        vms = [vm for vm in vms if vm.config.uuid not in host.moves]
+        if wanted:
+            problems += [problem for vm in vms if not vm.config.failover for problem in self._unfit(host, vm)]
+        if problems:
+            return Marked(False, [], [], problems)
+        gets = [vm for vm in vms if (vm.config.failover if wanted is None else wanted) and (wanted or _is_copied(vm))]
+        loses = [vm for vm in vms if vm.config.failover and vm not in gets]
+        changed = [self._keep(vm, check_mode) for vm in gets] + [self._lose(vm, check_mode) for vm in loses]
+        records, failures = [], []
+        for vm in gets:
+            try:
+                records.append(self._record(host, vm, here))
+            except FlexdiskError as exc:
+                failures.append(f"VM {vm.label}: {exc.message} [{exc.code}]")
+        return Marked(any(changed), records, failures, [])
+
+    def _unfit(self, host: Host, vm: Vm) -> t.List[Problem]:
+        if self._hypervisor.capabilities.name != "vmadm":
+            return [Problem("NotSupported", "failover works with vmadm only", vm.label)]
+        return refusals(host, vm, "")
+
+    def _keep(self, vm: Vm, check_mode: bool) -> bool:
+        """The wish is written down before autoboot goes off. Whether anything was to do."""
+        uuid = vm.config.uuid
+        if vm.config.failover and not self._hypervisor.vm(uuid).autoboot:
+            return False
+        if not check_mode:
+            self._zfs.set_facts(vm.root.name, {FACT: encode(wish_of(vm.config, vm.root))})
+            autoboot.keep_off(self._hypervisor, _with_failover(vm))
+        return True
+
+    def _lose(self, vm: Vm, check_mode: bool) -> bool:
+        """autoboot comes back before the wish goes."""
+        uuid, wanted = vm.config.uuid, vm.config.autoboot
+        if not check_mode:
+            if self._hypervisor.vm(uuid).autoboot != wanted:
+                self._hypervisor.set_autoboot(uuid, wanted)
+            self._zfs.set_facts(vm.root.name, {FACT: ""})
+        return True
+
+    def _record(self, host: Host, vm: Vm, here: str) -> Record:
+        problems = self._unfit(host, vm)
+        if problems:
+            raise FlexdiskError("NotSupported", failure_text(problems))
+        made = self._departure.record(host, vm, None, here)
+        return replace(made, marks={**made.marks, FACT: encode(wish_of(vm.config, vm.root))})
+
+
+def _with_failover(vm: Vm) -> Vm:
+    return replace(vm, config=replace(vm.config, failover=True))
+
+
+def _is_copied(vm: Vm) -> bool:
+    """Whether another host has a replica of a disk."""
+    return any(hosts(disk) for disk in vm.disks)

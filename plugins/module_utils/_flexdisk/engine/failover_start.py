@@ -1,0 +1,117 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""After the boot of a host: which of its VMs have failover, and which of these it starts."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..fleet.replication.claims import Claims, home_elsewhere, not_asked
+from ..hypervisor.protocol import Hypervisor
+from ..model.errors import FlexdiskError
+from ..model.vm import Vm
+from ..plan.recovery import unfinished
+from ..rules.failover import wish_of
+from ..rules.inventory import Host
+from ..rules.replicas import hosts
+from ..zfs.commands import Zfs
+from ..zfs.copies import Copies
+from . import autoboot, replica_info
+from .observe import observe
+from .vm_takeover import is_named, known_vms
+
+_Dict = t.Dict[str, t.Any]
+
+
+class Started(t.NamedTuple):
+    """Labels of VMs, and words about others. failures: those that shall run, and were not started."""
+
+    started: t.List[str]
+    left: t.List[str]
+    failures: t.List[str]
+
+
+def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "") -> _Dict:
+    """The VMs of this host, and those that it could take over. With a name, only those that have it."""
+    host = observe(zfs, hypervisor, snapshots=False, every=True)
+    linked = {vm.config.uuid: vm for vm in host.vms}
+    comes = {uuid: move for uuid, move in host.moves.items() if move.back_to}
+    names = {**{config.uuid: config.alias for config in host.configs}, **{u: m.alias for u, m in comes.items()}}
+    vms = [
+        {
+            "vm": uuid,
+            "alias": alias,
+            **_of_vm(linked.get(uuid)),
+            "taking": comes[uuid].host if uuid in comes else "",
+            **(_points(zfs, copies, hypervisor, linked.get(uuid)) if name else {"pool": 0, "points": {}}),
+        }
+        for uuid, alias in sorted(names.items())
+        if not name or is_named(uuid, alias, name)
+    ]
+    known = (one.record for one in known_vms())
+    records = [
+        {"vm": r.uuid, "alias": r.alias, "host": r.host} for r in known if not name or is_named(r.uuid, r.alias, name)
+    ]
+    return {"vms": vms, "records": records}
+
+
+def _of_vm(vm: t.Optional[Vm]) -> _Dict:
+    if vm is None or not vm.config.failover:
+        return {"failover": False, "autoboot": vm is not None and vm.config.autoboot, "term": 0, "peers": []}
+    wish = wish_of(vm.config, vm.root)
+    return {"failover": True, "autoboot": wish.autoboot, "term": wish.term, "peers": _peers(vm)}
+
+
+def _points(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, vm: t.Optional[Vm]) -> _Dict:
+    if vm is None:
+        return {"pool": 0, "points": {}}
+    uuid, pool = vm.config.uuid, vm.config.pool
+    seen = replica_info.look(zfs, copies, hypervisor, [uuid], pool)
+    points = {disk.uuid: [point.guid for point in disk.points] for disk in seen.originals[uuid]}
+    return {"pool": seen.host.datasets[pool].guid, "points": points}
+
+
+def _peers(vm: Vm) -> t.List[str]:
+    return sorted({name for disk in vm.disks for name in hosts(disk)})
+
+
+def start(zfs: Zfs, hypervisor: Hypervisor, claims: Claims, unasked: bool, check_mode: bool) -> Started:
+    """Start the VMs with failover that shall run, and whose home is here. unasked: even if a host cannot be asked."""
+    host = observe(zfs, hypervisor, every=True)
+    done = Started([], [], [])
+    for vm in (vm for vm in host.vms if vm.config.failover):
+        elsewhere = _elsewhere(host, vm, claims)
+        if elsewhere:
+            done.left.append(f"{vm.label}: {elsewhere}")
+        elif vm.config.autoboot and vm.config.state == "stopped":
+            why_not = _why_not(vm, claims, unasked) or ("" if check_mode else _failure(hypervisor, vm))
+            (done.failures if why_not else done.started).append(f"{vm.label}: {why_not}" if why_not else vm.label)
+    return done
+
+
+def _elsewhere(host: Host, vm: Vm, claims: Claims) -> str:
+    """Why the home of a VM is not here; "" if it is."""
+    if vm.config.uuid in host.moves:
+        return vm.config.frozen
+    others = home_elsewhere(vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
+    if not others:
+        return ""
+    words = f"{' and '.join(others)} has taken it over"
+    return f"{words}, and it is {vm.config.state} here" if vm.config.state != "stopped" else words
+
+
+def _why_not(vm: Vm, claims: Claims, unasked: bool) -> str:
+    silent = [] if unasked else not_asked(_peers(vm), claims)
+    if silent:
+        return f"{' and '.join(silent)} could not be asked whether they have taken it over"
+    return unfinished(vm.interrupted) if vm.interrupted is not None else ""
+
+
+def _failure(hypervisor: Hypervisor, vm: Vm) -> str:
+    try:
+        autoboot.start(hypervisor, vm)
+    except FlexdiskError as exc:
+        return f"{exc.message} [{exc.code}]"
+    return ""

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""A VM whose home has failed comes back on this host, from its replicas and its record."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+from dataclasses import replace
+
+from ..fleet.replication import takeover
+from ..fleet.replication.record import Record, read_record
+from ..fleet.replication.takeover import Takeover
+from ..hypervisor.protocol import Hypervisor
+from ..model.command import Runner
+from ..model.desired import Policy
+from ..model.errors import FlexdiskError, Problem
+from ..plan.planner import find_vm
+from ..rules.failover import FACT, decode, encode
+from ..rules.identity import begins_uuid
+from ..rules.inventory import Host
+from ..rules.layout import container
+from ..rules.moves import COMING, Move
+from ..zfs.commands import Zfs
+from ..zfs.copies import Copies
+from . import records
+from . import trust as keys
+from .journal import host_name
+from .observe import observe
+from .receivers import end_receiver
+from .replica_info import HOLD, kept
+from .vm_arrival import Arrival
+
+
+class Known(t.NamedTuple):
+    """The record of a VM that this host can take over, and the pool with its replicas."""
+
+    record: Record
+    pool: str
+
+
+class Ready(t.NamedTuple):
+    """What would be done. begun: an earlier run has begun it. here: the VM is here already."""
+
+    known: t.Optional[Known]
+    takeover: t.Optional[Takeover]
+    begun: bool
+    here: bool
+    problems: t.List[Problem]
+
+
+def known_vms() -> t.List[Known]:
+    """All VMs that this host can take over."""
+    return [_known(uuid) for uuid in records.known(records.FAILOVER)]
+
+
+def _known(uuid: str) -> Known:
+    stored = records.load(uuid, records.FAILOVER)
+    return Known(read_record(stored["record"]), str(stored["pool"]))
+
+
+def named(name: str) -> t.Optional[Known]:
+    """The VM of this name, UUID or beginning of a UUID, None if there is none. Raises FlexdiskError Ambiguous."""
+    found = [one for one in known_vms() if is_named(one.record.uuid, one.record.alias, name)]
+    if len(found) > 1:
+        raise FlexdiskError("Ambiguous", f"{host_name()} has records of several VMs {name}; give the whole uuid")
+    return found[0] if found else None
+
+
+def is_named(uuid: str, alias: str, name: str) -> bool:
+    """Whether a VM has this name, UUID or beginning of a UUID."""
+    lower = name.lower()
+    return name == alias or uuid == lower or (begins_uuid(lower) and uuid.startswith(lower))
+
+
+class TakeOver:
+    """What a failover needs on the host that takes a VM over. authorized: the file of keys that may come in."""
+
+    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, authorized: str) -> None:
+        self._zfs = zfs
+        self._hypervisor = hypervisor
+        self._runner = runner
+        self._copies = Copies(runner)
+        self._authorized = os.path.expanduser(authorized)
+        self._arrival = Arrival(zfs, hypervisor, runner, Policy())
+
+    def look(self, name: str) -> Ready:
+        """What a failover of the VM would do, and all that speaks against it. Nothing is changed."""
+        host = observe(self._zfs, self._hypervisor, every=True)
+        known = named(name)
+        if known is None:
+            return self._without_record(host, name)
+        uuid = known.record.uuid
+        move = host.moves.get(uuid)
+        if move is None and any(config.uuid == uuid and config.disks for config in host.configs):
+            return Ready(known, None, False, True, [])
+        begun = move is not None and move.phase == COMING and bool(move.back_to)
+        done = _disks_here(host, uuid) if move is not None and move.phase == COMING else set()
+        found, problems = takeover.plan(
+            known.record, self._kept(known), done, t.cast(Move, move).back_to if begun else ""
+        )
+        if not begun:
+            problems += self._arrival.refusals(known.record, known.pool, taking=True)
+        return Ready(known, found, begun, False, problems)
+
+    def _without_record(self, host: Host, name: str) -> Ready:
+        vm = find_vm(host, name)
+        if not isinstance(vm, Problem) and vm.config.failover and vm.config.uuid not in host.moves:
+            return Ready(None, None, False, True, [])
+        words = (
+            f"{host_name()} has no record of VM {name}; the playbook replicate with flexdisk_failover=true makes one"
+        )
+        return Ready(None, None, False, False, [Problem("ResourceNotFound", f"{words}, as long as its home is there")])
+
+    def _kept(self, known: Known) -> takeover.Kept:
+        place = container(known.pool)
+        found = kept(self._copies, [place]) if self._zfs.exists(place) else []
+        return {one.replica.dataset.rpartition("/")[2]: (one.replica, one.synced) for one in found}
+
+    def take(self, name: str, most: t.Optional[int]) -> bool:
+        """Take the VM over. most: seconds of what it wrote that may be lost, None for any. Whether anything was to do.
+
+        Nothing is destroyed before it is written down which set the disks go back to, except what has arrived of
+        interrupted streams: with it a newer set can become complete no more.
+        """
+        ready = self._ready(name, most)
+        if ready.here or ready.known is None or ready.takeover is None:
+            if ready.known is not None:
+                records.remove(ready.known.record.uuid, records.FAILOVER)
+            return False
+        record = ready.known.record
+        uuids = [disk.uuid for disk in record.disks]
+        keys.shut_out(self._authorized, uuids)
+        for uuid in uuids:
+            end_receiver(self._runner, uuid)
+        ready = self._ready(name, most)  # until now a stream may have come to its end
+        for back in t.cast(Takeover, ready.takeover).disks:
+            if back.replica.token:
+                self._copies.give_up(back.replica.dataset)
+        ready = self._ready(name, most)
+        found = t.cast(Takeover, ready.takeover)
+        if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not ready.begun:
+            self._arrival.expect(_raised(record), t.cast(Known, ready.known).pool, found.name)
+        self._go_back(found)
+        self._arrival.arrive(record.uuid, record.host)
+        return True
+
+    def _ready(self, name: str, most: t.Optional[int]) -> Ready:
+        ready = self.look(name)
+        problems = ready.problems or list(too_old(ready, most, time.time()))
+        if problems:
+            raise FlexdiskError(problems[0].code, problems[0].message)
+        return ready
+
+    def _go_back(self, found: Takeover) -> None:
+        """Destroy exactly the snapshots that were planned, and roll back."""
+        for back in found.disks:
+            name = back.replica.dataset
+            lost = [f"{name}@{point.name}" for point in back.lost]
+            held = self._copies.held(HOLD, lost)
+            if held:
+                self._zfs.release(HOLD, *sorted(held))
+            for snapshot in lost:
+                self._copies.destroy(snapshot)
+            if lost or back.replica.written:
+                self._copies.roll_back(f"{name}@{back.to.name}")
+
+
+def too_old(ready: Ready, most: t.Optional[int], now: float) -> t.Iterator[Problem]:
+    """Why what the replicas have is not good enough. most: as in take."""
+    if most is None or ready.begun or ready.takeover is None:
+        return
+    age = ready.takeover.age(now)
+    if age is None or age > most:
+        told = f"{age} s old" if age is not None else "of a time that is not known"
+        words = f"what the replicas have is {told}; flexdisk_max_data_loss allows {most} s"
+        yield Problem("TooOld", words, t.cast(Known, ready.known).record.label)
+
+
+def _raised(record: Record) -> Record:
+    """The record of the VM on its new home: the old one has a lower term."""
+    wish = decode(record.marks.get(FACT, ""))
+    if wish is None:
+        raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
+    return replace(record, marks={**record.marks, FACT: encode(wish._replace(term=wish.term + 1))})
+
+
+def _disks_here(host: Host, uuid: str) -> t.Set[str]:
+    """The disks that have become disks of the VM on this host."""
+    attached = {disk.uuid for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks + vm.orphans}
+    return attached | {disk.uuid for disk in host.detached if disk.vm == uuid}

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Whether another host has taken a VM over: what hosts say of their VMs, and who is its home."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...model.errors import FlexdiskError
+
+_Dict = t.Dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a host says of a VM. term: as in Wish, None if the VM has no failover there. taking: the host that it is
+    being taken over from, "" for none. pool: the guid of its pool; points: the guids of the snapshots and bookmarks of
+    its disks, by their uuids; both only if the host was asked for this VM.
+    """
+
+    vm: str
+    term: t.Optional[int]
+    taking: str = ""
+    pool: int = 0
+    points: t.Mapping[str, t.Sequence[int]] = field(default_factory=dict)
+
+    def beats(self, term: int) -> bool:
+        """Whether a host that has the VM with this term must not start it."""
+        return bool(self.taking) or self.term is None or self.term >= term
+
+
+Claims = t.Mapping[str, t.Optional[t.Sequence[Claim]]]  # by hosts, None for one that could not be asked
+
+
+def read_claims(given: t.Mapping[str, t.Any]) -> Claims:
+    """What hosts say, from results; "" of one that could not be asked. Raises FlexdiskError InvalidArgument for what is
+    none.
+    """
+    try:
+        return {str(host): [_claim(one) for one in said] if said != "" else None for host, said in given.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise FlexdiskError("InvalidArgument", f"peers are no results of vm_failover: {exc!r}") from exc
+
+
+def _claim(given: t.Any) -> Claim:
+    points = {str(disk): [int(guid) for guid in guids] for disk, guids in given["points"].items()}
+    term = int(given["term"]) if given["failover"] else None
+    return Claim(str(given["vm"]), term, str(given["taking"]), int(given["pool"]), points)
+
+
+def home_elsewhere(vm: str, term: int, claims: Claims) -> t.List[str]:
+    """The hosts that have the VM, and not an older one than the host with this term."""
+    return sorted(host for host, said in claims.items() if any(one.vm == vm and one.beats(term) for one in said or ()))
+
+
+def not_asked(hosts: t.Iterable[str], claims: Claims) -> t.List[str]:
+    """Those of the hosts that could not be asked."""
+    return sorted(host for host in set(hosts) if claims.get(host) is None)

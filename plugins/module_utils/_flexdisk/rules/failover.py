@@ -1,0 +1,49 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What the dataset of a VM with failover says: the hypervisor does not start the VM with the host, start_host does."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import replace
+
+from ..model.dataset import Dataset
+from ..model.vm import VmConfig
+
+FACT = "failover"
+_TEXT = re.compile(r"(on|off):(\d{1,9})\Z")
+
+
+class Wish(t.NamedTuple):
+    """autoboot: whether the VM starts with its home. term: how often another host has taken the VM over. If two hosts
+    have the VM, the higher one is its home.
+    """
+
+    autoboot: bool
+    term: int = 0
+
+
+def encode(wish: Wish) -> str:
+    """The value of FACT."""
+    return f"{'on' if wish.autoboot else 'off'}:{wish.term}"
+
+
+def decode(text: str) -> t.Optional[Wish]:
+    """The wish in the value of FACT; None for anything else."""
+    found = _TEXT.match(text)
+    return Wish(found[1] == "on", int(found[2])) if found else None
+
+
+def with_wish(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
+    """The configuration of a VM with failover has the wish in the place of the hypervisor's autoboot."""
+    root = datasets.get(config.dataset)
+    wish = decode(root.user.get(FACT, "")) if root is not None else None
+    return replace(config, autoboot=wish.autoboot, failover=True) if wish is not None else config
+
+
+def wish_of(config: VmConfig, root: Dataset) -> Wish:
+    """The wish of a VM, with failover or without."""
+    return decode(root.user.get(FACT, "")) or Wish(config.autoboot)

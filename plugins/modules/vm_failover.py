@@ -1,0 +1,238 @@
+#!/usr/bin/python
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The steps of a failover: before the home of a VM fails, when it has failed, and when it comes back."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vm_failover
+short_description: Do the steps of a failover of a VM to the host with its replicas
+version_added: 0.2.0
+author:
+  - flexdisk.hypervisor contributors (!UNKNOWN)
+description:
+  - Does the steps of a failover on the home of a VM and on the host with its replicas. The role
+    P(flexdisk.hypervisor.vm_replica#role) and the playbooks C(failover_vm) and C(start_host) put them together. Use
+    these, unless you build a failover of your own.
+  - The hypervisor does not start a VM with failover when its host boots, for another host may have taken it over.
+    Whether the VM shall start is a property of its dataset. O(step=start) starts it.
+  - Each step can be repeated. What it needs to know lies with the data, so a failover that was killed goes on with the
+    next run.
+  - This works with C(vmadm) only.
+extends_documentation_fragment:
+  - flexdisk.hypervisor._flexdisk
+  - flexdisk.hypervisor._flexdisk.lock
+  - flexdisk.hypervisor._flexdisk.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details:
+      - Only O(step=take_over), O(step=end) and O(step=give_up) have a diff.
+  idempotent:
+    support: full
+options:
+  step:
+    description:
+      - Which step is done.
+    type: str
+    required: true
+    choices:
+      mark: >-
+        On the home: gives O(vms) failover or takes it from them, as O(failover) says. Tells the records of those that
+        have it.
+      store: On the host with the replicas, keeps O(records).
+      drop: On the host with the replicas, removes the records of O(vms).
+      look: Tells which VMs this host has, and which it could take over. Nothing is changed.
+      take_over: >-
+        On the host with the replicas, brings O(vm) back. Its home must be down. In check mode, says what would be lost.
+      start: >-
+        On the home after its boot, starts the VMs with failover that shall run, unless a host of O(peers) has taken
+        them over or could not be asked.
+      end: >-
+        On the old home of O(vm), ends it there if a host of O(peers) has taken it over. Its disks become replicas.
+        Those with data that the new home lacks are kept as C(POOL/flexdisk/diverged/UUID).
+      give_up: >-
+        On the old home, gives up what was kept. Without a replica, the disk goes back to what the new home has, and
+        becomes one. With a replica, it is destroyed.
+  vms:
+    description:
+      - The VMs. O(step=mark) takes UUIDs, unique prefixes or aliases, O(step=drop) only UUIDs.
+    type: list
+    elements: str
+  vm:
+    description:
+      - The VM by UUID, unique prefix of one, or alias. Needed for O(step=take_over), O(step=end) and O(step=give_up).
+        With it, O(step=look) tells only of this VM.
+    type: str
+  failover:
+    description:
+      - Whether the VMs have failover. By default, it stays as it is. VMs without replicas lose it.
+    type: bool
+  name:
+    description:
+      - The name of this host for others. Needed for O(step=mark).
+    type: str
+  records:
+    description:
+      - RV(records) of O(step=mark). They may hold secrets of the VMs. Needed for O(step=store).
+    type: list
+    elements: dict
+  pools:
+    description:
+      - The pools with the replicas on this host, by the UUIDs of the VMs. Needed for O(step=store).
+    type: dict
+  homes:
+    description:
+      - GUIDs of pools. O(step=drop) removes only records of VMs of these pools. By default, of VMs of any pool.
+    type: list
+    elements: int
+    default: []
+  max_data_loss:
+    description:
+      - Seconds. O(step=take_over) is refused if the replicas are older. By default, any age is taken.
+    type: int
+  authorized_keys:
+    description:
+      - The file of keys that SSH accepts on this host. O(step=take_over) shuts out the old home.
+    type: path
+    default: ~/.ssh/authorized_keys
+  peers:
+    description:
+      - What the hosts with replicas said to O(step=look), by their names. An empty string for a host
+        that could not be asked. Needed for O(step=start) and O(step=end).
+    type: dict
+  unasked:
+    description:
+      - Allow O(step=start) to start VMs although a host with replicas could not be asked.
+    type: bool
+    default: false
+seealso:
+  - module: flexdisk.hypervisor.replica_send
+  - module: flexdisk.hypervisor.replica_receive
+  - module: flexdisk.hypervisor.vm_move
+"""
+
+EXAMPLES = r"""
+- name: Look what could be brought back, and what would be lost
+  flexdisk.hypervisor.vm_failover:
+    step: take_over
+    vm: db01
+    max_data_loss: 900
+  check_mode: true
+  diff: true
+"""
+
+RETURN = r"""
+msg:
+  description: What is done, in one line.
+  returned: always
+  type: str
+records:
+  description: >-
+    With O(step=mark), what another host must know to make the VMs again; it may hold secrets. With O(step=look), the
+    VMs that this host could take over, without secrets. C(vm) is the UUID, C(alias) the alias, C(host) the home.
+  returned: success, with O(step=mark) and O(step=look)
+  type: list
+  elements: dict
+failures:
+  description: >-
+    With O(step=mark), why there are no records of some VMs. With O(step=start), why some that shall run were not
+    started. It was done for the others.
+  returned: success, with O(step=mark) and O(step=start)
+  type: list
+  elements: str
+vms:
+  description: >-
+    The VMs of this host. C(vm) is the UUID, C(alias) the alias. C(failover) says whether the VM has failover,
+    C(autoboot) whether it shall start with the host, C(term) how often it was taken over, C(peers) which hosts have
+    replicas. C(taking) is the host that it is being taken over from. C(pool) and C(points) are the GUIDs of its pool
+    and of its snapshots and bookmarks, if O(vm) is given.
+  returned: success, with O(step=look)
+  type: list
+  elements: dict
+age:
+  description: >-
+    Seconds since the VM was as it comes back, at most, by the clock of this host. None if that is not known.
+  returned: success, with O(step=take_over)
+  type: int
+lost:
+  description: What the replicas lose beside, because other disks of the VM lack it.
+  returned: success, with O(step=take_over)
+  type: list
+  elements: str
+disks:
+  description: What becomes of the disks of the VM on its old home.
+  returned: success, with O(step=end) and O(step=give_up)
+  type: list
+  elements: str
+started:
+  description: The labels of VMs that were started.
+  returned: success, with O(step=start)
+  type: list
+  elements: str
+left:
+  description: Which VMs are not to be started, because another host has them, or because they move.
+  returned: success, with O(step=start)
+  type: list
+  elements: str
+error_code:
+  description: The reason why the task fails. See the page of errors.
+  returned: if the task fails
+  type: str
+problems:
+  description: All reasons why the task fails.
+  returned: if the task fails
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible.module_utils.ansible_release import __version__
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.module_run import run_module
+from ..module_utils._flexdisk.engine.vm_failover import parse, run
+
+STEPS = ["mark", "store", "drop", "look", "take_over", "start", "end", "give_up"]
+OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
+    "step": {"type": "str", "required": True, "choices": STEPS},
+    "vms": {"type": "list", "elements": "str"},
+    "vm": {"type": "str"},
+    "failover": {"type": "bool"},
+    "name": {"type": "str"},
+    "records": {"type": "list", "elements": "dict"},
+    "pools": {"type": "dict"},
+    "homes": {"type": "list", "elements": "int", "default": []},
+    "max_data_loss": {"type": "int"},
+    "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
+    "peers": {"type": "dict"},
+    "unasked": {"type": "bool", "default": False},
+}
+NEEDED = [
+    ("step", "mark", ["vms", "name"]),
+    ("step", "store", ["records", "pools"]),
+    ("step", "drop", ["vms"]),
+    ("step", "take_over", ["vm"]),
+    ("step", "start", ["peers"]),
+    ("step", "end", ["vm", "peers"]),
+    ("step", "give_up", ["vm"]),
+]
+
+
+def main() -> None:
+    """Read the arguments, and do what vm_failover does."""
+    spec = {**OPTIONS, **HOST, **LOCK}
+    module = AnsibleModule(argument_spec=spec, required_if=NEEDED, supports_check_mode=True)
+    step = module.params["step"]
+    run_module(module, __version__, f"vm_failover, step {step}", parse, run, reads=step == "look", every_pool=True)
+
+
+if __name__ == "__main__":
+    main()

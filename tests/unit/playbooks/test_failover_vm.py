@@ -1,0 +1,151 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbooks of a failover on two simulated nodes, as a user runs them. One of the nodes cannot be reached."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from .nodes import Nodes
+from .test_move_vm import SECRET, hashes, vm
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "moves.md").read_text()
+TO = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv02"]
+FENCED = [*TO, "-e", "flexdisk_fenced=true"]
+PREPARE = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_failover=true"]
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Two hosts that reach each other. A running VM with two disks and a secret is on the first."""
+    made = Nodes(tmp_path, {"hv01": "", "hv02": ""})
+    made.connect("hv01", "hv02")
+    made.connect("hv02", "hv01")
+    made.variables["all"] = {"flexdisk_replicas": [{"vm": "db01", "host": "hv02"}]}
+    uuid = made.create("hv01", "db01", 1024, 2, {}, flexible=6, more=[1])
+    made.run("hv01", "vmadm", "update", uuid, stdin=json.dumps({"set_customer_metadata": {"root_pw": SECRET}}))
+    for disk in vm(made, "hv01")["disks"]:
+        made.run("hv01", "guest", "write", disk["zfs_filesystem"], "0", "9", disk["uuid"])
+    made.run("hv01", "vmadm", "start", uuid)
+    return made
+
+
+def plays(nodes, playbook, *words, status=0, unreachable=""):
+    """What a playbook prints. No secret of the VM is ever in it."""
+    ended, printed = nodes.play(playbook, *words, unreachable=unreachable)
+    assert ended == status, printed
+    assert SECRET not in printed
+    return printed
+
+
+def changed(printed, host):
+    return " changed=0 " not in next(line for line in printed.splitlines() if re.match(rf"{host} +: ok", line))
+
+
+def record(nodes):
+    return nodes.folder / "hv02" / "bin" / "flexdisk-locks" / "failover" / f"{vm(nodes, 'hv01')['uuid']}.json"
+
+
+def test_a_failover(nodes):
+    """As the page has it: prepare, fail, come back on the other host. The old host does not start the VM then."""
+    for playbook, words in (
+        ("replicate", ["-e", "flexdisk_failover=true"]),
+        ("failover_vm", [*FENCED, "-e", "flexdisk_max_data_loss=900", "--check", "--diff"]),
+        ("start_host", ["--limit", "hv01"]),
+    ):
+        assert f"    ansible-playbook flexdisk.hypervisor.{playbook} {' '.join(words)}\n" in PAGE
+    before, contents = vm(nodes, "hv01"), hashes(nodes, "hv01")
+    for check, news in (("--check", True), ("--diff", True), ("--check", False), ("--diff", False)):
+        assert changed(plays(nodes, "replicate", *PREPARE, check, "-vvv"), "hv01") is news
+        assert vm(nodes, "hv01")["autoboot"] is (check == "--check" and news)
+    assert SECRET in record(nodes).read_text()
+    nodes.run("hv01", "guest", "write", before["disks"][1]["zfs_filesystem"], "9", "3", "lost")
+    assert "flexdisk_fenced=true is missing" in plays(nodes, "failover_vm", *TO, status=2)
+    printed = plays(nodes, "failover_vm", *FENCED, status=2)
+    assert "hv01, the host of db01, answers: move the VM with the playbook move_vm" in printed
+    printed = plays(nodes, "failover_vm", *FENCED, "-e", "flexdisk_max_data_loss=0", unreachable="hv01", status=2)
+    assert re.search(r"what the replicas have is \d+ s old; flexdisk_max_data_loss allows 0 s", printed)
+    words = [*FENCED, "-e", "flexdisk_max_data_loss=900"]
+    printed = plays(nodes, "failover_vm", *words, "--check", "--diff", "-vvv", unreachable="hv01")
+    assert re.search(r"VM db01 of hv01 comes back as of \d+ s ago", printed)
+    assert vm(nodes, "hv02") == {}
+    assert changed(plays(nodes, "failover_vm", *words, "-vvv", unreachable="hv01"), "hv02")
+    after = vm(nodes, "hv02")
+    for key in ("uuid", "state", "customer_metadata", "flexible_disk_size", "ram", "nics", "tags"):
+        assert after[key] == before[key], key
+    assert (after["autoboot"], hashes(nodes, "hv02")) == (False, contents)
+    for more in (["--check"], []):
+        assert not changed(plays(nodes, "failover_vm", *words, *more, unreachable="hv01"), "hv02")
+    nodes.run("hv01", "vmadm", "stop", before["uuid"], "-F")
+    printed = plays(nodes, "start_host", "--limit", "hv01")
+    assert "hv02 has taken it over" in printed
+    assert vm(nodes, "hv01")["state"] == "stopped"
+    the_old_host_comes_back(nodes, contents)
+
+
+def the_old_host_comes_back(nodes, contents):
+    """The VM ends there, in four steps. What it wrote last is given up, and the next sync is an increment."""
+    home = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_host=hv01"]
+    assert "hv01 has a VM db01" in plays(nodes, "replicate", *home, "--limit", "hv02", status=2)
+    for state, words in (("returned", "lacks"), ("given_up", "and becomes a replica")):
+        command = ["-e", "flexdisk_vm=db01", "-e", f"flexdisk_failover_state={state}"]
+        assert f"    ansible-playbook flexdisk.hypervisor.failover_vm {' '.join(command)}\n" in PAGE
+        for check, news in (("--check", True), ("--diff", True), ("--check", False), ("--diff", False)):
+            printed = plays(nodes, "failover_vm", *command, check)
+            assert (changed(printed, "hv01"), words in printed) == (news, news)
+            assert not changed(printed, "hv02")
+        assert vm(nodes, "hv01") == {}
+    plays(nodes, "replicate", *home)
+    replicas = [f"zones/flexdisk/replica/{disk['uuid']}" for disk in vm(nodes, "hv02")["disks"]]
+    assert [nodes.run("hv01", "guest", "hash", name) for name in replicas] == contents
+
+
+def test_a_host_that_has_booted(nodes):
+    """It starts its VMs, if the other host can be asked, or by a word of the user."""
+    plays(nodes, "replicate", *PREPARE)
+    uuid = vm(nodes, "hv01")["uuid"]
+    nodes.run("hv01", "vmadm", "stop", uuid, "-F")
+    printed = plays(nodes, "start_host", "--limit", "hv01", unreachable="hv02", status=2)
+    assert "hv02 could not be asked whether they have taken it over" in printed
+    assert vm(nodes, "hv01")["state"] == "stopped"
+    for check, news in (("--check", True), ("--diff", True), ("--check", False), ("--diff", False)):
+        assert changed(plays(nodes, "start_host", check), "hv01") is news
+    assert (vm(nodes, "hv01")["state"], vm(nodes, "hv01")["autoboot"]) == ("running", False)
+    nodes.run("hv01", "vmadm", "stop", uuid, "-F")
+    plays(nodes, "start_host", "--limit", "hv01", "-e", "flexdisk_start_unasked=true", unreachable="hv02")
+    assert vm(nodes, "hv01")["state"] == "running"
+
+
+def test_failover_is_given_up(nodes):
+    """By word, and with the replicas. Then the hypervisor starts the VM with the host as it did."""
+    for words in (["-e", "flexdisk_failover=false"], ["-e", "flexdisk_replica_state=absent"]):
+        plays(nodes, "replicate", *PREPARE)
+        assert (vm(nodes, "hv01")["autoboot"], record(nodes).exists()) == (False, True)
+        plays(nodes, "replicate", "-e", "flexdisk_vm=db01", *words)
+        assert (vm(nodes, "hv01")["autoboot"], record(nodes).exists()) == (True, False)
+
+
+def test_the_other_host_is_gone_for_good(nodes):
+    """By both words, the VM starts with its host again, although that host cannot be asked."""
+    plays(nodes, "replicate", *PREPARE)
+    words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_state=absent", "-e", "flexdisk_failover=false"]
+    plays(nodes, "replicate", *words, "--limit", "hv01", unreachable="hv02", status=4)
+    assert (vm(nodes, "hv01")["autoboot"], record(nodes).exists()) == (True, True)
+
+
+def test_refusals(nodes):
+    """Each before anything is changed."""
+    printed = plays(nodes, "failover_vm", *FENCED, unreachable="hv01", status=2)
+    assert "hv02 has 0 records of VMs db01" in printed
+    plays(nodes, "replicate", *PREPARE)
+    printed = plays(nodes, "failover_vm", *FENCED, unreachable="hv02", status=2)
+    assert "hv02 is not among the hosts of this run, or could not be asked" in printed
+    printed = plays(nodes, "failover_vm", *FENCED, "--limit", "hv02", status=2)
+    assert "hv01, the host of db01, is not among the hosts of this run" in printed
+    assert vm(nodes, "hv02") == {}

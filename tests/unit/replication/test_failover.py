@@ -1,0 +1,487 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""VMs with failover on two simulated nodes: what the home keeps, and how the other host takes a VM over."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+    failover_records,
+    failover_start,
+    records,
+    vm_snapshot,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_home import FailoverHome
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_takeover import TakeOver
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
+    read_record,
+    told,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import render_time
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
+from tests.unit.engine.test_vm_snapshot import NOW, wanted
+
+from .test_engine import TWIN, _fill
+from .test_move import EVERY, POLICY, config, created, findings, guid, hosts, look, move, swap
+from .test_move import world as world_of_moves
+from .test_other_tasks import DATA, ROOT, done
+from .world import REPLICAS, VM, Fuse, Killed
+
+world = world_of_moves
+FACT = "flexdisk:failover"
+
+
+def wish(host):
+    """What the VM's dataset says, and what the hypervisor would do."""
+    (vm,) = observe(Zfs(host), Vmadm(host)).vms
+    assert vm.config.failover
+    fact = host.ok("zfs", "get", "-H", "-o", "value", FACT, f"zones/{VM}")
+    assert vm.config.autoboot is fact.startswith("on:")
+    return fact, config(host)["autoboot"]
+
+
+def kept(world, autoboot="on"):
+    """The VM has failover."""
+    world.home.ok("zfs", "set", f"{FACT}={autoboot}:0", f"zones/{VM}")
+    world.home.node.run(["vmadm", "update", VM], '{"autoboot": false}')
+
+
+def snapshot(world, state):
+    """A snapshot of the whole VM is taken, used or deleted."""
+    what = (Zfs(world.home), Vmadm(world.home, lambda _seconds: None), ["db01"], wanted(name="one", state=state))
+    ended = vm_snapshot.run(*what, POLICY, None, False, NOW)
+    assert (ended.problems, ended.failure) == ([], None)
+
+
+@pytest.mark.parametrize("autoboot", ["on", "off"])
+def test_no_task_turns_autoboot_on(world, autoboot):
+    """A restart, a rollback and a move leave the wish as it was, and the hypervisor's autoboot off."""
+    kept(world, autoboot)
+    before = (f"{autoboot}:0", False)
+    done(world, ROOT, {**DATA, "model": "nvme"}, allow_restart=True)
+    assert (wish(world.home), config(world.home)["state"]) == (before, "running")
+    for state in ("stopped", "running"):
+        assert not created(world, {"vm": "db01", "state": state}).problems
+        assert (wish(world.home), config(world.home)["state"]) == (before, state)
+    done(world, ROOT, DATA, flexible_disk_size=512)
+    for state in ("present", "rolled_back", "absent"):
+        snapshot(world, state)
+        assert wish(world.home) == before
+    assert move(world)
+    assert (wish(world.peer), config(world.peer)["state"]) == (before, "running")
+    swap(world)
+    assert findings(world) == []
+
+
+def test_the_wish_changes(world):
+    """autoboot of the module vm is the wish."""
+    kept(world)
+    for autoboot in (False, True):
+        for changed in (True, False):
+            ended = created(world, {"vm": "db01", "state": "running", "autoboot": autoboot})
+            assert (ended.problems, ended.failure, ended.changed) == ([], None, changed)
+        assert wish(world.home) == (f"{'on' if autoboot else 'off'}:0", False)
+
+
+# -- the record
+
+
+def mark(world, wanted=None, check=False):
+    home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
+    marked = home.mark(["db01"], wanted, world.home_name, check)
+    assert (marked.problems, marked.failures) == ([], [])
+    return marked
+
+
+def store(world, found, check=False):
+    given = [read_record(json.loads(json.dumps(told(record)))) for record in found]
+    news, problems = failover_records.store(Zfs(world.peer), Copies(world.peer), given, {VM: "zones"}, check)
+    assert not problems
+    return news
+
+
+def protect(world):
+    """What the role does for a VM with failover."""
+    assert world.sync()[1]
+    store(world, mark(world, True).records)
+
+
+def test_the_peer_gets_the_record(world):
+    """In four steps. Only root can read it, and with every sync it is renewed."""
+    assert world.sync()[1]
+    for check, changed in ((True, True), (False, True), (True, False), (False, False)):
+        marked = mark(world, True, check)
+        assert marked.changed is changed
+        assert store(world, marked.records, check) == (["db01"] if changed else [])
+    assert wish(world.home) == ("on:0", False)
+    path = world.folder / "failover" / f"{VM}.json"
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert "secret" in path.read_text()
+    assert store(world, mark(world).records) == []
+    world.home.node.run(["vmadm", "update", VM], json.dumps({"set_customer_metadata": {"root_pw": "another"}}))
+    assert store(world, mark(world).records) == ["db01"]
+    assert "another" in path.read_text()
+
+
+@pytest.mark.parametrize("autoboot", [True, False])
+def test_failover_is_given_up(world, autoboot):
+    """autoboot is as it was."""
+    world.home.node.run(["vmadm", "update", VM], json.dumps({"autoboot": autoboot}))
+    before = config(world.home)
+    protect(world)
+    assert config(world.home)["autoboot"] is False
+    for check, changed in ((True, True), (False, True), (True, False), (False, False)):
+        gone = failover_records.drop([VM], [guid(world.home)], check)
+        assert (bool(gone), mark(world, False, check).changed) == (changed, changed)
+    assert config(world.home) == before
+    assert records.known(records.FAILOVER) == []
+
+
+def test_without_replicas_there_is_no_failover(world):
+    """Otherwise nobody would start the VM."""
+    protect(world)
+    world.sender().remove(["db01"], world.peer_name, False)
+    assert mark(world).changed
+    assert config(world.home)["autoboot"] is True
+    assert not mark(world).changed
+
+
+def test_a_vm_that_cannot_move_gets_no_failover(world):
+    done(world, ROOT, DATA, flexible_disk_size=512)
+    snapshot(world, "present")
+    marked = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home).mark(["db01"], True, "hv01", False)
+    assert [problem.code for problem in marked.problems] == ["NotSupported"]
+    assert config(world.home)["autoboot"] is True
+
+
+def test_a_vm_that_has_changed_since_its_sync(world):
+    """The record would name a disk that has no replica. The old one stays."""
+    protect(world)
+    done(world, ROOT, DATA, {"name": "more", "size": 16}, flexible_disk_size=512)
+    given = mark(world).records
+    _news, problems = failover_records.store(Zfs(world.peer), Copies(world.peer), given, {VM: "zones"}, False)
+    assert [(problem.code, problem.disk) for problem in problems] == [("Changed", "more")]
+    assert len(records.load(VM, records.FAILOVER)["record"]["disks"]) == 2
+
+
+# -- failover
+
+
+def take(world, most=None):
+    """What the module does on the target. Whether there was anything to do."""
+    return taker(world).take("db01", most)
+
+
+def taker(world):
+    return TakeOver(Zfs(world.peer), Vmadm(world.peer, lambda _s: None), world.peer, str(world.authorized))
+
+
+def burnt(world):
+    """The home is of no use: no command reaches it."""
+    world.home.node.run = lambda *_words: pytest.fail("the home was asked")
+
+
+def taken(world, before, hashes, term=1):
+    """The VM is on the other host as it was at the sync, and lawful. The hypervisor does not start it by itself."""
+    after = config(world.peer)
+    assert after == {**before, "autoboot": False}
+    assert [world.peer.ok("guest", "hash", disk["zfs_filesystem"]) for disk in after["disks"]] == hashes
+    host = observe(Zfs(world.peer), Vmadm(world.peer))
+    (found,) = host.vms
+    assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
+    assert (space.allocatable(found), found.interrupted, host.moves) == (0, None, {})
+    assert wish(world.peer)[0] == f"on:{term}"
+    assert not list(world.folder.glob("moves/*"))
+    assert not list(world.folder.glob("failover/*"))
+
+
+def lost(world):
+    return [words for back in taker(world).look("db01").takeover.disks for words in back.words]
+
+
+def everything(world):
+    """The replicas have all."""
+    protect(world)
+    return world.hashes()
+
+
+def written_since(world):
+    """The VM has written after the sync."""
+    hashes = everything(world)
+    world.write(0, 3, 9)
+    return hashes
+
+
+def cut(world):
+    """The next sync was cut: the first disk has a newer set, and the second a part of it."""
+    hashes = everything(world)
+    world.write(0, 3, 9)
+    world.write(1, 9, 9)
+    with pytest.raises(Killed):
+        half_sync(world)
+    return hashes
+
+
+def half_sync(world):
+    """The first stream arrives, the second is cut."""
+    carry, world.streams = world.home.carry, 0
+
+    def one(first, then, carried):
+        world.streams += 1
+        world.cut = 90000 if world.streams == 2 else 0
+        answers = carry(first, then, carried)
+        if world.streams == 2:
+            raise Killed
+        return answers
+
+    world.home.carry = one
+    try:
+        world.sync()
+    finally:
+        world.cut = 0
+        del world.home.carry
+
+
+def killed_before_the_stock(world):
+    """The newer set has arrived on all disks, and nobody has noted it."""
+    protect(world)
+    world.write(1, 9, 9)
+    hashes = world.hashes()
+    planned = world.planned()
+    made, _failures = world.sender().prepare(planned, world.peer_name)
+    keys = world.receiver().open(made, [str(world.folder)])
+    world.send(made, keys)
+    return hashes
+
+
+SCENARIOS = [everything, written_since, cut, killed_before_the_stock]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_vm_comes_back(world, scenario):
+    before = config(world.home)
+    hashes = scenario(world)
+    assert len(lost(world)) == (2 if scenario is cut else 0)
+    home = world.home.node.run
+    burnt(world)
+    assert take(world)
+    taken(world, before, hashes)
+    assert not take(world)
+    taken(world, before, hashes)
+    world.home.node.run = home
+    assert [kind for kind in findings(world) if kind != "replica_stale"] == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_killed_anywhere(world, scenario):
+    """The same command goes on."""
+    before = config(world.home)
+    hashes, saved = scenario(world), world.saved()
+    known = records.load(VM, records.FAILOVER)
+    world.fuse = Fuse()
+    take(world)
+    points = list(itertools.product(range(1, world.fuse.counted + 1), (False, True)))[::EVERY]
+    for at, after in points:
+        world.restore(saved)
+        records.save(VM, known, records.FAILOVER)
+        world.fuse = Fuse(at, after)
+        with pytest.raises(Killed):
+            take(world)
+        world.fuse = Fuse()
+        take(world)
+        taken(world, before, hashes)
+        assert not take(world)
+    print(f"{scenario.__name__}: {len(points)} points")
+
+
+def refused(world, code, said, most=None):
+    """Nothing is changed, in check mode or for real."""
+    before = world.saved()[1].pools.to_json()
+    with pytest.raises(FlexdiskError, match=said) as caught:
+        take(world, most)
+    assert caught.value.code == code
+    after = world.saved()[1].pools.to_json()
+    assert after == before
+
+
+def replica(world, number):
+    return f"{REPLICAS}/{list(world.disks())[number]}"
+
+
+def destroyed(world):
+    """A disk has lost its set."""
+    where = replica(world, 1)
+    (name,) = world.peer.points(where)
+    world.peer.ok("zfs", "release", "flexdisk-replica", f"{where}@{name}")
+    world.peer.ok("zfs", "destroy", f"{where}@{name}")
+
+
+def gone(world):
+    destroyed(world)
+    world.peer.ok("zfs", "destroy", replica(world, 1))
+
+
+def written(world):
+    world.peer.ok("zfs", "set", "readonly=off", replica(world, 0))
+    world.peer.ok("guest", "write", replica(world, 0), "0", "1", "strange")
+
+
+def strange(world):
+    """Somebody has taken a snapshot of a replica, and the newest set lies before it."""
+    world.peer.ok("zfs", "snapshot", f"{replica(world, 1)}@mine")
+
+
+def of_another(world):
+    world.peer.ok("zfs", "set", f"flexdisk:replica={VM}", replica(world, 0))
+
+
+def of_another_home(world):
+    world.peer.ok("zfs", "set", "flexdisk:replica.home=42", replica(world, 0))
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        (lambda _world: records.remove(VM, records.FAILOVER), "ResourceNotFound", "flexdisk_failover=true makes one"),
+        (destroyed, "NoCompleteSet", "root has @flexdisk-sync-.*; data has none"),
+        (gone, "NoCompleteSet", "it has no replica here"),
+        (written, "ReplicaChanged", "was written to since its newest snapshot, 1.0 MiB"),
+        (strange, "ReplicaChanged", "@mine is newer than the set, and does not come from the disk"),
+        (of_another, "InUse", "says that it is a replica of"),
+        (of_another_home, "InUse", "is the replica of this disk on .* .pool guid 42., not of the one here"),
+        (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
+        (
+            lambda w: w.peer.node.run(["vmadm", "create"], json.dumps({**TWIN, "alias": "db01"})),
+            "InvalidArgument",
+            "the uuid of VM db01 .* is not",
+        ),
+    ],
+    ids=["record", "set", "replica", "written", "snapshot", "role", "home", "room", "name"],
+)
+def test_refusals(world, how, code, said):
+    protect(world)
+    how(world)
+    refused(world, code, said)
+
+
+def test_how_much_may_be_lost(world):
+    """The age is that of the last sync, by the clock of the host with the replicas: an older one is refused."""
+    protect(world)
+    refused(world, "TooOld", r"what the replicas have is \d+ s old; flexdisk_max_data_loss allows 900 s", 900)
+    old = time.time() - 100
+    world.peer.ok("zfs", "set", f"flexdisk:replica.synced={render_time(old)}", replica(world, 0), replica(world, 1))
+    ready = taker(world).look("db01")
+    assert 100 <= ready.takeover.age(time.time()) < 200
+    refused(world, "TooOld", r"is 1\d\d s old; flexdisk_max_data_loss allows 90 s", 90)
+    world.peer.ok("zfs", "set", "flexdisk:replica.synced=2999-01-01T00:00:00Z", replica(world, 0), replica(world, 1))
+    refused(world, "TooOld", "is of a time that is not known", 9000)
+    world.peer.ok("zfs", "set", f"flexdisk:replica.synced={render_time(old)}", replica(world, 0))
+    assert take(world, 9000)
+
+
+def test_a_failover_that_was_begun_only_goes_on(world):
+    """A move does not take it up, nor give it up, and the old home sends nothing more."""
+    protect(world)
+    saved, world.fuse = world.saved(), Fuse()
+    take(world)
+    count = world.fuse.counted
+    world.restore(saved)
+    store(world, mark(world, True).records)
+    for at in range(1, count):
+        world.restore(saved)
+        world.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            take(world)
+        world.fuse = Fuse()
+        if observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves:
+            break
+    target = hosts(world)[1]
+    assert "InUse" in {problem.code for problem in target.refusals(look(world)["record"], "zones")}
+    with pytest.raises(FlexdiskError, match="it is being taken over from hv01; the playbook failover_vm goes on"):
+        target.unexpect(VM)
+    assert "AlreadyExists" in {problem.code for problem in world.planned().problems}
+    assert take(world)
+
+
+# -- a host has booted
+
+
+def booted(world):
+    """The home has lost power while the VM ran."""
+    protect(world)
+    world.home.ok("vmadm", "stop", VM, "-F")
+
+
+def said_by(host, name=""):
+    return json.loads(json.dumps(failover_start.look(Zfs(host), Vmadm(host), Copies(host), name)))["vms"]
+
+
+def start(world, said, unasked=False, check=False):
+    return failover_start.start(Zfs(world.home), Vmadm(world.home), read_claims(said), unasked, check)
+
+
+def test_a_host_that_has_booted_starts_its_vms(world):
+    booted(world)
+    said = {"hv02": said_by(world.peer)}
+    for check, started in ((True, True), (False, True), (True, False), (False, False)):
+        done = start(world, said, check=check)
+        assert (done.started, done.left, done.failures) == ([f"db01 ({VM})"] if started else [], [], [])
+    assert (wish(world.home), config(world.home)["state"]) == (("on:0", False), "running")
+
+
+def test_a_vm_that_shall_not_run_is_not_started(world):
+    world.home.node.run(["vmadm", "update", VM], json.dumps({"autoboot": False}))
+    booted(world)
+    assert start(world, {"hv02": []}) == ([], [], [])
+
+
+@pytest.mark.parametrize("said", [{}, {"hv02": ""}])
+def test_a_peer_that_cannot_be_asked(world, said):
+    booted(world)
+    done = start(world, said)
+    assert (done.started, done.left) == ([], [])
+    assert "hv02 could not be asked whether they have taken it over" in done.failures[0]
+    assert config(world.home)["state"] == "stopped"
+    assert start(world, said, unasked=True).started
+
+
+def test_a_vm_that_was_taken_over_is_not_started(world):
+    """Neither once it is there, nor in the middle. The new home starts it after its own boot."""
+    booted(world)
+    saved, known = world.saved(), records.load(VM, records.FAILOVER)
+    world.fuse = Fuse()
+    take(world)
+    count = world.fuse.counted
+    done = start(world, {"hv02": said_by(world.peer)}, unasked=True)
+    assert (done.started, done.failures) == ([], [])
+    assert done.left == [f"db01 ({VM}): hv02 has taken it over"]
+    old = said_by(world.home)
+    begun = 0
+    for at in range(1, count, 4):
+        world.restore(saved)
+        records.save(VM, known, records.FAILOVER)
+        world.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            take(world)
+        world.fuse = Fuse()
+        if observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves:
+            begun += 1
+            assert start(world, {"hv02": said_by(world.peer)}, unasked=True).left
+    assert begun
+    take(world)
+    world.peer.ok("vmadm", "stop", VM, "-F")
+    swap(world)
+    assert start(world, {"hv01": old}).started
