@@ -16,17 +16,19 @@ from ..model.command import Runner
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB
+from ..model.vm import FILE
 from ..rules import moves
 from ..rules.identity import render_time
 from ..rules.inventory import Host
-from ..rules.layout import container, detached_dataset, pool_of, replicas
+from ..rules.journal import used
+from ..rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
 from ..rules.moves import COMING, FACT, MOVED, Move
 from ..rules.replicas import COMING as COMES
 from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import MARKS, SENT, Note, encode, is_synced, short
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import records, vm
+from . import file_disks, records, vm
 from .journal import host_name
 from .move_marks import write_move
 from .observe import observe
@@ -74,7 +76,12 @@ class Arrival:
                 )
                 words += " move_vm with flexdisk_move_state=forgotten or stays gives that up"
                 found.append(Problem("MovedAway", words, name))
-        return found or self._shell(record, pool, True).problems
+        return found or self._lacks(record) or self._shell(record, pool, True).problems
+
+    def _lacks(self, record: Record) -> t.List[Problem]:
+        lacks = self._hypervisor.lacks(record.description, [disk.element for disk in record.disks])
+        words = f"{host_name()} lacks what it needs: {', '.join(lacks)}"
+        return [Problem("NotSupported", words, record.label)] if lacks else []
 
     def expect(self, record: Record, pool: str) -> None:
         """Write down that the VM comes, and make it without disks: whatever could refuse it does so now. Until the VM
@@ -90,12 +97,22 @@ class Arrival:
         self._shell(record, pool, False)
 
     def _end_shell(self, uuid: str, pool: str) -> None:
-        """Delete the VM that was made without disks, if there is one."""
+        """Delete the VM that was made without disks, or what was made of it, if there is any."""
         config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
         if config is not None and config.disks:
             raise FlexdiskError("InUse", f"VM {config.label} has its disks here already; the playbook move_vm goes on")
         if config is not None:
             self._run({"vm": uuid, "uuid": uuid, "state": "absent", "indestructible": False}, pool, False)
+        elif self._zfs.exists(vm_dataset(pool, uuid)):
+            self._clear(vm_dataset(pool, uuid))
+
+    def _clear(self, root: str) -> None:
+        """Destroy what an interrupted creation has left, if nothing has been written to it."""
+        (empty,) = (one for one in self._zfs.datasets(container(pool_of(root))) if one.name == container(pool_of(root)))
+        lasting = used(self._zfs.datasets(root), empty)
+        if lasting:
+            raise FlexdiskError("InUse", f"{', '.join(lasting)} belongs to no VM, and may still be needed")
+        self._zfs.destroy(root)
 
     def _shell(self, record: Record, pool: str, check_mode: bool) -> Outcome:
         """The VM without its disks. Another one here keeps the disks that it has got."""
@@ -178,6 +195,8 @@ class Arrival:
             self._zfs.rename(here, there)
         if self._zfs.exists(there):
             self._shed(there)
+            if disk.facts.get("type") == FILE:
+                file_disks.show(self._zfs, there, disk.uuid)
 
     def _shed(self, name: str) -> None:
         """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet."""
@@ -202,6 +221,9 @@ class Arrival:
         peer = short(record.home)
         note = encode([Note(peer, record.host, render_time(time.time()))])
         self._zfs.set_facts([disk.volume.name for disk in made.disks], {NOTE: note})
+        if made.config.state == "stopped":
+            known = {disk.uuid: disk.element for disk in record.disks if disk.element}
+            self._hypervisor.dress(record.uuid, {d.path: known[d.uuid] for d in made.disks if d.uuid in known})
         if record.state == "running" and made.config.state == "stopped":
             self._hypervisor.start(record.uuid)
         if self._hypervisor.vm(record.uuid).autoboot != record.autoboot:

@@ -15,7 +15,7 @@ from ..fleet.replication.transfers import VmTransfer
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.dataset import Dataset
-from ..model.desired import Policy
+from ..model.desired import Description, Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Disk, Vm
 from ..plan.changes import facts_of
@@ -32,6 +32,7 @@ from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, hosts, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
+from . import file_disks
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
@@ -65,21 +66,22 @@ class Departure:
                 raise FlexdiskError("Ambiguous", f"several VMs that have moved are called {name}; give the whole uuid")
             if not known and found.code != "ResourceNotFound":
                 raise FlexdiskError(found.code, found.message)
-            told = known[0]._asdict() if known else None
-            return {"vm": "", "pool": "", "move": told, "record": None, "digest": "", "refusals": []}
+            left = known[0]._asdict() if known else None
+            return {"vm": "", "pool": "", "move": left, "record": None, "digest": "", "refusals": []}
         move = host.moves.get(found.config.uuid)
-        record = self._record(host, found, move, here)
+        told = self._hypervisor.description(found.config.uuid)
+        record = self._record(host, found, told, here)
         return {
             "vm": found.config.uuid,
             "pool": found.config.pool,
             "move": move._asdict() if move else None,
             "record": record,
             "digest": digest(record),
-            "refusals": refusals(host, found, target),
+            "refusals": refusals(host, found, target, told.stays),
         }
 
-    def _record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str) -> Record:
-        config = vm.config
+    def _record(self, host: Host, vm: Vm, told: Description, here: str) -> Record:
+        config, move = vm.config, host.moves.get(vm.config.uuid)
         return Record(
             uuid=config.uuid,
             alias=config.alias,
@@ -94,8 +96,8 @@ class Departure:
             autoboot=move.autoboot if move else config.autoboot,
             indestructible=config.indestructible,
             marks={key: value for key, value in vm.root.user.items() if key in OWN},
-            description=self._hypervisor.description(config.uuid),
-            disks=tuple(_disk(disk) for disk in vm.disks),
+            description=told.of_new,
+            disks=tuple(_disk(disk, told.disks.get(disk.path, "")) for disk in vm.disks),
         )
 
     # -- leave
@@ -106,9 +108,9 @@ class Departure:
         here: as for look. known: the digest that look told. A VM that has changed since is refused.
         """
         host, vm = self._vm(uuid)
-        move = host.moves.get(uuid)
-        _check_movable(host, vm, target)
-        if digest(self._record(host, vm, move, here)) != known:
+        move, told = host.moves.get(uuid), self._hypervisor.description(uuid)
+        _check_movable(host, vm, target, told.stays)
+        if digest(self._record(host, vm, told, here)) != known:
             raise FlexdiskError("Changed", f"VM {vm.label} was changed while it was brought over; run the move again")
         if move is None:
             config = vm.config
@@ -168,7 +170,7 @@ class Departure:
         if move.phase == LEAVING:
             if vm is None or transfer is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
-            _check_movable(host, vm, target)
+            _check_movable(host, vm, target, self._hypervisor.description(uuid).stays)
             _check_sent(vm, transfer, move)
             write_move(self._zfs, self._hypervisor, vm.config.pool, move._replace(phase=MOVED))
         if vm is not None:
@@ -205,6 +207,8 @@ class Departure:
                 if not self._zfs.exists(place):
                     self._zfs.create_container(place, readonly="on")
                 self._zfs.set(volume.name, readonly="on")
+                if volume.kind == "filesystem":
+                    file_disks.hide(self._zfs, volume)
                 self._zfs.rename(volume.name, f"{place}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:
@@ -255,22 +259,22 @@ class _End(Task):
         return [] if vm is None else ["it still exists"]
 
 
-def _disk(disk: Disk) -> DiskRecord:
+def _disk(disk: Disk, element: str) -> DiskRecord:
     kept = {k: v for k, v in disk.volume.user.items() if k in OWN}
     facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
-    return DiskRecord(
-        disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, disk.volume.compression, disk.size, facts
-    )
+    volume = disk.volume
+    figures = (disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, volume.compression, disk.size)
+    return DiskRecord(*figures, facts, element)
 
 
-def _check_movable(host: Host, vm: Vm, target: str) -> None:
-    problems = refusals(host, vm, target)
+def _check_movable(host: Host, vm: Vm, target: str, stays: t.Sequence[str]) -> None:
+    problems = refusals(host, vm, target, stays)
     if problems:
         raise FlexdiskError(problems[0].code, f"VM {vm.label}: {problems[0].message}")
 
 
-def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
-    """Why a VM cannot be moved to this host. What it lacks for a sync, the sync says."""
+def refusals(host: Host, vm: Vm, target: str, stays: t.Sequence[str] = ()) -> t.List[Problem]:
+    """Why a VM cannot be moved to this host. What it lacks for a sync, the sync says. stays: as of a Description."""
     found = []
     others = sorted({name for disk in vm.disks for name in hosts(disk)} - {target})
     if others and target:
@@ -292,6 +296,11 @@ def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
         found.append(Problem("NotSupported", words, vm.label))
     if vm.config.state not in ("running", "stopped") or vm.config.transition:
         found.append(Problem("VmInTransition", f"it is {vm.config.state}", vm.label))
+    if stays:
+        words = f"it has what does not travel to another host: {', '.join(stays)}"
+        found.append(Problem("NotSupported", words, vm.label))
+    if vm.config.frozen and vm.config.uuid not in host.moves:
+        found.append(Problem("NotSupported", vm.config.frozen, vm.label))
     if vm.unbacked:
         found.append(Problem("NotSupported", "it has CD-ROMs or files, which do not travel", vm.label))
     if vm.other_used:
@@ -307,6 +316,13 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
         yield Problem("NotSupported", words, vm.label, disk.label)
     elif not disk.uuid:
         yield Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label)
+    if vm.config.models and disk.model not in vm.config.models:
+        words = f"it is on the bus {disk.model}; only disks on {' or '.join(vm.config.models)} travel"
+        yield Problem("NotSupported", words, vm.label, disk.label)
+    others = [config.label for config in host.users.get(disk.volume.name, ()) if config.uuid != vm.config.uuid]
+    if others:
+        words = f"{disk.volume.name} is used by {', '.join(others)} as well"
+        yield Problem("InUse", words, vm.label, disk.label)
     place = f"{replicas(vm.config.pool)}/{disk.uuid}"
     if place in host.datasets:
         words = f"{place} exists, where its own replica would be; disk_verify says what it is"

@@ -23,7 +23,9 @@ OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in
 
 @dataclass(frozen=True)
 class DiskRecord:
-    """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes."""
+    """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes. element is
+    what the driver says of it beside.
+    """
 
     uuid: str
     name: str
@@ -33,12 +35,13 @@ class DiskRecord:
     compression: str
     size: int
     facts: t.Mapping[str, str]
+    element: str = ""
 
 
 @dataclass(frozen=True)
 class Record:
     """A VM. host and home: its host and the guid of its pool. memory and flexible are MiB, quota is bytes. marks are
-    the properties of this collection on its dataset. description is that of the driver.
+    the properties of this collection on its dataset. description is what the driver needs to make it (of_new).
     """
 
     uuid: str
@@ -87,6 +90,8 @@ def read_record(given: t.Any) -> Record:
             raise ValueError("a field has another type")
         if not all(isinstance(one, dict) for one in (found.description, found.marks)):
             raise ValueError("description and marks are dictionaries")
+        if not isinstance(found.description["template"], str):
+            raise ValueError("template is a text")
         _facts(found.marks)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise FlexdiskError("InvalidArgument", f"this is no record of a VM ({type(exc).__name__})") from exc
@@ -97,6 +102,8 @@ def _disk(given: t.Any) -> DiskRecord:
     disk = DiskRecord(**given)
     if not identity.is_uuid(disk.uuid) or not isinstance(disk.boot, bool) or not _is_number(disk.size):
         raise ValueError("a disk has no UUID")
+    if not isinstance(disk.element, str):
+        raise ValueError("element is a text")
     _facts(disk.facts)
     return disk
 
