@@ -11,6 +11,7 @@ import json
 import os
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -421,6 +422,33 @@ def test_a_vm_of_another_hypervisor(world, tmp_path, monkeypatch):
         record = read_record(json.loads(json.dumps(told(look(here)["record"]))))
         (problem,) = hosts(there)[1].refusals(record, "zones")
         assert (problem.code, words in problem.message) == ("NotSupported", True), problem
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("flexible", "slot", "said"),
+    [(192, "0:0:0", r"0:0:0.* is asked for by root and data"), (None, "", "adding a disk needs flexible_disk_size")],
+)
+def test_what_would_refuse_the_disks_does_so_before_the_vm_is_stopped(world, flexible, slot, said):
+    """Records that no host of this collection would have told."""
+    assert world.sync()[1]
+    record = look(world)["record"]
+    disks = tuple(replace(disk, pci_slot=slot or disk.pci_slot) for disk in record.disks)
+    with pytest.raises(FlexdiskError, match=said):
+        hosts(world)[1].expect(replace(record, disks=disks, flexible=flexible), "zones")
+
+
+@BOTH
+def test_a_vm_without_flexible_disk_size(world):
+    """No disk can be attached to it. So it is refused before anything has changed."""
+    if isinstance(world, LinuxWorld):
+        world.home.ok("zfs", "inherit", "flexdisk:flexible_disk_size", f"zones/{VM}")
+    else:
+        payload = {**TWIN, "alias": "flat", "disks": [{"boot": True, "model": "virtio", "size": 16}]}
+        assert world.home.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
+    name = VM if isinstance(world, LinuxWorld) else TWIN["uuid"]
+    seen = hosts(world)[0].look(name, world.home_name, world.peer_name)
+    assert "VmWithoutFlexibleDiskSize" in {problem.code for problem in seen["refusals"]}
 
 
 def test_a_vm_that_was_started_meanwhile(world):

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import time
 import typing as t
+from dataclasses import replace
 
 from ..fleet.replication.record import OWN, DiskRecord, Record, read_record
 from ..fleet.replication.record import told as told_of
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
+from ..model.dataset import RECORD, Dataset
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB
-from ..model.vm import FILE
+from ..model.vm import FILE, Disk
 from ..rules import moves
 from ..rules.identity import render_time
-from ..rules.inventory import Host
+from ..rules.inventory import Host, detached_disk
 from ..rules.journal import used
 from ..rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
 from ..rules.moves import COMING, FACT, MOVED, Move
@@ -95,6 +97,15 @@ class Arrival:
         records.save(record.uuid, told_of(record))
         self._write(pool, record)
         self._shell(record, pool, False)
+        self._rehearse(record, pool)
+
+    def _rehearse(self, record: Record, pool: str) -> None:
+        """Plan what arrive will do with the replicas, if all are there. What could refuse the disks does so now."""
+        there = observe(self._zfs, self._hypervisor, every=True).datasets
+        found = [(disk, there.get(f"{replicas(pool)}/{disk.uuid}")) for disk in record.disks]
+        coming = [_as_detached(disk, replica, record.uuid) for disk, replica in found if replica is not None]
+        if len(coming) == len(found):
+            self._run(_whole(record), pool, True, coming)
 
     def _end_shell(self, uuid: str, pool: str) -> None:
         """Delete the VM that was made without disks, or what was made of it, if there is any."""
@@ -119,12 +130,12 @@ class Arrival:
         has = any(config.uuid == record.uuid and config.disks for config in self._hypervisor.vms())
         return self._run({**_declared(record), **({} if has else {"disks": []})}, pool, check_mode)
 
-    def _run(self, declared: _Dict, pool: str, check_mode: bool) -> Outcome:
+    def _run(self, declared: _Dict, pool: str, check_mode: bool, coming: t.Sequence[Disk] = ()) -> Outcome:
         policy, uuid = self._policy, declared["uuid"]
-        outcome = vm.run(self._zfs, self._hypervisor, [declared], [], policy, pool, check_mode, arriving=uuid)
+        outcome = vm.run(self._zfs, self._hypervisor, [declared], [], policy, pool, check_mode, uuid, coming)
         if outcome.failure is not None:
             raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
-        if outcome.problems and not check_mode:
+        if outcome.problems and (coming or not check_mode):
             problem = outcome.problems[0]
             raise FlexdiskError(problem.code, f"{problem.disk + ': ' if problem.disk else ''}{problem.message}")
         return outcome
@@ -174,7 +185,7 @@ class Arrival:
         for disk in record.disks:
             self._become_disk(record, disk, pool)
         if there is None or there.state != "running":  # a run that was killed may have started it already
-            self._run({**_declared(record), "disks": [_entry(disk) for disk in record.disks]}, pool, False)
+            self._run(_whole(record), pool, False)
         self._end(record, place)
         return True
 
@@ -277,6 +288,24 @@ def _declared(record: Record) -> _Dict:
         "customer_metadata": record.description["metadata"],
         "template": record.description["template"],
     }
+
+
+def _whole(record: Record) -> _Dict:
+    return {**_declared(record), "disks": [_entry(disk) for disk in record.disks]}
+
+
+def _as_detached(disk: DiskRecord, replica: Dataset, vm_uuid: str) -> Disk:
+    """The disk as it will be detached here. What its snapshots pin is not known yet, and counts for nothing."""
+    volume = replace(
+        replica,
+        name=detached_dataset(replica.pool, disk.uuid),
+        volsize=disk.size,
+        volblocksize=replica.volblocksize or RECORD,
+        used=replica.refreservation,
+        usedbysnapshots=0,
+        user={**disk.facts, "vm": vm_uuid},
+    )
+    return detached_disk(volume, 0)
 
 
 def _entry(disk: DiskRecord) -> t.Dict[str, t.Any]:

@@ -22,14 +22,15 @@ from ..plan.changes import facts_of
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
-from ..rules import moves, snapshots
+from ..plan.vm_move import refusals
+from ..rules import moves
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import moves as place_of_moves
 from ..rules.layout import replicas
 from ..rules.moves import LEAVING, MOVED, Move
 from ..rules.replicas import FACT as NOTE
-from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, hosts, is_synced
+from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import file_disks
@@ -271,62 +272,6 @@ def _check_movable(host: Host, vm: Vm, target: str, stays: t.Sequence[str]) -> N
     problems = refusals(host, vm, target, stays)
     if problems:
         raise FlexdiskError(problems[0].code, f"VM {vm.label}: {problems[0].message}")
-
-
-def refusals(host: Host, vm: Vm, target: str, stays: t.Sequence[str] = ()) -> t.List[Problem]:
-    """Why a VM cannot be moved to this host. What it lacks for a sync, the sync says. stays: as of a Description."""
-    found = []
-    others = sorted({name for disk in vm.disks for name in hosts(disk)} - {target})
-    if others and target:
-        words = f"it has replicas on {', '.join(others)}, which would be nobody's; the playbook replicate with"
-        words += " flexdisk_replica_state=absent gives them up"
-        found.append(Problem("Replicated", words, vm.label))
-    for disk in vm.disks:
-        found += _of_disk(host, vm, disk)
-    names = ", ".join(one.name for one in snapshots.snapshots_of(vm))
-    if names:
-        words = f"VMs with snapshots are not moved yet; it has {names}. vm_snapshot deletes them"
-        found.append(Problem("NotSupported", words, vm.label))
-    if vm.orphans or vm.missing or vm.strays:
-        odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays]
-        found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
-    strange = [one.name for one in vm.snapshots if one is not snapshots.protection(vm)]
-    if strange and not names:
-        words = f"its own dataset has snapshots, which do not travel: {', '.join(strange)}"
-        found.append(Problem("NotSupported", words, vm.label))
-    if vm.config.state not in ("running", "stopped") or vm.config.transition:
-        found.append(Problem("VmInTransition", f"it is {vm.config.state}", vm.label))
-    if stays:
-        words = f"it has what does not travel to another host: {', '.join(stays)}"
-        found.append(Problem("NotSupported", words, vm.label))
-    if vm.config.frozen and vm.config.uuid not in host.moves:
-        found.append(Problem("NotSupported", vm.config.frozen, vm.label))
-    if vm.unbacked:
-        found.append(Problem("NotSupported", "it has CD-ROMs or files, which do not travel", vm.label))
-    if vm.other_used:
-        found.append(Problem("NotSupported", "it has other datasets, which do not travel", vm.label))
-    if vm.interrupted is not None:
-        found.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
-    return found
-
-
-def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
-    if disk.hidden:
-        words = "a disk of the platform for cloud-init cannot be moved yet"
-        yield Problem("NotSupported", words, vm.label, disk.label)
-    elif not disk.uuid:
-        yield Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label)
-    if vm.config.models and disk.model not in vm.config.models:
-        words = f"it is on the bus {disk.model}; only disks on {' or '.join(vm.config.models)} travel"
-        yield Problem("NotSupported", words, vm.label, disk.label)
-    others = [config.label for config in host.users.get(disk.volume.name, ()) if config.uuid != vm.config.uuid]
-    if others:
-        words = f"{disk.volume.name} is used by {', '.join(others)} as well"
-        yield Problem("InUse", words, vm.label, disk.label)
-    place = f"{replicas(vm.config.pool)}/{disk.uuid}"
-    if place in host.datasets:
-        words = f"{place} exists, where its own replica would be; disk_verify says what it is"
-        yield Problem("AlreadyExists", words, vm.label, disk.label)
 
 
 def _check_still(vm: Vm) -> None:
