@@ -79,6 +79,10 @@ class LinuxHost(Host):
         found = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks]
         return [{"uuid": disk.uuid, "dataset": disk.volume.name, "boot": disk.boot} for disk in found]
 
+    def boots(self, uuid: str) -> list[str]:
+        paths = self.domains.paths(uuid) if uuid in self.domains.configs else []
+        return [path[len(DEVICES) :] for path in paths[:1]]
+
     def config(self, uuid: str) -> dict[str, Any]:
         status = self.domains.status(uuid)
         root = ET.fromstring(self.domains.xml(uuid, False))

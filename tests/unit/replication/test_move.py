@@ -119,8 +119,7 @@ def leave(world, seen):
 
 def startable(host):
     """Whether a host has the VM with its boot disk."""
-    boots = [disk["dataset"] for disk in host.disks(VM) if disk["boot"]]
-    return any(host.node.run(["zfs", "list", name])[0] == 0 for name in boots)
+    return any(host.node.run(["zfs", "list", name])[0] == 0 for name in host.boots(VM))
 
 
 def never_both(world):

@@ -109,6 +109,10 @@ class Host:
         disks = [disk for vm in found for disk in vm["disks"]]
         return [{"uuid": d["uuid"], "dataset": d["path"][len(DEVICES) :], "boot": d.get("boot", False)} for d in disks]
 
+    def boots(self, uuid: str) -> list[str]:
+        """The datasets that the VM can be started from."""
+        return [disk["dataset"] for disk in self.disks(uuid) if disk["boot"]]
+
     def config(self, uuid: str) -> dict[str, Any]:
         """What does not change when a VM moves."""
         (vm,) = json.loads(self.ok("vmadm", "lookup", "-j", f"uuid={uuid}"))

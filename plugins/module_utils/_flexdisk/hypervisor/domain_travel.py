@@ -200,7 +200,7 @@ def ports(domain: Element) -> t.FrozenSet[int]:
     """The ports of the host that are written down in the domain."""
     fixed = (g.attributes for g in _devices(domain, "graphics") if g.attributes.get("autoport") != "yes")
     given = (one.get(key, "") for one in fixed for key in _PORTS)
-    return frozenset(int(text) for text in given if text.isdigit()) - {0}
+    return frozenset(int(text) for text in given if text.isdecimal()) - {0}
 
 
 def _paths(element: Element, kind: str = "") -> t.Iterator[str]:
