@@ -136,6 +136,7 @@ def test_what_a_host_must_have():
 
 def test_a_host_lacks_what_it_does_not_have(monkeypatch, tmp_path):
     monkeypatch.setattr(libvirt_host, "NET", str(tmp_path))
+    monkeypatch.setattr(libvirt_host, "KVM", str(tmp_path / "eth0"))
     (tmp_path / "br0" / "bridge").mkdir(parents=True)
     (tmp_path / "eth0").mkdir()
     needs = Needs(
@@ -157,10 +158,12 @@ def test_a_host_lacks_what_it_does_not_have(monkeypatch, tmp_path):
         "the network device a/b",
         "/nowhere",
     ]
+    monkeypatch.setattr(libvirt_host, "KVM", "/nowhere")
+    assert connection(monkeypatch, Recorder(compareHypervisorCPU=1)).lacks(needs) == ["KVM"]
     (tmp_path / "ovs-system").mkdir()
     recorder = Recorder(getDomainCapabilities=Trouble(8), isActive=0)
     lacks = connection(monkeypatch, recorder).lacks(needs._replace(bridges=("eth0",)))
-    assert lacks == ["its machine (trouble)", "the network n"]
+    assert lacks == ["KVM", "its machine (trouble)", "the network n"]
     with pytest.raises(FlexdiskError, match=f"{URI}, what a domain needs: trouble"):
         connection(monkeypatch, Recorder(networkLookupByName=Trouble(38))).lacks(needs)
 

@@ -13,7 +13,7 @@ from .domain_travel import Needs
 
 _NO_SUPPORT, _NO_NETWORK, _NO_FILTER = 3, 43, 62
 _INCOMPATIBLE = 0
-NET = "/sys/class/net"
+NET, KVM = "/sys/class/net", "/dev/kvm"
 _Ask = t.Callable[[], t.Any]
 
 
@@ -50,7 +50,11 @@ class LibvirtHost:
         return found + [path for path in needs.paths if not os.path.exists(path)]
 
     def _machine(self, needs: Needs) -> t.Iterator[str]:
-        """Whether libvirt can run such a machine, and show it its CPU, is libvirt's own word."""
+        """Whether libvirt can run such a machine, and show it its CPU, is libvirt's own word. Without KVM, it stores a
+        domain for KVM, too, and does not start it.
+        """
+        if needs.kind == "kvm" and not os.path.exists(KVM):
+            yield "KVM"
         words = (needs.emulator or None, needs.arch or None, needs.machine or None, needs.kind)
         try:
             self._connection.getDomainCapabilities(*words, 0)
