@@ -21,7 +21,8 @@ description:
     run. At no instant both hosts have the VM with its disks.
   - On the host that the VM leaves, its disks become replicas, and a tombstone takes the place of the VM. Until it is
     given up with O(step=forget), no other task makes a VM of this name or UUID there.
-  - This works with C(vmadm) only.
+  - This works between hosts with the same hypervisor.
+  - A domain of libvirt keeps its XML. What in it belongs to the host is refused, and so is what the other host lacks.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.lock

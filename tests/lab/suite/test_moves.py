@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import guests
 import pytest
+from guests import Disk, Guest
 from harness import Lab
 from pair import Both, changed
 
@@ -47,10 +49,60 @@ def both(lab: Lab, peer: Lab) -> Iterator[Both]:
         one.reset()
 
 
-def write(lab: Lab, disk: int, start: int, count: int) -> None:
+@pytest.fixture
+def domains(lab: Lab, peer: Lab) -> Iterator[Both]:
+    """A domain with three named disks and data. The second disk is preserved, and the third is a file."""
+    here, there = (Guest(one, "db01") for one in (lab, peer))
+    for guest, machine_ in ((here, lab), (there, peer)):
+        guest.remove()
+        machine_.reset()
+    root = f"zones/{guests.uuid(1)}"
+    lab.zfs("create", "-o", "mountpoint=none", "-o", "volmode=dev", root)
+    volumes = [Disk(f"{root}/disk{number}", number + 1, f"unknown-{number}") for number in range(2)]
+    for volume in volumes:
+        lab.zfs("create", "-V", "48M", volume.dataset)
+    lab.run(["udevadm", "settle"])
+    here.define(volumes)
+    here.virsh("desc", "--title", "It costs $5")
+    here.virsh("autostart")
+    entries: list[dict[str, Any]] = [{"name": "root", "pci_slot": "1:0:0"}, {"name": "data", "pci_slot": "2:0:0"}]
+    entries[1]["preserve"] = True
+    entries.append({"name": "logs", "type": "file", "size": 32})
+    converge(lab, {"flexible_disk_size": "1GiB", "disks": entries})
+    for disk in disks(lab).values():
+        fill(lab, disk["path"], 0, 32)
+    variables = {"flexible_disks_hypervisor": "libvirt", "flexible_disks_stop_timeout": 600}
+    yield Both(lab, peer, flexdisk_replicas=[{"vm": "db01", "host": peer.name}], **variables)
+    for guest, machine_ in ((here, lab), (there, peer)):
+        guest.remove()
+        machine_.reset()
+
+
+def converge(lab: Lab, declared: dict[str, Any]) -> None:
+    """The domain gets these disks."""
+    words = {"hypervisor": "libvirt", "vms": [{"vm": "db01", **declared}]}
+    lab.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps(words))
+
+
+def disks(lab: Lab) -> dict[str, Any]:
+    """The disks of the domain by their names."""
+    said = lab.ad_hoc("flexdisk.hypervisor.disk_info", json.dumps({"hypervisor": "libvirt"})).stdout
+    return {disk["name"]: disk for disk in json.loads(said[said.index("{") :])["disks"]}
+
+
+def fill(lab: Lab, path: str, start: int, count: int) -> None:
     """Write so many MiB of random data."""
-    device = f"/dev/zvol/zones/{VM}/disk{disk}"
-    lab.run(["dd", "if=/dev/urandom", f"of={device}", "bs=1M", f"seek={start}", f"count={count}", "conv=fsync,notrunc"])
+    lab.run(["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"seek={start}", f"count={count}", "conv=fsync,notrunc"])
+
+
+def contents(lab: Lab) -> dict[str, str]:
+    """The hashes of the domain's disks by their names."""
+    return {name: lab.run(["sha256sum", disk["path"]]).stdout.split()[0] for name, disk in disks(lab).items()}
+
+
+def write(lab: Lab, disk: int, start: int, count: int) -> None:
+    """Write so many MiB of random data to a disk."""
+    fill(lab, f"/dev/zvol/zones/{VM}/disk{disk}", start, count)
 
 
 def machine(lab: Lab) -> dict[str, Any]:
@@ -102,3 +154,39 @@ def test_there_and_back(lab: Lab, peer: Lab, both: Both) -> None:
     assert hashes(lab) == contents
     assert machine(peer) == {}
     lawful(lab)
+
+
+def definition(lab: Lab) -> list[str]:
+    """The lines of the domain's configuration. libvirt puts controllers in an order of its own."""
+    return sorted(Guest(lab, "db01").virsh("dumpxml", "--inactive", "--security-info").splitlines())
+
+
+def test_a_domain_there_and_back(lab: Lab, peer: Lab, domains: Both) -> None:
+    """A disk grows between the first sync and the move. The guest sees its disks there as here."""
+    here, there = Guest(lab, "db01"), Guest(peer, "db01")
+    assert domains.play("replicate").returncode == 0
+    converge(lab, {"disks": [{"name": "root"}, {"name": "data", "size": 64}, {"name": "logs"}]})
+    fill(lab, disks(lab)["data"]["path"], 50, 9)
+    before, hashes, xml = disks(lab), contents(lab), definition(lab)
+    seen = here.start()
+    printed = move(domains, peer)
+    print(re.findall(r"down for [\d.]+ s", printed))
+    there.wait_for(seen)
+    assert (definition(peer), disks(lab)) == (xml, {})
+    after = disks(peer)
+    for name, disk in before.items():
+        kept = {key: disk[key] for key in ("uuid", "pci_slot", "size", "type", "preserve", "boot")}
+        assert {key: after[name][key] for key in kept} == kept
+    assert "Autostart:      enable" in there.virsh("dominfo")
+    assert contents(peer) == hashes
+    quota = {"hypervisor": "libvirt", "vms": ["db01"]}
+    assert '"changed": false' in peer.ad_hoc("flexdisk.hypervisor.zfs_quota", json.dumps(quota)).stdout
+    assert not changed(move(domains, peer))
+    for disk in after.values():
+        device = there.device_of(disk["uuid"].replace("-", "")[:20])
+        there.ask(f"dd if=/dev/urandom of={device} bs=1M count=2 seek=20 && sync")
+    printed = move(domains, lab)
+    print(re.findall(r"down for [\d.]+ s", printed))
+    here.wait_for(seen)
+    assert (definition(lab), disks(peer)) == (xml, {})
+    assert contents(lab) != hashes

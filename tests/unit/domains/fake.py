@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_travel import Needs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_connection import Status
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
@@ -39,6 +40,9 @@ class FakeDomains:
         self.links: dict[str, str] = {}
         self.pools: dict[str, str] = {}
         self.memory, self.own, self.cpus = 65536, 4096, 16
+        self.kept: list[str] = []
+        self.lacking: set[str] = set()
+        self.needed: list[Needs] = []
         self._leaving: list[tuple[str, str]] = []
 
     # -- what tests do
@@ -100,6 +104,15 @@ class FakeDomains:
         """As if every running domain had touched all its memory (KiB)."""
         running = sum(int(live.findtext("memory", "0")) for live in self.lives.values()) // 1024
         return Resources(self.memory, max(0, self.memory - self.own - running), self.cpus)
+
+    def keeps(self, uuid: str) -> list[str]:
+        self.status(uuid)
+        return list(self.kept)
+
+    def lacks(self, needs: Needs) -> list[str]:
+        self.needed.append(needs)
+        every = (*needs.networks, *needs.bridges, *needs.devices, *needs.filters, *needs.paths, needs.machine)
+        return sorted(self.lacking & set(every))
 
     def device(self, path: str) -> bool:
         return self._volsize(path) is not None

@@ -30,6 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import render_time
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of, whole
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.engine.test_vm_snapshot import NOW, wanted
@@ -160,8 +161,7 @@ def test_without_replicas_there_is_no_failover(world):
 
 
 def test_a_vm_that_cannot_move_gets_no_failover(world):
-    done(world, ROOT, DATA, flexible_disk_size=512)
-    snapshot(world, "present")
+    world.home.ok("zfs", "create", f"zones/{VM}/data")
     marked = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home).mark(["db01"], True, "hv01", False)
     assert [problem.code for problem in marked.problems] == ["NotSupported"]
     assert config(world.home)["autoboot"] is True
@@ -268,6 +268,21 @@ def killed_before_the_stock(world):
 
 
 SCENARIOS = [everything, written_since, cut, killed_before_the_stock]
+
+
+def test_snapshots_come_back_as_far_as_they_have_come(world):
+    """One is older than the last sync. The other is newer, and its parts are nowhere else."""
+    done(world, ROOT, DATA, flexible_disk_size=512)
+    snapshot(world, "present")
+    protect(world)
+    what = (Zfs(world.home), Vmadm(world.home, lambda _seconds: None), ["db01"], wanted(name="two", state="present"))
+    assert vm_snapshot.run(*what, POLICY, None, False, NOW).problems == []
+    store(world, mark(world).records)
+    assert [one["name"] for one in records.load(VM, records.FAILOVER)["record"]["snapshots"]] == ["one", "two"]
+    assert take(world)
+    (found,) = observe(Zfs(world.peer), Vmadm(world.peer)).vms
+    assert [(one.name, whole(found, one)) for one in snapshots_of(found)] == [("one", True)]
+    assert not take(world)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

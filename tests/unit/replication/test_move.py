@@ -11,6 +11,7 @@ import json
 import os
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -31,20 +32,27 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.domains.conftest import domain
 
+from .linux import LinuxWorld
 from .test_engine import TWIN, _fill
 from .test_other_tasks import DATA, ROOT, done, task
 from .world import REPLICAS, VM, Fuse, Killed, World
 
+FILE = {"name": "logs", "type": "file", "size": 16}
 PARKED = "zones/flexdisk/x"
 EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 15  # an odd number: before and after a command by turns
 POLICY = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch):
+def world(request, tmp_path, monkeypatch):
     """A running VM without free space, whose disks have names."""
     monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    return MAKE[getattr(request, "param", "vmadm")](tmp_path, monkeypatch)
+
+
+def smartos(tmp_path, monkeypatch):
     made = World(tmp_path, monkeypatch)
     root, data = made.disks()
     done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data, "size": "remaining"}, flexible_disk_size=192)
@@ -53,9 +61,23 @@ def world(tmp_path, monkeypatch):
     return made
 
 
+def linux(tmp_path, monkeypatch):
+    made = LinuxWorld(tmp_path, monkeypatch)
+    disks = [{**ROOT, "pci_slot": "2:0:0"}, {**DATA, "pci_slot": "3:0:0", "preserve": True}, FILE]
+    done(made, *disks, flexible_disk_size=113)
+    made.home.ok("guest", "write", made.home.disks(VM)[2]["dataset"], "0", "9", "file")
+    made.home.domains.boot(VM)
+    made.home.domains.set_autostart(VM, True)
+    return made
+
+
+MAKE = {"vmadm": smartos, "libvirt": linux}
+BOTH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
+
+
 def hosts(world):
-    source = Departure(Zfs(world.home), Vmadm(world.home, lambda _s: None), world.home, POLICY)
-    return source, Arrival(Zfs(world.peer), Vmadm(world.peer, lambda _s: None), world.peer, POLICY)
+    source = Departure(world.home.zfs(), world.home.driver(), world.home, POLICY)
+    return source, Arrival(world.peer.zfs(), world.peer.driver(), world.peer, POLICY)
 
 
 def swap(world):
@@ -100,9 +122,7 @@ def leave(world, seen):
 
 def startable(host):
     """Whether a host has the VM with its boot disk."""
-    _rc, out, _err = host.node.run(["vmadm", "lookup", "-j", f"uuid={VM}"])
-    disks = [disk for vm in json.loads(out) for disk in vm["disks"] if disk.get("boot")]
-    return any(host.node.run(["zfs", "list", disk["path"][len("/dev/zvol/rdsk/") :]])[0] == 0 for disk in disks)
+    return any(host.node.run(["zfs", "list", name])[0] == 0 for name in host.boots(VM))
 
 
 def never_both(world):
@@ -110,10 +130,7 @@ def never_both(world):
 
 
 def config(host):
-    (vm,) = json.loads(host.ok("vmadm", "lookup", "-j", f"uuid={VM}"))
-    volatile = ("last_modified", "create_timestamp", "boot_timestamp", "zonedid", "zoneid", "pid", "server_uuid")
-    disks = [{k: v for k, v in disk.items() if k not in ("image_size",)} for disk in vm["disks"]]
-    return {**{k: v for k, v in vm.items() if k not in volatile}, "disks": disks}
+    return host.config(VM)
 
 
 def moved(world, before, hashes):
@@ -121,18 +138,19 @@ def moved(world, before, hashes):
     assert not startable(world.home)
     after = config(world.peer)
     assert after == before
-    there = [disk["zfs_filesystem"] for disk in after["disks"]]
-    assert [world.peer.ok("guest", "hash", name) for name in there] == hashes
-    uuids = [disk["uuid"] for disk in after["disks"]]
+    there = world.peer.disks(VM)
+    assert [world.peer.ok("guest", "hash", disk["dataset"]) for disk in there] == hashes
+    uuids = [disk["uuid"] for disk in there]
     assert [world.home.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in uuids] == hashes
-    host = observe(Zfs(world.peer), Vmadm(world.peer))
+    host = observe(world.peer.zfs(), world.peer.driver())
     (found,) = host.vms
     assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
-    assert (space.allocatable(found), found.interrupted, host.moves) == (0, None, {})
-    assert [disk.name for disk in found.disks] == ["root", "data"]
+    assert (space.allocatable(found), found.interrupted, host.moves) == (world.allocatable, None, {})
+    assert [disk.name for disk in found.disks] == list(world.names)
     assert not list(world.folder.glob("moves/*"))
 
 
+@BOTH
 def test_a_vm_moves(world):
     before, hashes = config(world.home), world.hashes()
     world.watch = lambda: never_both(world)
@@ -145,7 +163,7 @@ def test_a_vm_moves(world):
 
 def findings(world):
     """What disk_verify finds on both hosts."""
-    found = [verify(Zfs(one), Vmadm(one), None, [], None, 30, True, time.time()) for one in (world.home, world.peer)]
+    found = [verify(one.zfs(), one.driver(), None, [], None, 30, True, time.time()) for one in (world.home, world.peer)]
     return [finding.kind for one in found for finding in one.findings]
 
 
@@ -163,11 +181,11 @@ def test_a_vm_moves_back(world):
     assert move(world)
     moved(world, before, hashes)
     assert findings(world) == []
-    (found,) = observe(Zfs(world.peer), Vmadm(world.peer)).vms
+    (found,) = observe(world.peer.zfs(), world.peer.driver()).vms
     assert [(disk.preserve, disk.own["tags"]) for disk in found.disks] == [(False, {})] * 2
     swap(world)
     assert not startable(world.peer)
-    assert observe(Zfs(world.peer), Vmadm(world.peer)).moves.keys() == {VM}
+    assert observe(world.peer.zfs(), world.peer.driver()).moves.keys() == {VM}
 
 
 def here(_world):
@@ -181,6 +199,7 @@ def there(world):
     world.write(1, 9, 3)
 
 
+@BOTH
 @pytest.mark.parametrize("scenario", [here, there])
 def test_killed_anywhere(world, scenario):
     """The same command goes on. At no instant both hosts could start the VM."""
@@ -204,6 +223,7 @@ def test_killed_anywhere(world, scenario):
     print(f"{scenario.__name__}: {len(points)} points")
 
 
+@BOTH
 def test_given_up_anywhere(world):
     """As long as the VM has its disks it can stay: as it was, with nothing left there but replicas."""
     before, hashes, saved = config(world.home), world.hashes(), world.saved()
@@ -222,10 +242,10 @@ def test_given_up_anywhere(world):
         assert config(world.home) == before
         assert world.hashes() == hashes
         assert not look(world)["move"]
-        there = observe(Zfs(world.peer), Vmadm(world.peer), more="zones")
+        there = observe(world.peer.zfs(), world.peer.driver(), more="zones")
         assert (there.configs, there.moves) == ((), {})
         assert not [name for name in there.datasets if name.startswith(f"zones/{VM}")]
-    assert observe(Zfs(world.home), Vmadm(world.home), every=True).moves[VM].phase == "moved"
+    assert observe(world.home.zfs(), world.home.driver(), every=True).moves[VM].phase == "moved"
 
 
 def stays(source):
@@ -237,6 +257,7 @@ def stays(source):
     return True
 
 
+@BOTH
 def test_a_tombstone(world):
     """Where the VM was, no task finds it or makes another one of its name or UUID, until the name is given up."""
     move(world)
@@ -255,7 +276,7 @@ def test_a_tombstone(world):
 
 
 def created(world, declared):
-    zfs, hypervisor = Zfs(world.home), Vmadm(world.home, lambda _s: None)
+    zfs, hypervisor = world.home.zfs(), world.home.driver()
     return vm.run(zfs, hypervisor, [declared], [], POLICY, "zones", False)
 
 
@@ -325,8 +346,7 @@ def cdrom(world):
 
 def test_pci_devices_of_a_host():
     made = Vmadm(lambda *_argv, **_more: Answer(0, json.dumps({"pci_devices": [{"path": "/devices/a"}]}), ""))
-    with pytest.raises(FlexdiskError, match="PCI devices of this host"):
-        made.description(VM)
+    assert made.description(VM).stays == ("PCI devices of this host",)
 
 
 def twin(world, uuid):
@@ -385,6 +405,86 @@ def test_refusals(world, how, code, said):
     assert any(re.search(said, problem.message) for problem in problems), problems
 
 
+def edited(world, old, new):
+    """Somebody has changed the domain by hand."""
+    domains = world.home.domains
+    domains.define(domains.xml(VM, False).replace(old, new, 1))
+
+
+def shared(world):
+    """Another domain has a volume of the VM."""
+    world.home.domains.add(domain([f"zones/{VM}/disk1"], uuid=TWIN["uuid"], name="other"))
+
+
+def transient(world):
+    """The domain has no configuration any more."""
+    del world.home.domains.configs[VM]
+
+
+@pytest.mark.parametrize("world", ["libvirt"], indirect=True)
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        (lambda w: edited(w, "</devices>", "<hostdev/></devices>"), "NotSupported", "does not travel .*: <hostdev>"),
+        (lambda w: w.home.domains.kept.append("snapshots of libvirt (a)"), "NotSupported", "snapshots of libvirt"),
+        (
+            lambda w: edited(w, 'bus="virtio"', 'bus="sata"'),
+            "NotSupported",
+            "it is on the bus sata; only disks on virtio",
+        ),
+        (shared, "InUse", f"zones/{VM}/disk1 is used by other .* as well"),
+        (transient, "NotSupported", "the domain is transient"),
+        (lambda w: w.peer.domains.lacking.add("default"), "NotSupported", "lacks what it needs: default"),
+        (lambda w: edited(w, "db01", "db 01"), "InvalidArgument", "db 01"),
+        (lambda w: w.peer.domains.add(domain([], uuid=TWIN["uuid"], name="db01")), "InvalidArgument", "is not"),
+    ],
+    ids=["device", "kept", "bus", "shared", "transient", "network", "alias", "name"],
+)
+def test_refusals_of_libvirt(world, how, code, said):
+    """Each before anything has changed."""
+    test_refusals(world, how, code, said)
+
+
+def test_a_vm_of_another_hypervisor(world, tmp_path, monkeypatch):
+    """A record of vmadm is refused by libvirt, and the other way round."""
+    (tmp_path / "other").mkdir()
+    other = linux(tmp_path / "other", monkeypatch)
+    for here, there, words in (
+        (world, other, "runs libvirt, and the VM vmadm"),
+        (other, world, "runs vmadm, and the VM"),
+    ):
+        record = read_record(json.loads(json.dumps(told(look(here)["record"]))))
+        (problem,) = hosts(there)[1].refusals(record, "zones")
+        assert (problem.code, words in problem.message) == ("NotSupported", True), problem
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("flexible", "slot", "said"),
+    [(192, "0:0:0", r"0:0:0.* is asked for by root and data"), (None, "", "adding a disk needs flexible_disk_size")],
+)
+def test_what_would_refuse_the_disks_does_so_before_the_vm_is_stopped(world, flexible, slot, said):
+    """Records that no host of this collection would have told."""
+    assert world.sync()[1]
+    record = look(world)["record"]
+    disks = tuple(replace(disk, pci_slot=slot or disk.pci_slot) for disk in record.disks)
+    with pytest.raises(FlexdiskError, match=said):
+        hosts(world)[1].expect(replace(record, disks=disks, flexible=flexible), "zones")
+
+
+@BOTH
+def test_a_vm_without_flexible_disk_size(world):
+    """No disk can be attached to it. So it is refused before anything has changed."""
+    if isinstance(world, LinuxWorld):
+        world.home.ok("zfs", "inherit", "flexdisk:flexible_disk_size", f"zones/{VM}")
+    else:
+        payload = {**TWIN, "alias": "flat", "disks": [{"boot": True, "model": "virtio", "size": 16}]}
+        assert world.home.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
+    name = VM if isinstance(world, LinuxWorld) else TWIN["uuid"]
+    seen = hosts(world)[0].look(name, world.home_name, world.peer_name)
+    assert "VmWithoutFlexibleDiskSize" in {problem.code for problem in seen["refusals"]}
+
+
 def test_a_vm_that_was_started_meanwhile(world):
     """Nothing that it wrote is lost: the move is refused, and the VM can stay."""
     source, target = hosts(world)
@@ -422,7 +522,7 @@ def test_a_vm_that_was_changed_while_it_was_brought_over(world):
     assert world.home.node.run(["vmadm", "update", VM], payload)[0] == 0
     with pytest.raises(FlexdiskError, match="was changed while it was brought over"):
         leave(world, seen)
-    assert (config(world.home)["state"], look(world)["move"]) == ("running", None)
+    assert (world.home.power(VM), look(world)["move"]) == ("running", None)
 
 
 def test_a_vm_that_was_changed_between_two_runs(world):
@@ -444,6 +544,7 @@ def test_a_snapshot_that_was_taken_while_it_was_brought_over(world):
         leave(world, seen)
 
 
+@BOTH
 def test_only_the_host_that_it_leaves_lets_it_arrive(world):
     begun(world)
     with pytest.raises(FlexdiskError, match=r"expects VM .* from hv01, not from hv03"):
@@ -451,6 +552,7 @@ def test_only_the_host_that_it_leaves_lets_it_arrive(world):
     assert not startable(world.peer)
 
 
+@BOTH
 def test_a_move_back_that_is_given_up(world):
     """The tombstone is there again."""
     move(world)
@@ -459,11 +561,12 @@ def test_a_move_back_that_is_given_up(world):
     source, target = hosts(world)
     source.stay(VM)
     target.unexpect(VM)
-    found = observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves[VM]
+    found = observe(world.peer.zfs(), world.peer.driver(), every=True).moves[VM]
     assert (found.phase, found.host) == ("moved", "hv02")
-    assert config(world.home)["state"] == "running"
+    assert world.home.power(VM) == "running"
 
 
+@BOTH
 def test_it_writes_on_where_it_arrived(world):
     """A run that goes on does not stop a VM that has started."""
     begun(world)
@@ -482,18 +585,14 @@ def test_it_writes_on_where_it_arrived(world):
         with pytest.raises(Killed):
             target.arrive(VM, "hv01")
         world.fuse = Fuse()
-        if startable(world.peer) and config(world.peer)["state"] == "running":
+        if startable(world.peer) and world.peer.power(VM) == "running":
             started += 1
             stops: list[str] = []
-            world.watch = lambda stops=stops: stops.append(state(world.peer))
+            world.watch = lambda stops=stops: stops.append(world.peer.power(VM))
             target.arrive(VM, "hv01")
             world.watch = lambda: None
             assert set(stops) == {"running"}
     assert started
-
-
-def state(host):
-    return json.loads(host.node.run(["vmadm", "lookup", "-j", f"uuid={VM}"])[1])[0]["state"]
 
 
 def test_a_record_that_cannot_be_written(world, monkeypatch):

@@ -36,7 +36,7 @@ HIDDEN = f"/dev/zvol/rdsk/zones/{VM}/disk1"
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """A running VM whose disk0 is a clone, disk1 the platform's and disk2 data, with 512 MiB of its own to use."""
-    monkeypatch.setattr(records, "_FOLDER", str(tmp_path / "moves"))
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
     made = World(tmp_path, monkeypatch)
     made.home.ok("vmadm", "delete", VM)
     assert COMMANDS["image-import"](made.home.node, [IMAGE, "128", "nocloud=yes"])[0] == 0

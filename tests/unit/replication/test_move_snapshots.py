@@ -42,7 +42,7 @@ SOME = EVERY if EVERY == 1 else 3 * EVERY  # an odd number, too
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """A running VM with two snapshots, and the hashes of its disks then: made.then."""
-    monkeypatch.setattr(records, "_FOLDER", str(tmp_path / "moves"))
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
     made = World(tmp_path, monkeypatch)
     root, data = made.disks()
     done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data}, flexible_disk_size=512)

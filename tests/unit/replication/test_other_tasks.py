@@ -34,7 +34,7 @@ def world(tmp_path, monkeypatch):
 def task(world, *disks, **more):
     declared = {"vm": "db01", **more, "disks": list(disks)}
     policy = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
-    return converge(Zfs(world.home), Vmadm(world.home, lambda _seconds: None), [declared], policy, None, False)
+    return converge(world.home.zfs(), world.home.driver(), [declared], policy, None, False)
 
 
 def done(world, *disks, **more):

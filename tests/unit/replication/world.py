@@ -36,6 +36,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 
 VM = "aaaaaaaa-0000-4000-8000-000000000202"
 REPLICAS = "zones/flexdisk/replica"
+DEVICES = "/dev/zvol/rdsk/"
 
 
 class Killed(BaseException):
@@ -89,6 +90,40 @@ class Host:
         self.world.fuse.blow(True)
         return Answer(rc, "", err), answer
 
+    def zfs(self) -> Zfs:
+        return Zfs(self)
+
+    def driver(self) -> Any:
+        return Vmadm(self, lambda _seconds: None)
+
+    def state(self) -> Any:
+        """What restore() takes."""
+        return copy.deepcopy(self.node)
+
+    def restore(self, state: Any) -> None:
+        self.node = copy.deepcopy(state)
+
+    def disks(self, uuid: str) -> list[dict[str, Any]]:
+        """The disks of a VM, each with uuid and dataset."""
+        found = json.loads(self.node.run(["vmadm", "lookup", "-j", f"uuid={uuid}"])[1])
+        disks = [disk for vm in found for disk in vm["disks"]]
+        return [{"uuid": d["uuid"], "dataset": d["path"][len(DEVICES) :], "boot": d.get("boot", False)} for d in disks]
+
+    def boots(self, uuid: str) -> list[str]:
+        """The datasets that the VM can be started from."""
+        return [disk["dataset"] for disk in self.disks(uuid) if disk["boot"]]
+
+    def config(self, uuid: str) -> dict[str, Any]:
+        """What does not change when a VM moves."""
+        (vm,) = json.loads(self.ok("vmadm", "lookup", "-j", f"uuid={uuid}"))
+        volatile = ("last_modified", "create_timestamp", "boot_timestamp", "zonedid", "zoneid", "pid", "server_uuid")
+        disks = [{k: v for k, v in disk.items() if k not in ("image_size",)} for disk in vm["disks"]]
+        return {**{k: v for k, v in vm.items() if k not in volatile}, "disks": disks}
+
+    def power(self, uuid: str) -> str:
+        found = json.loads(self.node.run(["vmadm", "lookup", "-j", f"uuid={uuid}"])[1])
+        return str(found[0]["state"]) if found else ""
+
     def ok(self, *words: str) -> str:
         rc, out, err = self.node.run(list(words))
         assert rc == 0, (words, err)
@@ -102,6 +137,9 @@ class Host:
 class World:
     """A home with a VM, and a peer. cut: so many bytes of each stream arrive, 0 for all."""
 
+    names: tuple[str, ...] = ("root", "data")
+    allocatable = 0
+
     def __init__(self, folder: Path, monkeypatch: Any) -> None:
         self.fuse, self.cut = Fuse(), 0
         self.home_name, self.peer_name = "hv01", "hv02"
@@ -111,9 +149,17 @@ class World:
         self.authorized = folder / "authorized_keys"
         monkeypatch.setattr(lock, "place", lambda: str(folder))
         (folder / "ssh_host_ed25519_key.pub").write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA root@peer\n")
-        self.home, self.peer = (
-            Host(Node.create(None, [PoolSpec(name="zones")], seed), folder, self) for seed in (1, 2)
-        )
+        self.home, self.peer = (self.host(seed) for seed in (1, 2))
+        self.serial = 0
+        self.make()
+        self.write(0, 9)
+        self.write(1, 9)
+
+    def host(self, seed: int) -> Host:
+        return Host(Node.create(None, [PoolSpec(name="zones")], seed), self.folder, self)
+
+    def make(self) -> None:
+        """The VM on its home."""
         payload = {
             "uuid": VM,
             "alias": "db01",
@@ -125,16 +171,14 @@ class World:
             "disks": [{"boot": True, "model": "virtio", "size": 128}, {"model": "virtio", "size": 64}],
         }
         assert self.home.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
-        self.serial = 0
-        self.write(0, 9)
-        self.write(1, 9)
 
-    def saved(self) -> tuple[Node, Node]:
+    def saved(self) -> tuple[Any, Any]:
         """What restore() takes."""
-        return copy.deepcopy((self.home.node, self.peer.node))
+        return self.home.state(), self.peer.state()
 
-    def restore(self, saved: tuple[Node, Node]) -> None:
-        self.home.node, self.peer.node = copy.deepcopy(saved)
+    def restore(self, saved: tuple[Any, Any]) -> None:
+        for host, state in zip((self.home, self.peer), saved, strict=True):
+            host.restore(state)
         self.authorized.unlink(missing_ok=True)
 
     def write(self, disk: int, mib: int, start: int = 0) -> None:
@@ -143,8 +187,7 @@ class World:
 
     def disks(self) -> dict[str, str]:
         """The datasets of the disks by their uuids."""
-        (vm,) = json.loads(self.home.ok("vmadm", "lookup", "-j", f"uuid={VM}"))
-        return {disk["uuid"]: disk["zfs_filesystem"] for disk in vm["disks"]}
+        return {disk["uuid"]: disk["dataset"] for disk in self.home.disks(VM)}
 
     def hashes(self) -> list[str]:
         return [self.home.ok("guest", "hash", where) for where in self.disks().values()]
@@ -155,13 +198,13 @@ class World:
     # -- what the role does
 
     def sender(self) -> Sender:
-        return Sender(Zfs(self.home), Vmadm(self.home), self.home, None)
+        return Sender(self.home.zfs(), self.home.driver(), self.home, None)
 
     def receiver(self) -> Receiver:
-        return Receiver(Zfs(self.peer), Vmadm(self.peer), self.peer, str(self.authorized))
+        return Receiver(self.peer.zfs(), self.peer.driver(), self.peer, str(self.authorized))
 
     def planned(self, vms: list[str] | None = None, pool: str = "") -> Any:
-        there = json.loads(json.dumps(replica_info(Copies(self.peer), Vmadm(self.peer))))
+        there = json.loads(json.dumps(replica_info(Copies(self.peer), self.peer.driver())))
         return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there))
 
     def send(self, transfers: list[VmTransfer], keys: list[str]) -> None:

@@ -15,6 +15,7 @@ from ..model.command import Runner
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
+from ..plan.vm_move import refusals
 from ..rules.failover import FACT, encode, wish_of
 from ..rules.inventory import Host
 from ..rules.replicas import hosts
@@ -22,7 +23,7 @@ from ..zfs.commands import Zfs
 from . import autoboot
 from .module_run import failure_text
 from .observe import observe
-from .vm_departure import Departure, refusals
+from .vm_departure import Departure
 from .vm_info import chosen
 
 
@@ -68,7 +69,7 @@ class FailoverHome:
     def _unfit(self, host: Host, vm: Vm) -> t.List[Problem]:
         if self._hypervisor.capabilities.name != "vmadm":
             return [Problem("NotSupported", "failover works with vmadm only", vm.label)]
-        return refusals(host, vm, "")
+        return refusals(host, vm, self._hypervisor.description(vm.config.uuid).stays)
 
     def _keep(self, vm: Vm, check_mode: bool) -> bool:
         """The wish is written down before autoboot goes off. Whether anything was to do."""
@@ -93,7 +94,7 @@ class FailoverHome:
         problems = self._unfit(host, vm)
         if problems:
             raise FlexdiskError("NotSupported", failure_text(problems))
-        made = self._departure.record(host, vm, None, here)
+        made = self._departure.record(host, vm, self._hypervisor.description(vm.config.uuid), here)
         return replace(made, marks={**made.marks, FACT: encode(wish_of(vm.config, vm.root))})
 
 

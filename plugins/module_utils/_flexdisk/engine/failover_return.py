@@ -18,6 +18,7 @@ from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import render_bytes
 from ..model.vm import Disk, Vm
 from ..plan.planner import find_vm
+from ..plan.vm_move import refusals
 from ..rules import moves
 from ..rules.failover import wish_of
 from ..rules.identity import render_time
@@ -33,7 +34,7 @@ from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
 from .replica_info import HOLD
-from .vm_departure import EndOfVm, refusals
+from .vm_departure import EndOfVm
 
 
 class Old(t.NamedTuple):
@@ -92,7 +93,7 @@ class FailoverReturn:
             return Ending(None, None, [], [], [])
         found = {one: c for one in others for c in claims[one] or () if c.vm == vm.config.uuid}
         begun = vm.config.uuid in host.moves
-        problems = [*_unclear(vm, term, found), *(() if begun else refusals(host, vm, ""))]
+        problems = [*_unclear(vm, term, found), *(() if begun else refusals(host, vm, ()))]
         if problems:
             return Ending(vm, None, [], [], problems)
         ((there, claim),) = found.items()

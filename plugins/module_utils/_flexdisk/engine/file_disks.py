@@ -47,15 +47,31 @@ def _folder(path: str) -> str:
 def make(zfs: Zfs, name: str, size: int, compression: str, facts: _Facts, geometry: PoolGeometry) -> None:
     """Make a file system with its identity and room for the whole file. size is bytes. ensure() makes the file."""
     options = {
-        "mountpoint": _folder(_path(name, facts["uuid"])),
-        "canmount": "on",
-        "recordsize": str(RECORD),
-        "atime": "off",
+        **_native(name, facts["uuid"]),
         "refreservation": str(automatic_reservation(size, RECORD, geometry)),
         **({"compression": compression} if compression else {}),
     }
     marks = {"type": FILE, "size": str(size), "from": identity.MAKING}
     zfs.create_filesystem(name, options, {**marks, **{k: v for k, v in facts.items() if k not in marks or v}})
+
+
+def _native(name: str, uuid: str) -> t.Dict[str, str]:
+    """What the file system of a disk is."""
+    folder = _folder(_path(name, uuid))
+    return {"recordsize": str(RECORD), "atime": "off", "mountpoint": folder, "canmount": "on"}
+
+
+def show(zfs: Zfs, name: str, uuid: str) -> None:
+    """A replica becomes the file system of a disk. ensure() mounts it."""
+    for key, value in _native(name, uuid).items():
+        zfs.set(name, **{key: value})
+
+
+def hide(zfs: Zfs, gone: Dataset) -> None:
+    """The file system of a disk becomes a replica, which is not mounted."""
+    zfs.set(gone.name, canmount="off")
+    zfs.set(gone.name, mountpoint="none")
+    removed(zfs, gone)
 
 
 def ensure(zfs: Zfs, now: Dataset, size: int) -> str:

@@ -12,7 +12,7 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, VmDeclaration
 from ..model.errors import Problem, Problems
 from ..model.sizes import MIB
-from ..model.vm import Vm, VmConfig
+from ..model.vm import Disk, Vm, VmConfig
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
@@ -45,9 +45,10 @@ def run(
     pool: t.Optional[str],
     check_mode: bool,
     arriving: str = "",
+    coming: t.Sequence[Disk] = (),
 ) -> Outcome:
     """Makes the VMs as declared, or predicts it. pool is where new VMs are made. arriving: the uuid of a VM that comes
-    from another host; for all other tasks it is being moved.
+    from another host; for all other tasks it is being moved. coming: its disks, as if they were detached here already.
     """
     outcome = Outcome()
     known, outcome.problems = parse_packages(raw_packages)
@@ -59,12 +60,14 @@ def run(
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
     place = pool or hypervisor.capabilities.default_pool
-    return _Vms(declarations, arriving, zfs, hypervisor, policy, check_mode, outcome, more=place).run()
+    return _Vms(declarations, (arriving, coming), zfs, hypervisor, policy, check_mode, outcome, more=place).run()
 
 
 class _Vms(Task):
     # Any: the arguments of Task.
-    def __init__(self, declarations: _Declarations, arriving: str, *what: t.Any, **more: t.Any) -> None:
+    def __init__(
+        self, declarations: _Declarations, arriving: t.Tuple[str, t.Sequence[Disk]], *what: t.Any, **more: t.Any
+    ) -> None:
         super().__init__(*what, **more)
         self._arriving = arriving
         self._declarations = declarations
@@ -72,7 +75,7 @@ class _Vms(Task):
         self._geometry: t.Mapping[str, PoolGeometry] = {}
 
     def plan(self, host: Host) -> t.List[VmPlan]:
-        host = moved_in(host, self._arriving) if self._arriving else host
+        host = moved_in(host, *self._arriving) if self._arriving[0] else host
         self._geometry = host.geometry
         planner = _Planner(host, self.hypervisor, self.policy, self.more)
         plans = planner.plans(self._declarations)

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import time
 import typing as t
+from dataclasses import replace
 
 from ..fleet.replication.record import OWN, DiskRecord, Record, read_record
 from ..fleet.replication.record import told as told_of
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
+from ..model.dataset import RECORD, Dataset
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB, render_apart
-from ..model.vm import Vm, VmConfig
+from ..model.vm import FILE, Disk, Vm, VmConfig
 from ..rules import moves, snapshots
 from ..rules.failover import FACT as FAILOVER
 from ..rules.identity import render_time
-from ..rules.inventory import Host
-from ..rules.layout import container, detached_dataset, pool_of, replicas
+from ..rules.inventory import Host, detached_disk
+from ..rules.journal import used
+from ..rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
 from ..rules.moves import COMING, FACT, MOVED, Move
 from ..rules.pins import charge
 from ..rules.replicas import COMING as COMES
@@ -29,7 +32,7 @@ from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import MARKS, SENT, Note, decode, encode, is_synced, short
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import records, vm
+from . import file_disks, records, vm
 from .journal import host_name
 from .move_marks import write_move
 from .observe import observe
@@ -84,7 +87,12 @@ class Arrival:
                 )
                 words += " move_vm with flexdisk_move_state=forgotten or stays gives that up"
                 found.append(Problem("MovedAway", words, name))
-        return found or self._shell(record, pool, True).problems
+        return found or self._lacks(record) or self._shell(record, pool, True).problems
+
+    def _lacks(self, record: Record) -> t.List[Problem]:
+        lacks = self._hypervisor.lacks(record.description, [disk.element for disk in record.disks])
+        words = f"{host_name()} lacks what it needs: {', '.join(lacks)}"
+        return [Problem("NotSupported", words, record.label)] if lacks else []
 
     def expect(self, record: Record, pool: str, back_to: str = "") -> None:
         """Write down that the VM comes, and make it without disks: whatever could refuse it does so now. Until the VM
@@ -101,6 +109,7 @@ class Arrival:
         self._write(pool, record, back_to)
         self._shell(record, pool, False)
         self._check_room(record)
+        self._rehearse(record, pool)
 
     def _check_parts(self, record: Record, pool: str) -> None:
         """Refuse a snapshot of the VM whose parts have not come with the disks. An older one cannot come later."""
@@ -125,25 +134,43 @@ class Arrival:
             words = "a snapshot of %s needs %s, and %s is left beside its reservation"
             raise FlexdiskError("InsufficientSpace", words % (root.name, *render_apart(charge(root), room)))
 
+    def _rehearse(self, record: Record, pool: str) -> None:
+        """Plan what arrive will do with the replicas, if all are there. What could refuse the disks does so now."""
+        there = observe(self._zfs, self._hypervisor, every=True).datasets
+        found = [(disk, there.get(f"{replicas(pool)}/{disk.uuid}")) for disk in record.disks]
+        coming = [_as_detached(disk, replica, record.uuid) for disk, replica in found if replica is not None]
+        if len(coming) == len(found):
+            self._run(_whole(record), pool, True, coming)
+
     def _end_shell(self, uuid: str, pool: str) -> None:
-        """Delete the VM that was made without disks, if there is one."""
+        """Delete the VM that was made without disks, or what was made of it, if there is any."""
         config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
         if config is not None and config.disks:
             raise FlexdiskError("InUse", f"VM {config.label} has its disks here already; the playbook move_vm goes on")
         if config is not None:
             self._run({"vm": uuid, "uuid": uuid, "state": "absent", "indestructible": False}, pool, False)
+        elif self._zfs.exists(vm_dataset(pool, uuid)):
+            self._clear(vm_dataset(pool, uuid))
+
+    def _clear(self, root: str) -> None:
+        """Destroy what an interrupted creation has left, if nothing has been written to it."""
+        (empty,) = (one for one in self._zfs.datasets(container(pool_of(root))) if one.name == container(pool_of(root)))
+        lasting = used(self._zfs.datasets(root), empty)
+        if lasting:
+            raise FlexdiskError("InUse", f"{', '.join(lasting)} belongs to no VM, and may still be needed")
+        self._zfs.destroy(root)
 
     def _shell(self, record: Record, pool: str, check_mode: bool) -> Outcome:
         """The VM without its disks. Another one here keeps the disks that it has got."""
         has = any(config.uuid == record.uuid and config.disks for config in self._hypervisor.vms())
         return self._run({**_declared(record), **({} if has else {"disks": []})}, pool, check_mode)
 
-    def _run(self, declared: _Dict, pool: str, check_mode: bool) -> Outcome:
+    def _run(self, declared: _Dict, pool: str, check_mode: bool, coming: t.Sequence[Disk] = ()) -> Outcome:
         policy, uuid = self._policy, declared["uuid"]
-        outcome = vm.run(self._zfs, self._hypervisor, [declared], [], policy, pool, check_mode, arriving=uuid)
+        outcome = vm.run(self._zfs, self._hypervisor, [declared], [], policy, pool, check_mode, uuid, coming)
         if outcome.failure is not None:
             raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
-        if outcome.problems and not check_mode:
+        if outcome.problems and (coming or not check_mode):
             problem = outcome.problems[0]
             raise FlexdiskError(problem.code, f"{problem.disk + ': ' if problem.disk else ''}{problem.message}")
         return outcome
@@ -203,10 +230,7 @@ class Arrival:
         if record.hidden and there is None:
             self._shell(record, pool, False)
         make_again(self._zfs, self._hypervisor, record)
-        declared = {**_declared(record), "disks": [_entry(disk) for disk in record.disks]}
-        if record.flexible is not None:
-            declared["flexible_disk_size"] = record.flexible - sum(disk.size // MIB for disk in record.hidden)
-        self._run(declared, pool, False)
+        self._run(_whole(record), pool, False)
 
     def _become_disk(self, record: Record, disk: DiskRecord, pool: str) -> None:
         """A replica becomes a detached disk of the VM. Its identity comes first, and what it was goes last."""
@@ -225,6 +249,8 @@ class Arrival:
             self._zfs.rename(here, there)
         if self._zfs.exists(there):
             self._shed(there)
+            if disk.facts.get("type") == FILE:
+                file_disks.show(self._zfs, there, disk.uuid)
 
     def _shed(self, name: str) -> None:
         """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet."""
@@ -253,6 +279,9 @@ class Arrival:
         for disk in made.disks:
             if not disk.hidden:
                 self._zfs.set_facts(disk.volume.name, {NOTE: encode([back, *left.get(disk.uuid, ())])})
+        if made.config.state == "stopped":
+            known = {disk.uuid: disk.element for disk in record.disks if disk.element}
+            self._hypervisor.dress(record.uuid, {d.path: known[d.uuid] for d in made.disks if d.uuid in known})
         if record.state == "running" and made.config.state == "stopped":
             self._hypervisor.start(record.uuid)
         wanted = record.autoboot and FAILOVER not in record.marks
@@ -325,6 +354,28 @@ def _declared(record: Record) -> _Dict:
         "customer_metadata": record.description["metadata"],
         "template": record.description["template"],
     }
+
+
+def _whole(record: Record) -> _Dict:
+    """The VM with all its disks. What those of the platform take of its space is none that can be declared."""
+    declared = {**_declared(record), "disks": [_entry(disk) for disk in record.disks]}
+    if record.flexible is not None:
+        declared["flexible_disk_size"] = record.flexible - sum(disk.size // MIB for disk in record.hidden)
+    return declared
+
+
+def _as_detached(disk: DiskRecord, replica: Dataset, vm_uuid: str) -> Disk:
+    """The disk as it will be detached here. What its snapshots pin is not known yet, and counts for nothing."""
+    volume = replace(
+        replica,
+        name=detached_dataset(replica.pool, disk.uuid),
+        volsize=disk.size,
+        volblocksize=replica.volblocksize or RECORD,
+        used=replica.refreservation,
+        usedbysnapshots=0,
+        user={**disk.facts, "vm": vm_uuid},
+    )
+    return detached_disk(volume, 0)
 
 
 def _entry(disk: DiskRecord) -> t.Dict[str, t.Any]:

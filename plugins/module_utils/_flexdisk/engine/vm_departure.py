@@ -15,25 +15,25 @@ from ..fleet.replication.transfers import VmTransfer
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.dataset import Dataset
-from ..model.desired import Policy
+from ..model.desired import Description, Policy
 from ..model.errors import FlexdiskError, Problem
-from ..model.sizes import MIB, render_apart
 from ..model.vm import Disk, Vm
 from ..plan.changes import facts_of
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
-from ..rules import moves, pins, snapshots, space
+from ..plan.vm_move import refusals
+from ..rules import moves, snapshots
 from ..rules.identity import render_time
 from ..rules.inventory import Host
-from ..rules.layout import disk_dataset, index_of, replicas
 from ..rules.layout import moves as place_of_moves
+from ..rules.layout import replicas
 from ..rules.moves import LEAVING, MOVED, Move
 from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, elsewhere, encode, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import autoboot
+from . import autoboot, file_disks
 from .journal import Journal
 from .move_marks import write_move
 from .observe import observe
@@ -68,22 +68,34 @@ class Departure:
                 raise FlexdiskError("Ambiguous", f"several VMs that have moved are called {name}; give the whole uuid")
             if not known and found.code != "ResourceNotFound":
                 raise FlexdiskError(found.code, found.message)
-            told = known[0]._asdict() if known else None
-            return {"vm": "", "pool": "", "move": told, "record": None, "digest": "", "refusals": []}
+            left = known[0]._asdict() if known else None
+            return {"vm": "", "pool": "", "move": left, "record": None, "digest": "", "refusals": []}
         move = host.moves.get(found.config.uuid)
-        record = self.record(host, found, move, here, target)
+        told = self._hypervisor.description(found.config.uuid)
+        record = self.record(host, found, told, here, target)
         return {
             "vm": found.config.uuid,
             "pool": found.config.pool,
             "move": move._asdict() if move else None,
             "record": record,
             "digest": digest(record),
-            "refusals": refusals(host, found, target),
+            "refusals": self._refusals(host, found, told),
         }
 
-    def record(self, host: Host, vm: Vm, move: t.Optional[Move], here: str, target: str = "") -> Record:
-        """What the other host must know of a VM to make it again. here and target: as for look."""
-        config = vm.config
+    def _refusals(self, host: Host, vm: Vm, told: Description) -> t.List[Problem]:
+        names = ", ".join(one.name for one in snapshots.snapshots_of(vm))
+        words = f"VMs of libvirt with snapshots are not moved yet; it has {names}. vm_snapshot deletes them"
+        refused = names and self._hypervisor.capabilities.name != "vmadm"
+        return refusals(host, vm, told.stays) + ([Problem("NotSupported", words, vm.label)] if refused else [])
+
+    def _check_movable(self, host: Host, vm: Vm, told: Description) -> None:
+        problems = self._refusals(host, vm, told)
+        if problems:
+            raise FlexdiskError(problems[0].code, f"VM {vm.label}: {problems[0].message}")
+
+    def record(self, host: Host, vm: Vm, told: Description, here: str, target: str = "") -> Record:
+        """What the other host must know of a VM to make it again. told: by the driver. here and target: as for look."""
+        config, move = vm.config, host.moves.get(vm.config.uuid)
         home = host.datasets[config.pool].guid
         return Record(
             uuid=config.uuid,
@@ -99,8 +111,11 @@ class Departure:
             autoboot=move.autoboot if move else config.autoboot,
             indestructible=config.indestructible,
             marks={key: value for key, value in vm.root.user.items() if key in OWN},
-            description=self._hypervisor.description(config.uuid),
-            disks=tuple(_disk(disk, encode(elsewhere(disk, target, home))) for disk in _travelling(vm)),
+            description=told.of_new,
+            disks=tuple(
+                _disk(disk, told.disks.get(disk.path, ""), encode(elsewhere(disk, target, home)))
+                for disk in _travelling(vm)
+            ),
             snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.whole(vm, one)),
             hidden=tuple(_hidden(disk) for disk in vm.disks if disk.hidden),
         )
@@ -113,9 +128,9 @@ class Departure:
         here: as for look. known: the digest that look told. A VM that has changed since is refused.
         """
         host, vm = self._vm(uuid)
-        move = host.moves.get(uuid)
-        _check_movable(host, vm, target)
-        if digest(self.record(host, vm, move, here, target)) != known:
+        move, told = host.moves.get(uuid), self._hypervisor.description(uuid)
+        self._check_movable(host, vm, told)
+        if digest(self.record(host, vm, told, here, target)) != known:
             raise FlexdiskError("Changed", f"VM {vm.label} was changed while it was brought over; run the move again")
         if move is None:
             config = vm.config
@@ -175,7 +190,7 @@ class Departure:
         if move.phase == LEAVING:
             if vm is None or transfer is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
-            _check_movable(host, vm, target)
+            self._check_movable(host, vm, self._hypervisor.description(uuid))
             _check_sent(vm, transfer, move)
             write_move(self._zfs, self._hypervisor, vm.config.pool, move._replace(phase=MOVED))
         if vm is not None:
@@ -216,6 +231,8 @@ class Departure:
                 if not self._zfs.exists(place):
                     self._zfs.create_container(place, readonly="on")
                 self._zfs.set(volume.name, readonly="on")
+                if volume.kind == "filesystem":
+                    file_disks.hide(self._zfs, volume)
                 self._zfs.rename(volume.name, f"{place}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:
@@ -270,12 +287,12 @@ class EndOfVm(Task):
         return [] if vm is None else ["it still exists"]
 
 
-def _disk(disk: Disk, notes: str) -> DiskRecord:
+def _disk(disk: Disk, element: str, notes: str) -> DiskRecord:
     kept = {**{k: v for k, v in disk.volume.user.items() if k in OWN}, **({"image": disk.image} if disk.image else {})}
     facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
-    return DiskRecord(
-        disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, disk.volume.compression, disk.size, facts, notes
-    )
+    volume = disk.volume
+    figures = (disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, volume.compression, disk.size)
+    return DiskRecord(*figures, facts, notes, element)
 
 
 def _hidden(disk: Disk) -> PlatformDisk:
@@ -292,73 +309,6 @@ def _snapshot(vm: Vm, snapshot: snapshots.VmSnapshot) -> SnapshotRecord:
 
 def _travelling(vm: Vm) -> t.List[Disk]:
     return [disk for disk in vm.disks if not disk.hidden]
-
-
-def _check_movable(host: Host, vm: Vm, target: str) -> None:
-    problems = refusals(host, vm, target)
-    if problems:
-        raise FlexdiskError(problems[0].code, f"VM {vm.label}: {problems[0].message}")
-
-
-def refusals(host: Host, vm: Vm, target: str) -> t.List[Problem]:
-    """Why a VM cannot be moved to this host. What it lacks for a sync, the sync says."""
-    found: t.List[Problem] = []
-    for disk in vm.disks:
-        found += _of_disk(host, vm, disk)
-    taken = snapshots.snapshots_of(vm)
-    found += _of_snapshots(vm, taken)
-    if vm.orphans or vm.missing or vm.strays:
-        odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays]
-        found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
-    known = [snapshots.protection(vm), *(part for one in taken for part in one.parts)]
-    strange = [one.name for one in vm.snapshots if one not in known]
-    if strange:
-        words = f"its own dataset has snapshots, which do not travel: {', '.join(strange)}"
-        found.append(Problem("NotSupported", words, vm.label))
-    if vm.config.state not in ("running", "stopped") or vm.config.transition:
-        found.append(Problem("VmInTransition", f"it is {vm.config.state}", vm.label))
-    if vm.unbacked:
-        found.append(Problem("NotSupported", "it has CD-ROMs or files, which do not travel", vm.label))
-    found += _of_clones(vm)
-    if vm.other_used:
-        found.append(Problem("NotSupported", "it has other datasets, which do not travel", vm.label))
-    if vm.interrupted is not None:
-        found.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
-    return found
-
-
-def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
-    if disk.hidden:
-        if disk.volume.name != disk_dataset(vm.root.name, index_of(disk.volume.name)):
-            words = f"{disk.volume.name} is a disk of the platform, and lies where it cannot be made again"
-            yield Problem("NotSupported", words, vm.label, disk.label)
-        return
-    if not disk.uuid:
-        yield Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label)
-    place = f"{replicas(vm.config.pool)}/{disk.uuid}"
-    if place in host.datasets:
-        words = f"{place} exists, where its own replica would be; disk_verify says what it is"
-        yield Problem("AlreadyExists", words, vm.label, disk.label)
-
-
-def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator[Problem]:
-    for one in taken:
-        part = one.of(vm.root.name)
-        if part is None:
-            words = f"{one.parts[0].name} is all that is left of snapshot {one.name}; vm_snapshot deletes it"
-            yield Problem("NotSupported", words, vm.label)
-        elif part.clones or part.userrefs:
-            words = f"{part.name} has clones or holds, and cannot be destroyed here"
-            yield Problem("InUse", words, vm.label)
-
-
-def _of_clones(vm: Vm) -> t.Iterator[Problem]:
-    more, room = pins.of_origins(vm), max(0, space.allocatable(vm) or 0)
-    if more > room:
-        least = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
-        words = "disks that are clones of images are none there, so their snapshots need %s more, and %s is left"
-        words += f"; flexible_disk_size must be at least {least} MiB"
-        yield Problem("InsufficientSpace", words % render_apart(more, room), vm.label)
 
 
 def _check_still(vm: Vm) -> None:

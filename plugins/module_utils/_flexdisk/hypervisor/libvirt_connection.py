@@ -12,6 +12,8 @@ import typing as t
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources, checked
 from .domain import volume_of
+from .domain_travel import Needs
+from .libvirt_host import LibvirtHost
 from .xml_text import Text
 
 _STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stopped", 6: "crashed", 7: "suspended"}
@@ -40,6 +42,12 @@ class Domains(t.Protocol):
 
     def xml(self, uuid: str, live: bool) -> str:
         """The persistent configuration, or with live=True that of the running domain."""
+
+    def keeps(self, uuid: str) -> t.List[str]:
+        """What libvirt keeps of a domain beside its configuration, in words."""
+
+    def lacks(self, needs: Needs) -> t.List[str]:
+        """What of these the host lacks, in words. Ports are not looked at."""
 
     def resources(self) -> Resources:
         """Memory and CPUs of the host."""
@@ -134,6 +142,14 @@ class Connection:
         inactive = 0 if live else self._library.VIR_DOMAIN_XML_INACTIVE
         with self._domain(uuid, "description") as domain:
             return str(domain.XMLDesc(self._library.VIR_DOMAIN_XML_SECURE | inactive))
+
+    def keeps(self, uuid: str) -> t.List[str]:
+        with self._domain(uuid, "what belongs to it") as domain:
+            return LibvirtHost(self._connection, self._library).keeps(domain)
+
+    def lacks(self, needs: Needs) -> t.List[str]:
+        with self._call("what a domain needs"):
+            return LibvirtHost(self._connection, self._library).lacks(needs)
 
     def resources(self) -> Resources:
         """Memory that caches would give back counts as free. ZFS's own cache is not among them."""

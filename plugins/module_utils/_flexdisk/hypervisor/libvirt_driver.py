@@ -17,14 +17,14 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.command import Runner
 from ..model.dataset import ZVOL
-from ..model.desired import NewVm
+from ..model.desired import Description, NewVm
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.identity import disk_in, serial_of
 from ..rules.layout import vm_dataset
-from . import domain, domain_edit, domain_new, images
+from . import domain, domain_edit, domain_new, domain_travel, images
 from .images import ImageFile
 from .libvirt_connection import Domains, Status
 from .xml_text import Text
@@ -269,8 +269,29 @@ class Libvirt:
         for disk in disks:
             self._prove(new.uuid, disk["path"], f"disk {disk['path']}", serial=serial_of(disk["uuid"]))
 
-    def description(self, vm: str) -> t.Dict[str, t.Any]:
-        raise FlexdiskError("NotSupported", "VMs of libvirt are not moved between hosts yet")
+    def description(self, vm: str) -> Description:
+        xml = self._domains.xml(vm, not self._domains.status(vm).persistent)
+        stays = (*domain_travel.stays(xml), *self._domains.keeps(vm))
+        return Description(template=domain_travel.template(xml), disks=domain_travel.elements(xml), stays=stays)
+
+    def lacks(self, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
+        """A record is checked as a domain of this host is: it comes from another one."""
+        xml = domain_travel.plain(description["template"])
+        odd = [*domain_travel.stays(xml), *(word for disk in disks for word in domain_travel.odd_disk(disk))]
+        if odd:
+            return odd
+        needs, uuid = domain_travel.needs(xml), Text(xml).root.get("uuid")
+        return self._domains.lacks(needs) + [f"a free port {port}" for port in sorted(needs.ports & self._ports(uuid))]
+
+    def _ports(self, but: str) -> t.Set[int]:
+        """The fixed ports of all other domains."""
+        others = [self._domains.xml(one.uuid, not one.persistent) for one in self._domains.all() if one.uuid != but]
+        return {port for xml in others for port in domain_travel.ports(Text(xml).root)}
+
+    def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
+        self._define(vm, domain_travel.dressed(self._fresh(vm), disks))
+        for path in disks:
+            self._prove(vm, path, f"what disk {path} had", path=path)
 
     def delete_vm(self, vm: str) -> None:
         self._domains.undefine(vm)

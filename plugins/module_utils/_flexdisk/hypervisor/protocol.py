@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.capabilities import Capabilities
-from ..model.desired import NewVm
+from ..model.desired import Description, NewVm
 from ..model.resources import Resources
 from ..model.vm import VmConfig
 from .images import ImageFile
@@ -102,8 +102,17 @@ class Hypervisor(t.Protocol):
         disks are as for attach_disk. A hypervisor with storage makes their volumes, with block_size and compression.
         """
 
-    def description(self, vm: str) -> t.Dict[str, t.Any]:
-        """What create_vm needs to make the VM again on another host: options and metadata of a NewVm, and template."""
+    def description(self, vm: str) -> Description:
+        """What create_vm needs to make the VM again on another host, and what of it cannot be there."""
+
+    def lacks(self, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
+        """What a VM needs that comes from another host, and this host does not have, in words. Nothing is changed.
+
+        description has the fields of a NewVm that a Description has, disks what that says of each disk. Both are data.
+        """
+
+    def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
+        """Give the disks of a stopped VM, by path, what a Description says of them."""
 
     def delete_vm(self, vm: str) -> None:
         """Delete a stopped VM. A hypervisor with storage also deletes everything below its dataset."""

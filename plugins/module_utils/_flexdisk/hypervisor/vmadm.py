@@ -16,7 +16,7 @@ import typing as t
 
 from ..model.capabilities import Capabilities
 from ..model.command import Answer, Runner
-from ..model.desired import NewVm
+from ..model.desired import Description, NewVm
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources
 from ..model.sizes import MIB
@@ -278,15 +278,20 @@ class Vmadm:
         if state != "stopped":
             raise FlexdiskError("NotApplied", f"the VM is {state} after vmadm create")
 
-    def description(self, vm: str) -> t.Dict[str, t.Any]:
+    def description(self, vm: str) -> Description:
         told = vmadm_read.parse_json(self._checked("get", vm))
-        if told.get("pci_devices"):
-            raise FlexdiskError("NotSupported", "the VM has PCI devices of this host, which do not travel")
         options = {key: told[key] for key in sorted(_OPTIONS & told.keys()) if told[key] not in (None, [], {}, "")}
         if NOCLOUD_HASH in options.get("internal_metadata", {}):
             kept = {key: value for key, value in options["internal_metadata"].items() if key != NOCLOUD_HASH}
             options["internal_metadata"] = kept
-        return {"options": options, "metadata": told.get("customer_metadata") or {}, "template": ""}
+        stays = ("PCI devices of this host",) if told.get("pci_devices") else ()
+        return Description(options, told.get("customer_metadata") or {}, stays=stays)
+
+    def lacks(self, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
+        return []
+
+    def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
+        """Nothing: vmadm keeps nothing else of a disk."""
 
     def delete_vm(self, vm: str) -> None:
         self._checked("delete", vm)

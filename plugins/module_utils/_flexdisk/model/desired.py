@@ -179,6 +179,24 @@ class NewVm:
 
 
 @dataclass(frozen=True)
+class Description:
+    """What a driver says of a VM so that it can be made again on another host: what a NewVm has of it; what it has of
+    disks beside what an attached disk gets, by path; and what belongs to its host, in words. It may hold secrets.
+    """
+
+    options: t.Mapping[str, t.Any] = field(default_factory=dict)
+    metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
+    template: str = ""
+    disks: t.Mapping[str, str] = field(default_factory=dict)
+    stays: t.Tuple[str, ...] = ()
+
+    @property
+    def of_new(self) -> t.Dict[str, t.Any]:
+        """The fields of a NewVm."""
+        return {"options": self.options, "metadata": self.metadata, "template": self.template}
+
+
+@dataclass(frozen=True)
 class Policy:
     """What a task permits for all its VMs."""
 

@@ -314,11 +314,16 @@ def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move]) -> VmConfig:
     return replace(config, frozen=moves.why_frozen(move)) if move is not None else config
 
 
-def moved_in(host: Host, uuid: str) -> Host:
-    """The host for the task that makes a VM which comes from another one."""
+def moved_in(host: Host, uuid: str, coming: t.Sequence[Disk] = ()) -> Host:
+    """The host for the task that makes a VM which comes from another one. coming: disks as if they were detached."""
     known = {vm: move for vm, move in host.moves.items() if vm != uuid}
-    vms = (replace(vm, config=replace(vm.config, frozen="")) if vm.config.uuid == uuid else vm for vm in host.vms)
-    return replace(host, vms=tuple(vms), moves=known)
+    vms = tuple(_thawed(vm, coming) if vm.config.uuid == uuid else vm for vm in host.vms)
+    there = {**host.datasets, **{disk.volume.name: disk.volume for disk in coming}}
+    return replace(host, vms=vms, moves=known, detached=(*host.detached, *coming), datasets=there)
+
+
+def _thawed(vm: Vm, coming: t.Sequence[Disk]) -> Vm:
+    return replace(vm, config=replace(vm.config, frozen=""), detached=(*vm.detached, *coming))
 
 
 def _note_uses(config: VmConfig, places: t.Mapping[str, str], users: t.Dict[str, t.List[VmConfig]]) -> None:

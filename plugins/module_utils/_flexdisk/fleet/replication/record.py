@@ -26,7 +26,7 @@ OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in
 @dataclass(frozen=True)
 class DiskRecord:
     """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes. replicas:
-    the notes of replicas on third hosts, encoded.
+    the notes of replicas on third hosts, encoded. element is what the driver says of it beside.
     """
 
     uuid: str
@@ -38,6 +38,7 @@ class DiskRecord:
     size: int
     facts: t.Mapping[str, str]
     replicas: str = ""
+    element: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class PlatformDisk:
 @dataclass(frozen=True)
 class Record:
     """A VM. host and home: its host and the guid of its pool. memory and flexible are MiB, quota is bytes. marks are
-    the properties of this collection on its dataset. description is that of the driver. snapshots: the oldest first.
-    hidden: the disks of the platform, whose space is part of flexible.
+    the properties of this collection on its dataset. description is what the driver needs to make it (of_new).
+    snapshots: the oldest first. hidden: the disks of the platform, whose space is part of flexible.
     """
 
     uuid: str
@@ -124,6 +125,8 @@ def read_record(given: t.Any) -> Record:
             raise ValueError("a field has another type")
         if not all(isinstance(one, dict) for one in (found.description, found.marks)):
             raise ValueError("description and marks are dictionaries")
+        if not isinstance(found.description["template"], str):
+            raise ValueError("template is a text")
         _facts(found.marks)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise FlexdiskError("InvalidArgument", f"this is no record of a VM ({type(exc).__name__})") from exc
@@ -136,6 +139,8 @@ def _disk(given: t.Any) -> DiskRecord:
         raise ValueError("a disk has no UUID")
     if disk.replicas != encode(decode(disk.replicas)):
         raise ValueError("replicas are no notes")
+    if not isinstance(disk.element, str):
+        raise ValueError("element is a text")
     _facts(disk.facts)
     return disk
 

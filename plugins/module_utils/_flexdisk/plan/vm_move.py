@@ -1,0 +1,97 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Why a VM cannot be moved to another host, as far as the host that has it knows."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.errors import Problem
+from ..model.sizes import MIB, render_apart
+from ..model.vm import Disk, Vm
+from ..rules import pins, snapshots, space
+from ..rules.inventory import Host
+from ..rules.layout import disk_dataset, index_of, replicas
+
+
+def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
+    """Why a VM cannot be moved. What it lacks for a sync, the sync says. stays: as of a Description."""
+    found = _of_vm(host, vm, stays)
+    for disk in vm.disks:
+        found += _of_disk(host, vm, disk)
+    taken = snapshots.snapshots_of(vm)
+    found += _of_snapshots(vm, taken)
+    if vm.orphans or vm.missing or vm.strays:
+        odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays]
+        found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
+    known = [snapshots.protection(vm), *(part for one in taken for part in one.parts)]
+    strange = [one.name for one in vm.snapshots if one not in known]
+    if strange:
+        words = f"its own dataset has snapshots, which do not travel: {', '.join(strange)}"
+        found.append(Problem("NotSupported", words, vm.label))
+    if vm.config.state not in ("running", "stopped") or vm.config.transition:
+        found.append(Problem("VmInTransition", f"it is {vm.config.state}", vm.label))
+    if vm.unbacked:
+        found.append(Problem("NotSupported", "it has CD-ROMs or files, which do not travel", vm.label))
+    found += _of_clones(vm)
+    if vm.other_used:
+        found.append(Problem("NotSupported", "it has other datasets, which do not travel", vm.label))
+    if vm.interrupted is not None:
+        found.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
+    return found
+
+
+def _of_vm(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
+    found = []
+    if stays:
+        words = f"it has what does not travel to another host: {', '.join(stays)}"
+        found.append(Problem("NotSupported", words, vm.label))
+    if not vm.flexible:
+        words = "it has no flexible_disk_size, and no disk can be attached to such a VM; vm_disks gives it one"
+        found.append(Problem("VmWithoutFlexibleDiskSize", words, vm.label))
+    if vm.config.frozen and vm.config.uuid not in host.moves:
+        found.append(Problem("NotSupported", vm.config.frozen, vm.label))
+    return found
+
+
+def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
+    if disk.hidden:
+        if disk.volume.name != disk_dataset(vm.root.name, index_of(disk.volume.name)):
+            words = f"{disk.volume.name} is a disk of the platform, and lies where it cannot be made again"
+            yield Problem("NotSupported", words, vm.label, disk.label)
+        return
+    if not disk.uuid:
+        yield Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label)
+    if vm.config.models and disk.model not in vm.config.models:
+        words = f"it is on the bus {disk.model}; only disks on {' or '.join(vm.config.models)} travel"
+        yield Problem("NotSupported", words, vm.label, disk.label)
+    others = [config.label for config in host.users.get(disk.volume.name, ()) if config.uuid != vm.config.uuid]
+    if others:
+        words = f"{disk.volume.name} is used by {', '.join(others)} as well"
+        yield Problem("InUse", words, vm.label, disk.label)
+    place = f"{replicas(vm.config.pool)}/{disk.uuid}"
+    if place in host.datasets:
+        words = f"{place} exists, where its own replica would be; disk_verify says what it is"
+        yield Problem("AlreadyExists", words, vm.label, disk.label)
+
+
+def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator[Problem]:
+    for one in taken:
+        part = one.of(vm.root.name)
+        if part is None:
+            words = f"{one.parts[0].name} is all that is left of snapshot {one.name}; vm_snapshot deletes it"
+            yield Problem("NotSupported", words, vm.label)
+        elif part.clones or part.userrefs:
+            words = f"{part.name} has clones or holds, and cannot be destroyed here"
+            yield Problem("InUse", words, vm.label)
+
+
+def _of_clones(vm: Vm) -> t.Iterator[Problem]:
+    more, room = pins.of_origins(vm), max(0, space.allocatable(vm) or 0)
+    if more > room:
+        least = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
+        words = "disks that are clones of images are none there, so their snapshots need %s more, and %s is left"
+        words += f"; flexible_disk_size must be at least {least} MiB"
+        yield Problem("InsufficientSpace", words % render_apart(more, room), vm.label)

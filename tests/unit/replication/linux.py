@@ -1,0 +1,117 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Two hosts with domains of libvirt, on which the engine does a move in this process."""
+
+from __future__ import annotations
+
+import copy
+import xml.etree.ElementTree as ET
+from typing import Any, cast
+
+from simnode import Node, PoolSpec
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from tests.unit.domains.conftest import domain
+from tests.unit.domains.fake import FakeDomains
+from tests.unit.domains.files import FakeFiles
+
+from .world import VM, Host, World
+
+DEVICES = "/dev/zvol/"
+# What an operator has set by hand of a disk, and of the machine.
+OWN_DISK = "<driver name='qemu' type='raw' cache='writeback' io='threads'/><blockio logical_block_size='4096'/>"
+OWN_WORDS = "<title>It costs $5</title><metadata><mine xmlns='http://example.com/'>kept</mine></metadata>"
+
+
+class LinuxHost(Host):
+    """Every change of a domain or a file is a command, too: the run can be killed before it or after."""
+
+    def __init__(self, node: Node, folder: Any, world: World) -> None:
+        super().__init__(node, folder, world)
+        self.domains = FakeDomains(self._size)
+        self.files = FakeFiles(node.pools)
+        self.domains.hook = self.files.hook = self._hooked
+
+    def _hooked(self, _name: str, _arguments: Any, when: str) -> None:
+        if when == "after":
+            self.world.watch()
+        self.world.fuse.blow(when == "after")
+
+    def _size(self, path: str) -> int | None:
+        if not path.startswith(DEVICES):
+            return self.files.size(path) if self.files.size(path) >= 0 else None
+        rc, out, _err = self.node.run(["zfs", "get", "-Hpo", "value", "volsize", path[len(DEVICES) :]])
+        return int(out) if rc == 0 else None
+
+    def _called(self, name: str) -> str:
+        return name if self.node.run(["zfs", "get", "-Ho", "value", "volsize", name])[0] == 0 else ""
+
+    def zfs(self) -> Zfs:
+        return Zfs(self, lambda _seconds: None, self._called, self.files)
+
+    def driver(self) -> Any:
+        return Libvirt(self.domains, "qemu:///system", self, lambda _seconds: None)
+
+    def state(self) -> Any:
+        domains = {key: value for key, value in vars(self.domains).items() if key not in ("_volsize", "hook")}
+        return copy.deepcopy((self.node, domains))
+
+    def restore(self, state: Any) -> None:
+        self.node, domains = copy.deepcopy(state)
+        vars(self.domains).update(domains)
+        self.files.storage = self.node.pools
+
+    def quietly(self, ask: Any) -> Any:
+        """What a test itself asks is none of the run's commands."""
+        fuse, watch = self.world.fuse, self.world.watch
+        self.world.fuse, self.world.watch = type(fuse)(), lambda: None
+        try:
+            return ask()
+        finally:
+            self.world.fuse, self.world.watch = fuse, watch
+
+    def disks(self, uuid: str) -> list[dict[str, Any]]:
+        host = self.quietly(lambda: observe(self.zfs(), self.driver(), every=True))
+        found = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks]
+        return [{"uuid": disk.uuid, "dataset": disk.volume.name, "boot": disk.boot} for disk in found]
+
+    def boots(self, uuid: str) -> list[str]:
+        paths = self.domains.paths(uuid) if uuid in self.domains.configs else []
+        return [path[len(DEVICES) :] for path in paths[:1]]
+
+    def config(self, uuid: str) -> dict[str, Any]:
+        status = self.domains.status(uuid)
+        root = ET.fromstring(self.domains.xml(uuid, False))
+        for element in root.iter():
+            element.text, element.tail = (element.text or "").strip(), ""
+        elements = sorted(ET.tostring(one, encoding="unicode") for one in root.findall("devices/*"))
+        others = [ET.tostring(one, encoding="unicode") for one in root if one.tag != "devices"]
+        return {"state": status.state, "autostart": status.autostart, "devices": elements, "others": others}
+
+    def power(self, uuid: str) -> str:
+        return self.domains.status(uuid).state if uuid in self.domains.configs else ""
+
+
+class LinuxWorld(World):
+    """A running domain with three disks. The last one is a file; the second is preserved."""
+
+    names = ("root", "data", "logs")
+    allocatable = 1 << 20
+
+    def host(self, seed: int) -> Host:
+        spec = PoolSpec("zones", 64 << 30, 12, [{"type": "disk", "disks": 1}], "openzfs-2.1")
+        return LinuxHost(Node.create(None, [spec], seed), self.folder, self)
+
+    def make(self) -> None:
+        home = cast(LinuxHost, self.home)
+        home.ok("zfs", "create", f"zones/{VM}")
+        for number, size in enumerate((64, 32)):
+            home.ok("zfs", "create", "-V", f"{size}M", f"zones/{VM}/disk{number}")
+        text = domain([f"zones/{VM}/disk{n}" for n in range(2)], uuid=VM, name="db01", machine="pc-q35-7.2")
+        text = text.replace("<driver name='qemu' type='raw'/>", OWN_DISK, 1)
+        text = text.replace("  <memory", f"  {OWN_WORDS}\n  <memory")
+        home.domains.add(text)
