@@ -154,6 +154,14 @@ def test_snapshots_of_a_clone_need_more_where_it_is_none(world):
     assert 0 <= space.allocatable(vm_of(world.peer)) < 2 << 20
 
 
+def test_a_part_that_is_held_and_stays(world):
+    """The VM could not be deleted after its disks have left."""
+    assert snapshot(world, name="one")
+    world.home.ok("zfs", "hold", "mine", f"zones/{VM}/disk1@vmsnap-one")
+    (problem,) = look(world)["refusals"]
+    assert (problem.code, "disk1@vmsnap-one has clones or holds" in problem.message) == ("InUse", True)
+
+
 def test_another_pool(world):
     """The platform knows the disk by its path only."""
     record = look(world)["record"]

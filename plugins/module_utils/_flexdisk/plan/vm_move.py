@@ -78,13 +78,14 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
 
 
 def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator[Problem]:
+    going = {disk.volume.name for disk in vm.disks if not disk.hidden}
     for one in taken:
-        part = one.of(vm.root.name)
-        if part is None:
+        used = [part.name for part in one.parts if part.parent not in going and (part.clones or part.userrefs)]
+        if not snapshots.whole(vm, one):
             words = f"{one.parts[0].name} is all that is left of snapshot {one.name}; vm_snapshot deletes it"
             yield Problem("NotSupported", words, vm.label)
-        elif part.clones or part.userrefs:
-            words = f"{part.name} has clones or holds, and cannot be destroyed here"
+        elif used:
+            words = f"{', '.join(used)} has clones or holds, and cannot be destroyed here"
             yield Problem("InUse", words, vm.label)
 
 
