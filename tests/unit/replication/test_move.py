@@ -161,6 +161,21 @@ def test_a_vm_moves(world):
     assert findings(world) == []
 
 
+@pytest.mark.parametrize("world", ["libvirt"], indirect=True)
+def test_the_file_system_of_a_disk_is_not_mounted_when_it_leaves(world):
+    """ZFS writes to it whenever it mounts it, and a replica that was written to takes no increment."""
+    seen = set()
+
+    def look_at_files():
+        every = world.home.node.pools.pools["zones"].datasets.values()
+        gone = [one for one in every if one.name.startswith("zones/flexdisk/") and "flexdisk:type" in one.props]
+        seen.update(one.props.get("canmount") for one in gone if one.kind == "filesystem")
+
+    world.watch = look_at_files
+    assert move(world)
+    assert seen == {"off"}
+
+
 def findings(world):
     """What disk_verify finds on both hosts."""
     found = [verify(one.zfs(), one.driver(), None, [], None, 30, True, time.time()) for one in (world.home, world.peer)]

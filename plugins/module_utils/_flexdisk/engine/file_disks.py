@@ -68,7 +68,10 @@ def show(zfs: Zfs, name: str, uuid: str) -> None:
 
 
 def hide(zfs: Zfs, gone: Dataset) -> None:
-    """The file system of a disk becomes a replica, which is not mounted."""
+    """The file system of a disk becomes a replica, which is not mounted. ZFS writes to it whenever it mounts it.
+
+    So this comes before anything that mounts it again.
+    """
     zfs.set(gone.name, canmount="off")
     zfs.set(gone.name, mountpoint="none")
     removed(zfs, gone)

@@ -17,7 +17,7 @@ from ..model.command import Runner
 from ..model.dataset import Dataset
 from ..model.desired import Description, Policy
 from ..model.errors import FlexdiskError, Problem
-from ..model.vm import Disk, Vm
+from ..model.vm import FILE, Disk, Vm
 from ..plan.changes import facts_of
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
@@ -154,6 +154,9 @@ class Departure:
             words = f"VM {vm.label} has left for {move.host}; the playbook move_vm goes on"
             raise FlexdiskError("MovedAway", words)
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
+        for disk in (one for one in vm.disks if one.type == FILE):
+            file_disks.show(self._zfs, disk.volume.name, disk.uuid)
+            file_disks.ensure(self._zfs, disk.volume, disk.size)
         if move.state == "running" and self._down(vm):
             autoboot.start(self._hypervisor, vm)
         if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
@@ -206,6 +209,8 @@ class Departure:
             own = {ROLE: disk.uuid, OF_VM: vm.config.uuid, HOME: str(move.pool), HOST: move.host, SYNCED: now}
             own[RESERVED] = str(disk.volume.volsize) if disk.volume.refreservation else ""
             self._zfs.set_facts(disk.volume.name, {**{k: v for k, v in own.items() if v}, NOTE: ""})
+            if disk.type == FILE:
+                file_disks.hide(self._zfs, disk.volume)
         self._zfs.set_facts([s.name for disk in disks for s in disk.snapshots], {SENT: "on"})
 
     def _end(self, vm: Vm) -> None:
@@ -231,8 +236,6 @@ class Departure:
                 if not self._zfs.exists(place):
                     self._zfs.create_container(place, readonly="on")
                 self._zfs.set(volume.name, readonly="on")
-                if volume.kind == "filesystem":
-                    file_disks.hide(self._zfs, volume)
                 self._zfs.rename(volume.name, f"{place}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:
