@@ -38,10 +38,10 @@ def _names(told: _Names) -> t.Sequence[str]:
     return told.split(",") if isinstance(told, str) else told
 
 
-def move_queue(jobs: t.Sequence[_Dict], stage: str) -> t.Dict[str, t.Any]:
-    """jobs: as flexdisk.hypervisor.move_plan returns them."""
+def move_queue(jobs: t.Sequence[_Dict], stage: str, most: int = 5) -> t.Dict[str, t.Any]:
+    """jobs: as flexdisk.hypervisor.move_plan returns them. most: how many are carried out at the same time."""
     try:
-        return execution.queue(jobs, stage)
+        return execution.queue(jobs, stage, most)
     except _ODD as exc:
         raise AnsibleFilterError(f"move_queue wants the jobs of flexdisk.hypervisor.move_plan ({exc!r})") from exc
 

@@ -85,6 +85,11 @@ vms:
   returned: success
   type: list
   elements: dict
+failover:
+  description: The UUIDs of the VMs that this host could take over. See M(flexdisk.hypervisor.vm_failover).
+  returned: success
+  type: list
+  elements: str
 replicas:
   description: The replicas, in the order of the names of their datasets.
   returned: success

@@ -77,6 +77,10 @@ options:
     description:
       - The name of this host for others. Needed for O(step=mark).
     type: str
+  peer_name:
+    description:
+      - The host that gets the records. The other hosts with replicas are named in them. For O(step=mark).
+    type: str
   records:
     description:
       - RV(records) of O(step=mark). They may hold secrets of the VMs. Needed for O(step=store).
@@ -139,6 +143,10 @@ records:
   returned: success, with O(step=mark) and O(step=look)
   type: list
   elements: dict
+stored:
+  description: Whether the records are kept now.
+  returned: success, with O(step=store)
+  type: bool
 failures:
   description: >-
     With O(step=mark), why there are no records of some VMs. With O(step=start), why some that shall run were not
@@ -207,6 +215,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "vm": {"type": "str"},
     "failover": {"type": "bool"},
     "name": {"type": "str"},
+    "peer_name": {"type": "str"},
     "records": {"type": "list", "elements": "dict"},
     "pools": {"type": "dict"},
     "homes": {"type": "list", "elements": "int", "default": []},

@@ -49,7 +49,11 @@ LEAVES, GONE, COMES = mark(1, "leaving", "hv02"), mark(1, "moved", "hv02"), mark
         (seen(), None),
         (seen(((1,), ())), None),
         (seen(((), (GONE,)), ((1,), ())), None),  # a tombstone
-        (seen(((1,), ()), ((1,), (COMES,))), (MOVE, "hv01", "hv02", "")),  # not stopped yet
+        (seen(((1,), ()), ((1,), (COMES,))), (PUT_BACK, "hv01", "hv02", "it had not left hv01 yet")),
+        (
+            seen(((1,), (LEAVES,)))[:1],
+            (STUCK, "hv01", "hv02", "hv02, where it goes, has not been asked; the playbook move_vm goes on"),
+        ),
         (seen(((1,), (LEAVES,)), ((1,), (COMES,))), (MOVE, "hv01", "hv02", "")),
         (seen(((1,), (GONE,)), ((1,), (COMES,))), (MOVE, "hv01", "hv02", "")),
         (seen(((), (GONE,)), ((1,), (COMES,))), (MOVE, "hv01", "hv02", "")),
@@ -97,11 +101,11 @@ def test_moves_that_have_begun_run_one_after_the_other():
     marks = [mark(number, "leaving", "hv02") for number in (1, 2, 3)]
     jobs = under_way(seen(((1, 2, 3), marks), None), Wanted())
     assert [job["depends"] for job in jobs] == [[], [1], [2]]
-    assert queue(jobs, "begun")["sizes"] == [2, 2, 2]
+    assert queue(jobs, "begun", 5)["sizes"] == [2, 2, 2]
 
 
 def test_nothing_to_do_is_said():
-    assert queue([], "left") == {"hosts": [{"name": "left, no batch", "says": "nothing"}], "sizes": [1]}
+    assert queue([], "left", 5) == {"hosts": [{"name": "left, no batch", "says": "nothing"}], "sizes": [1]}
 
 
 @given(st.lists(st.sets(st.integers(0, 11), max_size=3), max_size=12))
@@ -117,7 +121,7 @@ def test_batches(waits):
         }
         for number, before in enumerate(waits, 1)
     ]
-    made = queue(jobs, "planned")
+    made = queue(jobs, "planned", 12)
     assert sum(made["sizes"]) == len(made["hosts"])
     batch, place = {}, iter(made["hosts"])
     for number, size in enumerate(made["sizes"]):
@@ -128,3 +132,9 @@ def test_batches(waits):
     for job in jobs:
         before = [batch[names[other]] for other in job["depends"]]
         assert batch[names[job["job"]]] == max(before, default=-1) + 1
+
+
+def test_a_batch_has_no_more_jobs_than_run_at_the_same_time():
+    operation = {"do": MOVE, "vm": uuid(1), "from": "hv01", "to": "hv02"}
+    jobs = [{"job": n, "name": "a", "operations": [operation], "depends": [], "needs": []} for n in range(1, 6)]
+    assert queue(jobs, "planned", 2)["sizes"] == [3, 3, 2]

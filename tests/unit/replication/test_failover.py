@@ -20,6 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_home import FailoverHome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_takeover import TakeOver
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
@@ -500,3 +501,70 @@ def test_a_vm_that_was_taken_over_is_not_started(world):
     world.peer.ok("vmadm", "stop", VM, "-F")
     swap(world)
     assert start(world, {"hv01": old}).started
+
+
+def test_nobody_starts_what_another_host_runs(world):
+    """The VM was started by hand on its old home, or the order of both hosts is not clear."""
+    booted(world)
+    (claim,) = said_by(world.home)
+    for said, words in (
+        ({**claim, "term": -1, "running": True}, "hv02 has it, too"),
+        (claim, "hv02 has it, too"),
+    ):
+        done = start(world, {"hv02": [said]}, unasked=True)
+        assert (done.started, done.left) == ([], [])
+        assert words in done.failures[0]
+    assert start(world, {"hv02": [{**claim, "term": -1}]}).started
+
+
+def test_a_vm_whose_replicas_are_not_known_is_not_started(world):
+    booted(world)
+    world.sender().remove(["db01"], world.peer_name, False)
+    assert "no replicas of it are known" in start(world, {"hv02": []}).failures[0]
+    assert start(world, {"hv02": []}, unasked=True).started
+
+
+def test_what_a_move_has_made_there_has_taken_nothing_over(world):
+    """The move was killed before the VM was stopped, and then its host has booted."""
+    booted(world)
+    hosts(world)[1].expect(look(world)["record"], "zones")
+    said = said_by(world.peer)
+    assert said == []
+    assert start(world, {"hv02": said}).started
+
+
+def test_autoboot_is_off_if_the_start_fails(world, monkeypatch):
+    booted(world)
+
+    def fails(self, uuid):
+        self._runner(("vmadm", "update", uuid), stdin='{"autoboot": true}')
+        raise FlexdiskError("VmNotStarted", "it is stopped")
+
+    monkeypatch.setattr(Vmadm, "start", fails)
+    assert "VmNotStarted" in start(world, {"hv02": []}).failures[0]
+    assert config(world.home)["autoboot"] is False
+
+
+def test_a_failover_that_is_refused_late_leaves_nothing(world, monkeypatch):
+    """Its disks would not fit after the VM was made without them."""
+    everything(world)
+
+    def refuses(*_words):
+        raise FlexdiskError("InsufficientSpace", "too small")
+
+    monkeypatch.setattr(Arrival, "_rehearse", refuses)
+    with pytest.raises(FlexdiskError, match="too small"):
+        take(world)
+    host = observe(Zfs(world.peer), Vmadm(world.peer), every=True)
+    assert (host.configs, host.moves) == ((), {})
+    assert not taker(world).look("db01").begun
+    monkeypatch.undo()
+
+
+def test_the_record_names_replicas_on_third_hosts(world):
+    """Not when they were brought up to date: a sync with one of them is no news for the others."""
+    world.home.ok("zfs", "set", "flexdisk:replicas=0000002a=hv03@2026-01-01T00:00:00Z", *world.disks().values())
+    assert world.sync()[1]
+    home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
+    (record,) = home.mark(["db01"], True, "hv01", False, "hv02").records
+    assert {disk.replicas for disk in record.disks} == {f"0000002a=hv03@/{record.home}"}

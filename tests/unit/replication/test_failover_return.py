@@ -171,3 +171,14 @@ def test_the_new_home_is_left_alone(old):
     assert back(old).look("db01", said).move is None
     back(old).end("db01", said)
     assert startable(old.home)
+
+
+def test_newer_bookmarks_of_other_syncs_do_no_harm(old):
+    """The old home has a bookmark of a sync with a third host that is newer than the common snapshot."""
+    old.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
+    for name in old.disks().values():
+        old.home.ok("zfs", "snapshot", f"{name}@flexdisk-sync-0000002a-7")
+        old.home.ok("zfs", "bookmark", f"{name}@flexdisk-sync-0000002a-7", f"{name}#flexdisk-sync-0000002a-7")
+        old.home.ok("zfs", "destroy", f"{name}@flexdisk-sync-0000002a-7")
+    given_up(old)
+    assert resynced(old) == ["Increment", "Increment"]

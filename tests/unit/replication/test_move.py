@@ -264,6 +264,49 @@ def test_given_up_anywhere(world):
     assert observe(world.home.zfs(), world.home.driver(), every=True).moves[VM].phase == "moved"
 
 
+def test_a_vm_that_was_started_without_its_disks(world):
+    """Somebody starts what was made on the target. The VM does not count as moved before it has its disks."""
+    source, target = hosts(world)
+    seen = look(world)
+    world.sync()
+    target.expect(seen["record"], "zones")
+    leave(world, seen)
+    world.sync()
+    source.go(VM, world.peer_name, world.transfers[0])
+    world.peer.ok("vmadm", "start", VM)
+    with pytest.raises(FlexdiskError, match="was started before it had its disks"):
+        target.arrive(VM, world.home_name)
+    assert observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves[VM].phase == "coming"
+    world.peer.ok("vmadm", "stop", VM, "-F")
+    assert target.arrive(VM, world.home_name)
+    assert startable(world.peer)
+
+
+def test_a_vm_that_stays_knows_its_replicas(world):
+    """The VM could not be deleted. It stays, and its disks still say who has replicas of them."""
+    source, target = hosts(world)
+    seen = look(world)
+    world.sync()
+    target.expect(seen["record"], "zones")
+    leave(world, seen)
+    world.sync()
+    source._end = lambda _vm: (_ for _ in ()).throw(FlexdiskError("VmNotStopped", "it hangs"))
+    with pytest.raises(FlexdiskError, match="it hangs"):
+        source.go(VM, world.peer_name, world.transfers[0])
+    source.stay(VM)
+    for disk in the_vm(world.home).disks:
+        assert [note.host for note in decode(disk.volume.user["replicas"])] == [world.peer_name]
+
+
+def test_syncs_with_third_hosts_do_not_change_a_vm(world):
+    """Its digest is the same."""
+    seen = []
+    for when in ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"):
+        world.home.ok("zfs", "set", f"flexdisk:replicas=0000002a=hv03@{when}", *world.disks().values())
+        seen.append(look(world)["digest"])
+    assert seen[0] == seen[1]
+
+
 def stays(source):
     """Whether the VM can stay."""
     try:

@@ -13,9 +13,11 @@ from ..zfs.commands import Zfs
 
 
 def start(hypervisor: Hypervisor, vm: Vm) -> None:
-    """Start the VM. vmadm turns autoboot on with it."""
-    hypervisor.start(vm.config.uuid)
-    keep_off(hypervisor, vm)
+    """Start the VM. vmadm turns autoboot on with it, also if the start fails."""
+    try:
+        hypervisor.start(vm.config.uuid)
+    finally:
+        keep_off(hypervisor, vm)
 
 
 def keep_off(hypervisor: Hypervisor, vm: Vm) -> bool:

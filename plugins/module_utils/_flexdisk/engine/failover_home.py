@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ..fleet.replication.record import Record
+from ..fleet.replication.record import Record, undated
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.desired import Policy
@@ -44,9 +44,12 @@ class FailoverHome:
         self._hypervisor = hypervisor
         self._departure = Departure(zfs, hypervisor, runner, Policy())
 
-    def mark(self, names: t.Sequence[str], wanted: t.Optional[bool], here: str, check_mode: bool) -> Marked:
+    def mark(
+        self, names: t.Sequence[str], wanted: t.Optional[bool], here: str, check_mode: bool, peer: str = ""
+    ) -> Marked:
         """Give VMs failover or take it from them; None: leave it, but take it from those without replicas. Then the
-        records of those that have it. here: the name of this host for others. A VM that moves is left alone.
+        records of those that have it. here: the name of this host for others, peer: the one that gets the
+        records. A VM that moves is left alone.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vms, problems = chosen(host, names)
@@ -61,7 +64,7 @@ class FailoverHome:
         records, failures = [], []
         for vm in gets:
             try:
-                records.append(self._record(host, vm, here))
+                records.append(self._record(host, vm, here, peer))
             except FlexdiskError as exc:
                 failures.append(f"VM {vm.label}: {exc.message} [{exc.code}]")
         return Marked(any(changed), records, failures, [])
@@ -90,11 +93,11 @@ class FailoverHome:
             self._zfs.set_facts(vm.root.name, {FACT: ""})
         return True
 
-    def _record(self, host: Host, vm: Vm, here: str) -> Record:
+    def _record(self, host: Host, vm: Vm, here: str, peer: str) -> Record:
         problems = self._unfit(host, vm)
         if problems:
             raise FlexdiskError("NotSupported", failure_text(problems))
-        made = self._departure.record(host, vm, self._hypervisor.description(vm.config.uuid), here)
+        made = undated(self._departure.record(host, vm, self._hypervisor.description(vm.config.uuid), here, peer))
         return replace(made, marks={**made.marks, FACT: encode(wish_of(vm.config, vm.root))})
 
 

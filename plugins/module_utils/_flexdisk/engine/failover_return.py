@@ -25,7 +25,7 @@ from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import detached_dataset, diverged, is_below, last_part, replicas
 from ..rules.moves import MOVED, Move
-from ..rules.replicas import DIVERGED, HOME, HOST, OF_VM, RESERVED, ROLE, SENT
+from ..rules.replicas import DIVERGED, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, is_synced
 from ..rules.replicas import FACT as NOTE
 from ..zfs import guard
 from ..zfs.commands import Zfs
@@ -100,7 +100,7 @@ class FailoverReturn:
         config = vm.config
         since = render_time(time.time())
         move = Move(MOVED, config.uuid, config.alias, there, claim.pool, "stopped", config.autoboot, since)
-        disks = [_old(disk, claim) for disk in vm.disks]
+        disks = [_old(disk, claim) for disk in vm.disks if not disk.hidden]
         return Ending(vm, move, disks, [_words(one, there) for one in disks], [])
 
     def end(self, name: str, claims: Claims) -> None:
@@ -151,6 +151,8 @@ class FailoverReturn:
         name = apart.volume.name
         for snapshot in apart.lost:
             self._copies.destroy(snapshot)
+        for bookmark in self._newer_bookmarks(apart):
+            self._copies.destroy(bookmark)
         if apart.lost or apart.volume.written:
             self._copies.roll_back(apart.common)
         uuid = last_part(name)
@@ -163,6 +165,13 @@ class FailoverReturn:
             self._zfs.create_container(place, readonly="on")
         self._zfs.rename(name, f"{place}/{uuid}")
         self._zfs.set_facts(f"{place}/{uuid}", {DIVERGED: ""})
+
+    def _newer_bookmarks(self, apart: Apart) -> t.List[str]:
+        """Those of syncs with other hosts after the common snapshot. ZFS does not roll back over them."""
+        rows = self._copies.table([apart.volume.name], ("createtxg",), "snapshot,bookmark")
+        at = int(rows[apart.common]["createtxg"][0])
+        marks = [name for name in rows if "#" in name and is_synced(name.partition("#")[2])]
+        return [name for name in marks if int(rows[name]["createtxg"][0]) > at]
 
     # -- give up
 

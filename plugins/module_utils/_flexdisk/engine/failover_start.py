@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..fleet.replication.claims import Claims, home_elsewhere, not_asked
+from ..fleet.replication.claims import Claims, home_elsewhere, not_asked, without_order
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError
 from ..model.vm import Vm
 from ..plan.recovery import unfinished
 from ..rules.failover import wish_of
 from ..rules.inventory import Host
+from ..rules.moves import COMING
 from ..rules.replicas import hosts
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
@@ -38,13 +39,17 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "") -> _D
     host = observe(zfs, hypervisor, snapshots=False, every=True)
     linked = {vm.config.uuid: vm for vm in host.vms}
     comes = {uuid: move for uuid, move in host.moves.items() if move.back_to}
-    names = {**{config.uuid: config.alias for config in host.configs}, **{u: m.alias for u, m in comes.items()}}
+    shells = {uuid for uuid, move in host.moves.items() if move.phase == COMING and not move.back_to}
+    names = {config.uuid: config.alias for config in host.configs if config.uuid not in shells}
+    names.update({uuid: move.alias for uuid, move in comes.items()})
+    running = {config.uuid for config in host.configs if config.state != "stopped"}
     vms = [
         {
             "vm": uuid,
             "alias": alias,
             **_of_vm(linked.get(uuid)),
             "taking": comes[uuid].host if uuid in comes else "",
+            "running": uuid in running,
             **(_points(zfs, copies, hypervisor, linked.get(uuid)) if name else {"pool": 0, "points": {}}),
         }
         for uuid, alias in sorted(names.items())
@@ -85,6 +90,8 @@ def start(zfs: Zfs, hypervisor: Hypervisor, claims: Claims, unasked: bool, check
         elsewhere = _elsewhere(host, vm, claims)
         if elsewhere:
             done.left.append(f"{vm.label}: {elsewhere}")
+        elif vm.config.autoboot and vm.config.state not in ("stopped", "running"):
+            done.failures.append(f"{vm.label}: it is {vm.config.state}")
         elif vm.config.autoboot and vm.config.state == "stopped":
             why_not = _why_not(vm, claims, unasked) or ("" if check_mode else _failure(hypervisor, vm))
             (done.failures if why_not else done.started).append(f"{vm.label}: {why_not}" if why_not else vm.label)
@@ -95,7 +102,8 @@ def _elsewhere(host: Host, vm: Vm, claims: Claims) -> str:
     """Why the home of a VM is not here; "" if it is."""
     if vm.config.uuid in host.moves:
         return vm.config.frozen
-    others = home_elsewhere(vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
+    what = (vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
+    others = sorted({*home_elsewhere(*what)} - {*without_order(*what)})
     if not others:
         return ""
     words = f"{' and '.join(others)} has taken it over"
@@ -103,7 +111,13 @@ def _elsewhere(host: Host, vm: Vm, claims: Claims) -> str:
 
 
 def _why_not(vm: Vm, claims: Claims, unasked: bool) -> str:
-    silent = [] if unasked else not_asked(_peers(vm), claims)
+    uuid, peers = vm.config.uuid, _peers(vm)
+    unclear = without_order(uuid, wish_of(vm.config, vm.root).term, claims)
+    if unclear:
+        return f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts"
+    silent = [] if unasked else not_asked(peers, claims)
+    if not peers and not unasked:
+        return "no replicas of it are known, so no host can be asked whether it has taken it over"
     if silent:
         return f"{' and '.join(silent)} could not be asked whether they have taken it over"
     return unfinished(vm.interrupted) if vm.interrupted is not None else ""

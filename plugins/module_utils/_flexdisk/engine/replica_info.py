@@ -25,6 +25,7 @@ from ..rules.moves import read
 from ..rules.replicas import BACK, COMING, FACT, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, age, decode
 from ..zfs.commands import Zfs
 from ..zfs.copies import EVERYTHING, Copies, Table
+from . import records
 from .journal import host_name
 from .observe import observe
 from .vm_info import chosen
@@ -200,6 +201,7 @@ def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] =
             for name in pools
         ],
         "vms": [{"uuid": uuid, "alias": alias} for uuid, alias in vms.items()],
+        "failover": records.known(records.FAILOVER),
         "replicas": [_told(one, began) for one in kept(copies, [container(p) for p in pools if container(p) in tops])],
     }
 

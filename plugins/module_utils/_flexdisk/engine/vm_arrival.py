@@ -183,11 +183,11 @@ class Arrival:
         move = Move(COMING, *whence, since, was, back_to)
         write_move(self._zfs, self._hypervisor, pool, move)
 
-    def unexpect(self, uuid: str) -> None:
-        """The VM does not come: what was made of it goes. Its replicas stay."""
+    def unexpect(self, uuid: str, taking: bool = False) -> None:
+        """The VM does not come: what was made of it goes. Its replicas stay. taking: as for refusals."""
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
-        if place and host.moves[uuid].back_to:
+        if place and host.moves[uuid].back_to and not taking:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
         if place:
             self._end_shell(uuid, pool_of(place))
@@ -271,6 +271,10 @@ class Arrival:
         """Marks of the VM, the note of the way back, and power. What was written down goes last."""
         host = observe(self._zfs, self._hypervisor)
         made = next(one for one in host.vms if one.config.uuid == record.uuid)
+        lacking = {disk.uuid for disk in record.disks} - {disk.uuid for disk in made.disks}
+        if lacking:
+            words = "was started before it had its disks; stop it, and run the move again"
+            raise FlexdiskError("VmNotStopped", f"VM {record.label} {words}")
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
         peer = short(record.home)
@@ -282,11 +286,13 @@ class Arrival:
         if made.config.state == "stopped":
             known = {disk.uuid: disk.element for disk in record.disks if disk.element}
             self._hypervisor.dress(record.uuid, {d.path: known[d.uuid] for d in made.disks if d.uuid in known})
-        if record.state == "running" and made.config.state == "stopped":
-            self._hypervisor.start(record.uuid)
-        wanted = record.autoboot and FAILOVER not in record.marks
-        if self._hypervisor.vm(record.uuid).autoboot != wanted:
-            self._hypervisor.set_autoboot(record.uuid, wanted)
+        try:
+            if record.state == "running" and made.config.state == "stopped":
+                self._hypervisor.start(record.uuid)
+        finally:  # a start turns it on, also one that fails
+            wanted = record.autoboot and FAILOVER not in record.marks
+            if self._hypervisor.vm(record.uuid).autoboot != wanted:
+                self._hypervisor.set_autoboot(record.uuid, wanted)
         self._zfs.destroy(place)
         self._forget(record.uuid)
 

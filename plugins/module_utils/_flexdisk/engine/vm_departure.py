@@ -208,7 +208,7 @@ class Departure:
         for disk in disks:
             own = {ROLE: disk.uuid, OF_VM: vm.config.uuid, HOME: str(move.pool), HOST: move.host, SYNCED: now}
             own[RESERVED] = str(disk.volume.volsize) if disk.volume.refreservation else ""
-            self._zfs.set_facts(disk.volume.name, {**{k: v for k, v in own.items() if v}, NOTE: ""})
+            self._zfs.set_facts(disk.volume.name, {k: v for k, v in own.items() if v})
             if disk.type == FILE:
                 file_disks.hide(self._zfs, disk.volume)
         self._zfs.set_facts([s.name for disk in disks for s in disk.snapshots], {SENT: "on"})
@@ -236,6 +236,7 @@ class Departure:
                 if not self._zfs.exists(place):
                     self._zfs.create_container(place, readonly="on")
                 self._zfs.set(volume.name, readonly="on")
+                self._zfs.set_facts(volume.name, {NOTE: ""})  # as long as the VM can stay, it knows its replicas
                 self._zfs.rename(volume.name, f"{place}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:

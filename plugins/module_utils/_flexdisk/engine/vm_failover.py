@@ -38,8 +38,9 @@ class Told:
 def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     """The arguments, and all their problems. Raises FlexdiskError for records that are none."""
     problems = Problems("")
-    if params["name"] is not None and not is_host(params["name"]):
-        problems.add("InvalidArgument", f"name {params['name']!r:.100} is not the name of a host")
+    for key in ("name", "peer_name"):
+        if params[key] is not None and not is_host(params[key]):
+            problems.add("InvalidArgument", f"{key} {params[key]!r:.100} is not the name of a host")
     for uuid, pool in (params["pools"] or {}).items():
         if not is_uuid(uuid) or not is_pool(str(pool)):
             problems.add("InvalidArgument", f"pools: {pool!r:.100} of {uuid!r:.100} is not the pool of a VM")
@@ -64,7 +65,7 @@ def run(call: Call, given: Told) -> Answer:
 def _mark(call: Call, given: Told) -> Answer:
     params = given.params
     home = FailoverHome(call.zfs, call.hypervisor, call.runner)
-    done = home.mark(params["vms"], params["failover"], params["name"], call.check_mode)
+    done = home.mark(params["vms"], params["failover"], params["name"], call.check_mode, params["peer_name"] or "")
     if done.problems:
         return Answer({}, refusal(done.problems))
     msg = f"{len(done.records)} VMs have failover"
@@ -77,7 +78,7 @@ def _store(call: Call, given: Told) -> Answer:
     news, problems = failover_records.store(call.zfs, Copies(call.runner), given.records, pools, call.check_mode)
     if problems:
         return Answer({}, refusal(problems))
-    return Answer({"changed": bool(news), "msg": f"the records of {len(news)} VMs are new"})
+    return Answer({"changed": bool(news), "msg": f"the records of {len(news)} VMs are new", "stored": True})
 
 
 def _drop(call: Call, given: Told) -> Answer:

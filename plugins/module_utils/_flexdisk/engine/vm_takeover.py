@@ -143,10 +143,19 @@ class TakeOver:
         ready = self._ready(name, most)
         found = t.cast(Takeover, ready.takeover)
         if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not ready.begun:
-            self._arrival.expect(_raised(record), t.cast(Known, ready.known).pool, found.name)
+            self._expect(record, t.cast(Known, ready.known).pool, found.name, ready.begun)
         self._go_back(found)
         self._arrival.arrive(record.uuid, record.host)
         return True
+
+    def _expect(self, record: Record, pool: str, back_to: str, begun: bool) -> None:
+        """Make the VM without disks. If that is refused, nothing of it is left, unless an earlier run has begun it."""
+        try:
+            self._arrival.expect(_raised(record), pool, back_to)
+        except FlexdiskError:
+            if not begun:
+                self._arrival.unexpect(record.uuid, taking=True)
+            raise
 
     def _ready(self, name: str, most: t.Optional[int]) -> Ready:
         ready = self.look(name)

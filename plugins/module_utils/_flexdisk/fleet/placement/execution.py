@@ -19,9 +19,12 @@ _COLUMNS = ("VM", "FROM", "TO", "RESULT")
 
 
 class _Seen(t.NamedTuple):
-    """What hosts say. marks: by the host, and the UUID of the VM. has: the same for the VMs that are there."""
+    """What hosts say. hosts: those that answered, of those that were asked. marks: by the host, and the UUID of the VM.
+    has: the same for the VMs that are there.
+    """
 
     hosts: t.Container[str]
+    asked: t.Container[str]
     marks: t.Mapping[t.Tuple[str, str], _Raw]
     has: t.AbstractSet[t.Tuple[str, str]]
 
@@ -54,7 +57,8 @@ def under_way(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
     """
     infos = {host["name"]: host["info"] for host in hosts if host["info"] is not None}
     marks = {(name, move["uuid"]): move for name, info in infos.items() for move in info["moves"]}
-    seen = _Seen(set(infos), marks, {(name, vm["uuid"]) for name, info in infos.items() for vm in info["vms"]})
+    asked = {host["name"] for host in hosts}
+    seen = _Seen(set(infos), asked, marks, {(name, vm["uuid"]) for name, info in infos.items() for vm in info["vms"]})
     groups = {host["name"]: host.get("group") or "" for host in hosts}
     tags = {vm["uuid"]: vm["tags"] for info in infos.values() for vm in info["vms"]}
     jobs: t.List[_Dict] = []
@@ -85,27 +89,31 @@ def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str
     mark = seen.marks.get((old, uuid))
     if old not in seen.hosts:
         return old, STUCK, f"{old} cannot be read"
-    if mark["host"] == new if mark is not None else (old, uuid) in seen.has:
+    if mark is None and (old, uuid) in seen.has:
+        return old, PUT_BACK, f"it had not left {old} yet"
+    if mark is not None and mark["host"] == new:
         if new in seen.hosts:
             return old, MOVE, ""
-        whole = mark is not None and mark["phase"] == LEAVING
-        return old, PUT_BACK if whole else STUCK, f"{new} cannot be read"
+        if new not in seen.asked:
+            return old, STUCK, f"{new}, where it goes, has not been asked; the playbook move_vm goes on"
+        return old, PUT_BACK if mark["phase"] == LEAVING else STUCK, f"{new} cannot be read"
     homes = [host for host, vm in sorted(seen.has) if vm == uuid and host != new and (host, vm) not in seen.marks]
     if len(homes) == 1:
         return homes[0], PUT_BACK, f"{new} still expects it from {old}"
     return old, STUCK, f"{new} expects it from {old}, which does not have it"
 
 
-def queue(jobs: t.Sequence[_Raw], stage: str) -> _Dict:
+def queue(jobs: t.Sequence[_Raw], stage: str, most: int) -> _Dict:
     """The hosts of a play that carries jobs out, batch by batch: C(hosts), each with a C(name), and the C(sizes).
 
     Each batch begins with a host that only says what the batch does. As it cannot fail, a batch whose jobs all fail
-    does not end the play. stage makes the names of the hosts unlike those of other plays.
+    does not end the play. stage makes the names of the hosts unlike those of other plays. most: jobs of a batch.
+    With more than Ansible has forks, a VM that is down would wait for the transfers of others.
     """
     names = {job["job"]: f"{job['name']} to {job['operations'][0]['to']} ({stage} {job['job']})" for job in jobs}
     hosts: t.List[_Dict] = []
     sizes = []
-    found = _batches(jobs)
+    found = [batch[at : at + most] for batch in _batches(jobs) for at in range(0, len(batch), most)]
     for number, batch in enumerate(found, 1):
         said = f"{stage}, batch {number} of {len(found)}"
         hosts.append({"name": said, "says": ", ".join(job["name"] for job in batch)})

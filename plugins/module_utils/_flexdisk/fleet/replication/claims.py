@@ -17,19 +17,25 @@ _Dict = t.Dict[str, t.Any]
 @dataclass(frozen=True)
 class Claim:
     """What a host says of a VM. term: as in Wish, None if the VM has no failover there. taking: the host that it is
-    being taken over from, "" for none. pool: the guid of its pool; points: the guids of the snapshots and bookmarks of
-    its disks, by their uuids; both only if the host was asked for this VM.
+    being taken over from, "" for none. running: it is not stopped there. pool: the guid of its pool; points: the
+    guids of the snapshots and bookmarks of its disks, by their uuids; both only if the host was asked for this VM.
     """
 
     vm: str
     term: t.Optional[int]
     taking: str = ""
+    running: bool = False
     pool: int = 0
     points: t.Mapping[str, t.Sequence[int]] = field(default_factory=dict)
 
     def beats(self, term: int) -> bool:
         """Whether a host that has the VM with this term must not start it."""
         return bool(self.taking) or self.term is None or self.term >= term
+
+    def disputes(self, term: int) -> bool:
+        """Whether neither host is clearly the home: the terms are the same, or the host with the lower one runs it."""
+        older = self.term is not None and self.term < term
+        return not self.taking and (self.term == term or (older and self.running))
 
 
 Claims = t.Mapping[str, t.Optional[t.Sequence[Claim]]]  # by hosts, None for one that could not be asked
@@ -48,12 +54,18 @@ def read_claims(given: t.Mapping[str, t.Any]) -> Claims:
 def _claim(given: t.Any) -> Claim:
     points = {str(disk): [int(guid) for guid in guids] for disk, guids in given["points"].items()}
     term = int(given["term"]) if given["failover"] else None
-    return Claim(str(given["vm"]), term, str(given["taking"]), int(given["pool"]), points)
+    return Claim(str(given["vm"]), term, str(given["taking"]), bool(given["running"]), int(given["pool"]), points)
 
 
 def home_elsewhere(vm: str, term: int, claims: Claims) -> t.List[str]:
     """The hosts that have the VM, and not an older one than the host with this term."""
     return sorted(host for host, said in claims.items() if any(one.vm == vm and one.beats(term) for one in said or ()))
+
+
+def without_order(vm: str, term: int, claims: Claims) -> t.List[str]:
+    """The hosts that have the VM with the same term, or let an older one run."""
+    found = ((host, one) for host, said in claims.items() for one in said or () if one.vm == vm)
+    return sorted({host for host, one in found if one.disputes(term)})
 
 
 def not_asked(hosts: t.Iterable[str], claims: Claims) -> t.List[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import typing as t
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from ...model.errors import FlexdiskError
 from ...rules import identity, slots
@@ -102,7 +102,15 @@ class Record:
 
 def digest(record: Record) -> str:
     """What changes if anything of the VM does. It tells nothing of the secrets."""
-    return hashlib.sha256(json.dumps(asdict(record), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(asdict(undated(record)), sort_keys=True).encode()).hexdigest()
+
+
+def undated(record: Record) -> Record:
+    """The record without the times of syncs with third hosts, which follow each other without a change of the VM."""
+    disks = [
+        replace(one, replicas=encode(note._replace(synced="") for note in decode(one.replicas))) for one in record.disks
+    ]
+    return replace(record, disks=tuple(disks))
 
 
 def told(record: Record) -> _Dict:
