@@ -92,7 +92,7 @@ def test_what_another_host_needs_of_the_disk_for_cloud_init():
     """Without the hash vmadm fills it again where it is made again."""
     metadata = {"cloudinit_datasource": "nocloud", "cloudinit_nocloud_path": D1}
     told = vm(internal_metadata={**metadata, "cloudinit_nocloud_hash": "0" * 32})
-    assert Vmadm(Recorded(told)).description(U)["options"]["internal_metadata"] == metadata
+    assert Vmadm(Recorded(told)).description(U).options["internal_metadata"] == metadata
 
 
 def test_a_vm():
