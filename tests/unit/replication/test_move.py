@@ -282,7 +282,7 @@ def test_a_vm_that_was_started_without_its_disks(world):
     assert startable(world.peer)
 
 
-def test_a_vm_that_stays_knows_its_replicas(world):
+def test_a_vm_that_stays_knows_its_replicas(world, monkeypatch):
     """The VM could not be deleted. It stays, and its disks still say who has replicas of them."""
     source, target = hosts(world)
     seen = look(world)
@@ -290,7 +290,11 @@ def test_a_vm_that_stays_knows_its_replicas(world):
     target.expect(seen["record"], "zones")
     leave(world, seen)
     world.sync()
-    source._end = lambda _vm: (_ for _ in ()).throw(FlexdiskError("VmNotStopped", "it hangs"))
+
+    def hangs(_departure, _vm):
+        raise FlexdiskError("VmNotStopped", "it hangs")
+
+    monkeypatch.setattr(Departure, "_end", hangs)
     with pytest.raises(FlexdiskError, match="it hangs"):
         source.go(VM, world.peer_name, world.transfers[0])
     source.stay(VM)
