@@ -139,6 +139,20 @@ def test_twenty_vms_leave(tmp_path):
 
 
 @pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes minutes")
+def test_a_vm_with_failover_leaves(tmp_path):
+    """The sync of the move keeps its failover, though a job is no host that has VMs."""
+    fleet = Fleet(tmp_path, {"hv01": "", "hv02": ""}, 1)
+    prepare = ["-e", "flexdisk_vm=vm00", "-e", "flexdisk_replica_host=hv02", "-e", "flexdisk_failover=true"]
+    assert fleet.play("replicate", *prepare)[0] == 0
+    status, printed = fleet.play("evacuate_host", *FROM)
+    assert status == 0, printed
+    assert fleet.vms() == {"hv01": [], "hv02": ["vm00"]}
+    (vm,) = json.loads(fleet.run("hv02", "vmadm", "lookup", "-j"))
+    assert vm["autoboot"] is False
+    assert fleet.run("hv02", "zfs", "get", "-Ho", "value", "flexdisk:failover", f"zones/{vm['uuid']}").startswith("on:")
+
+
+@pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes minutes")
 def test_others(tmp_path):
     """VMs with a tag change their group, and the others are spread; each playbook ends idle."""
     fleet = Fleet(tmp_path, {"hv01": "a", "hv02": "a", "hv03": "b"}, 4)

@@ -20,10 +20,10 @@ from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..plan.planner import find_vm
 from ..rules.failover import FACT, decode, encode
-from ..rules.identity import begins_uuid
 from ..rules.inventory import Host
 from ..rules.layout import container
 from ..rules.moves import COMING, Move
+from ..rules.naming import Names, fitting
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import records
@@ -72,8 +72,7 @@ def named(name: str) -> t.Optional[Known]:
 
 def is_named(uuid: str, alias: str, name: str) -> bool:
     """Whether a VM has this name, UUID or beginning of a UUID."""
-    lower = name.lower()
-    return name == alias or uuid == lower or (begins_uuid(lower) and uuid.startswith(lower))
+    return bool(fitting(name, [Names(uuid, alias)]))
 
 
 class TakeOver:
