@@ -177,6 +177,25 @@ def test_the_file_system_of_a_disk_is_not_mounted_when_it_leaves(world):
     assert seen == {"off"}
 
 
+def killed_moves(world, every, arrived):
+    """The move is killed at each of these commands, and the same command ends it: arrived checks that. How many."""
+    saved = world.saved()
+    world.watch = lambda: never_both(world)
+    world.fuse = Fuse()
+    move(world)
+    points = list(itertools.product(range(1, world.fuse.counted + 1), (False, True)))[::every]
+    for at, after in points:
+        world.restore(saved)
+        world.fuse = Fuse(at, after)
+        with pytest.raises(Killed):
+            move(world)
+        world.fuse = Fuse()
+        move(world)
+        arrived()
+        assert not move(world)
+    return len(points)
+
+
 def findings(world):
     """What disk_verify finds on both hosts."""
     found = [verify(one.zfs(), one.driver(), None, [], None, 30, True, time.time()) for one in (world.home, world.peer)]

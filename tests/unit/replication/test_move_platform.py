@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 
@@ -24,10 +23,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
-from .test_move import config, findings, hosts, look, move, never_both, startable, swap
+from .test_move import config, findings, hosts, killed_moves, look, move, startable, swap
 from .test_move_snapshots import SOME, vm_of
 from .test_other_tasks import DATA, ROOT, done, snapshot, task
-from .world import VM, Fuse, Killed, World
+from .world import VM, World
 
 IMAGE = "aaaaaaaa-0000-4000-8000-000000000004"
 HIDDEN = f"/dev/zvol/rdsk/zones/{VM}/disk1"
@@ -109,21 +108,8 @@ def test_it_moves(world):
 
 def test_killed_anywhere(world):
     """At every command, it arrives as it was, and starts."""
-    before, saved = (known(world.home), hashes(world.home)), world.saved()
-    world.watch = lambda: never_both(world)
-    world.fuse = Fuse()
-    move(world)
-    points = list(itertools.product(range(1, world.fuse.counted + 1), (False, True)))[::SOME]
-    for at, after in points:
-        world.restore(saved)
-        world.fuse = Fuse(at, after)
-        with pytest.raises(Killed):
-            move(world)
-        world.fuse = Fuse()
-        move(world)
-        arrived(world, before)
-        assert not move(world)
-    print(f"{len(points)} points")
+    before = known(world.home), hashes(world.home)
+    print(f"{killed_moves(world, SOME, lambda: arrived(world, before))} points")
 
 
 def test_a_snapshot_of_the_vm(world):

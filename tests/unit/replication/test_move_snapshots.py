@@ -31,7 +31,20 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from tests.unit.engine.test_vm_snapshot import NOW, wanted
 from tests.unit.four_steps import four_steps
 
-from .test_move import EVERY, POLICY, config, findings, hosts, leave, look, move, never_both, startable, swap
+from .test_move import (
+    EVERY,
+    POLICY,
+    config,
+    findings,
+    hosts,
+    killed_moves,
+    leave,
+    look,
+    move,
+    never_both,
+    startable,
+    swap,
+)
 from .test_other_tasks import DATA, ROOT, done, snapshot
 from .world import REPLICAS, VM, Fuse, Killed, World
 
@@ -228,24 +241,12 @@ def gone_back(world):
 def test_killed_anywhere(world, scenario):
     """The same command goes on, and every snapshot is there."""
     scenario(world)
-    before, saved = state(world), world.saved()
-    world.watch = lambda: never_both(world)
-    world.fuse = Fuse()
-    move(world)
-    points = list(itertools.product(range(1, world.fuse.counted + 1), (False, True)))[::SOME]
-    for at, after in points:
-        world.restore(saved)
-        world.fuse = Fuse(at, after)
-        with pytest.raises(Killed):
-            move(world)
-        world.fuse = Fuse()
-        move(world)
-        arrived(world, before)
-        assert not move(world)
+    before = state(world)
+    points = killed_moves(world, SOME, lambda: arrived(world, before))
     swap(world)
     world.write(0, 3, 40)
     back(world, "one")
-    print(f"{scenario.__name__}: {len(points)} points")
+    print(f"{scenario.__name__}: {points} points")
 
 
 def test_a_rollback_killed_anywhere(world):
