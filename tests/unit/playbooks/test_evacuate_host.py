@@ -79,6 +79,9 @@ def test_a_host_is_emptied(tmp_path):
     status, printed = fleet.play("evacuate_host", *words, watch=fleet.kill_at("Bring over what was written last"))
     assert status < 0, printed
     assert fleet.vms() == {"hv01": [], "hv02": [], "hv03": []}
+    status, printed = fleet.play("evacuate_host", *words)
+    assert status == 2
+    assert "moves have begun that no plan has: vm00" in printed
     fleet.die(target)
     status, printed = fleet.play("evacuate_host", *FROM)
     assert status == 0, printed

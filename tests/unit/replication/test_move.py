@@ -240,22 +240,9 @@ def test_killed_anywhere(world, scenario):
     """The same command goes on. At no instant both hosts could start the VM."""
     before = config(world.home)
     scenario(world)
-    hashes, saved = world.hashes(), world.saved()
-    world.watch = lambda: never_both(world)
-    world.fuse = Fuse()
-    move(world)
-    count = world.fuse.counted
-    points = list(itertools.product(range(1, count + 1), (False, True)))[::EVERY]
-    for at, after in points:
-        world.restore(saved)
-        world.fuse = Fuse(at, after)
-        with pytest.raises(Killed):
-            move(world)
-        world.fuse = Fuse()
-        move(world)
-        moved(world, before, hashes)
-        assert not move(world)
-    print(f"{scenario.__name__}: {len(points)} points")
+    hashes = world.hashes()
+    points = killed_moves(world, EVERY, lambda: moved(world, before, hashes))
+    print(f"{scenario.__name__}: {points} points")
 
 
 @BOTH
