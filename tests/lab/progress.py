@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -129,21 +130,23 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """`subprocess.run` with all output; subprocess.TimeoutExpired when Patience ends."""
     patience = Patience(seconds)
-    with subprocess.Popen(
-        argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,
-    ) as process:  # fmt: skip
-        try:
-            while True:
-                try:
-                    out, err = process.communicate(data, timeout=PACE_SECONDS)
-                    return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
-                except subprocess.TimeoutExpired as expired:
-                    data = None  # is on its way
-                    if patience.over():
-                        raise subprocess.TimeoutExpired(list(argv), seconds, expired.output, expired.stderr) from None
-        finally:
-            process.kill()
+    with tempfile.TemporaryFile() as source:  # communicate() forgets what it has not written when its time is over
+        source.write(data or b"")
+        source.seek(0)
+        with subprocess.Popen(
+            argv, cwd=cwd, env=env, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:  # fmt: skip
+            try:
+                while True:
+                    try:
+                        out, err = process.communicate(timeout=PACE_SECONDS)
+                        return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+                    except subprocess.TimeoutExpired as expired:
+                        if patience.over():
+                            left = (seconds, expired.output, expired.stderr)
+                            raise subprocess.TimeoutExpired(list(argv), *left) from None
+            finally:
+                process.kill()
 
 
 def watched(argv: Sequence[str], cwd: Path, env: Mapping[str, str], idle: float, work: float) -> tuple[int, str]:

@@ -39,6 +39,7 @@ SOCKET_PATH_LIMIT = 90  # ssh appends 17 characters to a control path, a socket 
 # The properties of a node's pool: its file systems below /POOL, no access times (as SmartOS sets it up).
 CREATE_POOL = f"zpool create -f -o ashift=12 -m /{POOL} {POOL} {POOL_DEVICE}; zfs set atime=off {POOL}"
 INSTALL_NODE = f"PYTHONPATH={NODE_TARGET} python3 -m simnode.real install /usr/local/bin --pool {POOL}"
+SERVE = f"env PYTHONPATH={NODE_TARGET} python3 -m simnode.real serve"
 RESET = f"""
 if systemctl -q is-active libvirtd; then
     for domain in $(virsh list --name); do virsh -q destroy $domain; done

@@ -15,7 +15,6 @@ import pytest
 import remote
 from harness import Lab
 
-SERVER = f"env PYTHONPATH={remote.NODE_TARGET} python3 -m simnode.real serve"
 SHARE = "za3 or zc4 or ze3 or zj5 or r14_feasible"
 LEAST = {SHARE: 5, "": 110}
 
@@ -25,7 +24,13 @@ def run(lab: Lab, selection: str, capsys: pytest.CaptureFixture[str]) -> None:
     lab.reset()
     lab.run(["mkdir", "-p", "/var/lib/simnode"])
     argv = [sys.executable, "-m", "pytest", "-v", "--durations=10", "-p", "no:cacheprovider", "-n", "0"]
-    argv += ["tests/conformance", "-m", "zfs_decides", "--conformance-machine", shlex.join(remote.ssh_argv(SERVER))]
+    argv += [
+        "tests/conformance",
+        "-m",
+        "zfs_decides",
+        "--conformance-machine",
+        shlex.join(remote.ssh_argv(remote.SERVE)),
+    ]
     if selection:
         argv += ["-k", selection]
     said = ""
