@@ -59,6 +59,10 @@ class Nodes:
         for other in set(self.groups) - {host}:
             self.simnode(other, "connect", host, str(self.folder / ("nowhere" if dead else host)))
 
+    def calls(self) -> list[str]:
+        """The host of each module, or other program, that playbooks have run so far."""
+        return (self.folder / "calls").read_text().split()
+
     def run(self, host: str, *words: str, stdin: str | None = None) -> str:
         """What a program of the node prints."""
         command = [str(self.folder / host / "bin" / words[0]), *words[1:]]

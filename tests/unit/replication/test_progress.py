@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.action.replica_send import is_long
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import progress
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
@@ -21,6 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     VmTransfer,
     told,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import is_long
 
 VM = "aaaaaaaa-0000-4000-8000-000000000204"
 MIB = 1 << 20
