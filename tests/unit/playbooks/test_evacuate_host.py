@@ -59,18 +59,6 @@ class Fleet(Nodes):
 
         return watch
 
-    def stopped(self, name):
-        """Watches for the moment at which a VM on the first host is stopped for its move."""
-
-        def watch(line):
-            while "Stop the VM" in line:
-                (vm,) = json.loads(self.run("hv01", "vmadm", "lookup", "-j", f"alias={name}"))
-                if vm["state"] == "stopped":
-                    return True
-            return False
-
-        return watch
-
 
 def told(printed, name):
     """What the tables say of a VM."""
@@ -88,7 +76,7 @@ def test_a_host_is_emptied(tmp_path):
     (other,) = {"hv02", "hv03"} - {target}
     assert fleet.vms()["hv01"] == ["vm00"]
     words = [*FROM, "-e", f"flexdisk_move_digest={digest}"]
-    status, printed = fleet.play("evacuate_host", *words, watch=fleet.stopped("vm00"))
+    status, printed = fleet.play("evacuate_host", *words, watch=fleet.kills_at_stop("hv01", "vm00"))
     assert status < 0, printed
     assert fleet.vms() == {"hv01": [], "hv02": [], "hv03": []}
     status, printed = fleet.play("evacuate_host", *words)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -74,19 +73,6 @@ def switched(nodes, *words):
     return printed, nodes.calls()[first:last]
 
 
-def stopped(nodes):
-    """Watches for the moment at which the VM is stopped for its move."""
-
-    def watch(line):
-        if line.startswith("TASK [") and "Stop the VM" in line:
-            while vm(nodes, "hv01")["state"] != "stopped":
-                time.sleep(0.05)
-            return True
-        return False
-
-    return watch
-
-
 def test_there_and_back(nodes):
     """As the page has it: check, real, check, real; then back by increments."""
     for words in ("--check --diff", "-e flexdisk_move_state=stays", ""):
@@ -145,7 +131,7 @@ def test_a_move_that_does_not_come_to_its_end(nodes):
     contents = hashes(nodes, "hv01")
     nodes.connect("hv01", "hv02")
     for state, words in (("running", ["-e", "flexdisk_move_state=stays"]), ("gone", [])):
-        status, printed = nodes.play("move_vm", *TO, watch=stopped(nodes))
+        status, printed = nodes.play("move_vm", *TO, watch=nodes.kills_at_stop("hv01", "db01"))
         assert status < 0
         assert vm(nodes, "hv01")["state"] == "stopped"
         moves(nodes, *TO, *words)
