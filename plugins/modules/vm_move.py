@@ -21,6 +21,7 @@ description:
     run. At no instant both hosts have the VM with its disks.
   - On the host that the VM leaves, its disks become replicas, and a tombstone takes the place of the VM. Until it is
     given up with O(step=forget), no other task makes a VM of this name or UUID there.
+  - O(step=leave) shows how far a long transfer has come, as M(flexdisk.hypervisor.replica_send) does.
   - This works between hosts with the same hypervisor.
   - A domain of libvirt keeps its XML. What in it belongs to the host is refused, and so is what the other host lacks.
 extends_documentation_fragment:

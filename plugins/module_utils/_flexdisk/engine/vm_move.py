@@ -82,7 +82,7 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     limit = params["bandwidth_limit"]
     rate = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
     told = Told(params, record, transfer, policy, (rate or 0) * MIB)
-    if transfer is not None:
+    if transfer is not None and params["step"] == "leave":
         _check_way(told, transfer, problems)
     return told, list(problems)
 
