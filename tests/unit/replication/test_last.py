@@ -11,9 +11,16 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, trust
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+    lock,
+    records,
+    trust,
+    vm_move,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_last import LastTransfer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import last, room
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import told
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import copies
@@ -195,3 +202,64 @@ def test_a_key_for_the_question_is_kept_with_those_of_the_disks(world):
     assert len(list(world.folder.glob(f"transfer-{VM}/*"))) == 6
     trust.forget_keys(VM)
     assert not list(world.folder.glob(f"transfer-{VM}"))
+
+
+def arguments(world, announced, **other):
+    """Those of the step that leaves."""
+    given = {
+        "step": "leave", "vm": VM, "name": "hv01", "peer_name": "hv02", "digest": look(world)["digest"],
+        "target_pool": None, "record": None, "transfer": told(announced), "address": "hv02", "port": 22,
+        "host_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"], "bandwidth_limit": None, "authorized_keys": "",
+        "stop_timeout": 9, "allow_force_stop": True, "lock_timeout": 0,
+    }  # fmt: skip
+    return {**given, **other}
+
+
+def ready(world):
+    """A move that has come to the moment before the stop."""
+    assert world.sync()[1]
+    hosts(world)[1].expect(look(world)["record"], "zones")
+    return world.announced()[0]
+
+
+def test_others_do_not_wait_for_the_last_stream(world, monkeypatch):
+    """While it is under way, only this VM is not replicated, and its host is not locked."""
+    transfer = ready(world)
+    world.folder.chmod(0o700)
+    tried = []
+    real = LastTransfer.send
+
+    def send(self, *what):
+        with lock.exclusive(type(world.home)(None, world.folder, world), None, 0, "another task"):
+            tried.append("host")
+        again = lock.transfers(world.home, [VM], "a sync")
+        with pytest.raises(FlexdiskError, match="are being replicated by the move to hv02"), again:
+            pass
+        real(self, *what)
+
+    monkeypatch.setattr(LastTransfer, "send", send)
+    given, problems = vm_move.parse(arguments(world, transfer))
+    assert not problems
+    call = Call(world.home.zfs(), world.home.driver(), None, True, world.home)
+    answer = vm_move.run(call, vm_move.Given(False, print), given)
+    assert answer.result == {"changed": True, "msg": "the VM has left"}
+    assert tried == ["host"]
+    assert not startable(world.home)
+    assert not world.home.inherited
+
+
+def test_what_is_no_last_transfer(world):
+    transfer = ready(world)
+    for other, words in (
+        ({"vm": "db01"}, "is not a UUID"),
+        ({"vm": "b" + VM[1:]}, "transfer is none that was announced for VM b"),
+        ({"transfer": told(replace(transfer, asks=""))}, "transfer is none that was announced"),
+        ({"host_keys": ["x"]}, "host_keys are not public keys"),
+        ({"address": "-x"}, "address '-x' is neither"),
+        ({"bandwidth_limit": "x"}, "bandwidth_limit"),
+    ):
+        _given, problems = vm_move.parse(arguments(world, transfer, **other))
+        assert any(words in problem.message for problem in problems), (other, problems)
+    streamless = replace(transfer, disks=tuple(replace(disk, streams=()) for disk in transfer.disks))
+    with pytest.raises(FlexdiskError, match="is not what the sync has left"):
+        vm_move.parse(arguments(world, streamless))
