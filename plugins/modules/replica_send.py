@@ -46,6 +46,10 @@ options:
       prepare: >-
         Plans the sync of O(vms), and refuses it with all reasons before anything is changed. Then takes the snapshots,
         and makes a key for each disk that has something to send. In check mode, only plans.
+      announce: >-
+        Plans the last sync of a VM that moves, and makes the keys for it and for a question whether it has come. The
+        snapshots are not taken before M(flexdisk.hypervisor.vm_move) has stopped the VM. Needs what
+        O(step=prepare) needs.
       send: Sends the streams of O(transfers), one after the other.
       finish: Destroys older snapshots of the sync, and the keys.
       progress: Reports how far transfers of this host have come. With O(vms), those of these UUIDs.
@@ -53,12 +57,14 @@ options:
         Destroys the snapshots and bookmarks of the sync of O(vms) with the host O(peer_name). That host is not asked.
   vms:
     description:
-      - The VMs, by UUID, unique prefix of one, or alias. Needed for O(step=prepare) and O(step=remove).
+      - The VMs, by UUID, unique prefix of one, or alias. Needed for O(step=prepare), O(step=announce) and
+        O(step=remove).
     type: list
     elements: str
   peer:
     description:
-      - The result of M(flexdisk.hypervisor.replica_info) on the other host. Needed for O(step=prepare).
+      - The result of M(flexdisk.hypervisor.replica_info) on the other host. Needed for O(step=prepare) and
+        O(step=announce).
     type: dict
   peer_name:
     description:
@@ -127,16 +133,16 @@ msg:
 transfers:
   description: >-
     What is to be sent and received. In check mode, the guids of new snapshots are V(0), and there are no keys.
-  returned: success, with O(step=prepare)
+  returned: success, with O(step=prepare) and O(step=announce)
   type: list
   elements: dict
 stream_bytes:
   description: Bytes that the sync sends, by estimate.
-  returned: success, with O(step=prepare)
+  returned: success, with O(step=prepare) and O(step=announce)
   type: int
 idle:
   description: Whether the replicas have everything.
-  returned: success, with O(step=prepare)
+  returned: success, with O(step=prepare) and O(step=announce)
   type: bool
 sent:
   description: >-
@@ -160,12 +166,12 @@ lines:
     - "VM db01, disk data: 1.2 GiB sent, 96.1 MiB/s, 31 s left"
 failures:
   description: Why the step was not done for some VMs. It was done for the others.
-  returned: success, with O(step=prepare) and O(step=finish)
+  returned: success, with O(step=prepare), O(step=announce) and O(step=finish)
   type: list
   elements: str
 failover:
   description: UUIDs of those of O(vms) that have failover.
-  returned: success, with O(step=prepare) and O(step=remove)
+  returned: success, with O(step=prepare), O(step=announce) and O(step=remove)
   type: list
   elements: str
 uuids:
@@ -204,7 +210,11 @@ from ..module_utils._flexdisk.engine.module_run import run_module
 from ..module_utils._flexdisk.engine.replica_send_run import Given, parse, run
 
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
-    "step": {"type": "str", "required": True, "choices": ["prepare", "send", "finish", "progress", "remove"]},
+    "step": {
+        "type": "str",
+        "required": True,
+        "choices": ["prepare", "announce", "send", "finish", "progress", "remove"],
+    },
     "vms": {"type": "list", "elements": "str"},
     "peer": {"type": "dict"},
     "peer_name": {"type": "str", "required": True},
@@ -218,6 +228,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
 }
 NEEDED = [
     ("step", "prepare", ["vms", "peer"]),
+    ("step", "announce", ["vms", "peer"]),
     ("step", "remove", ["vms"]),
     ("step", "send", ["transfers", "address", "host_keys"]),
     ("step", "finish", ["transfers", "complete"]),

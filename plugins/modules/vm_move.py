@@ -21,6 +21,7 @@ description:
     run. At no instant both hosts have the VM with its disks.
   - On the host that the VM leaves, its disks become replicas, and a tombstone takes the place of the VM. Until it is
     given up with O(step=forget), no other task makes a VM of this name or UUID there.
+  - O(step=leave) shows how far a long transfer has come, as M(flexdisk.hypervisor.replica_send) does.
   - This works between hosts with the same hypervisor.
   - A domain of libvirt keeps its XML. What in it belongs to the host is refused, and so is what the other host lacks.
 extends_documentation_fragment:
@@ -45,13 +46,15 @@ options:
     choices:
       look: Tells what this host has of the VM. Nothing is changed.
       expect: Prepares the host that the VM comes to, and makes the VM there without disks.
-      leave: Stops the VM on the host that it leaves, and keeps it from being started.
+      leave: >-
+        On the host that the VM leaves, stops it, sends what it has written last, and asks the other host. If that has
+        everything and still expects the VM, makes replicas of the disks, and deletes the VM without them. Once a disk
+        has left, the move only goes forward.
       stay: Gives the move up as long as the VM has its disks. The VM gets back what it had.
       cancel: Removes what O(step=expect) has made.
-      go: >-
-        Makes replicas of the disks, and deletes the VM without them. Before that, checks that the other host has
-        everything. Once a disk has left, the move only goes forward.
+      go: Ends O(step=leave), if that was interrupted after the first disk had left.
       arrive: Makes the replicas the disks of the VM, and starts it if it was running.
+      tidy: Destroys the snapshots of older syncs, on the host that the VM has left.
       forget: Removes the tombstone.
   vm:
     description:
@@ -67,10 +70,6 @@ options:
       - The name of the other host. Needed for O(step=leave), O(step=go) and O(step=arrive). With it, O(step=look) also
         says whether the VM has replicas on other hosts.
     type: str
-  peer_guid:
-    description:
-      - The GUID of the pool on the other host. Needed for O(step=leave).
-    type: int
   digest:
     description:
       - RV(digest) that O(step=look) has told. A VM that has changed since is refused. Needed for O(step=leave).
@@ -85,9 +84,34 @@ options:
     type: dict
   transfer:
     description:
-      - The entry of this VM in RV(flexdisk.hypervisor.replica_send#module:transfers) of the last sync. O(step=go) needs
-        it, unless it goes on.
+      - The entry of this VM in RV(flexdisk.hypervisor.replica_send#module:transfers) of the step V(announce). Needed
+        for O(step=leave).
     type: dict
+  address:
+    description:
+      - Where SSH reaches the other host, as C(root). Needed for O(step=leave).
+    type: str
+  port:
+    description:
+      - The port of SSH there.
+    type: int
+    default: 22
+  host_keys:
+    description:
+      - RV(flexdisk.hypervisor.replica_receive#module:host_keys) of its step V(open). Needed for O(step=leave). No other
+        key of the host is accepted.
+    type: list
+    elements: str
+  bandwidth_limit:
+    description:
+      - Bytes per second that O(step=leave) sends at most, such as V(50MiB). By default, as many as possible.
+    type: str
+  authorized_keys:
+    description:
+      - The file of the keys that may come in as C(root) on this host. O(step=arrive) and O(step=cancel) remove those of
+        the move.
+    type: path
+    default: ~/.ssh/authorized_keys
   stop_timeout:
     description:
       - Seconds that a guest has to shut down.
@@ -172,26 +196,30 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.module_run import run_module
-from ..module_utils._flexdisk.engine.vm_move import parse, run
+from ..module_utils._flexdisk.engine.vm_move import Given, parse, run
 
-STEPS = ["look", "expect", "leave", "stay", "cancel", "go", "arrive", "forget"]
+STEPS = ["look", "expect", "leave", "stay", "cancel", "go", "arrive", "tidy", "forget"]
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "step": {"type": "str", "required": True, "choices": STEPS},
     "vm": {"type": "str", "required": True},
     "name": {"type": "str"},
     "peer_name": {"type": "str"},
-    "peer_guid": {"type": "int"},
     "digest": {"type": "str"},
     "target_pool": {"type": "str"},
     "record": {"type": "dict"},
     "transfer": {"type": "dict"},
+    "address": {"type": "str"},
+    "port": {"type": "int", "default": 22},
+    "host_keys": {"type": "list", "elements": "str", "no_log": False},
+    "bandwidth_limit": {"type": "str"},
+    "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
     "stop_timeout": {"type": "int", "default": 180},
     "allow_force_stop": {"type": "bool", "default": False},
 }
 NEEDED = [
     ("step", "look", ["name"]),
     ("step", "expect", ["record", "target_pool"]),
-    ("step", "leave", ["name", "peer_name", "peer_guid", "digest"]),
+    ("step", "leave", ["name", "peer_name", "digest", "transfer", "address", "host_keys"]),
     ("step", "go", ["peer_name"]),
     ("step", "arrive", ["peer_name"]),
 ]
@@ -201,14 +229,14 @@ def main() -> None:
     """Read the arguments, and do what vm_move does."""
     spec = {**OPTIONS, **HOST, **LOCK}
     module = AnsibleModule(argument_spec=spec, required_if=NEEDED, supports_check_mode=True)
-    step = module.params["step"]
+    step, given = module.params["step"], Given(module.check_mode, module.log)
     run_module(
         module,
         __version__,
         f"vm_move of {module.params['vm']}, step {step}",
         parse,
-        run,
-        reads=step == "look",
+        lambda call, told: run(call, given, told),
+        reads=step in ("look", "leave"),  # which locks by itself
         every_pool=True,
     )
 

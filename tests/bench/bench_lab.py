@@ -16,6 +16,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "lab"), str(Path(__file__).resolve().parent)]
 
+import bench_pair
 import boot
 from bench import TARGETS, WORK, declarations, peer_collections, zfs_loop
 from harness import Lab
@@ -78,8 +79,12 @@ def play(lab: Lab, tasks: list[dict[str, Any]], *arguments: str, idle: bool = Tr
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vms", type=int, default=25, help="number of VMs, of 4 disks each")
+    parser.add_argument("--part", choices=bench_pair.PARTS, help="what bench_pair.py measures on both machines instead")
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
+    if options.part:
+        with boot.alone(), tempfile.TemporaryDirectory() as scratch:
+            return bench_pair.run(options.part, Path(scratch))
     with boot.alone(), tempfile.TemporaryDirectory() as scratch:
         lab = Lab(Path(scratch))
         wanted = {"vms": populate(lab, options.vms)}

@@ -23,6 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 TESTS = Path(__file__).resolve().parents[2]
+VM = "aaaaaaaa-0000-4000-8000-000000000001"
 HOLDER = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -220,6 +221,24 @@ def test_a_lock_file_that_is_a_link_is_refused(directory):
     (directory / "host.lock").symlink_to(target)
     fails()
     assert target.read_text() == "data"
+
+
+def test_a_task_within_a_transfer(directory):
+    """What changes something during the transfer still holds its lock, and waits for no other task."""
+    del directory
+    runner = SubprocessRunner()
+    with lock.transfers(runner, [VM], "the move to hv02"):
+        (of_transfer,) = runner.inherited
+        with lock.exclusive(runner, None, 0, "vm_move"):
+            assert runner.inherited[0] == of_transfer
+            assert len(runner.inherited) == 2
+            refused()
+        take()
+        assert runner.inherited == (of_transfer,)
+        again = lock.transfers(SubprocessRunner(), [VM], "a sync")
+        with pytest.raises(FlexdiskError, match="being replicated by the move to hv02"), again:
+            pass
+    assert runner.inherited == ()
 
 
 def test_simulated_nodes_are_no_matter_of_each_other(monkeypatch, tmp_path, holder, directory):

@@ -59,6 +59,27 @@ class Nodes:
         for other in set(self.groups) - {host}:
             self.simnode(other, "connect", host, str(self.folder / ("nowhere" if dead else host)))
 
+    def calls(self) -> list[str]:
+        """The host of each module, or other program, that playbooks have run so far."""
+        return (self.folder / "calls").read_text().split()
+
+    def kills_at_stop(self, host: str, name: str) -> Callable[[str], bool]:
+        """Watches for the moment at which a VM is stopped for its move, and kills the module that has done it.
+
+        Without its controller, the module would go on.
+        """
+        locks = self.folder / host / "bin" / "flexdisk-locks"
+
+        def watch(line: str) -> bool:
+            while line.startswith("TASK [") and "Stop the VM" in line:
+                (vm,) = json.loads(self.run(host, "vmadm", "lookup", "-j", f"alias={name}"))
+                if vm["state"] == "stopped":
+                    os.kill(json.loads((locks / f"transfer-{vm['uuid']}.lock").read_text())["pid"], signal.SIGKILL)
+                    return True
+            return False
+
+        return watch
+
     def run(self, host: str, *words: str, stdin: str | None = None) -> str:
         """What a program of the node prints."""
         command = [str(self.folder / host / "bin" / words[0]), *words[1:]]

@@ -76,7 +76,7 @@ def test_a_host_is_emptied(tmp_path):
     (other,) = {"hv02", "hv03"} - {target}
     assert fleet.vms()["hv01"] == ["vm00"]
     words = [*FROM, "-e", f"flexdisk_move_digest={digest}"]
-    status, printed = fleet.play("evacuate_host", *words, watch=fleet.kill_at("Bring over what was written last"))
+    status, printed = fleet.play("evacuate_host", *words, watch=fleet.kills_at_stop("hv01", "vm00"))
     assert status < 0, printed
     assert fleet.vms() == {"hv01": [], "hv02": [], "hv03": []}
     status, printed = fleet.play("evacuate_host", *words)
@@ -117,7 +117,7 @@ def test_twenty_vms_leave(tmp_path):
     """Two at a time to three hosts. The run is killed twice, and one of the hosts dies in the middle and comes back."""
     fleet = Fleet(tmp_path, {f"hv{number:02}": "" for number in range(1, 5)}, 20)
     given = [*FROM, "-e", "flexdisk_moves_per_host=2"]
-    for words in ("Bring over what was written last", "End the VM here"):
+    for words in ("Stop the VM", "Give the VM its disks"):
         status, printed = fleet.play("evacuate_host", *given, watch=fleet.kill_at(words, 5))
         assert status < 0, printed
 

@@ -489,6 +489,7 @@ def test_a_vm_that_was_taken_over_is_not_started(world):
     for at in range(1, count, 4):
         world.restore(saved)
         records.save(VM, known, records.FAILOVER)
+        records.remove(VM)
         world.fuse = Fuse(at, after=True)
         with pytest.raises(Killed):
             take(world)

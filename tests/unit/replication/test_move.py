@@ -78,7 +78,7 @@ BOTH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
 
 def hosts(world):
     source = Departure(world.home.zfs(), world.home.driver(), world.home, POLICY)
-    return source, Arrival(world.peer.zfs(), world.peer.driver(), world.peer, POLICY)
+    return source, Arrival(world.peer.zfs(), world.peer.driver(), world.peer, POLICY, str(world.authorized))
 
 
 def swap(world):
@@ -100,16 +100,23 @@ def move(world):
         assert not seen["refusals"]
         record = read_record(json.loads(json.dumps(told(seen["record"]))))
         assert not target.refusals(record, "zones")
-        if not phase:
-            assert world.sync()[1]
-        target.expect(record, "zones")
-        leave(world, seen)
         assert world.sync()[1]
-        source.go(VM, world.peer_name, world.transfers[0])
-        phase = "moved"
+        target.expect(record, "zones")
+        assert world.sync()[1]
+        gone(world, seen)
     elif phase == "moved":
         source.go(VM, world.peer_name)
-    return target.arrive(VM, world.home_name)
+    came = target.arrive(VM, world.home_name)
+    source.tidy(VM)
+    return came
+
+
+def gone(world, seen):
+    """The VM is stopped, and leaves."""
+    source, _target = hosts(world)
+    announced = world.announced()
+    said = leave(world, seen)
+    source.go(VM, world.peer_name, world.last(announced), said)
 
 
 def look(world):
@@ -118,7 +125,7 @@ def look(world):
 
 def leave(world, seen):
     """The VM is stopped."""
-    hosts(world)[0].leave(VM, world.home_name, world.peer_name, guid(world.peer), seen["digest"])
+    return hosts(world)[0].leave(VM, world.home_name, world.peer_name, guid(world.peer), seen["digest"])
 
 
 def startable(host):
@@ -272,13 +279,11 @@ def test_given_up_anywhere(world):
 
 def test_a_vm_that_was_started_without_its_disks(world):
     """Somebody starts what was made on the target. The VM does not count as moved before it has its disks."""
-    source, target = hosts(world)
+    _source, target = hosts(world)
     seen = look(world)
     world.sync()
     target.expect(seen["record"], "zones")
-    leave(world, seen)
-    world.sync()
-    source.go(VM, world.peer_name, world.transfers[0])
+    gone(world, seen)
     world.peer.ok("vmadm", "start", VM)
     with pytest.raises(FlexdiskError, match="was started before it had its disks"):
         target.arrive(VM, world.home_name)
@@ -294,15 +299,13 @@ def test_a_vm_that_stays_knows_its_replicas(world, monkeypatch):
     seen = look(world)
     world.sync()
     target.expect(seen["record"], "zones")
-    leave(world, seen)
-    world.sync()
 
-    def hangs(_departure, _vm):
+    def hangs(_departure, _vm, _known):
         raise FlexdiskError("VmNotStopped", "it hangs")
 
     monkeypatch.setattr(Departure, "_end", hangs)
     with pytest.raises(FlexdiskError, match="it hangs"):
-        source.go(VM, world.peer_name, world.transfers[0])
+        gone(world, seen)
     source.stay(VM)
     for disk in the_vm(world.home).disks:
         assert [note.host for note in decode(disk.volume.user["replicas"])] == [world.peer_name]
@@ -567,16 +570,16 @@ def test_a_vm_without_flexible_disk_size(world):
 def test_a_vm_that_was_started_meanwhile(world):
     """Nothing that it wrote is lost: the move is refused, and the VM can stay."""
     source, target = hosts(world)
-    begun(world)
-    assert world.sync()[1]
+    announced, said = begun(world)
+    taken = world.last(announced)
     world.home.ok("vmadm", "start", VM)
     with pytest.raises(FlexdiskError) as caught:
-        source.go(VM, "hv02", world.transfers[0])
+        source.go(VM, "hv02", taken, said)
     assert "is running: it was started while it was moved" in caught.value.message
     world.home.ok("vmadm", "stop", VM, "-F")
     world.write(0, 1, 3)
     with pytest.raises(FlexdiskError) as caught:
-        source.go(VM, "hv02", world.transfers[0])
+        source.go(VM, "hv02", taken, said)
     assert "disk root was written to after it had been sent" in caught.value.message
     source.stay(VM)
     assert startable(world.home)
@@ -586,11 +589,12 @@ def test_a_vm_that_was_started_meanwhile(world):
 
 
 def begun(world):
-    """A move that has come to the stop of the VM."""
+    """A move that has come to the stop of the VM. Its last transfer, and what the driver says."""
     assert world.sync()[1]
     seen = look(world)
     hosts(world)[1].expect(seen["record"], "zones")
-    leave(world, seen)
+    announced = world.announced()
+    return announced, leave(world, seen)
 
 
 def test_a_vm_that_was_changed_while_it_was_brought_over(world):
@@ -648,10 +652,9 @@ def test_a_move_back_that_is_given_up(world):
 @BOTH
 def test_it_writes_on_where_it_arrived(world):
     """A run that goes on does not stop a VM that has started."""
-    begun(world)
+    announced, said = begun(world)
     source, target = hosts(world)
-    assert world.sync()[1]
-    source.go(VM, "hv02", world.transfers[0])
+    source.go(VM, "hv02", world.last(announced), said)
     record = records.load(VM)
     saved, world.fuse = world.saved(), Fuse()
     assert target.arrive(VM, "hv01")

@@ -10,10 +10,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from ansible.plugins.action import ActionBase
 
-from ansible_collections.flexdisk.hypervisor.plugins.action.replica_send import is_long
+from ansible_collections.flexdisk.hypervisor.plugins.action import replica_send, vm_move
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import progress
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
@@ -21,6 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     VmTransfer,
     told,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import Watched, is_long
 
 VM = "aaaaaaaa-0000-4000-8000-000000000204"
 MIB = 1 << 20
@@ -135,3 +138,23 @@ def test_which_transfers_are_watched(sends, limit, watched):
 )
 def test_what_is_wrong_is_left_to_the_module(given):
     assert not is_long(given)
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "watched"),
+    [
+        (replica_send.ActionModule, {"step": "send", "transfers": transfers(1 << 40)}, True),
+        (replica_send.ActionModule, {"step": "finish", "transfers": transfers(1 << 40)}, False),
+        (vm_move.ActionModule, {"step": "leave", "transfer": transfers(1 << 40)[0]}, True),
+        (vm_move.ActionModule, {"step": "leave", "transfer": transfers(1)[0]}, False),
+        (vm_move.ActionModule, {"step": "leave"}, False),
+        (vm_move.ActionModule, {"step": "arrive"}, False),
+    ],
+)
+def test_which_steps_are_watched(monkeypatch, action, given, watched):
+    monkeypatch.setattr(ActionBase, "run", lambda *_any: {})
+    monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"watched": False})
+    monkeypatch.setattr(Watched, "_watched", lambda *_any: {"watched": True})
+    made = object.__new__(action)
+    made._task = SimpleNamespace(args=given, async_val=0, check_mode=False)
+    assert made.run() == {"watched": watched}

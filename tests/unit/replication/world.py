@@ -20,6 +20,7 @@ from simnode.zfs import stream as simulated_stream
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.progress import Progress
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_last import LastTransfer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_receive import Receiver
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send import Sender
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
@@ -37,6 +38,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 VM = "aaaaaaaa-0000-4000-8000-000000000202"
 REPLICAS = "zones/flexdisk/replica"
 DEVICES = "/dev/zvol/rdsk/"
+Known = tuple[VmTransfer, list[str]]
 
 
 class Killed(BaseException):
@@ -69,6 +71,8 @@ class Host:
             answer = Answer(ssh.main(self.folder, argv[0], list(argv[1:])), "", "")
         elif argv[0] == "ps":
             answer = Answer(1, "", "")
+        elif argv[0] == "ssh":
+            answer = Answer(*self.world.peer.node.run(self.opened(argv)))
         else:
             answer = Answer(*self.node.run(list(argv), stdin))
         self.world.watch()
@@ -81,14 +85,17 @@ class Host:
         rc, out, err = self.node.run(list(first))
         if self.world.cut:
             out = simulated_stream.cut(out, self.world.cut)
-        key = Path(second[second.index("-i") + 1]).read_text().rpartition(" of ")[2].strip()
-        lines = self.world.authorized.read_text().splitlines()
-        (command,) = (re.search(r'command="([^"]*)"', line)[1] for line in lines if key in line)
-        words = shlex.split(command.partition(" && exec ")[2])
-        answer = Answer(*self.world.peer.node.run(words, out))
+        answer = Answer(*self.world.peer.node.run(self.opened(second), out))
         carried(len(out))
         self.world.fuse.blow(True)
         return Answer(rc, "", err), answer
+
+    def opened(self, words: Any) -> list[str]:
+        """The command that the key of ssh opens on the peer."""
+        key = Path(words[words.index("-i") + 1]).read_text().rpartition(" of ")[2].strip()
+        lines = self.world.authorized.read_text().splitlines()
+        (command,) = (re.search(r'command="([^"]*)"', line)[1] for line in lines if key in line)
+        return shlex.split(command.rpartition(" && exec ")[2])
 
     def zfs(self) -> Zfs:
         return Zfs(self)
@@ -203,12 +210,27 @@ class World:
     def receiver(self) -> Receiver:
         return Receiver(self.peer.zfs(), self.peer.driver(), self.peer, str(self.authorized))
 
-    def planned(self, vms: list[str] | None = None, pool: str = "") -> Any:
+    def planned(self, vms: list[str] | None = None, pool: str = "", fresh: bool = False) -> Any:
         there = json.loads(json.dumps(replica_info(Copies(self.peer), self.peer.driver())))
-        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there))
+        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), fresh)
 
     def send(self, transfers: list[VmTransfer], keys: list[str]) -> None:
         self.sender().send(transfers, Address("hv02"), keys, Progress(str(self.folder / "progress"), print))
+
+    def announced(self) -> Known:
+        """The last transfer of the VM, and the keys of the peer. The VM is still running."""
+        planned = self.planned([VM], fresh=True)
+        assert not planned.problems, planned.problems
+        (vm,) = read_transfers(json.loads(json.dumps([told(vm) for vm in self.sender().announce(planned)])))
+        return vm, self.receiver().open([vm], [str(self.folder)])
+
+    def last(self, announced: Known) -> VmTransfer:
+        """What the VM has written last comes to the peer."""
+        vm, keys = announced
+        last = LastTransfer(self.sender())
+        taken = last.take(vm)
+        last.send(taken, Address("hv02"), keys, Progress(str(self.folder / "progress"), print), self.home_name)
+        return taken
 
     def sync(self) -> tuple[bool, bool]:
         """Whether a sync was to do something, and whether the replicas are complete afterwards."""

@@ -140,6 +140,7 @@ def exclusive(
     deadline = time.monotonic() + timeout
     directory = _directory(create=True)
     fds: t.List[int] = []
+    before = runner.inherited
     try:
         for name, how in wanted:
             try:
@@ -151,10 +152,10 @@ def exclusive(
                     raise _locked(_holders(directory, pool), timeout)
                 pause(_POLL)
         _say(fds[-1], task)
-        runner.inherited = tuple(fds)
+        runner.inherited = (*before, *fds)
         yield
     finally:
-        runner.inherited = ()
+        runner.inherited = before
         for fd in [*fds, directory]:
             os.close(fd)
 

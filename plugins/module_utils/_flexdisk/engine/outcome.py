@@ -22,7 +22,9 @@ if t.TYPE_CHECKING:
 
 @dataclass
 class Outcome:
-    """The outcome of a run. problems refuse it; failure is a step that failed after others were done."""
+    """The outcome of a run. problems refuse it; failure is a step that failed after others were done. now: the host as
+    it was read after the last step.
+    """
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     changed: bool = False
@@ -34,6 +36,7 @@ class Outcome:
     warnings: t.List[str] = field(default_factory=list)
     msg: str = ""
     broken: t.Optional[Broken] = None
+    now: t.Optional[Host] = None
 
     def tell(self, plans: t.Sequence[VmPlan], host: Host) -> None:
         """Set the summary of the plans in one line, and the diff, which begins with that line."""

@@ -65,9 +65,14 @@ def _save(path: str, place: str, record: t.Mapping[str, t.Any]) -> None:
         os.close(folder)
 
 
+def absent(uuid: str, kind: str = MOVES) -> bool:
+    """Whether there is no record of the VM."""
+    return not os.path.exists(_path(uuid, kind))
+
+
 def differs(uuid: str, record: t.Mapping[str, t.Any], kind: str = MOVES) -> bool:
     """Whether there is another record of the VM than this one, or none."""
-    return not os.path.exists(_path(uuid, kind)) or load(uuid, kind) != json.loads(json.dumps(record))
+    return absent(uuid, kind) or load(uuid, kind) != json.loads(json.dumps(record))
 
 
 def load(uuid: str, kind: str = MOVES) -> t.Any:

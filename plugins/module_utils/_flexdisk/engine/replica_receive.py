@@ -10,18 +10,19 @@ import os
 import shutil
 import typing as t
 
-from ..fleet.replication import trust
+from ..fleet.replication import last, trust
 from ..fleet.replication.copies import VOLUME, Original, Replica
 from ..fleet.replication.retention import gone_there
 from ..fleet.replication.streams import GiveUp, Rollback, check_role, check_ways_back
 from ..fleet.replication.sync import lacks_reservation
-from ..fleet.replication.transfers import DiskTransfer, VmTransfer
+from ..fleet.replication.transfers import DiskTransfer, VmTransfer, place
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.errors import FlexdiskError
 from ..rules.identity import PREFIX
 from ..rules.layout import container, replicas
 from ..rules.replicas import BACK, COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, is_synced
+from ..zfs import copies
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import trust as keys
@@ -80,6 +81,7 @@ class Receiver:
             self._make_way(disk, there)
             if disk.sent:
                 lines[disk.uuid] = self._line(vm, disk, there, amount)
+        lines.update({vm.uuid: self._telling(vm, amount) for vm in vms if vm.asks})
         keys.let_in(self._authorized, lines)
         return keys.host_keys(host_keys)
 
@@ -140,9 +142,13 @@ class Receiver:
         if there is None or not there.replica.points:
             facts = {**_identity(vm, disk), COMING: _coming(disk)}
             own.update({PREFIX + key: value for key, value in facts.items() if value})
-        zfs = shutil.which("zfs", path=search_path()) or "zfs"
-        command = trust.receiver(zfs, place(vm, disk), own, note_of(disk.uuid))
+        command = trust.receiver(_zfs(), place(vm, disk), own, note_of(disk.uuid))
         return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))
+
+    def _telling(self, vm: VmTransfer, amount: int) -> str:
+        """What lets the home ask what has come. It can neither change nor read anything else."""
+        command = trust.teller(_zfs(), copies.words(*last.question(vm)))
+        return trust.authorized(command, vm.asks, vm.uuid, keys.expiry(amount))
 
     # -- close
 
@@ -152,7 +158,7 @@ class Receiver:
         by this host's clock.
         """
         uuids = [disk.uuid for vm in vms for disk in vm.disks]
-        keys.shut_out(self._authorized, uuids)
+        keys.shut_out(self._authorized, [*uuids, *(vm.uuid for vm in vms)])
         for uuid in uuids:
             end_receiver(self._runner, uuid)
         found = self._found(vm.pool for vm in vms)
@@ -241,13 +247,12 @@ class Receiver:
         return [one.replica.dataset for one in gone]
 
 
+def _zfs() -> str:
+    return shutil.which("zfs", path=search_path()) or "zfs"
+
+
 def _check_identity(vm: VmTransfer, disk: DiskTransfer, there: Kept) -> None:
     check_role(Original(disk.uuid, disk.dataset, disk.volsize, kind=disk.kind), there.replica, vm.home)
-
-
-def place(vm: VmTransfer, disk: DiskTransfer) -> str:
-    """The dataset of a replica."""
-    return f"{replicas(vm.pool)}/{disk.uuid}"
 
 
 def _identity(vm: VmTransfer, disk: DiskTransfer) -> t.Dict[str, str]:

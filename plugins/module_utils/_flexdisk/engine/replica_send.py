@@ -11,7 +11,7 @@ import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..fleet.replication import sync, trust
+from ..fleet.replication import last, sync, trust
 from ..fleet.replication.copies import Original, Replica, rope
 from ..fleet.replication.peers import Peer, lacking, refusals
 from ..fleet.replication.retention import gone_here
@@ -76,8 +76,8 @@ class Sender:
 
     # -- prepare
 
-    def plan(self, names: t.Sequence[str], peer: Peer) -> Planned:
-        """What a sync of these VMs would do. Nothing is changed."""
+    def plan(self, names: t.Sequence[str], peer: Peer, fresh: bool = False) -> Planned:
+        """What a sync of these VMs would do. Nothing is changed. fresh: as in sync.plan."""
         seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
         found = Planned(host=seen.host, problems=list(seen.problems))
         needs: t.Dict[str, int] = {}
@@ -85,7 +85,7 @@ class Sender:
             place = peer.pool or vm.config.pool
             problems = refusals(vm, seen.host, peer, place)
             if not problems:
-                planned, made, problems = self._plan_vm(vm, seen, peer, place)
+                planned, made, problems = self._plan_vm(vm, seen, peer, place, fresh)
                 found.vms.append(vm)
                 found.syncs.append(planned)
                 found.transfers.append(made)
@@ -95,12 +95,12 @@ class Sender:
         return found
 
     def _plan_vm(
-        self, vm: Vm, seen: replica_info.Seen, peer: Peer, place: str
+        self, vm: Vm, seen: replica_info.Seen, peer: Peer, place: str, fresh: bool
     ) -> t.Tuple[sync.VmSync, VmTransfer, t.List[Problem]]:
         here, there = seen.host.datasets[vm.config.pool].guid, peer.pools[place][0]
         originals = seen.originals[vm.config.uuid]
         pairs = [(one, self._with_token(peer.replicas.get(_place(place, one)))) for one in originals]
-        planned, wrong = sync.plan(pairs, here, there)
+        planned, wrong = sync.plan(pairs, here, there, fresh)
         names = {replica_info.uuid_of(disk): disk.label for disk in vm.disks}
         problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in wrong]
         if planned.new:
@@ -132,6 +132,16 @@ class Sender:
                 failures.append(f"{known.label}: {exc.message} [{exc.code}]")
         return done, failures
 
+    def announce(self, planned: Planned) -> t.List[VmTransfer]:
+        """Give VMs that are about to stop the room for their last set, and make the keys with which it goes. planned:
+        with fresh. Raises FlexdiskError Changed if replicas are not as a sync leaves them.
+        """
+        for known in planned.transfers:
+            last.check(known)
+        for vm, planning in zip(planned.vms, planned.syncs):
+            self._make_room(vm, planning, t.cast(Host, planned.host))
+        return [self._with_keys(known, known.uuid) for known in planned.transfers]
+
     def _make_room(self, vm: Vm, planning: sync.VmSync, host: Host) -> None:
         """Destroy the sets that have not come, and give the VM the space for the next one."""
         for disk in planning.disks:
@@ -151,9 +161,14 @@ class Sender:
             streams, _then = sync.streams_to(disk, planned.replica, planning.name)
             self._tie(disk, streams, vm.peer)
             disks.append(replace(known, streams=streams, snapshots=tuple(p.guid for p in disk.snapshots)))
-        sending = [disk.uuid for disk in disks if disk.sent]
-        made = keys.make_keys(self.runner, vm.uuid, sending) if sending else {}
-        return replace(vm, disks=tuple(replace(disk, key=made.get(disk.uuid, "")) for disk in disks))
+        return self._with_keys(replace(vm, disks=tuple(disks)))
+
+    def _with_keys(self, vm: VmTransfer, *more: str) -> VmTransfer:
+        """The transfer with new keys for the disks that have something to send. more: uuids of further keys."""
+        wanted = [*(disk.uuid for disk in vm.disks if disk.sent), *more]
+        made = keys.make_keys(self.runner, vm.uuid, wanted) if wanted else {}
+        disks = tuple(replace(disk, key=made.get(disk.uuid, "")) for disk in vm.disks)
+        return replace(vm, disks=disks, asks=made.get(vm.uuid, ""))
 
     def _take(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
         """Take the snapshots. Guid and createtxg of each, by name."""
@@ -186,23 +201,27 @@ class Sender:
         return [self._send_vm(vm, address, known, progress) for vm in transfers if any(d.sent for d in vm.disks)]
 
     def _send_vm(self, vm: VmTransfer, address: trust.Address, known: t.Sequence[str], progress: Progress) -> _Dict:
-        folder = keys.keys_folder(vm.uuid)
         began, before = time.monotonic(), progress.carried
         failure = ""
         try:
             self._check_snapshots(vm)
-            path = os.path.join(folder, "known_hosts")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(trust.known_hosts(address, known))
-            for disk in vm.disks:
-                for stream in disk.sent:
-                    progress.now(vm.label, disk.name or disk.uuid)
-                    self._carry(disk, stream, trust.ssh(address, os.path.join(folder, disk.uuid), path), progress)
+            self.stream(vm, address, known, progress)
         except (FlexdiskError, OSError) as exc:
             failure = f"{exc.message} [{exc.code}]" if isinstance(exc, FlexdiskError) else str(exc)
         took = time.monotonic() - began
         sent = progress.carried - before
         return {"vm": vm.uuid, "alias": vm.alias, "sent_bytes": sent, "seconds": round(took, 1), "failure": failure}
+
+    def stream(self, vm: VmTransfer, address: trust.Address, known: t.Sequence[str], progress: Progress) -> None:
+        """Send the streams of a VM. Raises FlexdiskError TransferFailed, or OSError."""
+        folder = keys.keys_folder(vm.uuid)
+        path = os.path.join(folder, keys.KNOWN_HOSTS)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(trust.known_hosts(address, known))
+        for disk in vm.disks:
+            for stream in disk.sent:
+                progress.now(vm.label, disk.name or disk.uuid)
+                self._carry(disk, stream, trust.ssh(address, os.path.join(folder, disk.uuid), path), progress)
 
     def _check_snapshots(self, vm: VmTransfer) -> None:
         """The snapshots are those that were planned: names say nothing."""

@@ -80,20 +80,20 @@ def run(call: Call, given: Given, told_: Told) -> Answer:
     if given.params["step"] == "progress":
         found = progress.lines(lock.place(), given.params["vms"])
         return Answer({"changed": False, "msg": f"{len(found)} transfers", "lines": found})
-    step = {"prepare": _prepare, "send": _send, "finish": _finish, "remove": _remove}[given.params["step"]]
-    return step(sender, call, given, told_)
+    step = given.params["step"]
+    return _STEPS[step](sender, call, given, told_)
 
 
 def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
-    peer = t.cast(Peer, told_.peer)
-    planned = sender.plan(given.params["vms"], peer)
+    peer, last = t.cast(Peer, told_.peer), given.params["step"] == "announce"
+    planned = sender.plan(given.params["vms"], peer, fresh=last)
     if planned.problems:
         return Answer({}, refusal(planned.problems))
     transfers = planned.transfers
     failures: t.List[str] = []
     if not given.check_mode:
         with _transfers(call, (vm.uuid for vm in transfers), f"a sync to {peer.name}"):
-            transfers, failures = sender.prepare(planned, peer.name)
+            transfers, failures = (sender.announce(planned), []) if last else sender.prepare(planned, peer.name)
     shown = list(zip((vm.config.label for vm in planned.vms), planned.syncs))
     idle = all(one.idle for one in planned.syncs)
     msg = report.summary(shown, peer.name)
@@ -152,3 +152,12 @@ def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
 
 def _transfers(call: Call, vms: t.Iterable[str], task: str) -> t.ContextManager[None]:
     return lock.transfers(call.runner, vms, task)
+
+
+_STEPS: t.Mapping[str, t.Callable[[Sender, Call, Given, Told], Answer]] = {
+    "prepare": _prepare,
+    "announce": _prepare,
+    "send": _send,
+    "finish": _finish,
+    "remove": _remove,
+}

@@ -84,12 +84,16 @@ class Task:
         """How the VM differs from its plan, in words."""
         return [] if vm is None else report.differences(plan.after, vm)
 
+    def seen(self) -> Host:
+        """The host before the run."""
+        return observe(self.zfs, self.hypervisor, self.pool, more=self.more)
+
     # -- what is the same
 
     def run(self) -> Outcome:
         """Carry the task out, or predict it in check mode."""
         outcome = self.outcome
-        host = observe(self.zfs, self.hypervisor, self.pool, more=self.more)
+        host = self.seen()
         plans = self.plan(host)
         outcome.problems += [problem for plan in plans for problem in plan.problems]
         good = ordered = [plan for plan in plans if not plan.problems]
@@ -110,6 +114,7 @@ class Task:
             self._apply(host, ordered)
             if any(plan.steps for plan in ordered):
                 shown, now = look_again(self, host, shown)
+                outcome.now = now
         self.conclude(shown, now)
         return outcome
 

@@ -20,6 +20,7 @@ from ..model.command import Runner
 from ..model.errors import FlexdiskError
 from . import lock
 
+KNOWN_HOSTS = "known_hosts"  # in the folder of the keys: the keys of the other host
 _HOST_KEY_FILE = re.compile(r"ssh_host_[a-z0-9]{1,20}_key\.pub")
 
 

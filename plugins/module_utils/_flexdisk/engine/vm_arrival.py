@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 import typing as t
 from dataclasses import replace
 
 from ..fleet.replication.record import OWN, DiskRecord, Record, read_record
 from ..fleet.replication.record import told as told_of
+from ..fleet.replication.retention import outlived
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.dataset import RECORD, Dataset
@@ -29,24 +31,28 @@ from ..rules.moves import COMING, FACT, MOVED, Move
 from ..rules.pins import charge
 from ..rules.replicas import COMING as COMES
 from ..rules.replicas import FACT as NOTE
-from ..rules.replicas import MARKS, SENT, Note, decode, encode, is_synced, short
+from ..rules.replicas import MARKS, ROLE, SENT, Note, decode, encode, is_synced, short
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import file_disks, records, vm
+from . import trust as keys
 from .journal import host_name
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
 from .platform_disks import make_again
-from .replica_info import HOLD, kept
+from .receivers import end_receiver
+from .replica_info import HOLD, by_dataset, kept
 
 _Dict = t.Dict[str, t.Any]
 
 
 class Arrival:
-    """What the steps of a move need on the host that a VM comes to."""
+    """What the steps of a move need on the host that a VM comes to. authorized: the file of keys that may come in."""
 
-    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, policy: Policy) -> None:
+    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, policy: Policy, authorized: str = "") -> None:
+        self._authorized = os.path.expanduser(authorized)
+        self._runner = runner
         self._zfs = zfs
         self._hypervisor = hypervisor
         self._copies = Copies(runner)
@@ -187,6 +193,8 @@ class Arrival:
         """The VM does not come: what was made of it goes. Its replicas stay. taking: as for refusals."""
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
+        if place:
+            self._shut_out(uuid)
         if place and host.moves[uuid].back_to and not taking:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
         if place:
@@ -197,6 +205,15 @@ class Arrival:
             else:
                 self._zfs.destroy(place)
         records.remove(uuid)
+
+    def _shut_out(self, uuid: str) -> None:
+        """No key of the last transfer opens anything any more, and nothing is received."""
+        if not self._authorized or records.absent(uuid):
+            return
+        disks = [disk.uuid for disk in read_record(records.load(uuid)).disks]
+        keys.shut_out(self._authorized, [uuid, *disks])
+        for disk in disks:
+            end_receiver(self._runner, disk)
 
     # -- arrive
 
@@ -217,59 +234,75 @@ class Arrival:
             words = f"{host_name()} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
             raise FlexdiskError("Changed", words)
         record = read_record(records.load(uuid))
+        self._shut_out(uuid)
         pool = pool_of(place)
-        for disk in record.disks:
-            self._become_disk(record, disk, pool)
+        self._become_disks(record, pool, host)
+        now = None
         if there is None or there.state != "running":  # a run that was killed may have started it already
-            self._fill(record, pool, there)
-        self._end(record, place, host.moves[uuid])
+            now = self._fill(record, pool, there)
+        self._end(record, place, host.moves[uuid], now or observe(self._zfs, self._hypervisor))
         return True
 
-    def _fill(self, record: Record, pool: str, there: t.Optional[VmConfig]) -> None:
-        """Give the VM its disks. Those of the platform come first, so that none of the others gets their places."""
+    def _fill(self, record: Record, pool: str, there: t.Optional[VmConfig]) -> t.Optional[Host]:
+        """Give the VM its disks. Those of the platform come first, so that none of the others gets their places.
+
+        The host afterwards, if there was anything to do.
+        """
         if record.hidden and there is None:
             self._shell(record, pool, False)
         make_again(self._zfs, self._hypervisor, record)
-        self._run(_whole(record), pool, False)
+        return self._run(_whole(record), pool, False).now
 
-    def _become_disk(self, record: Record, disk: DiskRecord, pool: str) -> None:
-        """A replica becomes a detached disk of the VM. Its identity comes first, and what it was goes last."""
-        here, there = f"{replicas(pool)}/{disk.uuid}", detached_dataset(pool, disk.uuid)
+    def _become_disks(self, record: Record, pool: str, host: Host) -> None:
+        """The replicas become detached disks of the VM. Their identity comes first, and what they were goes last.
+
+        host: as it was before. A run that was killed may have begun.
+        """
         found = {one.replica.dataset: one.replica for one in kept(self._copies, [container(pool)])}
-        if here in found:
-            replica = found[here]
+        places = {disk.uuid: f"{replicas(pool)}/{disk.uuid}" for disk in record.disks}
+        waiting = [(disk, found[places[disk.uuid]]) for disk in record.disks if places[disk.uuid] in found]
+        for disk, replica in waiting:
             if replica.token or replica.written or replica.uuid != disk.uuid:
-                raise FlexdiskError("Changed", f"{here} is not the whole replica of disk {disk.name}")
-            synced = [f"{here}@{p.name}" for p in replica.snapshots if is_synced(p.name)]
-            held = self._copies.held(HOLD, synced)
-            if held:
-                self._zfs.release(HOLD, *sorted(held))
-            stale = {name: "" for name in self._zfs.local_facts(here) if name in OWN and name not in disk.facts}
+                raise FlexdiskError("Changed", f"{replica.dataset} is not the whole replica of disk {disk.name}")
+        held = [f"{r.dataset}@{p.name}" for _disk, r in waiting for p in r.snapshots if p.held and is_synced(p.name)]
+        if held:
+            self._zfs.release(HOLD, *held)
+        for disk, replica in waiting:
+            here = replica.dataset
+            stale = {name: "" for name in host.datasets[here].user if name in OWN and name not in disk.facts}
             self._zfs.set_facts(here, {**stale, **disk.facts, "vm": record.uuid})
-            self._zfs.rename(here, there)
-        if self._zfs.exists(there):
-            self._shed(there)
+            self._zfs.rename(here, detached_dataset(pool, disk.uuid))
+        came = {disk.uuid for disk, _replica in waiting}
+        shown = [d for d in record.disks if d.uuid in came or detached_dataset(pool, d.uuid) in host.datasets]
+        old = () if host.moves[record.uuid].back_to else (record.home, host.datasets[pool].guid)
+        self._shed([detached_dataset(pool, disk.uuid) for disk in shown], old)
+        for disk in shown:
             if disk.facts.get("type") == FILE:
-                file_disks.show(self._zfs, there, disk.uuid)
+                file_disks.show(self._zfs, detached_dataset(pool, disk.uuid), disk.uuid)
 
-    def _shed(self, name: str) -> None:
-        """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet."""
-        table = self._copies.table([name], ("guid",), "snapshot,bookmark")
-        for one in table:
-            short_name = one.partition("@")[2]
-            if short_name and is_synced(short_name):
-                if f"{name}#{short_name}" not in table:
-                    self._copies.bookmark(one, short_name)
-                self._copies.destroy(one)
+    def _shed(self, names: t.Sequence[str], pools: t.Collection[int]) -> None:
+        """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet.
+        pools: between these, older sets are of no use any more.
+        """
+        table = self._copies.table(names, ("guid", "createtxg"), "snapshot,bookmark")
+        points = by_dataset(table)
+        for name in names:
+            synced = [point for point in points.get(name, ()) if is_synced(point.name)]
+            old, known = outlived(synced, pools), {point.name for point in synced if point.bookmark}
+            gone = [point for point in synced if not point.bookmark]
+            for point in gone:
+                if point not in old and point.name not in known:
+                    self._copies.bookmark(name + point.word, point.name)
+            if gone:
+                self._copies.destroy(name + gone[0].word, *(point.name for point in gone[1:]))
         illumos = self._hypervisor.capabilities.platform == "illumos"
-        self._zfs.inherit(name, "readonly", *([] if illumos else ["volmode"]))
-        self._zfs.set_facts(name, dict.fromkeys((*MARKS, COMES), ""))
+        self._zfs.inherit(names, "readonly", *([] if illumos else ["volmode"]))
+        self._zfs.set_facts(names, {ROLE: ""})
         left = [one for one in table if "@" in one and not is_synced(one.partition("@")[2])]
         self._zfs.set_facts(left, {SENT: ""})
 
-    def _end(self, record: Record, place: str, move: Move) -> None:
-        """Marks of the VM, the note of the way back, and power. What was written down goes last."""
-        host = observe(self._zfs, self._hypervisor)
+    def _end(self, record: Record, place: str, move: Move, host: Host) -> None:
+        """Marks of the VM, power, and the note of the way back. What was written down goes last. host: as it is now."""
         made = next(one for one in host.vms if one.config.uuid == record.uuid)
         lacking = {disk.uuid for disk in record.disks} - {disk.uuid for disk in made.disks}
         if lacking:
@@ -277,12 +310,6 @@ class Arrival:
             raise FlexdiskError("VmNotStopped", f"VM {record.label} {words}")
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
-        peer = short(record.home)
-        back = Note(peer, record.host, "" if move.back_to else render_time(time.time()))
-        left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
-        for disk in made.disks:
-            if not disk.hidden:
-                self._zfs.set_facts(disk.volume.name, {NOTE: encode([back, *left.get(disk.uuid, ())])})
         if made.config.state == "stopped":
             known = {disk.uuid: disk.element for disk in record.disks if disk.element}
             self._hypervisor.dress(record.uuid, {d.path: known[d.uuid] for d in made.disks if d.uuid in known})
@@ -293,8 +320,23 @@ class Arrival:
             wanted = record.autoboot and FAILOVER not in record.marks
             if self._hypervisor.vm(record.uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
+        self._note(record, made, move)
         self._zfs.destroy(place)
         self._forget(record.uuid)
+
+    def _note(self, record: Record, made: Vm, move: Move) -> None:
+        """The disks say which hosts have replicas, and nothing of what they have been."""
+        back = Note(short(record.home), record.host, "" if move.back_to else render_time(time.time()))
+        left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
+        texts: t.Dict[str, t.List[str]] = {}
+        for disk in made.disks:
+            if not disk.hidden:
+                texts.setdefault(encode([back, *left.get(disk.uuid, ())]), []).append(disk.volume.name)
+        for text, names in texts.items():
+            self._zfs.set_facts(names, {NOTE: text})
+        self._zfs.set_facts(
+            [n for names in texts.values() for n in names], {key: "" for key in (*MARKS, COMES) if key != ROLE}
+        )
 
     def _forget(self, uuid: str) -> None:
         """The VM is here: nobody needs its records any more."""

@@ -11,6 +11,7 @@ import typing as t
 from dataclasses import replace
 
 from ..fleet.replication.record import OWN, DiskRecord, PlatformDisk, Record, SnapshotRecord, digest
+from ..fleet.replication.retention import outlived
 from ..fleet.replication.transfers import VmTransfer
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
@@ -26,19 +27,20 @@ from ..plan.vm_move import refusals
 from ..rules import moves, snapshots
 from ..rules.identity import render_time
 from ..rules.inventory import Host
+from ..rules.layout import container, pool_of, replicas
 from ..rules.layout import moves as place_of_moves
-from ..rules.layout import replicas
 from ..rules.moves import LEAVING, MOVED, Move
 from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, elsewhere, encode, is_synced
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import autoboot, file_disks
+from . import trust as keys
 from .journal import Journal
-from .move_marks import write_move
+from .move_marks import rewrite_move, write_move
 from .observe import observe
 from .outcome import Outcome
-from .replica_info import HOLD, uuid_of
+from .replica_info import HOLD, kept, uuid_of
 from .run import Task
 
 _Dict = t.Dict[str, t.Any]
@@ -122,8 +124,8 @@ class Departure:
 
     # -- leave
 
-    def leave(self, uuid: str, here: str, target: str, pool: int, known: str) -> None:
-        """Write down that the VM leaves for a host whose pool has this guid; stop it, and keep it stopped.
+    def leave(self, uuid: str, here: str, target: str, pool: int, known: str) -> Description:
+        """Write down that the VM leaves for a host whose pool has this guid, and stop it. What its driver says of it.
 
         here: as for look. known: the digest that look told. A VM that has changed since is refused.
         """
@@ -141,11 +143,11 @@ class Departure:
             raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")
         if vm.config.state == "running":
             self._hypervisor.stop(uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
-        if self._hypervisor.vm(uuid).autoboot:
-            self._hypervisor.set_autoboot(uuid, False)
+        return told
 
     def stay(self, uuid: str) -> None:
         """Give the move up as long as no disk has left: the VM gets back what it had."""
+        keys.forget_keys(uuid)
         host, vm = self._vm(uuid)
         move = host.moves.get(uuid)
         if move is None:
@@ -178,28 +180,40 @@ class Departure:
 
     # -- go
 
-    def go(self, uuid: str, target: str, transfer: t.Optional[VmTransfer] = None) -> None:
+    def go(
+        self,
+        uuid: str,
+        target: str,
+        transfer: t.Optional[VmTransfer] = None,
+        told: t.Optional[Description] = None,
+    ) -> None:
         """The disks become replicas, and the VM ends here. The tombstone is written first.
 
-        transfer: the last one, whose set the target has whole. Not needed by a run that goes on after that point.
+        transfer: the last one, whose set the target has whole. told: what leave has returned. Both are not needed by a
+        run that goes on after that point.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vm = next((one for one in host.vms if one.config.uuid == uuid), None)
         move = host.moves.get(uuid)
         if move is None or move.phase not in (LEAVING, MOVED) or move.host != target:
             raise FlexdiskError("Changed", f"VM {uuid} is not leaving for {target}")
+        known: t.Optional[Host] = host
         if vm is not None:
             _check_still(vm)
         if move.phase == LEAVING:
-            if vm is None or transfer is None:
+            if vm is None or transfer is None or told is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
-            self._check_movable(host, vm, self._hypervisor.description(uuid))
+            self._check_movable(host, vm, told)
             _check_sent(vm, transfer, move)
-            write_move(self._zfs, self._hypervisor, vm.config.pool, move._replace(phase=MOVED))
+            if vm.config.autoboot:
+                self._hypervisor.set_autoboot(uuid, False)
+                known = None
+            rewrite_move(self._zfs, vm.config.pool, move._replace(phase=MOVED))
+        now = None
         if vm is not None:
             self._mark(vm, move)
-            self._end(vm)
-        self._park(uuid)
+            now = self._end(vm, known)
+        self._park(uuid, now or observe(self._zfs, self._hypervisor, every=True))
 
     def _mark(self, vm: Vm, move: Move) -> None:
         """What makes a disk a replica. Its snapshots count as come from the VM's new host: they are there, too."""
@@ -213,36 +227,54 @@ class Departure:
                 file_disks.hide(self._zfs, disk.volume)
         self._zfs.set_facts([s.name for disk in disks for s in disk.snapshots], {SENT: "on"})
 
-    def _end(self, vm: Vm) -> None:
-        outcome = EndOfVm(vm.config.uuid, self._zfs, self._hypervisor, self._policy, False, Outcome()).run()
+    def _end(self, vm: Vm, known: t.Optional[Host]) -> t.Optional[Host]:
+        """The host afterwards, as far as it was read. known: as for EndOfVm."""
+        what = (self._zfs, self._hypervisor, self._policy, False, Outcome())
+        outcome = EndOfVm(vm.config.uuid, *what, known=known).run()
         if outcome.failure is not None:
             raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
         if outcome.problems:
             problem = outcome.problems[0]
             raise FlexdiskError(problem.code, problem.message)
+        return outcome.now if outcome.now is not None and vm.config.pool in outcome.now.geometry else None
 
-    def _park(self, uuid: str) -> None:
+    def _park(self, uuid: str, host: Host) -> None:
         """The detached disks go where replicas lie."""
-        host = observe(self._zfs, self._hypervisor, every=True)
         intents = Journal(self._zfs, host)
         for pool in [pool for pool, vm in host.intents if vm == uuid]:
             intents.forget(pool, uuid)  # a run that was killed has left it
         intents.tidy()
-        for disk in host.detached:
-            volume = disk.volume
-            if (volume.user.get(ROLE), volume.user.get(OF_VM)) == (disk.uuid, uuid):
-                self._hold([s.name for s in disk.snapshots][-1:])
-                place = replicas(volume.pool)
-                if not self._zfs.exists(place):
-                    self._zfs.create_container(place, readonly="on")
-                self._zfs.set(volume.name, readonly="on")
-                self._zfs.set_facts(volume.name, {NOTE: ""})  # as long as the VM can stay, it knows its replicas
-                self._zfs.rename(volume.name, f"{place}/{disk.uuid}")
+        of_vm = {disk.uuid: disk for disk in host.detached if disk.volume.user.get(OF_VM) == uuid}
+        parked = [disk for disk in of_vm.values() if disk.volume.user.get(ROLE) == disk.uuid]
+        if not parked:
+            return
+        self._hold([s.name for disk in parked for s in disk.snapshots[-1:]])
+        for place in {replicas(disk.volume.pool) for disk in parked} - host.datasets.keys():
+            self._zfs.create_container(place, readonly="on")
+        names = [disk.volume.name for disk in parked]
+        self._zfs.set(*names, readonly="on")
+        self._zfs.set_facts(names, {NOTE: ""})  # as long as the VM can stay, it knows its replicas
+        for disk in parked:
+            self._zfs.rename(disk.volume.name, f"{replicas(disk.volume.pool)}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:
         missing = sorted(set(base) - self._copies.held(HOLD, base))
         if missing:
             self._zfs.hold(HOLD, *missing)
+
+    # -- tidy
+
+    def tidy(self, uuid: str) -> bool:
+        """What the disks of a VM that has left still have of older sets goes. Whether there was anything."""
+        tops = self._copies.tops(("guid",))
+        gone = False
+        for one in kept(self._copies, [name for name in tops if name == container(pool_of(name))]):
+            if one.vm == uuid:
+                pools = (one.replica.home, int(tops[pool_of(one.replica.dataset)]["guid"][0]))
+                for point in outlived(one.replica.points, pools):
+                    self._copies.destroy(one.replica.dataset + point.word)
+                    gone = True
+        return gone
 
     # -- forget
 
@@ -269,13 +301,16 @@ class Departure:
 
 
 class EndOfVm(Task):
-    """All disks are detached, and the VM is deleted."""
+    """All disks are detached, and the VM is deleted. known: the host if only marks were set since it was read."""
 
     admits = False
 
-    def __init__(self, uuid: str, *what: t.Any) -> None:
+    def __init__(self, uuid: str, *what: t.Any, known: t.Optional[Host] = None) -> None:
         super().__init__(*what)
-        self._uuid = uuid
+        self._uuid, self._known = uuid, known
+
+    def seen(self) -> Host:
+        return self._known if self._known is not None else super().seen()
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vm = next(one for one in host.vms if one.config.uuid == self._uuid)

@@ -9,41 +9,63 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..fleet.replication import last, trust
 from ..fleet.replication.record import Record, read_record
 from ..fleet.replication.record import told as told_of
-from ..fleet.replication.transfers import VmTransfer, read_transfers
+from ..fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers
 from ..model.desired import Policy
 from ..model.errors import Problem, Problems
+from ..model.sizes import MIB, parse_size
 from ..rules.identity import is_pool, is_uuid
 from ..rules.replicas import is_host
+from . import lock
 from .module_run import Answer, Call, failure_text, refusal
+from .progress import Progress
+from .progress import path as progress_path
+from .replica_last import LastTransfer
+from .replica_send import Sender
 from .vm_arrival import Arrival
 from .vm_departure import Departure
 
 _Params = t.Mapping[str, t.Any]
 _DONE = {
-    "leave": "the VM is stopped",
+    "leave": "the VM has left",
     "stay": "the VM stays",
     "cancel": "the VM does not come",
     "go": "the VM has left",
     "expect": "the VM can come",
     "arrive": "the VM is here",
+    "tidy": "older snapshots of the sync are gone",
     "forget": "the name is free",
 }
 
 
 @dataclass(frozen=True)
+class Given:
+    """The call of the module. log writes a line to the host's log."""
+
+    check_mode: bool
+    log: t.Callable[[str], None]
+
+
+@dataclass(frozen=True)
 class Told:
-    """The arguments after a check."""
+    """The arguments after a check. limit: bytes a second, 0 for none."""
 
     params: _Params
     record: t.Optional[Record]
     transfer: t.Optional[VmTransfer]
     policy: Policy
+    limit: int = 0
+
+    @property
+    def address(self) -> trust.Address:
+        """Where the other host is reached."""
+        return trust.Address(self.params["address"], self.params["port"])
 
 
 def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
-    """The arguments, and all their problems. Raises FlexdiskError for a record or transfer that is none."""
+    """The arguments, and all their problems. Raises FlexdiskError for a record, or a last transfer, that is none."""
     problems = Problems("")
     if params["step"] not in ("look", "forget") and not is_uuid(params["vm"]):
         problems.add("InvalidArgument", f"vm {params['vm']!r:.100} is not a UUID")
@@ -55,40 +77,81 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     record = read_record(params["record"]) if params["record"] is not None else None
     if record is not None and record.uuid != params["vm"]:
         problems.add("InvalidArgument", f"record is that of VM {record.uuid}, not of {params['vm']}")
-    given = read_transfers([params["transfer"]]) if params["transfer"] is not None else [None]
+    transfer = read_transfers([params["transfer"]])[0] if params["transfer"] is not None else None
     policy = Policy(stop_timeout=params["stop_timeout"], allow_force_stop=params["allow_force_stop"])
-    return Told(params, record, given[0], policy), list(problems)
+    limit = params["bandwidth_limit"]
+    rate = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    told = Told(params, record, transfer, policy, (rate or 0) * MIB)
+    if transfer is not None and params["step"] == "leave":
+        _check_way(told, transfer, problems)
+    return told, list(problems)
 
 
-def run(call: Call, told: Told) -> Answer:
+def _check_way(told: Told, transfer: VmTransfer, problems: Problems) -> None:
+    last.check(transfer)
+    if transfer.uuid != told.params["vm"] or not transfer.asks:
+        problems.add("InvalidArgument", f"transfer is none that was announced for VM {told.params['vm']}")
+    for words in trust.check_address(told.address):
+        problems.add("InvalidArgument", words)
+    keys = told.params["host_keys"]
+    if not keys or not all(HOST_KEY.fullmatch(key) for key in keys):
+        problems.add("InvalidArgument", "host_keys are not public keys of a host")
+
+
+def run(call: Call, given: Given, told: Told) -> Answer:
     """Do the step."""
+    params = told.params
     what = (call.zfs, call.hypervisor, call.runner, told.policy)
-    departure, arrival, params = Departure(*what), Arrival(*what), told.params
+    departure, arrival = Departure(*what), Arrival(*what, params["authorized_keys"])
     step, uuid = params["step"], params["vm"]
     if step == "look":
         return _look(departure, uuid, params["name"], params["peer_name"] or "")
-    if step == "expect" and call.check_mode:
+    if step == "expect" and given.check_mode:
         problems = arrival.refusals(t.cast(Record, told.record), params["target_pool"])
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
         return Answer(ready, refusal(problems) if problems else None)
     changed = True
-    if call.check_mode:
+    if given.check_mode:
         return Answer({"changed": False, "msg": "nothing is moved in check mode"})
     if step == "expect":
         arrival.expect(t.cast(Record, told.record), params["target_pool"])
     elif step == "leave":
-        departure.leave(uuid, params["name"], params["peer_name"], params["peer_guid"], params["digest"])
+        _leave(departure, call, given, told)
     elif step == "stay":
         departure.stay(uuid)
     elif step == "cancel":
         arrival.unexpect(uuid)
     elif step == "go":
-        departure.go(uuid, params["peer_name"], told.transfer)
+        departure.go(uuid, params["peer_name"])
     elif step == "arrive":
         changed = arrival.arrive(uuid, params["peer_name"])
+    elif step == "tidy":
+        changed = departure.tidy(uuid)
     else:
         changed = departure.forget(uuid)
     return Answer({"changed": changed, "msg": _DONE[step], **({"ready": True} if step == "expect" else {})})
+
+
+def _leave(departure: Departure, call: Call, given: Given, told: Told) -> None:
+    """Other tasks of the host wait while it changes, and not while the last stream is under way."""
+    params, transfer = told.params, t.cast(VmTransfer, told.transfer)
+    uuid, here, peer = params["vm"], params["name"], params["peer_name"]
+    final = LastTransfer(Sender(call.zfs, call.hypervisor, call.runner, None))
+
+    def locked() -> t.ContextManager[None]:
+        return lock.exclusive(call.runner, None, params["lock_timeout"], f"the move of VM {uuid} to {peer}")
+
+    with lock.transfers(call.runner, [uuid], f"the move to {peer}"):
+        with locked():
+            said = departure.leave(uuid, here, peer, transfer.peer, params["digest"])
+            taken = final.take(transfer)
+        meter = Progress(progress_path(lock.place(), uuid), given.log, told.limit)
+        try:
+            final.send(taken, told.address, params["host_keys"], meter, here)
+        finally:
+            meter.end()
+        with locked():
+            departure.go(uuid, peer, taken, said)
 
 
 def _look(departure: Departure, name: str, here: str, target: str) -> Answer:

@@ -121,10 +121,12 @@ class Zfs:
                 return int(fields[-1])
         raise errors.ZfsError("UnexpectedOutput", f"zfs create -nPV printed no refreservation: {out!r}")
 
-    def set(self, name: str, **properties: t.Union[int, str]) -> None:
-        """Set native properties. Only volsize with refreservation, or quota with reservation, may share a call."""
+    def set(self, name: str, *more: str, **properties: t.Union[int, str]) -> None:
+        """Set native properties. Only volsize with refreservation, or quota with reservation, may share a call. more:
+        further datasets.
+        """
         try:
-            self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name)
+            self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name, *more)
         except errors.ZfsError as exc:
             if len(properties) > 1:
                 exc = errors.ZfsError(exc.code, exc.message + self._stuck(name, properties))
@@ -148,10 +150,11 @@ class Zfs:
             if not value and names:
                 self._run("zfs", "inherit", PREFIX + key, *names)
 
-    def inherit(self, name: str, *properties: str) -> None:
+    def inherit(self, names: t.Union[str, t.Sequence[str]], *properties: str) -> None:
         """Set native properties back to those of the datasets above."""
-        for prop in properties:
-            self._run("zfs", "inherit", prop, name)
+        names = [names] if isinstance(names, str) else names
+        for prop in properties if names else ():
+            self._run("zfs", "inherit", prop, *names)
 
     def create_volume(
         self,

@@ -19,6 +19,23 @@ Cell = t.Tuple[str, str]  # value and source
 Table = t.Dict[str, t.Dict[str, Cell]]
 
 
+def words(names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> t.Tuple[str, ...]:
+    """The words of zfs get that rows() reads the answer to."""
+    options = ("-Hp", "-d", str(depth), "-t", types, "-o", "name,property,value,source")
+    return ("zfs", "get", *options, ",".join(properties), *names)
+
+
+def rows(text: str) -> Table:
+    """What zfs get has told. Raises FlexdiskError UnexpectedOutput."""
+    found: Table = {}
+    for name, prop, value, source in read.cells(text):
+        row = found.setdefault(name, {})
+        if prop in row:  # a user property may hold what looks like lines of other datasets
+            raise FlexdiskError("UnexpectedOutput", f"zfs get printed {prop} of {name} twice")
+        row[prop] = (value, source)
+    return found
+
+
 class Copies:
     """Every method raises ZfsError with the command and what it said."""
 
@@ -40,14 +57,7 @@ class Copies:
         return self._table((), properties, "filesystem", 3)
 
     def _table(self, names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> Table:
-        options = ("-Hp", "-d", str(depth), "-t", types, "-o", "name,property,value,source")
-        found: Table = {}
-        for name, prop, value, source in read.cells(self._run("zfs", "get", *options, ",".join(properties), *names)):
-            row = found.setdefault(name, {})
-            if prop in row:  # a user property may hold what looks like lines of other datasets
-                raise FlexdiskError("UnexpectedOutput", f"zfs get printed {prop} of {name} twice")
-            row[prop] = (value, source)
-        return found
+        return rows(self._run(*words(names, properties, types, depth)))
 
     def token_guid(self, token: str) -> int:
         """The guid of the snapshot that an interrupted stream brings, 0 if it cannot go on: its snapshot or its base
@@ -61,11 +71,13 @@ class Copies:
         """Make a bookmark of a snapshot."""
         self._run("zfs", "bookmark", snapshot, f"{snapshot.partition('@')[0]}#{name}")
 
-    def destroy(self, name: str) -> None:
-        """Destroy a snapshot or a bookmark, and nothing else."""
+    def destroy(self, name: str, *more: str) -> None:
+        """Destroy a snapshot or a bookmark, and nothing else. more: short names of more snapshots of its dataset that
+        go with it.
+        """
         if not set(name) & set("@#"):
             raise ValueError(f"{name} is a dataset")
-        self._run("zfs", "destroy", name)
+        self._run("zfs", "destroy", ",".join((name, *more)))
 
     def held(self, tag: str, snapshots: t.Sequence[str]) -> t.Set[str]:
         """Those of the snapshots that are held with a tag."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A connection to a simulated node that is lost as soon as the node has a file called dead."""
+"""A connection to a simulated node that is lost as soon as the node has a file called dead. It counts what it runs."""
 
 from __future__ import annotations
 
@@ -26,4 +26,6 @@ class Connection(Local):
     def exec_command(self, cmd, in_data=None, sudoable=True):
         if (Path(os.environ["FLEXDISK_NODES"]) / self._play_context.remote_addr / "dead").exists():
             raise AnsibleConnectionFailure("the host does not answer")
+        with (Path(os.environ["FLEXDISK_NODES"]) / "calls").open("a", encoding="utf-8") as calls:
+            calls.write(f"{self._play_context.remote_addr}\n")
         return super().exec_command(cmd, in_data, sudoable)

@@ -36,6 +36,13 @@ def synced(copy: Original, pools: t.Collection[int]) -> t.List[Point]:
     return [point for point in copy.points if any(sync_number(point.name, pool) is not None for pool in pools)]
 
 
+def outlived(points: t.Iterable[Point], pools: t.Collection[int]) -> t.Tuple[Point, ...]:
+    """What a disk has of the sets between these pools beside its newest snapshot of one."""
+    of_sets = [point for point in points if any(sync_number(point.name, pool) is not None for pool in pools)]
+    newest = max((p for p in of_sets if not p.bookmark), key=lambda p: p.createtxg, default=None)
+    return tuple(p for p in of_sets if newest is not None and p.name != newest.name and not p.pinned)
+
+
 def gone_here(disk: Original, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
     """What a disk has of other sets, once all disks of its VM have this one on both sides."""
     return tuple(point for point in synced(disk, pools) if point.name != name)

@@ -72,14 +72,15 @@ class VmSync:
 _Problems = t.List[t.Tuple[str, FlexdiskError]]
 
 
-def plan(pairs: t.Sequence[Pair], here: int, peer: int) -> t.Tuple[VmSync, _Problems]:
+def plan(pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False) -> t.Tuple[VmSync, _Problems]:
     """The sync of a VM's disks with their replicas, before anything is done; and why not, by the disks' uuids.
 
-    here and peer: the guids of the pools. A snapshot that is to be taken is planned as one with guid 0.
+    here and peer: the guids of the pools. A snapshot that is to be taken is planned as one with guid 0. fresh: a new
+    set is taken although the replicas may have all that there is.
     """
     pools = (here, peer)
     name = complete(pairs, pools)
-    new = not name or not all(_has_all(disk, replica, name) for disk, replica in pairs)
+    new = fresh or not name or not all(_has_all(disk, replica, name) for disk, replica in pairs)
     if new:
         everything = [copy for pair in pairs for copy in pair if copy is not None]
         name = sync_name(peer, next_number(everything, peer))

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 
 from ...model.errors import FlexdiskError
 from ...rules import identity
+from ...rules.layout import replicas
 from ...rules.replicas import is_host, is_synced
 from .copies import VOLUME, Point, Replica
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
@@ -65,7 +66,8 @@ class VmTransfer:
     """A VM whose replicas are brought up to date. set: what all disks have on both sides at the end. idle: they have
     it, and there is nothing to do.
 
-    home and peer are the guids of the pools, pool is the name of the peer's, host the name of the home.
+    home and peer are the guids of the pools, pool is the name of the peer's, host the name of the home. asks: the
+    public key with which the home may ask what the peer has of the VM, "" for none.
     """
 
     uuid: str
@@ -77,6 +79,7 @@ class VmTransfer:
     host: str
     disks: t.Tuple[DiskTransfer, ...]
     idle: bool = False
+    asks: str = ""
 
     @property
     def label(self) -> str:
@@ -87,6 +90,11 @@ class VmTransfer:
     def sends(self) -> int:
         """Bytes that travel, by estimate."""
         return sum(disk.sends for disk in self.disks)
+
+
+def place(vm: VmTransfer, disk: DiskTransfer) -> str:
+    """The dataset of a replica."""
+    return f"{replicas(vm.pool)}/{disk.uuid}"
 
 
 def transfer(planned: DiskSync, name: str) -> DiskTransfer:
@@ -143,6 +151,7 @@ def _vm(given: t.Any) -> VmTransfer:
         host=_matching(given["host"], is_host),
         disks=tuple(_disk(disk) for disk in given["disks"]),
         idle=bool(given["idle"]),
+        asks=_matching(given["asks"], KEY.fullmatch) if given["asks"] else "",
     )
 
 

@@ -62,8 +62,14 @@ def receiver(zfs: str, dataset: str, own: t.Mapping[str, str], note: str) -> str
     return f"echo $$ >{shlex.quote(note)} && exec {' '.join(map(shlex.quote, words))}"
 
 
+def teller(zfs: str, words: t.Sequence[str]) -> str:
+    """The command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one is zfs."""
+    return " ".join(map(shlex.quote, (zfs, *words[1:])))
+
+
 def authorized(command: str, key: str, uuid: str, expires: str) -> str:
-    """A line of authorized_keys. expires: YYYYMMDDHHMMSS by the clock and zone of that host.
+    """A line of authorized_keys. uuid: of the disk that is received, or of the VM that is asked for. expires:
+    YYYYMMDDHHMMSS by the clock and zone of that host.
 
     Raises FlexdiskError InvalidArgument for a command that cannot stand there.
     """
@@ -73,7 +79,7 @@ def authorized(command: str, key: str, uuid: str, expires: str) -> str:
 
 
 def without(text: str, uuids: t.Collection[str], now: str) -> str:
-    """The text of authorized_keys without the lines for these disks, and without our lines that have expired.
+    """The text of authorized_keys without the lines for these disks and VMs, and without our lines that have expired.
 
     now: as expires in authorized().
     """

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The last transfer of a VM that moves: planned before the VM is stopped, and asked for before the VM may leave."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ...model.errors import FlexdiskError
+from ...rules import layout, moves
+from ...rules.identity import PREFIX
+from ...rules.replicas import ROLE
+from .streams import Increment
+from .transfers import DiskTransfer, VmTransfer, place
+
+_Cells = t.Mapping[str, t.Tuple[str, str]]
+Told = t.Mapping[str, _Cells]  # value and source by dataset and property
+_ROLE, _MOVE = PREFIX + ROLE, PREFIX + moves.FACT
+_TYPES = "filesystem,volume,snapshot"
+
+
+def check(vm: VmTransfer) -> None:
+    """Raise FlexdiskError Changed unless one increment is all that each disk must send: nothing else goes so quickly.
+
+    A replica may have to go back first. It does so when its host lets the streams in.
+    """
+    for disk in vm.disks:
+        ways = [s for s in disk.sent if isinstance(s, Increment) and not s.base.bookmark and s.to.name == vm.set]
+        if len(disk.sent) != 1 or not ways:
+            words = f"VM {vm.label}: the replica of disk {disk.name} is not what the sync has left; run the move again"
+            raise FlexdiskError("Changed", words)
+
+
+def taken(vm: VmTransfer, found: t.Mapping[str, t.Tuple[int, int]]) -> VmTransfer:
+    """The transfer with the snapshots that were taken. found: guid and createtxg of each, by its disk's dataset."""
+    return replace(vm, disks=tuple(_taken(disk, *found[disk.dataset]) for disk in vm.disks))
+
+
+def _taken(disk: DiskTransfer, guid: int, createtxg: int) -> DiskTransfer:
+    (stream,) = disk.sent
+    whole = replace(stream, to=stream.to._replace(guid=guid, createtxg=createtxg))
+    return replace(disk, streams=(whole,), snapshots=(*disk.snapshots, guid))
+
+
+def question(vm: VmTransfer) -> t.Tuple[t.Tuple[str, ...], t.Tuple[str, ...], str, int]:
+    """Datasets, properties, types and depth of what the other host is asked for."""
+    places = [place(vm, disk) for disk in vm.disks]
+    return (*places, _expected_at(vm)), ("guid", "written", "receive_resume_token", _ROLE, _MOVE), _TYPES, 1
+
+
+def lacking(vm: VmTransfer, told: Told, here: str) -> str:
+    """Why the VM must not leave, by what the other host has told; "" if it may. here: this host's name for the other
+    one. The other host must expect the VM from here, and have the whole set.
+    """
+    where = _expected_at(vm)
+    move = moves.read(where, _local(told.get(where, {}), _MOVE))
+    if move is None or move.phase != moves.COMING or move.back_to or (move.host, move.pool) != (here, vm.home):
+        return "it does not expect the VM"
+    lacks = [disk.name or disk.uuid for disk in vm.disks if not _has(vm, disk, told)]
+    return f"it does not have everything of {', '.join(lacks)}" if lacks else ""
+
+
+def _has(vm: VmTransfer, disk: DiskTransfer, told: Told) -> bool:
+    """Whether a replica has the last snapshot, and nothing else is under way."""
+    name = place(vm, disk)
+    replica, snapshot = told.get(name, {}), told.get(f"{name}@{vm.set}", {})
+    whole = _value(replica, "written") == "0" and _value(replica, "receive_resume_token") == "-"
+    (stream,) = disk.sent
+    came = _value(snapshot, "guid") == str(stream.to.guid)
+    return whole and came and _local(replica, _ROLE) == disk.uuid
+
+
+def _expected_at(vm: VmTransfer) -> str:
+    return f"{layout.moves(vm.pool)}/{vm.uuid}"
+
+
+def _local(row: _Cells, name: str) -> str:
+    value, source = row.get(name, ("", ""))
+    return value if source == "local" else ""
+
+
+def _value(row: _Cells, name: str) -> str:
+    return row.get(name, ("", ""))[0]

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Actions that start a long transfer in the background, and show how far it has come."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
+    read_transfers,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, parse_size
+
+PAUSE = 8.0  # seconds between two lines, each of which takes a second or two
+WORTH = 256 * MIB  # of data, or as much as takes
+SECONDS = 15  # with the limit
+LONGEST = 30 * 86400
+LOST = 10  # looks in a row without an answer
+
+_Dict = t.Dict[str, t.Any]
+
+
+class Watched(ActionBase):
+    """An action whose module may transfer for long. STEP: the one that does. pause: seconds between two looks."""
+
+    _supports_check_mode = True
+    _supports_diff = True
+    _supports_async = True
+    STEP = ""
+    pause = PAUSE
+
+    def transfers(self) -> t.Any:
+        """The transfers that the module is given, as they are."""
+        raise NotImplementedError
+
+    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
+        """The result of the module."""
+        answer: _Dict = super().run(tmp, task_vars)
+        del tmp
+        asynchronous = bool(self._task.async_val)
+        given = self._task.args
+        if asynchronous or self._task.check_mode or given.get("step") != self.STEP or not self._is_long():
+            return {**answer, **self._execute_module(task_vars=task_vars, wrap_async=asynchronous)}
+        return {**answer, **self._watched(task_vars)}
+
+    def _is_long(self) -> bool:
+        return is_long({**self._task.args, "transfers": self.transfers()})
+
+    def _watched(self, task_vars: t.Optional[_Dict]) -> _Dict:
+        """Run the module in the background, and tell how far it has come until it ends."""
+        self._task.async_val = LONGEST
+        try:
+            started: _Dict = self._execute_module(task_vars=task_vars, wrap_async=True)
+        finally:
+            self._task.async_val = 0
+        job = started.get("ansible_job_id")
+        if not job:
+            return started
+        asked = {"jid": job, "_async_dir": os.path.dirname(started.get("results_file", ""))}
+        silent, told = 0, time.monotonic()
+        while silent < LOST:
+            time.sleep(self.pause)
+            state = self._module("ansible.legacy.async_status", asked, task_vars)
+            if state.get("finished"):
+                self._module("ansible.legacy.async_status", {**asked, "mode": "cleanup"}, task_vars)
+                return state
+            silent = silent + 1 if state.get("failed") or state.get("unreachable") else 0
+            if time.monotonic() - told >= PAUSE:
+                self._tell(task_vars)
+                told = time.monotonic()
+        return {"failed": True, "msg": f"the host does not tell any more how far the transfer (job {job}) has come"}
+
+    def _tell(self, task_vars: t.Optional[_Dict]) -> None:
+        vms = [str(vm.get("uuid")) for vm in self.transfers()]
+        asked = {"step": "progress", "vms": vms, "peer_name": self._task.args.get("peer_name")}
+        for line in self._module("flexdisk.hypervisor.replica_send", asked, task_vars).get("lines", ()):
+            self._display.display(f"{self._task.action.rpartition('.')[2]}: {line}")
+
+    def _module(self, name: str, given: _Dict, task_vars: t.Optional[_Dict]) -> _Dict:
+        """The result of a module, failed if it could not be run."""
+        try:
+            return dict(self._execute_module(module_name=name, module_args=given, task_vars=task_vars))
+        except Exception as exc:  # pylint: disable=broad-exception-caught  # whatever it is, the transfer goes on
+            return {"failed": True, "msg": str(exc)}
+
+
+def is_long(given: t.Mapping[str, t.Any]) -> bool:
+    """Whether a transfer is worth to be watched. What is wrong with it, the module says."""
+    try:
+        total = sum(vm.sends for vm in read_transfers(given["transfers"]))
+        limit = given.get("bandwidth_limit")
+        rate = parse_size(limit, what="bandwidth_limit") * MIB if limit else 0
+    except (KeyError, TypeError, FlexdiskError):
+        return False
+    return total >= WORTH or (rate > 0 and total / rate >= SECONDS)
