@@ -14,6 +14,7 @@ import pytest
 from harness import Lab
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import is_changed
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.unwritten import (
     FRESH_VOLUMES,
     unwritten,
@@ -168,5 +169,34 @@ def test_every_sector_size(lab: Lab, ashift: int, layout: str, disks: int) -> No
             verdicts = {name: unwritten(found[name], found["empty"]) for name in names}
             assert verdicts == {name: known and name.startswith("fresh") for name in names}
             assert known or layout, "a sector size whose figures are not in the table"
+    finally:
+        lab.run(["sh", "-c", "zpool destroy sectors; rm -f /var/tmp/vdev.* /var/tmp/key"])
+
+
+LOG = """
+for disk in {disks}; do
+    zfs create -V 16M $disk; udevadm settle
+    dd if=/dev/urandom of=/dev/zvol/$disk bs=1M count=1 conv=fsync,notrunc 2> /dev/null
+    zfs snapshot $disk@one; udevadm settle; zfs rollback $disk@one
+done
+zpool sync sectors; zfs get -Hpo value written {disks}
+dd if=/dev/zero of=/dev/zvol/{first} bs=512 count=1 seek=9 conv=fsync,notrunc 2> /dev/null
+zpool sync sectors; zfs get -Hpo value written {first}
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ashift", [9, 12, 13])
+def test_the_log_of_a_volume_is_reset(lab: Lab, ashift: int) -> None:
+    """A rollback does the same to it as an import after a loss of power. It counts as written, and is far less than
+    the smallest write.
+    """
+    lab.run(["sh", "-c", POOL.format(ashift=ashift, layout="", disks="0")])
+    try:
+        disks = ("sectors/one", "sectors/two")
+        said = lab.run(["sh", "-euc", LOG.format(disks=" ".join(disks), first=disks[0])]).stdout
+        *reset, smallest = map(int, said.split())
+        assert [is_changed(size) for size in (*reset, smallest)] == [False, False, True]
+        assert min(reset) > 0
     finally:
         lab.run(["sh", "-c", "zpool destroy sectors; rm -f /var/tmp/vdev.* /var/tmp/key"])

@@ -503,3 +503,24 @@ def test_a_set_that_has_not_come_makes_room_for_the_next(world):
     world.write(0, 9, 20)
     assert world.sync() == (True, True)
     in_order(world, world.hashes())
+
+
+@pytest.mark.parametrize(("written", "changed"), [(8192, False), (53248, True)])
+def test_the_log_of_a_former_disk_is_reset(world, written, changed):
+    """After a loss of power ZFS counts it as written, and receives the next stream nevertheless."""
+    assert world.sync()[1]
+    run = world.peer.node.run
+
+    def counted(argv, *stdin):
+        rc, out, err = run(argv, *stdin)
+        return rc, re.sub(rf"^({REPLICAS}/[0-9a-f-]+\twritten\t)0\b", rf"\g<1>{written}", out, flags=re.MULTILINE), err
+
+    world.peer.node.run = counted
+    world.write(0, 3, 3)
+    planned = world.planned()
+    assert {problem.code for problem in planned.problems} == ({"ReplicaChanged"} if changed else set())
+    found = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, 0)
+    assert ("replica_changed" in {finding.kind for finding in found.findings}) is changed
+    if not changed:
+        assert world.sync() == (True, True)
+        assert world.hashes_there() == world.hashes()

@@ -22,7 +22,21 @@ from ..rules.layout import container, is_below, pool_of, replicas
 from ..rules.moves import COMING as MOVE_COMING
 from ..rules.moves import FACT as FACT_OF_MOVES
 from ..rules.moves import read
-from ..rules.replicas import BACK, COMING, FACT, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, age, decode
+from ..rules.replicas import (
+    BACK,
+    COMING,
+    FACT,
+    HOME,
+    HOST,
+    OF_VM,
+    RESERVED,
+    ROLE,
+    SENT,
+    SYNCED,
+    age,
+    decode,
+    is_changed,
+)
 from ..zfs.commands import Zfs
 from ..zfs.copies import EVERYTHING, Copies, Table
 from . import records
@@ -151,7 +165,7 @@ def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
         dataset=name,
         volsize=_number(row, "volsize"),
         points=points,
-        written=0 if token else _number(row, "written"),
+        written=0 if token or not is_changed(_number(row, "written")) else _number(row, "written"),
         refreservation=_number(row, "refreservation"),
         kind=row["type"][0],
         token=token,
