@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm, vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host_info import host_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
@@ -33,7 +33,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import domain
-from tests.unit.engine.test_vm_snapshot import NOW, wanted
 
 from .linux import LinuxWorld
 from .test_engine import TWIN, _fill
@@ -485,15 +484,6 @@ def shared(world):
     world.home.domains.add(domain([f"zones/{VM}/disk1"], uuid=TWIN["uuid"], name="other"))
 
 
-def snapshot_of_domain(world):
-    """vm_snapshot takes one of the domain, which has room for it."""
-    declared = [{"vm": "db01", "state": "present", "flexible_disk_size": 1024}]
-    assert vm.run(world.home.zfs(), world.home.driver(), declared, [], POLICY, None, False).problems == []
-    what = (world.home.zfs(), world.home.driver(), ["db01"], wanted(name="one"), POLICY, None, False, NOW)
-    ended = vm_snapshot.run(*what)
-    assert (ended.problems, ended.failure) == ([], None)
-
-
 def transient(world):
     """The domain has no configuration any more."""
     del world.home.domains.configs[VM]
@@ -505,7 +495,6 @@ def transient(world):
     [
         (lambda w: edited(w, "</devices>", "<hostdev/></devices>"), "NotSupported", "does not travel .*: <hostdev>"),
         (lambda w: w.home.domains.kept.append("snapshots of libvirt (a)"), "NotSupported", "snapshots of libvirt"),
-        (snapshot_of_domain, "NotSupported", "VMs of libvirt with snapshots are not moved yet; it has one"),
         (
             lambda w: edited(w, 'bus="virtio"', 'bus="sata"'),
             "NotSupported",
@@ -517,7 +506,7 @@ def transient(world):
         (lambda w: edited(w, "db01", "db 01"), "InvalidArgument", "db 01"),
         (lambda w: w.peer.domains.add(domain([], uuid=TWIN["uuid"], name="db01")), "InvalidArgument", "is not"),
     ],
-    ids=["device", "kept", "snapshot", "bus", "shared", "transient", "network", "alias", "name"],
+    ids=["device", "kept", "bus", "shared", "transient", "network", "alias", "name"],
 )
 def test_refusals_of_libvirt(world, how, code, said):
     """Each before anything has changed."""

@@ -248,12 +248,14 @@ class Arrival:
             self._zfs.set_facts(here, {**stale, **disk.facts, "vm": record.uuid})
             self._zfs.rename(here, there)
         if self._zfs.exists(there):
-            self._shed(there)
+            self._shed(there, dict(disk.sizes))
             if disk.facts.get("type") == FILE:
                 file_disks.show(self._zfs, there, disk.uuid)
 
-    def _shed(self, name: str) -> None:
-        """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet."""
+    def _shed(self, name: str, sizes: t.Mapping[int, int]) -> None:
+        """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet.
+        sizes: those of a file in its snapshots, which have not come with them.
+        """
         table = self._copies.table([name], ("guid",), "snapshot,bookmark")
         for one in table:
             short_name = one.partition("@")[2]
@@ -266,6 +268,10 @@ class Arrival:
         self._zfs.set_facts(name, dict.fromkeys((*MARKS, COMES), ""))
         left = [one for one in table if "@" in one and not is_synced(one.partition("@")[2])]
         self._zfs.set_facts(left, {SENT: ""})
+        for one, row in table.items():
+            size = sizes.get(int(row["guid"][0])) if one in left else None
+            if size is not None:
+                self._zfs.set_facts(one, {"size": str(size)})
 
     def _end(self, record: Record, place: str, move: Move) -> None:
         """Marks of the VM, the note of the way back, and power. What was written down goes last."""

@@ -83,10 +83,7 @@ class Departure:
         }
 
     def _refusals(self, host: Host, vm: Vm, told: Description) -> t.List[Problem]:
-        names = ", ".join(one.name for one in snapshots.snapshots_of(vm))
-        words = f"VMs of libvirt with snapshots are not moved yet; it has {names}. vm_snapshot deletes them"
-        refused = names and self._hypervisor.capabilities.name != "vmadm"
-        return refusals(host, vm, told.stays) + ([Problem("NotSupported", words, vm.label)] if refused else [])
+        return refusals(host, vm, told.stays)
 
     def _check_movable(self, host: Host, vm: Vm, told: Description) -> None:
         problems = self._refusals(host, vm, told)
@@ -296,7 +293,13 @@ def _disk(disk: Disk, element: str, notes: str) -> DiskRecord:
     facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
     volume = disk.volume
     figures = (disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, volume.compression, disk.size)
-    return DiskRecord(*figures, facts, notes, element)
+    return DiskRecord(*figures, facts, notes, element, tuple(_sizes(disk)))
+
+
+def _sizes(disk: Disk) -> t.Iterator[t.Tuple[int, int]]:
+    for part in disk.snapshots if disk.type == FILE else ():
+        if part.volsize != disk.size and not is_synced(_short(part)):
+            yield part.guid, part.volsize
 
 
 def _hidden(disk: Disk) -> PlatformDisk:

@@ -26,7 +26,8 @@ OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in
 @dataclass(frozen=True)
 class DiskRecord:
     """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes. replicas:
-    the notes of replicas on third hosts, encoded. element is what the driver says of it beside.
+    the notes of replicas on third hosts, encoded. element is what the driver says of it beside. sizes: the guids of
+    snapshots in which a file had another size than now, with that size; ZFS does not know it.
     """
 
     uuid: str
@@ -39,6 +40,7 @@ class DiskRecord:
     facts: t.Mapping[str, str]
     replicas: str = ""
     element: str = ""
+    sizes: t.Tuple[t.Tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,16 @@ def read_record(given: t.Any) -> Record:
 
 
 def _disk(given: t.Any) -> DiskRecord:
-    disk = DiskRecord(**given)
+    sizes = tuple((guid, size) for guid, size in given.get("sizes", ()))
+    disk = DiskRecord(**{**given, "sizes": sizes})
     if not identity.is_uuid(disk.uuid) or not isinstance(disk.boot, bool) or not _is_number(disk.size):
         raise ValueError("a disk has no UUID")
     if disk.replicas != encode(decode(disk.replicas)):
         raise ValueError("replicas are no notes")
     if not isinstance(disk.element, str):
         raise ValueError("element is a text")
+    if not all(_is_number(one) and 0 <= one < 1 << 64 for pair in sizes for one in pair):
+        raise ValueError("the sizes are no numbers")
     _facts(disk.facts)
     return disk
 
