@@ -48,6 +48,9 @@ options:
       leave: Stops the VM on the host that it leaves, and keeps it from being started.
       stay: Gives the move up as long as the VM has its disks. The VM gets back what it had.
       cancel: Removes what O(step=expect) has made.
+      renew: >-
+        Takes the UEFI variables of O(record) on the host that the VM comes to. The guest may have changed them until it
+        was stopped. Only needed if RV(record) of O(step=look) has C(description.variables).
       go: >-
         Makes replicas of the disks, and deletes the VM without them. Before that, checks that the other host has
         everything. Once a disk has left, the move only goes forward.
@@ -81,8 +84,13 @@ options:
     type: str
   record:
     description:
-      - RV(record) of the host that the VM leaves. It may hold secrets of the VM. Needed for O(step=expect).
+      - RV(record) of the host that the VM leaves. It may hold secrets of the VM. Needed for O(step=expect) and
+        O(step=renew).
     type: dict
+  variables:
+    description:
+      - RV(variables) that O(step=renew) has told. O(step=go) needs it if the VM has UEFI variables, unless it goes on.
+    type: str
   transfer:
     description:
       - The entry of this VM in RV(flexdisk.hypervisor.replica_send#module:transfers) of the last sync. O(step=go) needs
@@ -149,6 +157,10 @@ ready:
   description: Whether the VM can come.
   returned: success, with O(step=expect)
   type: bool
+variables:
+  description: A digest of the UEFI variables that the host has for the VM now, or an empty string.
+  returned: success, with O(step=renew)
+  type: str
 refusals:
   description: Why the VM cannot be moved. Empty if it can.
   returned: success, with O(step=look)
@@ -174,7 +186,7 @@ from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.module_run import run_module
 from ..module_utils._flexdisk.engine.vm_move import parse, run
 
-STEPS = ["look", "expect", "leave", "stay", "cancel", "go", "arrive", "forget"]
+STEPS = ["look", "expect", "leave", "stay", "cancel", "renew", "go", "arrive", "forget"]
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "step": {"type": "str", "required": True, "choices": STEPS},
     "vm": {"type": "str", "required": True},
@@ -184,6 +196,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "digest": {"type": "str"},
     "target_pool": {"type": "str"},
     "record": {"type": "dict"},
+    "variables": {"type": "str"},
     "transfer": {"type": "dict"},
     "stop_timeout": {"type": "int", "default": 180},
     "allow_force_stop": {"type": "bool", "default": False},
@@ -191,6 +204,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
 NEEDED = [
     ("step", "look", ["name"]),
     ("step", "expect", ["record", "target_pool"]),
+    ("step", "renew", ["record"]),
     ("step", "leave", ["name", "peer_name", "peer_guid", "digest"]),
     ("step", "go", ["peer_name"]),
     ("step", "arrive", ["peer_name"]),

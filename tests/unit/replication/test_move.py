@@ -24,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
     told,
+    variables_of,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
@@ -34,7 +35,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import domain
 
-from .linux import LinuxWorld
+from .linux import NVRAM, LinuxWorld
 from .test_engine import TWIN, _fill
 from .test_other_tasks import DATA, ROOT, done, task
 from .world import REPLICAS, VM, Fuse, Killed, World
@@ -103,8 +104,9 @@ def move(world):
             assert world.sync()[1]
         target.expect(record, "zones")
         leave(world, seen)
+        variables = renew(world)
         assert world.sync()[1]
-        source.go(VM, world.peer_name, world.transfers[0])
+        source.go(VM, world.peer_name, world.transfers[0], variables)
         phase = "moved"
     elif phase == "moved":
         source.go(VM, world.peer_name)
@@ -118,6 +120,12 @@ def look(world):
 def leave(world, seen):
     """The VM is stopped."""
     hosts(world)[0].leave(VM, world.home_name, world.peer_name, guid(world.peer), seen["digest"])
+
+
+def renew(world):
+    """What the role does with the UEFI variables of the stopped VM."""
+    record = look(world)["record"]
+    return hosts(world)[1].renew(record) if variables_of(record) else ""
 
 
 def startable(host):
@@ -503,10 +511,16 @@ def transient(world):
         (shared, "InUse", f"zones/{VM}/disk1 is used by other .* as well"),
         (transient, "NotSupported", "the domain is transient"),
         (lambda w: w.peer.domains.lacking.add("default"), "NotSupported", "lacks what it needs: default"),
+        (
+            lambda w: w.peer.domains.lacking.add("/usr/share/OVMF/OVMF_VARS_4M.fd"),
+            "NotSupported",
+            "lacks what it needs: /usr/share/OVMF/OVMF_VARS_4M.fd",
+        ),
+        (lambda w: edited(w, NVRAM, "/vms/db01.fd"), "NotSupported", "in /vms/db01.fd, which is not in"),
         (lambda w: edited(w, "db01", "db 01"), "InvalidArgument", "db 01"),
         (lambda w: w.peer.domains.add(domain([], uuid=TWIN["uuid"], name="db01")), "InvalidArgument", "is not"),
     ],
-    ids=["device", "kept", "bus", "shared", "transient", "network", "alias", "name"],
+    ids=["device", "kept", "bus", "shared", "transient", "network", "firmware", "nvram", "alias", "name"],
 )
 def test_refusals_of_libvirt(world, how, code, said):
     """Each before anything has changed."""
@@ -640,7 +654,7 @@ def test_it_writes_on_where_it_arrived(world):
     begun(world)
     source, target = hosts(world)
     assert world.sync()[1]
-    source.go(VM, "hv02", world.transfers[0])
+    source.go(VM, "hv02", world.transfers[0], renew(world))
     record = records.load(VM)
     saved, world.fuse = world.saved(), Fuse()
     assert target.arrive(VM, "hv01")
@@ -663,6 +677,66 @@ def test_it_writes_on_where_it_arrived(world):
     assert started
 
 
+DOMAINS = pytest.mark.parametrize("world", ["libvirt"], indirect=True)
+
+
+@DOMAINS
+def test_uefi_variables_that_the_guest_changes_when_it_is_stopped(world):
+    """They are those of the stopped guest, wherever the move is killed."""
+    world.home.domains.last_words = b"\0the last"
+
+    def arrived():
+        assert world.peer.domains.files == {NVRAM: b"\0the last"}
+        assert world.home.domains.files == {}
+
+    killed_moves(world, 3 * EVERY, arrived)
+
+
+@DOMAINS
+def test_uefi_variables_that_have_not_come(world):
+    """The VM does not leave, and can stay."""
+    begun(world)
+    source, target = hosts(world)
+    assert world.sync()[1]
+    then = renew(world)
+    world.home.domains.files[NVRAM] = b"by hand"
+    for variables in (then, ""):
+        with pytest.raises(FlexdiskError, match="hv02 does not have the UEFI variables that it has now") as caught:
+            source.go(VM, "hv02", world.transfers[0], variables)
+        assert caught.value.code == "Changed"
+    record = look(world)["record"]
+    with pytest.raises(FlexdiskError, match=r"is not the one that .* expects"):
+        target.renew(replace(record, memory=1))
+    source.stay(VM)
+    target.unexpect(VM)
+    with pytest.raises(FlexdiskError, match="there is no record of VM"):
+        target.renew(record)
+    assert (world.home.domains.files, world.peer.domains.files) == ({NVRAM: b"by hand"}, {})
+
+
+@DOMAINS
+def test_uefi_variables_that_the_guest_has_changed_where_it_arrived(world):
+    """A run that goes on does not bring back those from before its start."""
+    begun(world)
+    source, target = hosts(world)
+    assert world.sync()[1]
+    source.go(VM, "hv02", world.transfers[0], renew(world))
+    hook = world.peer.domains.hook
+
+    def dies(name, _arguments, when):
+        if (name, when) == ("create", "after"):
+            raise Killed
+
+    world.peer.domains.hook = dies
+    with pytest.raises(Killed):
+        target.arrive(VM, "hv01")
+    world.peer.domains.hook = hook
+    world.peer.domains.files[NVRAM] = b"since then"
+    world.peer.domains.halt(VM)
+    assert target.arrive(VM, "hv01")
+    assert (world.peer.domains.files, world.peer.power(VM)) == ({NVRAM: b"since then"}, "running")
+
+
 def test_a_record_that_cannot_be_written(world, monkeypatch):
     """The VM has not been stopped yet."""
     (world.folder / "file").touch()
@@ -674,6 +748,9 @@ def test_a_record_that_cannot_be_written(world, monkeypatch):
 def test_what_another_host_says_is_data(world):
     """Properties that are those of a host do not come with a record."""
     record = told(look(world)["record"])
+    for variables in (1, "?", "QQ"):
+        with pytest.raises(FlexdiskError, match="this is no record of a VM"):
+            read_record({**record, "description": {**record["description"], "variables": variables}})
     for name, value in (("replica", VM), ("move", "{}"), ("replicas.space", "9"), ("from", "x"), ("name", "a\tb")):
         disk = {**record["disks"][0], "facts": {**record["disks"][0]["facts"], name: value}}
         with pytest.raises(FlexdiskError, match="this is no record of a VM"):

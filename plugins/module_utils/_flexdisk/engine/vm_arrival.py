@@ -10,7 +10,15 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..fleet.replication.record import OWN, DiskRecord, Record, read_record
+from ..fleet.replication.record import (
+    OWN,
+    DiskRecord,
+    Record,
+    digest,
+    read_record,
+    variables_of,
+    with_variables,
+)
 from ..fleet.replication.record import told as told_of
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
@@ -19,7 +27,7 @@ from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB, render_apart
 from ..model.vm import FILE, Disk, Vm, VmConfig
-from ..rules import moves, snapshots
+from ..rules import moves, snapshots, uefi
 from ..rules.failover import FACT as FAILOVER
 from ..rules.identity import render_time
 from ..rules.inventory import Host, detached_disk
@@ -198,6 +206,14 @@ class Arrival:
                 self._zfs.destroy(place)
         records.remove(uuid)
 
+    def renew(self, record: Record) -> str:
+        """Take the UEFI variables of a VM that is expected and has been stopped. The digest of those that lie here."""
+        known = read_record(records.load(record.uuid))
+        if digest(known) != digest(record):
+            raise FlexdiskError("Changed", f"VM {record.label} is not the one that {host_name()} expects")
+        records.save(record.uuid, told_of(with_variables(known, variables_of(record))))
+        return uefi.digest(variables_of(read_record(records.load(record.uuid))))
+
     # -- arrive
 
     def arrive(self, uuid: str, source: str) -> bool:
@@ -229,6 +245,8 @@ class Arrival:
         """Give the VM its disks. Those of the platform come first, so that none of the others gets their places."""
         if record.hidden and there is None:
             self._shell(record, pool, False)
+        if there is None or not there.disks:  # a VM with disks may have been started, and has changed them since
+            self._hypervisor.restore_variables(record.description)
         make_again(self._zfs, self._hypervisor, record)
         self._run(_whole(record), pool, False)
 

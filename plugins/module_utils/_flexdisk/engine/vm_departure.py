@@ -10,7 +10,14 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..fleet.replication.record import OWN, DiskRecord, PlatformDisk, Record, SnapshotRecord, digest
+from ..fleet.replication.record import (
+    OWN,
+    DiskRecord,
+    PlatformDisk,
+    Record,
+    SnapshotRecord,
+    digest,
+)
 from ..fleet.replication.transfers import VmTransfer
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
@@ -23,7 +30,7 @@ from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
 from ..plan.vm_move import refusals
-from ..rules import moves, snapshots
+from ..rules import moves, snapshots, uefi
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import moves as place_of_moves
@@ -175,10 +182,11 @@ class Departure:
 
     # -- go
 
-    def go(self, uuid: str, target: str, transfer: t.Optional[VmTransfer] = None) -> None:
+    def go(self, uuid: str, target: str, transfer: t.Optional[VmTransfer] = None, variables: str = "") -> None:
         """The disks become replicas, and the VM ends here. The tombstone is written first.
 
-        transfer: the last one, whose set the target has whole. Not needed by a run that goes on after that point.
+        transfer: the last one, whose set the target has whole. variables: the digest of the UEFI variables that it has.
+        Both are not needed by a run that goes on after that point.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vm = next((one for one in host.vms if one.config.uuid == uuid), None)
@@ -190,8 +198,12 @@ class Departure:
         if move.phase == LEAVING:
             if vm is None or transfer is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
-            self._check_movable(host, vm, self._hypervisor.description(uuid))
+            told = self._hypervisor.description(uuid)
+            self._check_movable(host, vm, told)
             _check_sent(vm, transfer, move)
+            if uefi.digest(told.variables) != variables:
+                words = f"{move.host} does not have the UEFI variables that it has now"
+                raise FlexdiskError("Changed", f"VM {vm.label}: {words}")
             write_move(self._zfs, self._hypervisor, vm.config.pool, move._replace(phase=MOVED))
         if vm is not None:
             self._mark(vm, move)

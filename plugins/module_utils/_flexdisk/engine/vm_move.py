@@ -25,6 +25,7 @@ _DONE = {
     "leave": "the VM is stopped",
     "stay": "the VM stays",
     "cancel": "the VM does not come",
+    "renew": "the UEFI variables are here",
     "go": "the VM has left",
     "expect": "the VM can come",
     "arrive": "the VM is here",
@@ -76,6 +77,9 @@ def run(call: Call, told: Told) -> Answer:
         return Answer({"changed": False, "msg": "nothing is moved in check mode"})
     if step == "expect":
         arrival.expect(t.cast(Record, told.record), params["target_pool"])
+    elif step == "renew":
+        variables = arrival.renew(t.cast(Record, told.record))
+        return Answer({"changed": True, "msg": _DONE[step], "variables": variables})
     elif step == "leave":
         departure.leave(uuid, params["name"], params["peer_name"], params["peer_guid"], params["digest"])
     elif step == "stay":
@@ -83,7 +87,7 @@ def run(call: Call, told: Told) -> Answer:
     elif step == "cancel":
         arrival.unexpect(uuid)
     elif step == "go":
-        departure.go(uuid, params["peer_name"], told.transfer)
+        departure.go(uuid, params["peer_name"], told.transfer, params["variables"] or "")
     elif step == "arrive":
         changed = arrival.arrive(uuid, params["peer_name"])
     else:

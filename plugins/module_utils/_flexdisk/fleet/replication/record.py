@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import asdict, dataclass, replace
 
 from ...model.errors import FlexdiskError
-from ...rules import identity, slots
+from ...rules import identity, slots, uefi
 from ...rules.layout import disk_dataset, index_of, pool_of, vm_dataset
 from ...rules.replicas import decode, encode, is_host
 from ...rules.snapshots import Origin, is_name
@@ -20,6 +20,7 @@ from ...rules.snapshots import Origin, is_name
 _Dict = t.Dict[str, t.Any]
 # Our properties of a VM or a disk that travel. The others are those of a host, or of something unfinished.
 _STAYS = ("move", "replica", "from", "released", "copied")
+_VARIABLES = "variables"
 OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in (*_STAYS, "replicas"))
 
 
@@ -74,7 +75,8 @@ class PlatformDisk:
 @dataclass(frozen=True)
 class Record:
     """A VM. host and home: its host and the guid of its pool. memory and flexible are MiB, quota is bytes. marks are
-    the properties of this collection on its dataset. description is what the driver needs to make it (of_new).
+    the properties of this collection on its dataset. description is what the driver needs to make it (of_new);
+    its variables are those of a moment, as long as the VM runs.
     snapshots: the oldest first. hidden: the disks of the platform, whose space is part of flexible.
     """
 
@@ -103,8 +105,22 @@ class Record:
 
 
 def digest(record: Record) -> str:
-    """What changes if anything of the VM does. It tells nothing of the secrets."""
-    return hashlib.sha256(json.dumps(asdict(undated(record)), sort_keys=True).encode()).hexdigest()
+    """What changes if anything of the VM does, but its UEFI variables: a guest may change them until it is stopped. It
+    tells nothing of the secrets.
+    """
+    same = with_variables(undated(record), "")
+    return hashlib.sha256(json.dumps(asdict(same), sort_keys=True).encode()).hexdigest()
+
+
+def variables_of(record: Record) -> str:
+    """The UEFI variables of the VM, as a text of the driver; "" for none."""
+    found: str = record.description.get(_VARIABLES, "")
+    return found
+
+
+def with_variables(record: Record, variables: str) -> Record:
+    """The record with other UEFI variables."""
+    return replace(record, description={**record.description, _VARIABLES: variables})
 
 
 def undated(record: Record) -> Record:
@@ -135,8 +151,9 @@ def read_record(given: t.Any) -> Record:
             raise ValueError("a field has another type")
         if not all(isinstance(one, dict) for one in (found.description, found.marks)):
             raise ValueError("description and marks are dictionaries")
-        if not isinstance(found.description["template"], str):
+        if not all(isinstance(one, str) for one in (found.description["template"], variables_of(found))):
             raise ValueError("template is a text")
+        uefi.decode(variables_of(found))
         _facts(found.marks)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise FlexdiskError("InvalidArgument", f"this is no record of a VM ({type(exc).__name__})") from exc
