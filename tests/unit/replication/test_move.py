@@ -143,7 +143,7 @@ def config(host):
 
 def moved(world, before, hashes):
     """The VM is on the other host as it was, and lawful; here are its replicas and a tombstone."""
-    assert not startable(world.home)
+    assert not world.home.power(VM)
     after = config(world.peer)
     assert after == before
     there = world.peer.disks(VM)
@@ -692,6 +692,31 @@ def test_uefi_variables_that_the_guest_changes_when_it_is_stopped(world):
     killed_moves(world, 3 * EVERY, arrived)
 
 
+def dying(host, when):
+    """The run is killed at this call to libvirt. What ends that."""
+    domains, before = host.domains, host.domains.hook
+
+    def hook(name, _arguments, moment):
+        if (name, moment) == when:
+            raise Killed
+
+    domains.hook = hook
+    return lambda: setattr(domains, "hook", before)
+
+
+@DOMAINS
+def test_a_domain_of_which_only_the_configuration_is_left(world):
+    """Its dataset has gone, and the run was killed before the configuration went."""
+    before, hashes = config(world.home), world.hashes()
+    live = dying(world.home, ("undefine", "before"))
+    with pytest.raises(Killed):
+        move(world)
+    live()
+    assert world.home.domains.paths(VM) == []
+    assert move(world)
+    moved(world, before, hashes)
+
+
 @DOMAINS
 def test_uefi_variables_that_have_not_come(world):
     """The VM does not leave, and can stay."""
@@ -721,16 +746,10 @@ def test_uefi_variables_that_the_guest_has_changed_where_it_arrived(world):
     source, target = hosts(world)
     assert world.sync()[1]
     source.go(VM, "hv02", world.transfers[0], renew(world))
-    hook = world.peer.domains.hook
-
-    def dies(name, _arguments, when):
-        if (name, when) == ("create", "after"):
-            raise Killed
-
-    world.peer.domains.hook = dies
+    live = dying(world.peer, ("create", "after"))
     with pytest.raises(Killed):
         target.arrive(VM, "hv01")
-    world.peer.domains.hook = hook
+    live()
     world.peer.domains.files[NVRAM] = b"since then"
     world.peer.domains.halt(VM)
     assert target.arrive(VM, "hv01")

@@ -42,7 +42,6 @@ from .test_move import (
     look,
     move,
     never_both,
-    startable,
     swap,
 )
 from .test_move import linux as domains
@@ -133,7 +132,7 @@ def state(world):
 
 def arrived(world, before):
     """The VM is on the other host as it was, with its snapshots; here are its replicas, with their parts."""
-    assert not startable(world.home)
+    assert not world.home.power(VM)
     uuids = [disk["uuid"] for disk in world.peer.disks(VM)]
     assert [world.home.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in uuids] == before[2]
     for uuid in uuids:

@@ -208,6 +208,9 @@ class Departure:
         if vm is not None:
             self._mark(vm, move)
             self._end(vm)
+        for config in host.configs if vm is None else ():
+            if config.uuid == uuid and not config.disks:  # all that is left: the VM's dataset goes before it
+                self._hypervisor.delete_vm(uuid)
         self._park(uuid)
 
     def _mark(self, vm: Vm, move: Move) -> None:
