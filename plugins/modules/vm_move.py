@@ -52,6 +52,11 @@ options:
         has left, the move only goes forward.
       stay: Gives the move up as long as the VM has its disks. The VM gets back what it had.
       cancel: Removes what O(step=expect) has made.
+      stop: >-
+        Only stops the VM, as O(step=leave) does. A VM with UEFI variables is stopped before O(step=renew).
+      renew: >-
+        Takes the UEFI variables of O(record) on the host that the VM comes to. The guest may have changed them until it
+        was stopped. Only needed if RV(record) of O(step=look) has C(description.variables).
       go: Ends O(step=leave), if that was interrupted after the first disk had left.
       arrive: Makes the replicas the disks of the VM, and starts it if it was running.
       tidy: Destroys the snapshots of older syncs, on the host that the VM has left.
@@ -63,16 +68,17 @@ options:
     required: true
   name:
     description:
-      - The name of this host for the other one. Needed for O(step=look) and O(step=leave).
+      - The name of this host for the other one. Needed for O(step=look), O(step=stop) and O(step=leave).
     type: str
   peer_name:
     description:
-      - The name of the other host. Needed for O(step=leave), O(step=go) and O(step=arrive). With it, O(step=look) also
-        says whether the VM has replicas on other hosts.
+      - The name of the other host. Needed for O(step=stop), O(step=leave), O(step=go) and O(step=arrive). With it,
+        O(step=look) also says whether the VM has replicas on other hosts.
     type: str
   digest:
     description:
-      - RV(digest) that O(step=look) has told. A VM that has changed since is refused. Needed for O(step=leave).
+      - RV(digest) that O(step=look) has told. A VM that has changed since is refused. Needed for O(step=stop)
+        and O(step=leave).
     type: str
   target_pool:
     description:
@@ -80,12 +86,17 @@ options:
     type: str
   record:
     description:
-      - RV(record) of the host that the VM leaves. It may hold secrets of the VM. Needed for O(step=expect).
+      - RV(record) of the host that the VM leaves. It may hold secrets of the VM. Needed for O(step=expect) and
+        O(step=renew).
     type: dict
+  variables:
+    description:
+      - RV(variables) that O(step=renew) has told. O(step=leave) needs it if the VM has UEFI variables.
+    type: str
   transfer:
     description:
       - The entry of this VM in RV(flexdisk.hypervisor.replica_send#module:transfers) of the step V(announce). Needed
-        for O(step=leave).
+        for O(step=stop) and O(step=leave).
     type: dict
   address:
     description:
@@ -173,6 +184,10 @@ ready:
   description: Whether the VM can come.
   returned: success, with O(step=expect)
   type: bool
+variables:
+  description: A digest of the UEFI variables that the host has for the VM now, or an empty string.
+  returned: success, with O(step=renew)
+  type: str
 refusals:
   description: Why the VM cannot be moved. Empty if it can.
   returned: success, with O(step=look)
@@ -198,7 +213,7 @@ from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.module_run import run_module
 from ..module_utils._flexdisk.engine.vm_move import Given, parse, run
 
-STEPS = ["look", "expect", "leave", "stay", "cancel", "go", "arrive", "tidy", "forget"]
+STEPS = ["look", "expect", "leave", "stay", "cancel", "stop", "renew", "go", "arrive", "tidy", "forget"]
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "step": {"type": "str", "required": True, "choices": STEPS},
     "vm": {"type": "str", "required": True},
@@ -207,6 +222,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "digest": {"type": "str"},
     "target_pool": {"type": "str"},
     "record": {"type": "dict"},
+    "variables": {"type": "str"},
     "transfer": {"type": "dict"},
     "address": {"type": "str"},
     "port": {"type": "int", "default": 22},
@@ -219,6 +235,8 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
 NEEDED = [
     ("step", "look", ["name"]),
     ("step", "expect", ["record", "target_pool"]),
+    ("step", "stop", ["name", "peer_name", "digest", "transfer"]),
+    ("step", "renew", ["record"]),
     ("step", "leave", ["name", "peer_name", "digest", "transfer", "address", "host_keys"]),
     ("step", "go", ["peer_name"]),
     ("step", "arrive", ["peer_name"]),

@@ -161,11 +161,24 @@ def definition(lab: Lab) -> list[str]:
     return sorted(Guest(lab, "db01").virsh("dumpxml", "--inactive", "--security-info").splitlines())
 
 
+def snapshot(lab: Lab, **words: Any) -> str:
+    """What vm_snapshot says of the snapshot "then" of the domain, which is to be whole afterwards."""
+    told = {"hypervisor": "libvirt", "vms": ["db01"], "name": "then", **words}
+    said = lab.ad_hoc("flexdisk.hypervisor.vm_snapshot", json.dumps(told)).stdout
+    (found,) = json.loads(said[said.index("{") :])["vms"][0]["snapshots"]
+    assert (found["name"], sorted(found["disks"])) == ("then", ["data", "logs", "root"])
+    return said
+
+
 def test_a_domain_there_and_back(lab: Lab, peer: Lab, domains: Both) -> None:
-    """A disk grows between the first sync and the move. The guest sees its disks there as here."""
+    """Two disks grow between the first sync and the move. The guest sees its disks there as here, and at the end they
+    go back to a snapshot from before all this.
+    """
     here, there = Guest(lab, "db01"), Guest(peer, "db01")
     assert domains.play("replicate").returncode == 0
-    converge(lab, {"disks": [{"name": "root"}, {"name": "data", "size": 64}, {"name": "logs"}]})
+    snapshot(lab)
+    then = contents(lab)
+    converge(lab, {"disks": [{"name": "root"}, {"name": "data", "size": 64}, {"name": "logs", "size": 40}]})
     fill(lab, disks(lab)["data"]["path"], 50, 9)
     before, hashes, xml = disks(lab), contents(lab), definition(lab)
     seen = here.start()
@@ -182,6 +195,7 @@ def test_a_domain_there_and_back(lab: Lab, peer: Lab, domains: Both) -> None:
     quota = {"hypervisor": "libvirt", "vms": ["db01"]}
     assert '"changed": false' in peer.ad_hoc("flexdisk.hypervisor.zfs_quota", json.dumps(quota)).stdout
     assert not changed(move(domains, peer))
+    assert '"changed": false' in snapshot(peer)
     for disk in after.values():
         device = there.device_of(disk["uuid"].replace("-", "")[:20])
         there.ask(f"dd if=/dev/urandom of={device} bs=1M count=2 seek=20 && sync")
@@ -190,3 +204,8 @@ def test_a_domain_there_and_back(lab: Lab, peer: Lab, domains: Both) -> None:
     here.wait_for(seen)
     assert (definition(lab), disks(peer)) == (xml, {})
     assert contents(lab) != hashes
+    assert '"changed": false' in snapshot(lab)
+    here.virsh("destroy")
+    snapshot(lab, state="rolled_back")
+    assert contents(lab) == then
+    assert [disks(lab)[name]["size"] for name in ("data", "logs")] == [48, 32]

@@ -43,6 +43,8 @@ class FakeDomains:
         self.kept: list[str] = []
         self.lacking: set[str] = set()
         self.needed: list[Needs] = []
+        self.files: dict[str, bytes] = {}
+        self.last_words: bytes | None = None  # the UEFI variables that guests write when they are shut down
         self._leaving: list[tuple[str, str]] = []
 
     # -- what tests do
@@ -60,6 +62,8 @@ class FakeDomains:
     def boot(self, uuid: str) -> None:
         """As its operator starts it."""
         self.lives[uuid] = copy.deepcopy(self.configs[uuid])
+        if self.nvram(uuid):
+            self.files.setdefault(self.nvram(uuid), b"as in the template")
         self.guest_sizes.update({(uuid, p): self._volsize(p) or 0 for p in self.paths(uuid, True)})
 
     def halt(self, uuid: str) -> None:
@@ -108,6 +112,18 @@ class FakeDomains:
     def keeps(self, uuid: str) -> list[str]:
         self.status(uuid)
         return list(self.kept)
+
+    def variables(self, path: str) -> bytes:
+        return self.files.get(path, b"")
+
+    def set_variables(self, path: str, content: bytes) -> None:
+        after = self._called("set_variables", path)
+        self.files[path] = content
+        after()
+
+    def nvram(self, uuid: str) -> str:
+        """The file with the UEFI variables of a domain."""
+        return self.configs[uuid].findtext("os/nvram", "")
 
     def lacks(self, needs: Needs) -> list[str]:
         self.needed.append(needs)
@@ -185,6 +201,8 @@ class FakeDomains:
         after = self._called("shutdown", uuid)
         if uuid not in self.deaf:
             self.halt(uuid)
+            if self.last_words is not None:
+                self.files[self.nvram(uuid)] = self.last_words
         after()
 
     def create(self, uuid: str) -> None:
@@ -211,6 +229,7 @@ class FakeDomains:
     def undefine(self, uuid: str) -> None:
         after = self._called("undefine", uuid)
         self.status(uuid)
+        self.files.pop(self.nvram(uuid), None)
         del self.configs[uuid], self.autostarts[uuid]
         after()
 

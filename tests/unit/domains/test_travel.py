@@ -16,6 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_travel import Needs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_variables import FOLDER
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from .conftest import OTHER, VM, LinuxHost, domain
@@ -30,6 +31,10 @@ def with_device(text: str) -> str:
 
 def with_top(text: str) -> str:
     return domain(["tank/a/disk0"]).replace("<devices>", f"{text}<devices>")
+
+
+def with_nvram(text: str) -> str:
+    return with_top(f"<os><loader type='pflash'>/a</loader>{text}</os>")
 
 
 @pytest.mark.parametrize(
@@ -57,8 +62,36 @@ def with_top(text: str) -> str:
         (with_top("<cputune><shares>9</shares><vcpupin vcpu='0' cpuset='1'/></cputune>"), ["<vcpupin>"]),
         (with_top("<memoryBacking><hugepages/></memoryBacking>"), ["<hugepages>"]),
         (with_top("<vcpu cpuset='0-3'>2</vcpu>"), ["CPUs of its own (cpuset)"]),
-        (with_top("<os firmware='efi'/>"), ["UEFI variables (nvram)"]),
-        (with_top("<os><nvram>/var/lib/libvirt/qemu/nvram/a.fd</nvram></os>"), ["UEFI variables (nvram)"]),
+        (with_top("<os firmware='efi'/>"), ["UEFI variables (nvram) in a file that its XML does not name"]),
+        (with_top("<os firmware='efi'><loader stateless='yes'/></os>"), []),
+        (
+            with_top("<os><loader type='pflash'>/a</loader></os>"),
+            ["UEFI variables (nvram) in a file that its XML does not name"],
+        ),
+        (with_top("<os><varstore path='/a'/></os>"), ["UEFI variables (varstore)"]),
+        (with_nvram(f"<nvram>{FOLDER}/a.fd</nvram>"), []),
+        (with_nvram(f"<nvram type='file' format='qcow2'><source file='{FOLDER}/a.qcow2'/></nvram>"), []),
+        (
+            with_nvram(f"<nvram>{FOLDER}/../a.fd</nvram>"),
+            [f"UEFI variables (nvram) in {FOLDER}/../a.fd, which is not in {FOLDER}"],
+        ),
+        (
+            with_nvram(f"<nvram>{FOLDER}/..</nvram>"),
+            [f"UEFI variables (nvram) in {FOLDER}/.., which is not in {FOLDER}"],
+        ),
+        (with_nvram("<nvram/>"), [f"UEFI variables (nvram) in no file, which is not in {FOLDER}"]),
+        (
+            with_nvram("<nvram type='block'><source dev='/dev/sda'/></nvram>"),
+            ["UEFI variables (nvram) that are not in a plain file"],
+        ),
+        (
+            with_nvram(f"<nvram type='file'><source file='{FOLDER}/a'><seclabel/></source></nvram>"),
+            ["UEFI variables (nvram) that are not in a plain file"],
+        ),
+        (
+            with_nvram(f"<nvram>{FOLDER}/a.fd</nvram><nvram>{FOLDER}/b.fd</nvram>"),
+            ["UEFI variables (nvram) that are not in a plain file"],
+        ),
         (with_top("<resource><partition>/machine</partition></resource>"), []),
         (with_top("<resource><partition>/production</partition></resource>"), ["the partition /production"]),
         (
@@ -117,7 +150,8 @@ def test_what_a_host_must_have():
         "<graphics type='vnc' port='5901'/><graphics type='spice' autoport='yes' port='5902'/>"
         "<graphics type='vnc' port='-1'><listen type='network' network='admin'/></graphics>"
     )
-    xml = with_device(more).replace("</os>", "<kernel>/boot/guest</kernel><cmdline>/sbin/init</cmdline></os>")
+    nvram = f"<loader type='pflash'>/uefi/code.fd</loader><nvram template='/uefi/vars.fd'>{FOLDER}/a.fd</nvram>"
+    xml = with_device(more).replace("</os>", f"{nvram}<kernel>/boot/guest</kernel><cmdline>/sbin/init</cmdline></os>")
     xml = xml.replace("<devices>", "<cpu match='exact' check='partial'><model>EPYC</model></cpu><devices>")
     assert domain_travel.needs(domain_travel.plain(domain_travel.template(xml))) == Needs(
         kind="kvm",
@@ -129,7 +163,7 @@ def test_what_a_host_must_have():
         bridges=("br0",),
         devices=("eth0",),
         filters=("clean-traffic",),
-        paths=("/boot/guest", "/run/vms", "/var/log/vms"),
+        paths=("/boot/guest", "/run/vms", "/uefi/code.fd", "/uefi/vars.fd", FOLDER, "/var/log/vms"),
         ports=frozenset({5901}),
     )
 

@@ -24,6 +24,11 @@ from .world import VM, Host, World
 DEVICES = "/dev/zvol/"
 # What an operator has set by hand of a disk, and of the machine.
 OWN_DISK = "<driver name='qemu' type='raw' cache='writeback' io='threads'/><blockio logical_block_size='4096'/>"
+NVRAM = "/var/lib/libvirt/qemu/nvram/db01_VARS.fd"
+UEFI = (
+    "<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE_4M.fd</loader>"
+    f"<nvram template='/usr/share/OVMF/OVMF_VARS_4M.fd'>{NVRAM}</nvram>"
+)
 OWN_WORDS = "<title>It costs $5</title><metadata><mine xmlns='http://example.com/'>kept</mine></metadata>"
 
 
@@ -90,14 +95,15 @@ class LinuxHost(Host):
             element.text, element.tail = (element.text or "").strip(), ""
         elements = sorted(ET.tostring(one, encoding="unicode") for one in root.findall("devices/*"))
         others = [ET.tostring(one, encoding="unicode") for one in root if one.tag != "devices"]
-        return {"state": status.state, "autostart": status.autostart, "devices": elements, "others": others}
+        words = {"state": status.state, "autostart": status.autostart, "variables": self.domains.variables(NVRAM)}
+        return {**words, "devices": elements, "others": others}
 
     def power(self, uuid: str) -> str:
         return self.domains.status(uuid).state if uuid in self.domains.configs else ""
 
 
 class LinuxWorld(World):
-    """A running domain with three disks. The last one is a file; the second is preserved."""
+    """A running domain with UEFI and three disks. The last one is a file; the second is preserved."""
 
     names = ("root", "data", "logs")
     allocatable = 1 << 20
@@ -114,4 +120,4 @@ class LinuxWorld(World):
         text = domain([f"zones/{VM}/disk{n}" for n in range(2)], uuid=VM, name="db01", machine="pc-q35-7.2")
         text = text.replace("<driver name='qemu' type='raw'/>", OWN_DISK, 1)
         text = text.replace("  <memory", f"  {OWN_WORDS}\n  <memory")
-        home.domains.add(text)
+        home.domains.add(text.replace("<boot dev", f"{UEFI}<boot dev"))

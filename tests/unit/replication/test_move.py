@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm, vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host_info import host_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
@@ -24,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
     told,
+    variables_of,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
@@ -33,9 +34,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import domain
-from tests.unit.engine.test_vm_snapshot import NOW, wanted
 
-from .linux import LinuxWorld
+from .linux import NVRAM, LinuxWorld
 from .test_engine import TWIN, _fill
 from .test_other_tasks import DATA, ROOT, done, task
 from .world import REPLICAS, VM, Fuse, Killed, World
@@ -116,7 +116,8 @@ def gone(world, seen):
     source, _target = hosts(world)
     announced = world.announced()
     said = leave(world, seen)
-    source.go(VM, world.peer_name, world.last(announced), said)
+    variables = renew(world)
+    source.go(VM, world.peer_name, world.last(announced), said, variables)
 
 
 def look(world):
@@ -126,6 +127,12 @@ def look(world):
 def leave(world, seen):
     """The VM is stopped."""
     return hosts(world)[0].leave(VM, world.home_name, world.peer_name, guid(world.peer), seen["digest"])
+
+
+def renew(world):
+    """What the role does with the UEFI variables of the stopped VM."""
+    record = look(world)["record"]
+    return hosts(world)[1].renew(record) if variables_of(record) else ""
 
 
 def startable(host):
@@ -143,7 +150,7 @@ def config(host):
 
 def moved(world, before, hashes):
     """The VM is on the other host as it was, and lawful; here are its replicas and a tombstone."""
-    assert not startable(world.home)
+    assert not world.home.power(VM)
     after = config(world.peer)
     assert after == before
     there = world.peer.disks(VM)
@@ -488,15 +495,6 @@ def shared(world):
     world.home.domains.add(domain([f"zones/{VM}/disk1"], uuid=TWIN["uuid"], name="other"))
 
 
-def snapshot_of_domain(world):
-    """vm_snapshot takes one of the domain, which has room for it."""
-    declared = [{"vm": "db01", "state": "present", "flexible_disk_size": 1024}]
-    assert vm.run(world.home.zfs(), world.home.driver(), declared, [], POLICY, None, False).problems == []
-    what = (world.home.zfs(), world.home.driver(), ["db01"], wanted(name="one"), POLICY, None, False, NOW)
-    ended = vm_snapshot.run(*what)
-    assert (ended.problems, ended.failure) == ([], None)
-
-
 def transient(world):
     """The domain has no configuration any more."""
     del world.home.domains.configs[VM]
@@ -508,7 +506,6 @@ def transient(world):
     [
         (lambda w: edited(w, "</devices>", "<hostdev/></devices>"), "NotSupported", "does not travel .*: <hostdev>"),
         (lambda w: w.home.domains.kept.append("snapshots of libvirt (a)"), "NotSupported", "snapshots of libvirt"),
-        (snapshot_of_domain, "NotSupported", "VMs of libvirt with snapshots are not moved yet; it has one"),
         (
             lambda w: edited(w, 'bus="virtio"', 'bus="sata"'),
             "NotSupported",
@@ -517,10 +514,16 @@ def transient(world):
         (shared, "InUse", f"zones/{VM}/disk1 is used by other .* as well"),
         (transient, "NotSupported", "the domain is transient"),
         (lambda w: w.peer.domains.lacking.add("default"), "NotSupported", "lacks what it needs: default"),
+        (
+            lambda w: w.peer.domains.lacking.add("/usr/share/OVMF/OVMF_VARS_4M.fd"),
+            "NotSupported",
+            "lacks what it needs: /usr/share/OVMF/OVMF_VARS_4M.fd",
+        ),
+        (lambda w: edited(w, NVRAM, "/vms/db01.fd"), "NotSupported", "in /vms/db01.fd, which is not in"),
         (lambda w: edited(w, "db01", "db 01"), "InvalidArgument", "db 01"),
         (lambda w: w.peer.domains.add(domain([], uuid=TWIN["uuid"], name="db01")), "InvalidArgument", "is not"),
     ],
-    ids=["device", "kept", "snapshot", "bus", "shared", "transient", "network", "alias", "name"],
+    ids=["device", "kept", "bus", "shared", "transient", "network", "firmware", "nvram", "alias", "name"],
 )
 def test_refusals_of_libvirt(world, how, code, said):
     """Each before anything has changed."""
@@ -654,7 +657,7 @@ def test_it_writes_on_where_it_arrived(world):
     """A run that goes on does not stop a VM that has started."""
     announced, said = begun(world)
     source, target = hosts(world)
-    source.go(VM, "hv02", world.last(announced), said)
+    source.go(VM, "hv02", world.last(announced), said, renew(world))
     record = records.load(VM)
     saved, world.fuse = world.saved(), Fuse()
     assert target.arrive(VM, "hv01")
@@ -677,6 +680,83 @@ def test_it_writes_on_where_it_arrived(world):
     assert started
 
 
+DOMAINS = pytest.mark.parametrize("world", ["libvirt"], indirect=True)
+
+
+@DOMAINS
+def test_uefi_variables_that_the_guest_changes_when_it_is_stopped(world):
+    """They are those of the stopped guest, wherever the move is killed."""
+    world.home.domains.last_words = b"\0the last"
+
+    def arrived():
+        assert world.peer.domains.files == {NVRAM: b"\0the last"}
+        assert world.home.domains.files == {}
+
+    killed_moves(world, 3 * EVERY, arrived)
+
+
+def dying(host, when):
+    """The run is killed at this call to libvirt. What ends that."""
+    domains, before = host.domains, host.domains.hook
+
+    def hook(name, _arguments, moment):
+        if (name, moment) == when:
+            raise Killed
+
+    domains.hook = hook
+    return lambda: setattr(domains, "hook", before)
+
+
+@DOMAINS
+def test_a_domain_of_which_only_the_configuration_is_left(world):
+    """Its dataset has gone, and the run was killed before the configuration went."""
+    before, hashes = config(world.home), world.hashes()
+    live = dying(world.home, ("undefine", "before"))
+    with pytest.raises(Killed):
+        move(world)
+    live()
+    assert world.home.domains.paths(VM) == []
+    assert move(world)
+    moved(world, before, hashes)
+
+
+@DOMAINS
+def test_uefi_variables_that_have_not_come(world):
+    """The VM does not leave, and can stay."""
+    announced, said = begun(world)
+    source, target = hosts(world)
+    then, taken = renew(world), world.last(announced)
+    world.home.domains.files[NVRAM] = b"by hand"
+    for variables in (then, ""):
+        with pytest.raises(FlexdiskError, match="hv02 does not have the UEFI variables that it has now") as caught:
+            source.go(VM, "hv02", taken, said, variables)
+        assert caught.value.code == "Changed"
+    record = look(world)["record"]
+    with pytest.raises(FlexdiskError, match=r"is not the one that .* expects"):
+        target.renew(replace(record, memory=1))
+    source.stay(VM)
+    target.unexpect(VM)
+    with pytest.raises(FlexdiskError, match="there is no record of VM"):
+        target.renew(record)
+    assert (world.home.domains.files, world.peer.domains.files) == ({NVRAM: b"by hand"}, {})
+
+
+@DOMAINS
+def test_uefi_variables_that_the_guest_has_changed_where_it_arrived(world):
+    """A run that goes on does not bring back those from before its start."""
+    announced, said = begun(world)
+    source, target = hosts(world)
+    source.go(VM, "hv02", world.last(announced), said, renew(world))
+    live = dying(world.peer, ("create", "after"))
+    with pytest.raises(Killed):
+        target.arrive(VM, "hv01")
+    live()
+    world.peer.domains.files[NVRAM] = b"since then"
+    world.peer.domains.halt(VM)
+    assert target.arrive(VM, "hv01")
+    assert (world.peer.domains.files, world.peer.power(VM)) == ({NVRAM: b"since then"}, "running")
+
+
 def test_a_record_that_cannot_be_written(world, monkeypatch):
     """The VM has not been stopped yet."""
     (world.folder / "file").touch()
@@ -688,6 +768,9 @@ def test_a_record_that_cannot_be_written(world, monkeypatch):
 def test_what_another_host_says_is_data(world):
     """Properties that are those of a host do not come with a record."""
     record = told(look(world)["record"])
+    for variables in (1, "?", "QQ"):
+        with pytest.raises(FlexdiskError, match="this is no record of a VM"):
+            read_record({**record, "description": {**record["description"], "variables": variables}})
     for name, value in (("replica", VM), ("move", "{}"), ("replicas.space", "9"), ("from", "x"), ("name", "a\tb")):
         disk = {**record["disks"][0], "facts": {**record["disks"][0]["facts"], name: value}}
         with pytest.raises(FlexdiskError, match="this is no record of a VM"):

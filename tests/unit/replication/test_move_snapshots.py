@@ -42,9 +42,9 @@ from .test_move import (
     look,
     move,
     never_both,
-    startable,
     swap,
 )
+from .test_move import linux as domains
 from .test_other_tasks import DATA, ROOT, done, snapshot
 from .world import REPLICAS, VM, Fuse, Killed, World
 
@@ -53,30 +53,54 @@ SOME = EVERY if EVERY == 1 else 3 * EVERY  # an odd number, too
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch):
-    """A running VM with two snapshots, and the hashes of its disks then: made.then."""
+def world(request, tmp_path, monkeypatch):
+    """A running VM with two snapshots, and the hashes of its disks then: made.then. A disk that is a file has grown."""
     monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
-    made = World(tmp_path, monkeypatch)
-    root, data = made.disks()
-    done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data}, flexible_disk_size=512)
-    made.home.ok("vmadm", "start", VM)
+    made = MAKE[getattr(request, "param", "vmadm")](tmp_path, monkeypatch)
     made.then = {}
     for name in ("one", "two"):
         take(made, name)
     made.write(0, 4, 7)
+    if "logs" in made.names:
+        done(made, ROOT, DATA, {"name": "logs", "size": 24})
     return made
+
+
+def smartos(tmp_path, monkeypatch):
+    made = World(tmp_path, monkeypatch)
+    root, data = made.disks()
+    done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data}, flexible_disk_size=512)
+    made.home.ok("vmadm", "start", VM)
+    return made
+
+
+def linux(tmp_path, monkeypatch):
+    """A domain, which has a disk that is a file."""
+    made = domains(tmp_path, monkeypatch)
+    done(made, ROOT, DATA, {"name": "logs"}, flexible_disk_size=512)
+    return made
+
+
+MAKE = {"vmadm": smartos, "libvirt": linux}
+BOTH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
 
 
 def take(world, name):
     """A snapshot, and something that was written before it."""
-    world.write(1, 5, len(world.then))
-    world.then[name] = world.hashes()
+    for disk in range(1, len(world.names)):
+        world.write(disk, 5, len(world.then))
+    world.then[name] = contents(world)
     assert snapshot(world, name=name)
 
 
 def vm_of(host):
-    (vm,) = observe(Zfs(host), Vmadm(host)).vms
+    (vm,) = observe(host.zfs(), host.driver()).vms
     return vm
+
+
+def contents(world):
+    """The hashes and sizes of the disks."""
+    return world.hashes(), [disk.size for disk in vm_of(world.home).disks]
 
 
 def shown(host):
@@ -86,7 +110,7 @@ def shown(host):
 def back(world, name):
     """All disks go back to a snapshot, and what is newer is given up."""
     assert snapshot(world, name=name, state="rolled_back", destroy_newer=True)
-    assert world.hashes() == world.then[name]
+    assert contents(world) == world.then[name]
     names = list(world.then)
     for newer in names[names.index(name) + 1 :]:
         del world.then[newer]
@@ -96,19 +120,20 @@ def back(world, name):
 def known(host):
     """The configuration without what follows events of ZFS only, and without the time of the root's own snapshots."""
     found = config(host)
-    del found["free_space"]
-    return {**found, "snapshots": sorted(one["name"] for one in found["snapshots"])}
+    found.pop("free_space", None)
+    return {**found, "snapshots": sorted(one["name"] for one in found.get("snapshots", ()))}
 
 
 def state(world):
     """What must be the same on the other host."""
-    return known(world.home), shown(world.home), world.hashes()
+    sizes = [[part.volsize for part in disk.snapshots if "vmsnap-" in part.name] for disk in vm_of(world.home).disks]
+    return known(world.home), shown(world.home), world.hashes(), sizes
 
 
 def arrived(world, before):
     """The VM is on the other host as it was, with its snapshots; here are its replicas, with their parts."""
-    assert not startable(world.home)
-    uuids = [disk["uuid"] for disk in before[0]["disks"]]
+    assert not world.home.power(VM)
+    uuids = [disk["uuid"] for disk in world.peer.disks(VM)]
     assert [world.home.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in uuids] == before[2]
     for uuid in uuids:
         points = world.home.points(f"{REPLICAS}/{uuid}")
@@ -117,7 +142,7 @@ def arrived(world, before):
     for one, other in zip(state(world), before, strict=True):
         assert one == other
     swap(world)
-    host = observe(Zfs(world.peer), Vmadm(world.peer))
+    host = observe(world.peer.zfs(), world.peer.driver())
     (found,) = host.vms
     assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
     assert (found.interrupted, host.moves) == (None, {})
@@ -125,6 +150,7 @@ def arrived(world, before):
     assert findings(world) == []
 
 
+@BOTH
 def test_they_arrive(world):
     before = state(world)
     world.watch = lambda: never_both(world)
@@ -132,9 +158,21 @@ def test_they_arrive(world):
     arrived(world, before)
     assert not move(world)
     arrived(world, before)
-    assert [entry["disks"] for entry in shown(world.peer)] == [["root", "data"]] * 2
+    assert [entry["disks"] for entry in shown(world.peer)] == [list(world.names)] * 2
 
 
+@pytest.mark.parametrize("world", ["libvirt"], indirect=True)
+def test_a_file_that_grows_between_two_syncs(world):
+    """The snapshot of the first sync has the old size, and goes with the second: the VM has not changed."""
+    assert world.sync()[1]
+    done(world, ROOT, DATA, {"name": "logs", "size": 32})
+    sizes = state(world)[3]
+    assert move(world)
+    swap(world)
+    assert state(world)[3] == sizes
+
+
+@BOTH
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_the_disks_go_back_where_they_arrived(world, name):
     move(world)
@@ -153,9 +191,10 @@ class Node:
 
     def fingerprint(self):
         node = self.world.home.node
-        return node.pools.to_json()["pools"], self.world.home.ok("vmadm", "lookup", "-j")
+        return node.pools.to_json()["pools"], config(self.world.home)
 
 
+@BOTH
 @pytest.mark.parametrize(
     "words",
     [
@@ -173,7 +212,7 @@ def test_tasks_where_they_arrived(world, words):
     world.write(0, 3, 20)
 
     def go(check):
-        zfs, hypervisor = Zfs(world.home), Vmadm(world.home, lambda _seconds: None)
+        zfs, hypervisor = world.home.zfs(), world.home.driver()
         return vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**words), POLICY, None, check, NOW)
 
     room = space.allocatable(vm_of(world.home))
@@ -187,6 +226,7 @@ def names(ended):
     return [[one["name"] for one in vm["snapshots"]] for vm in ended.vms]
 
 
+@BOTH
 def test_there_and_back_and_there(world):
     """By increments. Snapshots that were taken and deleted on the way are those that there are."""
     move(world)
@@ -237,6 +277,7 @@ def gone_back(world):
     back(world, "one")
 
 
+@BOTH
 @pytest.mark.parametrize("scenario", [here, there, gone_back])
 def test_killed_anywhere(world, scenario):
     """The same command goes on, and every snapshot is there."""
@@ -249,6 +290,7 @@ def test_killed_anywhere(world, scenario):
     print(f"{scenario.__name__}: {points} points")
 
 
+@BOTH
 def test_a_rollback_killed_anywhere(world):
     """The same task goes on where they arrived."""
     move(world)
@@ -266,7 +308,7 @@ def test_a_rollback_killed_anywhere(world):
             back(world, "one")
         world.fuse = Fuse()
         snapshot(world, name="one", state="rolled_back", destroy_newer=True)
-        assert world.hashes() == then["one"]
+        assert contents(world) == then["one"]
         assert [entry["name"] for entry in shown(world.home)] == ["one"]
         assert vm_of(world.home).config.state == "running"
 
@@ -286,7 +328,7 @@ def test_a_part_that_is_strange_stays_strange(world):
 
 
 def problems(world, **words):
-    zfs, hypervisor = Zfs(world.home), Vmadm(world.home, lambda _seconds: None)
+    zfs, hypervisor = world.home.zfs(), world.home.driver()
     return vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**words), POLICY, None, False, NOW).problems
 
 
@@ -347,6 +389,9 @@ def test_what_another_host_says_of_snapshots_is_data(world):
     for wrong in ({"name": "a@b"}, {"name": "-r"}, {"creation": -1}, {"guids": ["1"]}, {"guids": [1 << 64]}):
         with pytest.raises(FlexdiskError, match="this is no record of a VM"):
             read_record({**record, "snapshots": [{**good, **wrong}]})
+    for sizes in ([[1]], [["1", 2]], [[1, -2]], 3):
+        with pytest.raises(FlexdiskError, match="this is no record of a VM"):
+            read_record({**record, "disks": [{**record["disks"][0], "sizes": sizes}]})
 
 
 def test_a_move_that_is_given_up(world):

@@ -10,9 +10,7 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.engine.test_vm_snapshot import NOW, wanted
 
 from .world import REPLICAS, World
@@ -84,7 +82,7 @@ def test_a_disk_goes_and_comes_back(world):
 
 
 def snapshot(world, **words):
-    zfs, hypervisor = Zfs(world.home), Vmadm(world.home, lambda _seconds: None)
+    zfs, hypervisor = world.home.zfs(), world.home.driver()
     policy = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
     ended = vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**words), policy, None, False, NOW)
     assert (ended.problems, ended.failure) == ([], None)

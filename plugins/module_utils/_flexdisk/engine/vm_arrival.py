@@ -11,7 +11,15 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..fleet.replication.record import OWN, DiskRecord, Record, read_record
+from ..fleet.replication.record import (
+    OWN,
+    DiskRecord,
+    Record,
+    digest,
+    read_record,
+    variables_of,
+    with_variables,
+)
 from ..fleet.replication.record import told as told_of
 from ..fleet.replication.retention import outlived
 from ..hypervisor.protocol import Hypervisor
@@ -21,7 +29,7 @@ from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB, render_apart
 from ..model.vm import FILE, Disk, Vm, VmConfig
-from ..rules import moves, snapshots
+from ..rules import moves, snapshots, uefi
 from ..rules.failover import FACT as FAILOVER
 from ..rules.identity import render_time
 from ..rules.inventory import Host, detached_disk
@@ -215,6 +223,14 @@ class Arrival:
         for disk in disks:
             end_receiver(self._runner, disk)
 
+    def renew(self, record: Record) -> str:
+        """Take the UEFI variables of a VM that is expected and has been stopped. The digest of those that lie here."""
+        known = read_record(records.load(record.uuid))
+        if digest(known) != digest(record):
+            raise FlexdiskError("Changed", f"VM {record.label} is not the one that {host_name()} expects")
+        records.save(record.uuid, told_of(with_variables(known, variables_of(record))))
+        return uefi.digest(variables_of(read_record(records.load(record.uuid))))
+
     # -- arrive
 
     def arrive(self, uuid: str, source: str) -> bool:
@@ -250,6 +266,8 @@ class Arrival:
         """
         if record.hidden and there is None:
             self._shell(record, pool, False)
+        if there is None or not there.disks:  # a VM with disks may have been started, and has changed them since
+            self._hypervisor.restore_variables(record.description)
         make_again(self._zfs, self._hypervisor, record)
         return self._run(_whole(record), pool, False).now
 
@@ -275,14 +293,16 @@ class Arrival:
         came = {disk.uuid for disk, _replica in waiting}
         shown = [d for d in record.disks if d.uuid in came or detached_dataset(pool, d.uuid) in host.datasets]
         old = () if host.moves[record.uuid].back_to else (record.home, host.datasets[pool].guid)
-        self._shed([detached_dataset(pool, disk.uuid) for disk in shown], old)
+        sizes = {guid: size for disk in shown for guid, size in disk.sizes}
+        self._shed([detached_dataset(pool, disk.uuid) for disk in shown], old, sizes)
         for disk in shown:
             if disk.facts.get("type") == FILE:
                 file_disks.show(self._zfs, detached_dataset(pool, disk.uuid), disk.uuid)
 
-    def _shed(self, names: t.Sequence[str], pools: t.Collection[int]) -> None:
+    def _shed(self, names: t.Sequence[str], pools: t.Collection[int], sizes: t.Mapping[int, int]) -> None:
         """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet.
-        pools: between these, older sets are of no use any more.
+        pools: between these, older sets are of no use any more. sizes: those of files in snapshots, which have not come
+        with them.
         """
         table = self._copies.table(names, ("guid", "createtxg"), "snapshot,bookmark")
         points = by_dataset(table)
@@ -300,6 +320,10 @@ class Arrival:
         self._zfs.set_facts(names, {ROLE: ""})
         left = [one for one in table if "@" in one and not is_synced(one.partition("@")[2])]
         self._zfs.set_facts(left, {SENT: ""})
+        for one, row in table.items():
+            size = sizes.get(int(row["guid"][0])) if one in left else None
+            if size is not None:
+                self._zfs.set_facts(one, {"size": str(size)})
 
     def _end(self, record: Record, place: str, move: Move, host: Host) -> None:
         """Marks of the VM, power, and the note of the way back. What was written down goes last. host: as it is now."""

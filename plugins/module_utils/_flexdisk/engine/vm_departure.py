@@ -10,7 +10,14 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..fleet.replication.record import OWN, DiskRecord, PlatformDisk, Record, SnapshotRecord, digest
+from ..fleet.replication.record import (
+    OWN,
+    DiskRecord,
+    PlatformDisk,
+    Record,
+    SnapshotRecord,
+    digest,
+)
 from ..fleet.replication.retention import outlived
 from ..fleet.replication.transfers import VmTransfer
 from ..hypervisor.protocol import Hypervisor
@@ -24,7 +31,7 @@ from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
 from ..plan.vm_move import refusals
-from ..rules import moves, snapshots
+from ..rules import moves, snapshots, uefi
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import container, pool_of, replicas
@@ -85,10 +92,7 @@ class Departure:
         }
 
     def _refusals(self, host: Host, vm: Vm, told: Description) -> t.List[Problem]:
-        names = ", ".join(one.name for one in snapshots.snapshots_of(vm))
-        words = f"VMs of libvirt with snapshots are not moved yet; it has {names}. vm_snapshot deletes them"
-        refused = names and self._hypervisor.capabilities.name != "vmadm"
-        return refusals(host, vm, told.stays) + ([Problem("NotSupported", words, vm.label)] if refused else [])
+        return refusals(host, vm, told.stays)
 
     def _check_movable(self, host: Host, vm: Vm, told: Description) -> None:
         problems = self._refusals(host, vm, told)
@@ -186,11 +190,12 @@ class Departure:
         target: str,
         transfer: t.Optional[VmTransfer] = None,
         told: t.Optional[Description] = None,
+        variables: str = "",
     ) -> None:
         """The disks become replicas, and the VM ends here. The tombstone is written first.
 
-        transfer: the last one, whose set the target has whole. told: what leave has returned. Both are not needed by a
-        run that goes on after that point.
+        transfer: the last one, whose set the target has whole. told: what leave has returned. variables: the digest of
+        the UEFI variables that the target has. None is needed by a run that goes on after that point.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vm = next((one for one in host.vms if one.config.uuid == uuid), None)
@@ -203,8 +208,13 @@ class Departure:
         if move.phase == LEAVING:
             if vm is None or transfer is None or told is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
+            if told.variables or variables:
+                told = self._hypervisor.description(uuid)
             self._check_movable(host, vm, told)
             _check_sent(vm, transfer, move)
+            if uefi.digest(told.variables) != variables:
+                words = f"{move.host} does not have the UEFI variables that it has now"
+                raise FlexdiskError("Changed", f"VM {vm.label}: {words}")
             if vm.config.autoboot:
                 self._hypervisor.set_autoboot(uuid, False)
                 known = None
@@ -213,6 +223,9 @@ class Departure:
         if vm is not None:
             self._mark(vm, move)
             now = self._end(vm, known)
+        for config in host.configs if vm is None else ():
+            if config.uuid == uuid and not config.disks:  # all that is left: the VM's dataset goes before it
+                self._hypervisor.delete_vm(uuid)
         self._park(uuid, now or observe(self._zfs, self._hypervisor, every=True))
 
     def _mark(self, vm: Vm, move: Move) -> None:
@@ -331,7 +344,13 @@ def _disk(disk: Disk, element: str, notes: str) -> DiskRecord:
     facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
     volume = disk.volume
     figures = (disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, volume.compression, disk.size)
-    return DiskRecord(*figures, facts, notes, element)
+    return DiskRecord(*figures, facts, notes, element, tuple(_sizes(disk)))
+
+
+def _sizes(disk: Disk) -> t.Iterator[t.Tuple[int, int]]:
+    for part in disk.snapshots if disk.type == FILE else ():
+        if part.volsize != disk.size and not is_synced(_short(part)):
+            yield part.guid, part.volsize
 
 
 def _hidden(disk: Disk) -> PlatformDisk:

@@ -29,9 +29,11 @@ from .vm_departure import Departure
 
 _Params = t.Mapping[str, t.Any]
 _DONE = {
+    "stop": "the VM is stopped",
     "leave": "the VM has left",
     "stay": "the VM stays",
     "cancel": "the VM does not come",
+    "renew": "the UEFI variables are here",
     "go": "the VM has left",
     "expect": "the VM can come",
     "arrive": "the VM is here",
@@ -110,26 +112,38 @@ def run(call: Call, given: Given, told: Told) -> Answer:
         problems = arrival.refusals(t.cast(Record, told.record), params["target_pool"])
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
         return Answer(ready, refusal(problems) if problems else None)
-    changed = True
     if given.check_mode:
         return Answer({"changed": False, "msg": "nothing is moved in check mode"})
+    if step == "renew":
+        variables = arrival.renew(t.cast(Record, told.record))
+        return Answer({"changed": True, "msg": _DONE[step], "variables": variables})
+    changed = _change(departure, arrival, call, given, told)
+    return Answer({"changed": changed, "msg": _DONE[step], **({"ready": True} if step == "expect" else {})})
+
+
+def _change(departure: Departure, arrival: Arrival, call: Call, given: Given, told: Told) -> bool:
+    """Whether there was anything to do."""
+    params, step, uuid = told.params, told.params["step"], told.params["vm"]
+    if step == "arrive":
+        return arrival.arrive(uuid, params["peer_name"])
+    if step == "tidy":
+        return departure.tidy(uuid)
+    if step == "forget":
+        return departure.forget(uuid)
     if step == "expect":
         arrival.expect(t.cast(Record, told.record), params["target_pool"])
+    elif step == "stop":
+        pool = t.cast(VmTransfer, told.transfer).peer
+        departure.leave(uuid, params["name"], params["peer_name"], pool, params["digest"])
     elif step == "leave":
         _leave(departure, call, given, told)
     elif step == "stay":
         departure.stay(uuid)
     elif step == "cancel":
         arrival.unexpect(uuid)
-    elif step == "go":
-        departure.go(uuid, params["peer_name"])
-    elif step == "arrive":
-        changed = arrival.arrive(uuid, params["peer_name"])
-    elif step == "tidy":
-        changed = departure.tidy(uuid)
     else:
-        changed = departure.forget(uuid)
-    return Answer({"changed": changed, "msg": _DONE[step], **({"ready": True} if step == "expect" else {})})
+        departure.go(uuid, params["peer_name"])
+    return True
 
 
 def _leave(departure: Departure, call: Call, given: Given, told: Told) -> None:
@@ -151,7 +165,7 @@ def _leave(departure: Departure, call: Call, given: Given, told: Told) -> None:
         finally:
             meter.end()
         with locked():
-            departure.go(uuid, peer, taken, said)
+            departure.go(uuid, peer, taken, said, params["variables"] or "")
 
 
 def _look(departure: Departure, name: str, here: str, target: str) -> Answer:

@@ -10,6 +10,7 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from . import domain as facts
+from . import domain_variables
 from .xml_text import Element, Text
 
 _TOP = (
@@ -111,7 +112,7 @@ def stays(xml: str) -> t.List[str]:
     if kind not in ("kvm", "qemu"):
         return [f"the hypervisor {kind}"]
     found = [word for element in domain.walk() for word in _odd(element)]
-    found += ["UEFI variables (nvram)"] if _keeps_variables(domain) else []
+    found += domain_variables.stays(domain)
     found += ["CPUs of its own (cpuset)"] if domain.get("vcpu", "cpuset") else []
     found += [f"the address {one}, at which it listens" for one in _listens(domain)]
     return list(dict.fromkeys(found))
@@ -141,11 +142,6 @@ def _odd(element: Element) -> t.Iterator[str]:
         yield f"the partition {element.text.strip()}"
     if name == "vsock" and element.get("cid", "auto") != "yes":
         yield "<vsock> with a fixed number"
-
-
-def _keeps_variables(domain: Element) -> bool:
-    firmware = any(part.attributes.get("firmware") == "efi" for part in domain.all("os"))
-    return firmware or any(part.all("nvram") for part in domain.all("os"))
 
 
 def _listens(domain: Element) -> t.Iterator[str]:
@@ -210,6 +206,7 @@ def _paths(element: Element, kind: str = "") -> t.Iterator[str]:
     made = element.name == "log" or kind == "file" or element.attributes.get("mode") == "bind"
     for value in (*element.attributes.values(), element.text.strip()):
         if value.startswith("/"):
-            yield value.rpartition("/")[0] if made else value
+            its_file = element.name == "nvram" and value == domain_variables.path_of_nvram(element)
+            yield value.rpartition("/")[0] if made or its_file else value
     for child in element.children:
         yield from _paths(child, element.attributes.get("type", ""))

@@ -11,6 +11,7 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources, checked
+from . import variable_files
 from .domain import volume_of
 from .domain_travel import Needs
 from .libvirt_host import LibvirtHost
@@ -48,6 +49,12 @@ class Domains(t.Protocol):
 
     def lacks(self, needs: Needs) -> t.List[str]:
         """What of these the host lacks, in words. Ports are not looked at."""
+
+    def variables(self, path: str) -> bytes:
+        """The content of a file with UEFI variables, as far as it may travel; none if it does not exist."""
+
+    def set_variables(self, path: str, content: bytes) -> None:
+        """Write such a file, whole or not at all."""
 
     def resources(self) -> Resources:
         """Memory and CPUs of the host."""
@@ -150,6 +157,12 @@ class Connection:
     def lacks(self, needs: Needs) -> t.List[str]:
         with self._call("what a domain needs"):
             return LibvirtHost(self._connection, self._library).lacks(needs)
+
+    def variables(self, path: str) -> bytes:
+        return variable_files.read(path)
+
+    def set_variables(self, path: str, content: bytes) -> None:
+        variable_files.write(path, content)
 
     def resources(self) -> Resources:
         """Memory that caches would give back counts as free. ZFS's own cache is not among them."""

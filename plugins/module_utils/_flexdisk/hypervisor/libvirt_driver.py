@@ -22,12 +22,13 @@ from ..model.errors import FlexdiskError
 from ..model.resources import Resources
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
+from ..rules import uefi
 from ..rules.identity import disk_in, serial_of
 from ..rules.layout import vm_dataset
-from . import domain, domain_edit, domain_new, domain_travel, images
+from . import domain, domain_edit, domain_new, domain_travel, domain_variables, images
 from .images import ImageFile
 from .libvirt_connection import Domains, Status
-from .xml_text import Text
+from .xml_text import Element, Text
 
 PATIENCE = 60
 ASK_AGAIN = 15
@@ -271,8 +272,18 @@ class Libvirt:
 
     def description(self, vm: str) -> Description:
         xml = self._domains.xml(vm, not self._domains.status(vm).persistent)
-        stays = (*domain_travel.stays(xml), *self._domains.keeps(vm))
-        return Description(template=domain_travel.template(xml), disks=domain_travel.elements(xml), stays=stays)
+        variables = self._variables(Text(xml).root)
+        stays = (*domain_travel.stays(xml), *self._domains.keeps(vm), *domain_variables.too_large(variables))
+        return Description(
+            template=domain_travel.template(xml),
+            variables="" if stays else uefi.encode(variables),
+            disks=domain_travel.elements(xml),
+            stays=stays,
+        )
+
+    def _variables(self, root: Element) -> bytes:
+        path = domain_variables.path_of(root)
+        return self._domains.variables(path) if domain_variables.is_place(path) else b""
 
     def lacks(self, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
         """A record is checked as a domain of this host is: it comes from another one."""
@@ -280,13 +291,24 @@ class Libvirt:
         odd = [*domain_travel.stays(xml), *(word for disk in disks for word in domain_travel.odd_disk(disk))]
         if odd:
             return odd
-        needs, uuid = domain_travel.needs(xml), Text(xml).root.get("uuid")
-        return self._domains.lacks(needs) + [f"a free port {port}" for port in sorted(needs.ports & self._ports(uuid))]
+        needs, root = domain_travel.needs(xml), Text(xml).root
+        there = self._domains.all()
+        others = [Text(self._domains.xml(o.uuid, not o.persistent)).root for o in there if o.uuid != root.get("uuid")]
+        taken = {port for other in others for port in domain_travel.ports(other)}
+        found = [f"a free port {port}" for port in sorted(needs.ports & taken)]
+        path = domain_variables.path_of(root)
+        new = len(others) == len(there)
+        if path and (path in map(domain_variables.path_of, others) or (new and self._variables(root))):
+            found.append(f"a free place {path}")
+        return self._domains.lacks(needs) + found
 
-    def _ports(self, but: str) -> t.Set[int]:
-        """The fixed ports of all other domains."""
-        others = [self._domains.xml(one.uuid, not one.persistent) for one in self._domains.all() if one.uuid != but]
-        return {port for xml in others for port in domain_travel.ports(Text(xml).root)}
+    def restore_variables(self, description: t.Mapping[str, t.Any]) -> None:
+        path = domain_variables.path_of(Text(domain_travel.plain(description["template"])).root)
+        content = uefi.decode(description.get("variables", ""))
+        if content:
+            if not domain_variables.is_place(path):
+                raise FlexdiskError("InvalidArgument", "the VM has UEFI variables, and no place for them")
+            self._domains.set_variables(path, content)
 
     def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
         self._define(vm, domain_travel.dressed(self._fresh(vm), disks))

@@ -111,6 +111,9 @@ class Hypervisor(t.Protocol):
         description has the fields of a NewVm that a Description has, disks what that says of each disk. Both are data.
         """
 
+    def restore_variables(self, description: t.Mapping[str, t.Any]) -> None:
+        """Write the UEFI variables that a VM had on another host. It has no disks yet. description: as for lacks."""
+
     def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
         """Give the disks of a stopped VM, by path, what a Description says of them."""
 

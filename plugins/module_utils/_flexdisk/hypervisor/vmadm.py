@@ -290,6 +290,9 @@ class Vmadm:
     def lacks(self, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
         return []
 
+    def restore_variables(self, description: t.Mapping[str, t.Any]) -> None:
+        """Nothing: bhyve keeps none beside the VM's own dataset."""
+
     def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
         """Nothing: vmadm keeps nothing else of a disk."""
 

@@ -182,18 +182,21 @@ class NewVm:
 class Description:
     """What a driver says of a VM so that it can be made again on another host: what a NewVm has of it; what it has of
     disks beside what an attached disk gets, by path; and what belongs to its host, in words. It may hold secrets.
+    variables: its UEFI variables, as a text of the driver; they may change as long as it runs.
     """
 
     options: t.Mapping[str, t.Any] = field(default_factory=dict)
     metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
     template: str = ""
+    variables: str = ""
     disks: t.Mapping[str, str] = field(default_factory=dict)
     stays: t.Tuple[str, ...] = ()
 
     @property
     def of_new(self) -> t.Dict[str, t.Any]:
-        """The fields of a NewVm."""
-        return {"options": self.options, "metadata": self.metadata, "template": self.template}
+        """The fields of a NewVm, and the variables."""
+        words = ("options", "metadata", "template", "variables")
+        return {word: getattr(self, word) for word in words}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import asdict, dataclass, replace
 
 from ...model.errors import FlexdiskError
-from ...rules import identity, slots
+from ...rules import identity, slots, uefi
 from ...rules.layout import disk_dataset, index_of, pool_of, vm_dataset
 from ...rules.replicas import decode, encode, is_host
 from ...rules.snapshots import Origin, is_name
@@ -20,13 +20,15 @@ from ...rules.snapshots import Origin, is_name
 _Dict = t.Dict[str, t.Any]
 # Our properties of a VM or a disk that travel. The others are those of a host, or of something unfinished.
 _STAYS = ("move", "replica", "from", "released", "copied")
+_VARIABLES = "variables"
 OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in (*_STAYS, "replicas"))
 
 
 @dataclass(frozen=True)
 class DiskRecord:
     """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes. replicas:
-    the notes of replicas on third hosts, encoded. element is what the driver says of it beside.
+    the notes of replicas on third hosts, encoded. element is what the driver says of it beside. sizes: the guids of
+    snapshots in which a file had another size than now, with that size; ZFS does not know it.
     """
 
     uuid: str
@@ -39,6 +41,7 @@ class DiskRecord:
     facts: t.Mapping[str, str]
     replicas: str = ""
     element: str = ""
+    sizes: t.Tuple[t.Tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ class PlatformDisk:
 @dataclass(frozen=True)
 class Record:
     """A VM. host and home: its host and the guid of its pool. memory and flexible are MiB, quota is bytes. marks are
-    the properties of this collection on its dataset. description is what the driver needs to make it (of_new).
+    the properties of this collection on its dataset. description is what the driver needs to make it (of_new);
+    its variables are those of a moment, as long as the VM runs.
     snapshots: the oldest first. hidden: the disks of the platform, whose space is part of flexible.
     """
 
@@ -101,8 +105,22 @@ class Record:
 
 
 def digest(record: Record) -> str:
-    """What changes if anything of the VM does. It tells nothing of the secrets."""
-    return hashlib.sha256(json.dumps(asdict(undated(record)), sort_keys=True).encode()).hexdigest()
+    """What changes if anything of the VM does, but its UEFI variables: a guest may change them until it is stopped. It
+    tells nothing of the secrets.
+    """
+    same = with_variables(undated(record), "")
+    return hashlib.sha256(json.dumps(asdict(same), sort_keys=True).encode()).hexdigest()
+
+
+def variables_of(record: Record) -> str:
+    """The UEFI variables of the VM, as a text of the driver; "" for none."""
+    found: str = record.description.get(_VARIABLES, "")
+    return found
+
+
+def with_variables(record: Record, variables: str) -> Record:
+    """The record with other UEFI variables."""
+    return replace(record, description={**record.description, _VARIABLES: variables})
 
 
 def undated(record: Record) -> Record:
@@ -133,8 +151,9 @@ def read_record(given: t.Any) -> Record:
             raise ValueError("a field has another type")
         if not all(isinstance(one, dict) for one in (found.description, found.marks)):
             raise ValueError("description and marks are dictionaries")
-        if not isinstance(found.description["template"], str):
+        if not all(isinstance(one, str) for one in (found.description["template"], variables_of(found))):
             raise ValueError("template is a text")
+        uefi.decode(variables_of(found))
         _facts(found.marks)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise FlexdiskError("InvalidArgument", f"this is no record of a VM ({type(exc).__name__})") from exc
@@ -142,13 +161,16 @@ def read_record(given: t.Any) -> Record:
 
 
 def _disk(given: t.Any) -> DiskRecord:
-    disk = DiskRecord(**given)
+    sizes = tuple((guid, size) for guid, size in given.get("sizes", ()))
+    disk = DiskRecord(**{**given, "sizes": sizes})
     if not identity.is_uuid(disk.uuid) or not isinstance(disk.boot, bool) or not _is_number(disk.size):
         raise ValueError("a disk has no UUID")
     if disk.replicas != encode(decode(disk.replicas)):
         raise ValueError("replicas are no notes")
     if not isinstance(disk.element, str):
         raise ValueError("element is a text")
+    if not all(_is_number(one) and 0 <= one < 1 << 64 for pair in sizes for one in pair):
+        raise ValueError("the sizes are no numbers")
     _facts(disk.facts)
     return disk
 
