@@ -68,7 +68,7 @@ def run(call: Call, told: Told) -> Answer:
     if step == "look":
         return _look(departure, uuid, params["name"], params["peer_name"] or "")
     if step == "expect" and call.check_mode:
-        problems = arrival.refusals(t.cast(Record, told.record), params["target_pool"])
+        problems = arrival.foresee(t.cast(Record, told.record), params["target_pool"])
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
         return Answer(ready, refusal(problems) if problems else None)
     changed = True
