@@ -17,9 +17,11 @@ from ..model.resources import Resources
 from ..model.sizes import MIB
 from ..model.vm import Vm
 from ..plan.vm import machine
+from ..rules.identity import is_uuid
 from ..rules.inventory import Host
 from ..rules.layout import diverged, replicas
 from ..rules.moves import Move
+from ..rules.replicas import HOME, OF_VM
 from ..rules.space import taken
 from ..zfs.commands import Zfs
 from .observe import observe
@@ -41,6 +43,7 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
         "cpus": resources.cpus,
         "pools": [_pool(host, name) for name in sorted({*host.geometry, *default})],
         "vms": [_vm(host, vm) for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)],
+        "replicas": _replicas(host),
         "moves": [_move(host.moves[uuid]) for uuid in sorted(host.moves)],
     }
 
@@ -74,6 +77,16 @@ def _vm(host: Host, vm: Vm) -> _Dict:
         "disks": {config.pool: _up(taken(vm, host.geometry[config.pool]))},
         "tags": dict(config.tags),
     }
+
+
+def _replicas(host: Host) -> t.List[_Dict]:
+    """Of which VMs there are replicas in which pool, and the guids of the pools from which they come, 0 if unknown."""
+    found = {
+        (one.user[OF_VM], one.pool, int(home) if home.isdigit() else 0)
+        for one, home in ((one, one.user.get(HOME, "")) for one in host.datasets.values())
+        if one.parent == replicas(one.pool) and is_uuid(one.user.get(OF_VM, ""))
+    }
+    return [{"vm": vm, "pool": pool, "home": home} for vm, pool, home in sorted(found)]
 
 
 def _move(move: Move) -> _Dict:

@@ -52,6 +52,7 @@ NAMES = (
     "replicas.space",
     "replica",
     "replica.vm",
+    "replica.home",
     "replica.host",
     "replica.synced",
     "replica.diverged",
