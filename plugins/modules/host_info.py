@@ -218,6 +218,10 @@ host:
           description: V(leaving), V(moved) or V(coming).
           type: str
           returned: always
+        pool:
+          description: The pool of this host from which the VM leaves, or to which it comes.
+          type: str
+          returned: always
         host:
           description: The other host.
           type: str
