@@ -73,6 +73,8 @@ class Arrival:
             return [*found, Problem("InvalidArgument", f"{host_name()} is the host that has the VM", name)]
         move = host.moves.get(record.uuid)
         coming = move is not None and move.phase == COMING
+        if not taking:
+            found += self._memory(record)
         if move is not None and move.back_to and not taking:
             found.append(Problem("InUse", moves.why_frozen(move), name))
         for config in host.configs:
@@ -89,8 +91,15 @@ class Arrival:
                 found.append(Problem("MovedAway", words, name))
         return found or self._lacks(record) or self._shell(record, pool, True).problems
 
+    def _memory(self, record: Record) -> t.Iterator[Problem]:
+        """What is free must do, as a plan of moves counts it. A VM that does not run needs none."""
+        free = self._hypervisor.resources().free_memory
+        if record.state == "running" and record.memory > free:
+            words = f"memory: {record.memory} MiB needed, {free} MiB free on {host_name()}"
+            yield Problem("InsufficientMemory", words, record.label)
+
     def _lacks(self, record: Record) -> t.List[Problem]:
-        lacks = self._hypervisor.lacks(record.description, [disk.element for disk in record.disks])
+        lacks = self._hypervisor.lacks(record.uuid, record.description, [disk.element for disk in record.disks])
         words = f"{host_name()} lacks what it needs: {', '.join(lacks)}"
         return [Problem("NotSupported", words, record.label)] if lacks else []
 

@@ -274,19 +274,22 @@ class Libvirt:
         stays = (*domain_travel.stays(xml), *self._domains.keeps(vm))
         return Description(template=domain_travel.template(xml), disks=domain_travel.elements(xml), stays=stays)
 
-    def lacks(self, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
+    def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
         """A record is checked as a domain of this host is: it comes from another one."""
         xml = domain_travel.plain(description["template"])
         odd = [*domain_travel.stays(xml), *(word for disk in disks for word in domain_travel.odd_disk(disk))]
         if odd:
             return odd
-        needs, uuid = domain_travel.needs(xml), Text(xml).root.get("uuid")
-        return self._domains.lacks(needs) + [f"a free port {port}" for port in sorted(needs.ports & self._ports(uuid))]
-
-    def _ports(self, but: str) -> t.Set[int]:
-        """The fixed ports of all other domains."""
-        others = [self._domains.xml(one.uuid, not one.persistent) for one in self._domains.all() if one.uuid != but]
-        return {port for xml in others for port in domain_travel.ports(Text(xml).root)}
+        needs, macs = domain_travel.needs(xml), domain_travel.macs(Text(xml).root)
+        all_domains = [(one.name, one.uuid, not one.persistent) for one in self._domains.all()]
+        others = [(name, Text(self._domains.xml(uuid, live)).root) for name, uuid, live in all_domains if uuid != vm]
+        ports = {port for _name, domain in others for port in domain_travel.ports(domain)}
+        taken = {mac: name for name, domain in others for mac in domain_travel.macs(domain)}
+        return [
+            *self._domains.lacks(needs),
+            *(f"a free port {port}" for port in sorted(needs.ports & ports)),
+            *(f"the MAC address {mac}, which {taken[mac]} has" for mac in sorted(macs & taken.keys())),
+        ]
 
     def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
         self._define(vm, domain_travel.dressed(self._fresh(vm), disks))
