@@ -72,7 +72,10 @@ def test_a_host_is_emptied(tmp_path):
     status, printed = fleet.play("evacuate_host", *FROM, "--check")
     assert status == 0, printed
     (digest,) = re.findall(r'"digest (\w+)"', printed)
-    ((target,),) = [re.findall(r"hv01  (hv\d+)  can move", line) for line in told(printed, "vm00")]
+    ((target,),) = [
+        re.findall(r"hv01  (hv\d+)  can move, downtime not known before its disks are there", line)
+        for line in told(printed, "vm00")
+    ]
     (other,) = {"hv02", "hv03"} - {target}
     assert fleet.vms()["hv01"] == ["vm00"]
     words = [*FROM, "-e", f"flexdisk_move_digest={digest}"]
