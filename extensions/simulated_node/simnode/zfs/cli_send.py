@@ -97,7 +97,6 @@ def _header(base: Base, snap: Snapshot, with_props: bool) -> Dict[str, Any]:
         "block": dataset.volblocksize,
         "volsize": snap.volsize,
         "toguid": snap.guid,
-        "created": snap.created,
         "fromguid": base.guid if base else 0,
         "toname": snap.fullname,
         "snapshot": snap.name,

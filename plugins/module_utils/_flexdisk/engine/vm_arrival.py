@@ -137,16 +137,19 @@ class Arrival:
     def _check_parts(self, record: Record, pool: str, before: bool = False) -> None:
         """Refuse a snapshot of the VM whose parts have not come with the disks. An older one cannot come later.
 
-        before: the last sync is still to come, and brings what is newer than all that a replica has.
+        before: a sync is still to come, and brings parts that are newer than what the replicas have. Times tell nothing
+        of that, for hosts have clocks of their own; but a replica with a part of a later snapshot gets no older one.
         """
         if not record.snapshots:
             return
         found = [parts for _replica, parts in self._replicas(record, pool).values()]
-        for taken in record.snapshots:
+        there = {part.guid for parts in found for part in parts}
+        for number, taken in enumerate(record.snapshots, 1):
+            later = {guid for one in record.snapshots[number:] for guid in one.guids}
             lacking = [parts for parts in found if not {part.guid for part in parts}.intersection(taken.guids)]
-            coming = before and not all(_is_past(parts, taken.creation) for parts in lacking)
-            there = {part.guid for parts in found for part in parts}
-            if not (there.issuperset(taken.guids) or coming or (before and not lacking)):
+            passed = [parts for parts in lacking if {part.guid for part in parts}.intersection(later)]
+            coming = before and (len(found) < len(record.disks) or not passed or len(passed) < len(lacking))
+            if not (there.issuperset(taken.guids) or coming):
                 words = f"the replicas of VM {record.label} lack a part of its snapshot {taken.name}, and get no older"
                 words += " snapshot any more; give them up, and they are made again with all parts"
                 raise FlexdiskError("ReplicaChanged", words)
@@ -417,11 +420,6 @@ def _whole(record: Record) -> _Dict:
     if record.flexible is not None:
         declared["flexible_disk_size"] = record.flexible - sum(disk.size // MIB for disk in record.hidden)
     return declared
-
-
-def _is_past(parts: t.Iterable[Dataset], creation: int) -> bool:
-    """Whether a replica with these snapshots gets none of that time any more."""
-    return any(part.creation > creation for part in parts)
 
 
 def _as_detached(disk: DiskRecord, replica: Dataset, parts: t.List[Dataset], vm_uuid: str, back_to: str) -> Disk:
