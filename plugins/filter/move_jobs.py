@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters moves_under_way, move_queue and move_table: what a playbook that carries out moves must know."""
+"""The filters of the playbooks that carry out moves: moves_under_way, moves_elsewhere, move_queue and move_table."""
 
 from __future__ import annotations
 
@@ -34,6 +34,17 @@ def moves_under_way(
         raise AnsibleFilterError(f"moves_under_way wants what flexdisk.hypervisor.move_plan takes ({exc!r})") from exc
 
 
+def moves_elsewhere(
+    hosts: t.Sequence[_Dict], vms: _Names = (), from_hosts: _Names = (), from_groups: _Names = ()
+) -> t.List[str]:
+    """All arguments are as flexdisk.hypervisor.move_plan takes them."""
+    try:
+        wanted = execution.Wanted(_names(vms), {}, _names(from_hosts), _names(from_groups))
+        return execution.elsewhere(hosts, wanted)
+    except _ODD as exc:
+        raise AnsibleFilterError(f"moves_elsewhere wants what flexdisk.hypervisor.move_plan takes ({exc!r})") from exc
+
+
 def _names(told: _Names) -> t.Sequence[str]:
     return told.split(",") if isinstance(told, str) else told
 
@@ -58,4 +69,9 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"moves_under_way": moves_under_way, "move_queue": move_queue, "move_table": move_table}
+        return {
+            "moves_under_way": moves_under_way,
+            "moves_elsewhere": moves_elsewhere,
+            "move_queue": move_queue,
+            "move_table": move_table,
+        }

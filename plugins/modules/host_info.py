@@ -178,6 +178,26 @@ host:
           returned: always
           sample:
             role: web
+    replicas:
+      description:
+        - The replicas that this host has of disks of VMs on other hosts. Those of one VM from one home in one pool are
+          one entry.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        vm:
+          description: UUID of the VM.
+          type: str
+          returned: always
+        pool:
+          description: The pool of this host that has them.
+          type: str
+          returned: always
+        home:
+          description: GUID of the pool from which they have come. V(0) if it is not known.
+          type: int
+          returned: always
     moves:
       description:
         - What is written down of VMs that leave this host or come to it, in the order of their UUIDs. A VM that has
@@ -196,6 +216,10 @@ host:
           returned: always
         phase:
           description: V(leaving), V(moved) or V(coming).
+          type: str
+          returned: always
+        pool:
+          description: The pool of this host from which the VM leaves, or to which it comes.
           type: str
           returned: always
         host:

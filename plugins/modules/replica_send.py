@@ -140,6 +140,32 @@ stream_bytes:
   description: Bytes that the sync sends, by estimate.
   returned: success, with O(step=prepare) and O(step=announce)
   type: int
+rate:
+  description: Bytes a second of the last transfer to this peer, as this host has measured it. V(0) if it is not known.
+  returned: success, with O(step=prepare)
+  type: int
+space:
+  description: What each pool that is concerned must give for the sync, and has.
+  returned: success, with O(step=prepare)
+  type: list
+  elements: dict
+  contains:
+    here:
+      description: Whether it is a pool of this host, and not of the peer.
+      type: bool
+      returned: always
+    pool:
+      description: Name of the pool.
+      type: str
+      returned: always
+    needs:
+      description: Bytes that it must give.
+      type: int
+      returned: always
+    available:
+      description: Bytes that it has.
+      type: int
+      returned: always
 idle:
   description: Whether the replicas have everything.
   returned: success, with O(step=prepare) and O(step=announce)

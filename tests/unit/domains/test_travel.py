@@ -211,7 +211,7 @@ def test_what_libvirt_keeps_of_a_domain(monkeypatch):
     assert connection(monkeypatch, some).keeps(VM) == expected
 
 
-def test_a_port_that_another_domain_has():
+def test_a_port_or_a_mac_that_another_domain_has():
     """Only one of them could start."""
     linux = LinuxHost()
     linux.create()
@@ -219,13 +219,18 @@ def test_a_port_that_another_domain_has():
     for uuid in (VM, OTHER):
         graphics = linux.domains.configs[uuid].find("devices/graphics")
         graphics.set("port", "5901")
+    nic = linux.domains.configs[OTHER].find("devices/interface/mac")
+    same = nic.get("address")
+    nic.set("address", "52:54:0:1:2:3")
     driver = linux.driver()
     told = driver.description(VM)
     assert (told.of_new["options"], told.of_new["metadata"], list(told.stays)) == ({}, {}, [])
-    assert driver.lacks(told.of_new, list(told.disks.values())) == ["a free port 5901"]
+    assert driver.lacks(VM, told.of_new, list(told.disks.values())) == ["a free port 5901"]
     linux.domains.lacking = {"default"}
-    assert driver.lacks(told.of_new, []) == ["default", "a free port 5901"]
+    assert driver.lacks(VM, told.of_new, []) == ["default", "a free port 5901"]
+    nic.set("address", same.upper())
+    assert driver.lacks(VM, told.of_new, [])[2:] == [f"the MAC address {same}, which web02 has"]
     linux.domains.kept = ["snapshots of libvirt (a)"]
     assert driver.description(VM).stays == ("snapshots of libvirt (a)",)
     odd = {**told.of_new, "template": told.template.replace("<devices>", "<devices><hostdev/>")}
-    assert driver.lacks(odd, ["<filesystem/>"]) == ["<hostdev>", "a disk without one source"]
+    assert driver.lacks(VM, odd, ["<filesystem/>"]) == ["<hostdev>", "a disk without one source"]

@@ -39,7 +39,7 @@ def test_they_come_with_the_description():
     here, there = host(), LinuxHost()
     told = here.driver().description(VM)
     assert (uefi.decode(told.variables), told.stays) == (CONTENT, ())
-    assert there.driver().lacks(told.of_new, []) == []
+    assert there.driver().lacks(VM, told.of_new, []) == []
     there.driver().restore_variables(told.of_new)
     assert there.domains.files == {PLACE: CONTENT}
 
@@ -72,13 +72,13 @@ def test_what_has_their_place():
     told = host().driver().description(VM)
     there = LinuxHost()
     there.domains.files[PLACE] = b"of somebody"
-    assert there.driver().lacks(told.of_new, []) == [f"a free place {PLACE}"]
+    assert there.driver().lacks(VM, told.of_new, []) == [f"a free place {PLACE}"]
     there = host()
-    assert there.driver().lacks(told.of_new, []) == []
+    assert there.driver().lacks(VM, told.of_new, []) == []
     del there.domains.files[PLACE]
     there.create(uuid=OTHER, name="web02")
     with_nvram(there, OTHER, PLACE)
-    assert there.driver().lacks(told.of_new, []) == [f"a free place {PLACE}"]
+    assert there.driver().lacks(VM, told.of_new, []) == [f"a free place {PLACE}"]
 
 
 def test_what_another_host_says_of_them_is_data():
@@ -86,7 +86,7 @@ def test_what_another_host_says_of_them_is_data():
     told = host().driver().description(VM).of_new
     there = LinuxHost()
     odd = {**told, "template": told["template"].replace(PLACE, "/etc/passwd")}
-    assert there.driver().lacks(odd, []) == [f"UEFI variables (nvram) in /etc/passwd, which is not in {FOLDER}"]
+    assert there.driver().lacks(VM, odd, []) == [f"UEFI variables (nvram) in /etc/passwd, which is not in {FOLDER}"]
     with pytest.raises(FlexdiskError, match="has UEFI variables, and no place for them"):
         there.driver().restore_variables(odd)
     assert there.domains.files == {}

@@ -119,6 +119,19 @@ def test_pools(sim):
     ]
 
 
+def test_replicas(sim):
+    """Of which VM, in which pool, and from which home; each once."""
+    place = "zones/flexdisk/replica"
+    sim.run("zfs", "create", "-p", "-o", "canmount=off", place)
+    for number, facts in enumerate(({"vm": VM, "home": 7}, {"vm": VM, "home": 7}, {"vm": LAST, "home": "x"}, {})):
+        words = [f"-o flexdisk:replica.{key}={value}" for key, value in facts.items()]
+        name = f"{place}/{OTHER[:-1]}{number}"
+        sim.run("zfs", "create", "-V", "16M", *" ".join(words).split(), name)
+    assert ask(sim)["replicas"] == [
+        {"vm": uuid, "pool": "zones", "home": home} for uuid, home in sorted([(VM, 7), (LAST, 0)])
+    ]
+
+
 @pytest.fixture
 def pools(sim):
     """Beside zones pools with a VM, with a container only, and with neither."""

@@ -348,3 +348,18 @@ def test_not_root():
     with pytest.raises(FlexdiskError) as caught:
         Vmadm(Recorded(VM, lookup=denied)).vms()
     assert caught.value.code == "NotPermitted"
+
+
+@pytest.mark.parametrize(
+    ("stdout", "found"),
+    [
+        ('[{"uuid": "a", "alias": "web", "nics": [{"mac": "2:8:20:AA:bb:1"}]}]', {"02:08:20:aa:bb:01": "web"}),
+        ('[{"uuid": "a", "nics": [{"mac": "02:08:20:aa:bb:01"}, {"mac": 7}, 7]}, 7]', {"02:08:20:aa:bb:01": "a"}),
+        ('[{"uuid": "own", "nics": [{"mac": "02:08:20:aa:bb:01"}]}, {"uuid": "b", "nics": 7}]', {}),
+        ("7", {}),
+        ("no JSON", {}),
+    ],
+)
+def test_the_mac_addresses_of_other_vms(stdout, found):
+    """However they are written. What is malformed counts for nothing."""
+    assert vmadm_read.taken_macs(stdout, "own") == found

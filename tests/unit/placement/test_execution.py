@@ -15,6 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     PUT_BACK,
     STUCK,
     Wanted,
+    elsewhere,
     queue,
     under_way,
 )
@@ -95,6 +96,36 @@ def test_which_moves_are_meant(wanted, meant):
     for one in hosts[:2]:
         one["info"]["vms"][0]["tags"] = {"role": "db"}
     assert bool(found(hosts, Wanted(**wanted))) is meant
+
+
+@pytest.mark.parametrize(
+    ("hosts", "lines"),
+    [
+        (seen(((1,), (LEAVES,)), ((1,), (COMES,))), []),
+        (seen(((), (GONE,)), ((1,), ())), []),
+        (seen(((), (GONE,)), ((), (COMES,))), []),
+        (seen(((), (GONE,)), ((), ()), ((1,), ())), []),
+        (seen(((), (GONE,)))[:1], ["which this run does not read"]),
+        (seen(((), (GONE,)), None), ["which cannot be read"]),
+        (seen(((1,), (GONE,)), None), []),  # a job has it
+    ],
+)
+def test_vms_that_have_gone_to_where_nobody_looked(hosts, lines):
+    """Whether they have arrived is not known. So it is said, with the command that ends it."""
+    said = [f"vm1 has left hv01 for hv02, {words}. If it has not come to its end: " for words in lines]
+    found = elsewhere(hosts, Wanted())
+    assert [line[: len(words)] for line, words in zip(found, said, strict=True)] == said
+    goes_on = "ansible-playbook flexdisk.hypervisor.move_vm -e flexdisk_vm=vm1 -e flexdisk_target=hv02"
+    assert all(line.endswith(goes_on) for line in found)
+    assert elsewhere(hosts, Wanted(hosts=["hv03"])) == []
+
+
+def test_a_move_goes_on_to_its_pool():
+    hosts = seen(((), (GONE,)), ((), ({**COMES, "pool": "tank"},)))
+    (job,) = under_way(hosts, Wanted())
+    assert job["operations"][0]["pool"] == "tank"
+    (job,) = under_way(seen(((), (GONE,)), ((), (COMES,))), Wanted())
+    assert job["operations"][0]["pool"] == ""
 
 
 def test_moves_that_have_begun_run_one_after_the_other():

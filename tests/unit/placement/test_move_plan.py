@@ -76,6 +76,26 @@ def test_a_refusal_has_a_reason_for_each_host():
     assert found["table"][0] == "vm1: no host"
 
 
+def replica(number, home, pool="zones"):
+    return {"vm": uuid(number), "pool": pool, "home": home}
+
+
+def test_a_host_with_replicas_from_an_earlier_home_is_not_chosen():
+    """A replica takes streams only from its own home, so the move would be refused there."""
+    hosts = [
+        host("a1", info(1, vm(1), vm(2))),
+        host("a2", info(2, memory=65536, replicas=[replica(1, 9), replica(2, 1)])),
+        host("a3", info(3, vm(3, 20480), replicas=[replica(1, 1), replica(1, 9, "tank")])),
+    ]
+    assert homes(plan("evacuate", hosts, from_hosts=["a1"])) == {"vm1": "a3", "vm2": "a2"}
+    found = plan("evacuate", [*hosts[:2], host("a3", drained=True)], from_hosts=["a1"], vms=["vm1"])
+    assert found["error_code"] == "NoHost"
+    gives_up = "playbook replicate -e flexdisk_vm=VM -e flexdisk_replica_host=a2 -e flexdisk_replica_state=absent"
+    assert found["failures"][0]["hosts"]["a2"] == (
+        f"has replicas of it from an earlier home; {gives_up.replace('VM', uuid(1))} gives them up"
+    )
+
+
 def test_what_fits_exactly_fits():
     hosts = [host("a1", info(1, vm(1, 8192, 1000))), host("a2", info(2, memory=8192 + 2048, size=1000))]
     assert homes(plan("evacuate", hosts, from_hosts=["a1"])) == {"vm1": "a2"}

@@ -24,9 +24,11 @@ CONFIG = "[defaults]\ninternal_poll_interval = 0.01\n"  # not every millisecond:
 
 
 class Nodes:
-    """groups: the host group of each host. memory: MiB of each."""
+    """groups: the host group of each host. memory: MiB of each. pools: of each."""
 
-    def __init__(self, folder: Path, groups: dict[str, str], memory: int = 32768) -> None:
+    def __init__(
+        self, folder: Path, groups: dict[str, str], memory: int = 32768, pools: Sequence[str] = ("zones",)
+    ) -> None:
         self.folder = folder
         self.groups = groups
         self.variables: dict[str, Any] = {}
@@ -35,7 +37,8 @@ class Nodes:
         link.symlink_to(ROOT)
         (folder / "ansible.cfg").write_text(CONFIG)
         for number, host in enumerate(groups):
-            self.simnode(host, "init", "--pool", "zones:256G", "--seed", str(number))
+            sizes = [word for pool in pools for word in ("--pool", f"{pool}:256G")]
+            self.simnode(host, "init", *sizes, "--seed", str(number))
             self.simnode(host, "machine", f"memory={memory}", "cpus=8")
 
     def simnode(self, host: str, *words: str) -> str:

@@ -80,7 +80,7 @@ def test_there_and_back(nodes):
     before, contents = vm(nodes, "hv01"), hashes(nodes, "hv01")
     printed = moves(nodes, *TO, "--check", "--diff", "-vvv")
     assert "1 VM to hv02: 4 streams, about" in printed
-    assert "db01 would be stopped" in printed
+    assert "downtime: not known before its disks are there" in printed
     assert vm(nodes, "hv01") == before
     assert nodes.run("hv02", "zfs", "list", "-H", "-o", "name").split() == ["zones"]
     printed, switch = switched(nodes, "-vvv")
@@ -111,6 +111,30 @@ def test_there_and_back(nodes):
     assert status == 0, printed
     printed = moves(nodes, "-e", "flexdisk_vm=db01", "-e", "flexdisk_move_state=forgotten", "--limit", "hv02")
     assert "MovedAway" not in printed
+
+
+def figures(text):
+    """The text without its figures."""
+    return re.sub(r"\b[\d.]+ (bytes|KiB|MiB|GiB|s)\b", r"N", text)
+
+
+def test_what_check_mode_tells(nodes):
+    """As the page has it: the phases, the downtime, and the space on both sides."""
+    (block,) = re.findall(r"    \$ ansible-playbook flexdisk.hypervisor.move_vm .*--check\n\n((?:    .*\n)+)", PAGE)
+    shown = [line.strip() for line in block.splitlines()]
+    there = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_host=hv02"]
+    status, printed = nodes.play("replicate", *there)
+    assert status == 0, printed
+    nodes.run("hv01", "guest", "write", vm(nodes, "hv01")["disks"][0]["zfs_filesystem"], "20", "3", "meanwhile")
+    peer = int(nodes.run("hv02", "zfs", "get", "-Hpo", "value", "guid", "zones")) & 0xFFFFFFFF
+    rate = nodes.folder / "hv01" / "bin" / "flexdisk-locks" / f"rate-{peer:08x}"
+    assert not rate.exists()  # a simulated stream is shorter than what is measured
+    rate.write_text("11744051")
+    printed = moves(nodes, *TO, "--check")
+    told = [line.strip().rstrip(",").strip('"') for line in printed.splitlines()]
+    assert [figures(line) for line in shown] == [figures(line) for line in told if figures(line) in map(figures, shown)]
+    print(printed)
+    assert len(shown) == 9
 
 
 def test_a_move_that_does_not_come_to_its_end(nodes):

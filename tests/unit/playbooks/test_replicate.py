@@ -128,6 +128,18 @@ def test_refusals(nodes):
     assert [points(nodes, "hv01", where) for where in disks.values()] == [[], []]
 
 
+def test_a_vm_on_two_hosts_does_not_stop_the_others(nodes):
+    """It is refused with both hosts, and nothing is done with it."""
+    nodes.connect("hv02", "hv01")
+    disks, doubled = vm_with_disks(nodes), vm_with_disks(nodes, "web01")
+    vm_with_disks(nodes, "web01", "hv02")
+    nodes.variables["all"] = {"flexdisk_replicas": [*PAIR, {"vm": "web01", "host": "hv02"}]}
+    printed = replicated(nodes, status=2)
+    assert re.search(r"VM web01 is on hv01 \(\S+\) and on hv02 \(", printed)
+    assert same(nodes, disks)
+    assert [points(nodes, "hv01", where) for where in doubled.values()] == [[], []]
+
+
 def test_a_host_that_is_another_one(nodes):
     """The key of the host is the one that came over the connection of the inventory, or nothing is sent."""
     vm_with_disks(nodes)

@@ -208,9 +208,9 @@ def arguments(world, announced, **other):
     """Those of the step that leaves."""
     given = {
         "step": "leave", "vm": VM, "name": "hv01", "peer_name": "hv02", "digest": look(world)["digest"],
-        "target_pool": None, "record": None, "variables": None, "transfer": told(announced), "address": "hv02", "port": 22,
-        "host_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"], "bandwidth_limit": None, "authorized_keys": "",
-        "stop_timeout": 9, "allow_force_stop": True, "lock_timeout": 0,
+        "target_pool": None, "record": None, "variables": None, "transfer": told(announced), "address": "hv02",
+        "port": 22, "host_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"], "bandwidth_limit": None,
+        "authorized_keys": "", "stop_timeout": 9, "allow_force_stop": True, "lock_timeout": 0,
     }  # fmt: skip
     return {**given, **other}
 

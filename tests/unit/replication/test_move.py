@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from simnode.vmadm.admin import COMMANDS
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
@@ -30,6 +31,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
@@ -395,6 +397,7 @@ def test_replicas_on_third_hosts_are_not_forgotten(world):
 def told_moves(host):
     """What host_info says of moves."""
     found = host_info(Zfs(host), Vmadm(host, lambda _s: None), None)["moves"]
+    assert all(move["pool"] == "zones" for move in found)
     return [(move["uuid"], move["alias"], move["phase"], move["host"]) for move in found]
 
 
@@ -431,6 +434,14 @@ def test_pci_devices_of_a_host():
 def twin(world, uuid):
     """Another VM of the target has a disk with the uuid of one that comes."""
     payload = {**TWIN, "alias": "twin", "disks": [{"boot": True, "model": "virtio", "size": 16, "uuid": uuid}]}
+    assert world.peer.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
+
+
+def same_mac(world):
+    """The VM has a NIC, and another VM of the target one with the same address."""
+    nic = {"nic_tag": "admin", "mac": "90:b8:d0:aa:bb:01", "interface": "net0", "ip": "dhcp"}
+    assert world.home.node.run(["vmadm", "update", VM], json.dumps({"add_nics": [nic]}))[0] == 0
+    payload = {**TWIN, "alias": "twin", "nics": [nic], "disks": []}
     assert world.peer.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
 
 
@@ -471,10 +482,16 @@ def spoiled(world, how):
             "has a detached disk of it already, zones/flexdisk/x",
         ),
         (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
+        (
+            lambda w: COMMANDS["machine"](w.peer.node, ["memory=1000", "own=745"]),
+            "InsufficientMemory",
+            "memory: 256 MiB needed, 255 MiB free on",
+        ),
+        (same_mac, "NotSupported", "lacks what it needs: the MAC address 90:b8:d0:aa:bb:01, which twin has"),
     ],
     ids=[
         "place", "cdrom", "uuid", "own-snapshots",
-        "orphan", "datasets", "name", "detached", "room",
+        "orphan", "datasets", "name", "detached", "room", "memory", "mac",
     ],
 )  # fmt: skip
 def test_refusals(world, how, code, said):
@@ -520,10 +537,37 @@ def transient(world):
             "lacks what it needs: /usr/share/OVMF/OVMF_VARS_4M.fd",
         ),
         (lambda w: edited(w, NVRAM, "/vms/db01.fd"), "NotSupported", "in /vms/db01.fd, which is not in"),
+        (
+            lambda w: w.peer.domains.add(domain([], uuid=TWIN["uuid"], name="twin")),
+            "NotSupported",
+            "lacks what it needs: the MAC address 52:54:00:aa:bb:cc, which twin has",
+        ),
+        (
+            lambda w: vars(w.peer.domains).update(memory=4096, own=4096),
+            "InsufficientMemory",
+            "MiB needed, 0 MiB free on",
+        ),
         (lambda w: edited(w, "db01", "db 01"), "InvalidArgument", "db 01"),
-        (lambda w: w.peer.domains.add(domain([], uuid=TWIN["uuid"], name="db01")), "InvalidArgument", "is not"),
+        (
+            lambda w: w.peer.domains.add(domain([], uuid=TWIN["uuid"], name="db01").replace("aa:bb", "aa:00")),
+            "InvalidArgument",
+            "is not",
+        ),
     ],
-    ids=["device", "kept", "bus", "shared", "transient", "network", "firmware", "nvram", "alias", "name"],
+    ids=[
+        "device",
+        "kept",
+        "bus",
+        "shared",
+        "transient",
+        "network",
+        "firmware",
+        "nvram",
+        "mac",
+        "memory",
+        "alias",
+        "name",
+    ],
 )
 def test_refusals_of_libvirt(world, how, code, said):
     """Each before anything has changed."""
@@ -555,6 +599,15 @@ def test_what_would_refuse_the_disks_does_so_before_the_vm_is_stopped(world, fle
     disks = tuple(replace(disk, pci_slot=slot or disk.pci_slot) for disk in record.disks)
     with pytest.raises(FlexdiskError, match=said):
         hosts(world)[1].expect(replace(record, disks=disks, flexible=flexible), "zones")
+
+
+@BOTH
+def test_a_vm_that_does_not_run_needs_no_memory(world, monkeypatch):
+    monkeypatch.setattr(type(world.peer.driver()), "resources", lambda _driver: Resources(1024, 0, 1))
+    record = look(world)["record"]
+    _source, target = hosts(world)
+    assert [problem.code for problem in target.refusals(record, "zones")] == ["InsufficientMemory"]
+    assert target.refusals(replace(record, state="stopped"), "zones") == []
 
 
 @BOTH

@@ -9,10 +9,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import pytest
+from simnode import Node, PoolSpec
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm, vm_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import snapshots_result
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
@@ -24,7 +26,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Rollback,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import (
+    FlexdiskError,
+    Problem,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
@@ -183,7 +188,7 @@ def test_the_disks_go_back_where_they_arrived(world, name):
     back(world, name)
 
 
-class Node:
+class Home:
     """The host with the VM, for four_steps."""
 
     def __init__(self, world):
@@ -217,13 +222,77 @@ def test_tasks_where_they_arrived(world, words):
 
     room = space.allocatable(vm_of(world.home))
     frees = {entry["name"]: entry["frees_bytes"] for entry in shown(world.home)}
-    four_steps(Node(world), go, lambda ended: {"names": names(ended)})
+    four_steps(Home(world), go, lambda ended: {"names": names(ended)})
     if words.get("state") == "absent":
         assert space.allocatable(vm_of(world.home)) - room == frees[words["name"]]
 
 
 def names(ended):
     return [[one["name"] for one in vm["snapshots"]] for vm in ended.vms]
+
+
+RAIDZ = PoolSpec("zones", 64 << 30, 12, [{"type": "raidz1", "disks": 5}])
+
+
+def expected(world, record, checks):
+    """The problems that the target finds, after a check or before the VM is stopped."""
+    target = hosts(world)[1]
+    if checks:
+        return target.foresee(record, "zones")
+    try:
+        target.expect(record, "zones")
+    except FlexdiskError as exc:
+        return [Problem(exc.code, exc.message)]
+    return []
+
+
+CHECKS = pytest.mark.parametrize("checks", [False, True], ids=["real", "check"])
+
+
+@CHECKS
+def test_snapshots_take_more_space_on_a_pool_of_another_layout(world, checks):
+    """What they pin there is counted before the VM is stopped, also in check mode if the replicas are there."""
+    world.peer.node = Node.create(None, [RAIDZ], 7)
+    done(world, ROOT, DATA, flexible_disk_size=space.smallest_flexible_mib(vm_of(world.home)))
+    assert expected(world, look(world)["record"], True) == []
+    assert world.sync()[1]
+    (problem,) = expected(world, look(world)["record"], checks)
+    assert problem.code == "InsufficientSpace"
+    assert re.search(r"flexible_disk_size.* too small: disks and snapshots need", problem.message)
+
+
+@CHECKS
+def test_what_they_pin_there_is_what_was_counted(world, checks, monkeypatch):
+    """The rehearsal promises no byte too few, and asks for none too many."""
+    world.peer.node = Node.create(None, [RAIDZ], 7)
+    done(world, ROOT, DATA, flexible_disk_size=1024)
+    assert world.sync()[1]
+    counted = {}
+
+    def noted(*what, **more):
+        for disk in what[8] if len(what) > 8 else ():
+            counted[disk.uuid] = disk.volume.pinned
+        return run(*what, **more)
+
+    run = vm.run
+    with monkeypatch.context() as patch:
+        patch.setattr(vm, "run", noted)
+        assert expected(world, look(world)["record"], checks) == []
+    assert move(world)
+    assert counted == {disk.uuid: disk.volume.pinned for disk in vm_of(world.peer).disks}
+    assert counted
+    assert all(counted.values())
+
+
+def test_check_mode_rehearses_the_arrival(world):
+    """What would refuse the disks does so, although the VM is not made."""
+    assert world.sync()[1]
+    record = look(world)["record"]
+    assert expected(world, record, True) == []
+    disks = tuple(replace(disk, pci_slot="0:0:0") for disk in record.disks)
+    (problem,) = expected(world, replace(record, disks=disks), True)
+    assert re.search(r"0:0:0.* is asked for by root and data", problem.message)
+    assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
 
 
 @BOTH
@@ -367,6 +436,21 @@ def test_a_replica_without_a_part(world):
         hosts(world)[1].expect(look(world)["record"], "zones")
     assert caught.value.code == "ReplicaChanged"
     assert not list(world.folder.glob("moves/*"))
+
+
+def test_check_mode_finds_a_replica_without_a_part(world):
+    """But only if the part cannot come any more."""
+    assert world.sync()[1]
+    replica = f"{REPLICAS}/{next(iter(world.disks()))}"
+    take(world, "three")
+    assert expected(world, look(world)["record"], True) == []
+    world.peer.ok("zfs", "destroy", f"{replica}@vmsnap-one")
+    (problem,) = expected(world, look(world)["record"], True)
+    assert problem.code == "ReplicaChanged"
+    assert "lack a part of its snapshot one, and get no older" in problem.message
+    world.peer.ok("zfs", "release", "flexdisk-replica", f"{replica}@{world.peer.points(replica)[-1]}")
+    world.peer.ok("zfs", "destroy", "-r", replica)
+    assert expected(world, look(world)["record"], True) == []
 
 
 def test_no_room_for_the_part_of_the_root(world):

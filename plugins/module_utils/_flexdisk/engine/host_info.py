@@ -17,9 +17,11 @@ from ..model.resources import Resources
 from ..model.sizes import MIB
 from ..model.vm import Vm
 from ..plan.vm import machine
+from ..rules.identity import is_uuid
 from ..rules.inventory import Host
-from ..rules.layout import diverged, replicas
-from ..rules.moves import Move
+from ..rules.layout import diverged, last_part, pool_of, replicas
+from ..rules.moves import Move, is_place
+from ..rules.replicas import HOME, OF_VM
 from ..rules.space import taken
 from ..zfs.commands import Zfs
 from .observe import observe
@@ -33,6 +35,7 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
     capabilities = hypervisor.capabilities
     host = observe(zfs, hypervisor, pool, snapshots=False, every=True)
     resources = hypervisor.resources()
+    places = {last_part(name): pool_of(name) for name in host.datasets if is_place(name)}
     default = [capabilities.default_pool] if pool is None and capabilities.default_pool in host.datasets else []
     return {
         "driver": capabilities.name,
@@ -41,7 +44,8 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
         "cpus": resources.cpus,
         "pools": [_pool(host, name) for name in sorted({*host.geometry, *default})],
         "vms": [_vm(host, vm) for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)],
-        "moves": [_move(host.moves[uuid]) for uuid in sorted(host.moves)],
+        "replicas": _replicas(host),
+        "moves": [_move(host.moves[uuid], places.get(uuid, "")) for uuid in sorted(host.moves)],
     }
 
 
@@ -76,8 +80,19 @@ def _vm(host: Host, vm: Vm) -> _Dict:
     }
 
 
-def _move(move: Move) -> _Dict:
-    return {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
+def _replicas(host: Host) -> t.List[_Dict]:
+    """Of which VMs there are replicas in which pool, and the guids of the pools from which they come, 0 if unknown."""
+    found = {
+        (one.user[OF_VM], one.pool, int(home) if home.isdigit() else 0)
+        for one, home in ((one, one.user.get(HOME, "")) for one in host.datasets.values())
+        if one.parent == replicas(one.pool) and is_uuid(one.user.get(OF_VM, ""))
+    }
+    return [{"vm": vm, "pool": pool, "home": home} for vm, pool, home in sorted(found)]
+
+
+def _move(move: Move, pool: str) -> _Dict:
+    told = {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
+    return {**told, "pool": pool}
 
 
 def _up(size: int) -> int:

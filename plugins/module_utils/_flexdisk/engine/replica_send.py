@@ -15,7 +15,7 @@ from ..fleet.replication import last, sync, trust
 from ..fleet.replication.copies import Original, Replica, rope
 from ..fleet.replication.peers import Peer, lacking, refusals
 from ..fleet.replication.retention import gone_here
-from ..fleet.replication.room import coming_space, lacks_room
+from ..fleet.replication.room import coming_space, lacks_room, takes
 from ..fleet.replication.streams import Full, Stream, Travelling, send_words
 from ..fleet.replication.transfers import DiskTransfer, VmTransfer, transfer
 from ..hypervisor.protocol import Hypervisor
@@ -29,7 +29,7 @@ from ..rules.replicas import FACT, Note, decode, encode, short
 from ..rules.space import sync_needs
 from ..zfs.commands import Zfs
 from ..zfs.copies import EVERYTHING, Copies, Table
-from . import replica_info, sync_space
+from . import rates, replica_info, sync_space
 from . import trust as keys
 from .journal import host_name
 from .observe import observe
@@ -37,6 +37,15 @@ from .progress import Progress
 
 _Dict = t.Dict[str, t.Any]
 _FACT = PREFIX + FACT
+
+
+class Space(t.NamedTuple):
+    """Bytes that a pool must give for a sync, and has. here: it is one of this host."""
+
+    here: bool
+    pool: str
+    needs: int
+    available: int
 
 
 @dataclass
@@ -48,6 +57,12 @@ class Planned:
     vms: t.List[Vm] = field(default_factory=list)
     host: t.Optional[Host] = None
     problems: t.List[Problem] = field(default_factory=list)
+    space: t.List[Space] = field(default_factory=list)
+
+    @property
+    def rate(self) -> int:
+        """Bytes a second of the last transfer to the slowest of the pools, 0 if one is not known."""
+        return min((rates.measured(peer) for peer in {vm.peer for vm in self.transfers}), default=0)
 
 
 class Removed(t.NamedTuple):
@@ -92,6 +107,10 @@ class Sender:
                 needs[place] = needs.get(place, 0) + sum(disk.needs for disk in planned.disks)
             found.problems += problems
         found.problems += lacking(needs, peer)
+        found.space = [
+            *(Space(True, pool, _takes(found, pool), seen.host.available(pool)) for pool in _pools(found)),
+            *(Space(False, place, needed, peer.pools[place][1]) for place, needed in sorted(needs.items())),
+        ]
         return found
 
     def _plan_vm(
@@ -210,6 +229,8 @@ class Sender:
             failure = f"{exc.message} [{exc.code}]" if isinstance(exc, FlexdiskError) else str(exc)
         took = time.monotonic() - began
         sent = progress.carried - before
+        if not failure:
+            rates.note(vm.peer, sent, took)
         return {"vm": vm.uuid, "alias": vm.alias, "sent_bytes": sent, "seconds": round(took, 1), "failure": failure}
 
     def stream(self, vm: VmTransfer, address: trust.Address, known: t.Sequence[str], progress: Progress) -> None:
@@ -328,6 +349,17 @@ class Sender:
             self._settle([vm.config.uuid for vm in seen.vms])
         marked = [vm.config.uuid for vm in seen.vms if vm.config.failover]
         return Removed([vm.config.uuid for vm in seen.vms], sorted(homes), gone, noted, [], marked)
+
+
+def _pools(planned: Planned) -> t.List[str]:
+    return sorted({vm.config.pool for vm in planned.vms})
+
+
+def _takes(planned: Planned, pool: str) -> int:
+    """Bytes that the snapshots of a sync take of a pool of this host."""
+    host = t.cast(Host, planned.host)
+    pairs = [(vm, one.failed) for vm, one in zip(planned.vms, planned.syncs) if one.new and vm.config.pool == pool]
+    return sum(takes(vm, failed, sync_space.quota_of(vm, coming_space(vm, failed), host)) for vm, failed in pairs)
 
 
 def _place(pool: str, disk: Original) -> str:

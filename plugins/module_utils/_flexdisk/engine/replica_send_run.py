@@ -103,6 +103,8 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
             "msg": msg,
             "transfers": [told(vm) for vm in transfers],
             "stream_bytes": sum(vm.sends for vm in transfers),
+            "rate": planned.rate,
+            "space": [one._asdict() for one in planned.space],
             "idle": idle,
             "failover": [vm.config.uuid for vm in planned.vms if vm.config.failover],
             "failures": failures,

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, VmDeclaration
@@ -34,6 +35,7 @@ from .run import Task
 
 _Raw = t.Mapping[str, t.Any]
 _Declarations = t.Sequence[t.Tuple[VmDeclaration, t.Sequence[Problem]]]
+_Arriving = t.Tuple[str, t.Sequence[Disk], t.Optional[VmDeclaration]]
 
 
 def run(
@@ -46,9 +48,11 @@ def run(
     check_mode: bool,
     arriving: str = "",
     coming: t.Sequence[Disk] = (),
+    shell: t.Optional[_Raw] = None,
 ) -> Outcome:
     """Makes the VMs as declared, or predicts it. pool is where new VMs are made. arriving: the uuid of a VM that comes
     from another host; for all other tasks it is being moved. coming: its disks, as if they were detached here already.
+    shell: how this VM is made first if it is not here, without its disks; that is only predicted.
     """
     outcome = Outcome()
     known, outcome.problems = parse_packages(raw_packages)
@@ -60,14 +64,13 @@ def run(
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
     place = pool or hypervisor.capabilities.default_pool
-    return _Vms(declarations, (arriving, coming), zfs, hypervisor, policy, check_mode, outcome, more=place).run()
+    first = parse_vm(shell, known)[0] if shell is not None and check_mode else None
+    return _Vms(declarations, (arriving, coming, first), zfs, hypervisor, policy, check_mode, outcome, more=place).run()
 
 
 class _Vms(Task):
     # Any: the arguments of Task.
-    def __init__(
-        self, declarations: _Declarations, arriving: t.Tuple[str, t.Sequence[Disk]], *what: t.Any, **more: t.Any
-    ) -> None:
+    def __init__(self, declarations: _Declarations, arriving: _Arriving, *what: t.Any, **more: t.Any) -> None:
         super().__init__(*what, **more)
         self._arriving = arriving
         self._declarations = declarations
@@ -75,10 +78,19 @@ class _Vms(Task):
         self._geometry: t.Mapping[str, PoolGeometry] = {}
 
     def plan(self, host: Host) -> t.List[VmPlan]:
-        host = moved_in(host, *self._arriving) if self._arriving[0] else host
+        uuid, coming, shell = self._arriving
+        host = moved_in(host, uuid, coming) if uuid else host
         self._geometry = host.geometry
+        if shell is None or any(config.uuid == uuid for config in host.configs):
+            return self._plans(host, self._declarations)
+        first = self._plans(host, [(shell, ())])
+        with_shell = replace(host, vms=(*host.vms, *(plan.after for plan in first)))
+        plans = self._plans(with_shell, self._declarations) if first else []
+        return [replace(plan, before=made.before, steps=(*made.steps, *plan.steps)) for made, plan in zip(first, plans)]
+
+    def _plans(self, host: Host, declarations: _Declarations) -> t.List[VmPlan]:
         planner = _Planner(host, self.hypervisor, self.policy, self.more)
-        plans = planner.plans(self._declarations)
+        plans = planner.plans(declarations)
         self._asked = planner.asked
         self.outcome.problems += planner.problems
         return plans

@@ -36,7 +36,7 @@ from ..rules.inventory import Host, detached_disk
 from ..rules.journal import used
 from ..rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
 from ..rules.moves import COMING, FACT, MOVED, Move
-from ..rules.pins import charge
+from ..rules.pins import charge, held_without_syncs
 from ..rules.replicas import COMING as COMES
 from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import MARKS, ROLE, SENT, Note, decode, encode, is_synced, short
@@ -87,6 +87,8 @@ class Arrival:
             return [*found, Problem("InvalidArgument", f"{host_name()} is the host that has the VM", name)]
         move = host.moves.get(record.uuid)
         coming = move is not None and move.phase == COMING
+        if not taking:
+            found += self._memory(record)
         if move is not None and move.back_to and not taking:
             found.append(Problem("InUse", moves.why_frozen(move), name))
         for config in host.configs:
@@ -103,10 +105,31 @@ class Arrival:
                 found.append(Problem("MovedAway", words, name))
         return found or self._lacks(record) or self._shell(record, pool, True).problems
 
+    def _memory(self, record: Record) -> t.Iterator[Problem]:
+        """What is free must do, as a plan of moves counts it. A VM that does not run needs none."""
+        free = self._hypervisor.resources().free_memory
+        if record.state == "running" and record.memory > free:
+            words = f"memory: {record.memory} MiB needed, {free} MiB free on {host_name()}"
+            yield Problem("InsufficientMemory", words, record.label)
+
     def _lacks(self, record: Record) -> t.List[Problem]:
-        lacks = self._hypervisor.lacks(record.description, [disk.element for disk in record.disks])
+        lacks = self._hypervisor.lacks(record.uuid, record.description, [disk.element for disk in record.disks])
         words = f"{host_name()} lacks what it needs: {', '.join(lacks)}"
         return [Problem("NotSupported", words, record.label)] if lacks else []
+
+    def foresee(self, record: Record, pool: str) -> t.List[Problem]:
+        """Why the VM cannot come, as refusals has it, and as far as the replicas that are there tell it. Nothing is
+        changed.
+        """
+        found = self.refusals(record, pool)
+        if found:
+            return found
+        try:
+            self._check_parts(record, pool, True)
+            self._rehearse(record, pool)
+        except FlexdiskError as exc:
+            return [Problem(exc.code, exc.message, record.label)]
+        return []
 
     def expect(self, record: Record, pool: str, back_to: str = "") -> None:
         """Write down that the VM comes, and make it without disks: whatever could refuse it does so now. Until the VM
@@ -123,16 +146,24 @@ class Arrival:
         self._write(pool, record, back_to)
         self._shell(record, pool, False)
         self._check_room(record)
-        self._rehearse(record, pool)
+        self._rehearse(record, pool, back_to)
 
-    def _check_parts(self, record: Record, pool: str) -> None:
-        """Refuse a snapshot of the VM whose parts have not come with the disks. An older one cannot come later."""
+    def _check_parts(self, record: Record, pool: str, before: bool = False) -> None:
+        """Refuse a snapshot of the VM whose parts have not come with the disks. An older one cannot come later.
+
+        before: a sync is still to come, and brings parts that are newer than what the replicas have. Times tell nothing
+        of that, for hosts have clocks of their own; but a replica with a part of a later snapshot gets no older one.
+        """
         if not record.snapshots:
             return
-        found = kept(self._copies, [container(pool)])
-        there = {point.guid for one in found for point in one.replica.snapshots}
-        for taken in record.snapshots:
-            if not there.issuperset(taken.guids):
+        found = [parts for _replica, parts in self._replicas(record, pool).values()]
+        there = {part.guid for parts in found for part in parts}
+        for number, taken in enumerate(record.snapshots, 1):
+            later = {guid for one in record.snapshots[number:] for guid in one.guids}
+            lacking = [parts for parts in found if not {part.guid for part in parts}.intersection(taken.guids)]
+            passed = [parts for parts in lacking if {part.guid for part in parts}.intersection(later)]
+            coming = before and (len(found) < len(record.disks) or not passed or len(passed) < len(lacking))
+            if not (there.issuperset(taken.guids) or coming):
                 words = f"the replicas of VM {record.label} lack a part of its snapshot {taken.name}, and get no older"
                 words += " snapshot any more; give them up, and they are made again with all parts"
                 raise FlexdiskError("ReplicaChanged", words)
@@ -148,13 +179,27 @@ class Arrival:
             words = "a snapshot of %s needs %s, and %s is left beside its reservation"
             raise FlexdiskError("InsufficientSpace", words % (root.name, *render_apart(charge(root), room)))
 
-    def _rehearse(self, record: Record, pool: str) -> None:
-        """Plan what arrive will do with the replicas, if all are there. What could refuse the disks does so now."""
+    def _rehearse(self, record: Record, pool: str, back_to: str = "") -> None:
+        """Plan what arrive will do with the replicas, if all are there. What could refuse the disks does so now.
+
+        back_to: as in Move.
+        """
+        there = self._replicas(record, pool)
+        if len(there) == len(record.disks):
+            coming = [_as_detached(disk, *there[disk.uuid], record.uuid, back_to) for disk in record.disks]
+            self._run(_whole(record), pool, True, coming, {**_declared(record), "disks": []})
+
+    def _replicas(self, record: Record, pool: str) -> t.Dict[str, t.Tuple[Dataset, t.List[Dataset]]]:
+        """The replicas of the VM's disks that are there, with their snapshots, by the disks' uuids."""
         there = observe(self._zfs, self._hypervisor, every=True).datasets
-        found = [(disk, there.get(f"{replicas(pool)}/{disk.uuid}")) for disk in record.disks]
-        coming = [_as_detached(disk, replica, record.uuid) for disk, replica in found if replica is not None]
-        if len(coming) == len(found):
-            self._run(_whole(record), pool, True, coming)
+        names = {f"{replicas(pool)}/{disk.uuid}": disk.uuid for disk in record.disks}
+        found: t.Dict[str, t.Tuple[Dataset, t.List[Dataset]]] = {
+            uuid: (there[name], []) for name, uuid in names.items() if name in there
+        }
+        for one in there.values():
+            if one.kind == "snapshot" and one.parent in names:
+                found[names[one.parent]][1].append(one)
+        return found
 
     def _end_shell(self, uuid: str, pool: str) -> None:
         """Delete the VM that was made without disks, or what was made of it, if there is any."""
@@ -179,9 +224,16 @@ class Arrival:
         has = any(config.uuid == record.uuid and config.disks for config in self._hypervisor.vms())
         return self._run({**_declared(record), **({} if has else {"disks": []})}, pool, check_mode)
 
-    def _run(self, declared: _Dict, pool: str, check_mode: bool, coming: t.Sequence[Disk] = ()) -> Outcome:
+    def _run(
+        self,
+        declared: _Dict,
+        pool: str,
+        check_mode: bool,
+        coming: t.Sequence[Disk] = (),
+        shell: t.Optional[_Dict] = None,
+    ) -> Outcome:
         policy, uuid = self._policy, declared["uuid"]
-        outcome = vm.run(self._zfs, self._hypervisor, [declared], [], policy, pool, check_mode, uuid, coming)
+        outcome = vm.run(self._zfs, self._hypervisor, [declared], [], policy, pool, check_mode, uuid, coming, shell)
         if outcome.failure is not None:
             raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
         if outcome.problems and (coming or not check_mode):
@@ -436,15 +488,19 @@ def _whole(record: Record) -> _Dict:
     return declared
 
 
-def _as_detached(disk: DiskRecord, replica: Dataset, vm_uuid: str) -> Disk:
-    """The disk as it will be detached here. What its snapshots pin is not known yet, and counts for nothing."""
+def _as_detached(disk: DiskRecord, replica: Dataset, parts: t.List[Dataset], vm_uuid: str, back_to: str) -> Disk:
+    """The disk as it will be detached here, without the snapshots of syncs. back_to: as in Move."""
+    newest = next((one.createtxg for one in parts if one.name.partition("@")[2] == back_to), None)
+    held, written = held_without_syncs(replica, [one for one in parts if newest is None or one.createtxg <= newest])
     volume = replace(
         replica,
         name=detached_dataset(replica.pool, disk.uuid),
         volsize=disk.size,
         volblocksize=replica.volblocksize or RECORD,
-        used=replica.refreservation,
+        used=held + max(replica.refreservation, written),
         usedbysnapshots=0,
+        usedbyrefreservation=max(0, replica.refreservation - written),
+        written=written,
         user={**disk.facts, "vm": vm_uuid},
     )
     return detached_disk(volume, 0)

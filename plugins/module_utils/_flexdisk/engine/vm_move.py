@@ -109,7 +109,7 @@ def run(call: Call, given: Given, told: Told) -> Answer:
     if step == "look":
         return _look(departure, uuid, params["name"], params["peer_name"] or "")
     if step == "expect" and given.check_mode:
-        problems = arrival.refusals(t.cast(Record, told.record), params["target_pool"])
+        problems = arrival.foresee(t.cast(Record, told.record), params["target_pool"])
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
         return Answer(ready, refusal(problems) if problems else None)
     if given.check_mode:

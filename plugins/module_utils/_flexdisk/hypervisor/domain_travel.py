@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.errors import FlexdiskError
+from ..rules.identity import mac_of
 from . import domain as facts
 from . import domain_variables
 from .xml_text import Element, Text
@@ -190,6 +191,11 @@ def _cpu(text: Text) -> str:
         if custom and cpu.attributes.get("check") != "none" and text.root.attributes.get("type") == "kvm":
             return text.of(cpu)
     return ""
+
+
+def macs(domain: Element) -> t.FrozenSet[str]:
+    """The MAC addresses of the NICs that are written down in the domain."""
+    return frozenset(mac_of(nic.get("mac", "address")) for nic in _devices(domain, "interface")) - {""}
 
 
 def ports(domain: Element) -> t.FrozenSet[int]:

@@ -285,22 +285,29 @@ class Libvirt:
         path = domain_variables.path_of(root)
         return self._domains.variables(path) if domain_variables.is_place(path) else b""
 
-    def lacks(self, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
+    def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
         """A record is checked as a domain of this host is: it comes from another one."""
         xml = domain_travel.plain(description["template"])
         odd = [*domain_travel.stays(xml), *(word for disk in disks for word in domain_travel.odd_disk(disk))]
         if odd:
             return odd
-        needs, root = domain_travel.needs(xml), Text(xml).root
-        there = self._domains.all()
-        others = [Text(self._domains.xml(o.uuid, not o.persistent)).root for o in there if o.uuid != root.get("uuid")]
-        taken = {port for other in others for port in domain_travel.ports(other)}
-        found = [f"a free port {port}" for port in sorted(needs.ports & taken)]
+        needs, macs = domain_travel.needs(xml), domain_travel.macs(Text(xml).root)
+        there = [(one.name, one.uuid, not one.persistent) for one in self._domains.all()]
+        others = [(name, Text(self._domains.xml(uuid, live)).root) for name, uuid, live in there if uuid != vm]
+        ports = {port for _name, domain in others for port in domain_travel.ports(domain)}
+        taken = {mac: name for name, domain in others for mac in domain_travel.macs(domain)}
+        return [
+            *self._domains.lacks(needs),
+            *(f"a free port {port}" for port in sorted(needs.ports & ports)),
+            *(f"the MAC address {mac}, which {taken[mac]} has" for mac in sorted(macs & taken.keys())),
+            *self._lacks_place(Text(xml).root, [domain for _name, domain in others], len(others) == len(there)),
+        ]
+
+    def _lacks_place(self, root: Element, others: t.Sequence[Element], new: bool) -> t.Iterator[str]:
+        """The place of its UEFI variables, if another domain has it. new: the domain is not here yet."""
         path = domain_variables.path_of(root)
-        new = len(others) == len(there)
         if path and (path in map(domain_variables.path_of, others) or (new and self._variables(root))):
-            found.append(f"a free place {path}")
-        return self._domains.lacks(needs) + found
+            yield f"a free place {path}"
 
     def restore_variables(self, description: t.Mapping[str, t.Any]) -> None:
         path = domain_variables.path_of(Text(domain_travel.plain(description["template"])).root)

@@ -105,7 +105,7 @@ class Hypervisor(t.Protocol):
     def description(self, vm: str) -> Description:
         """What create_vm needs to make the VM again on another host, and what of it cannot be there."""
 
-    def lacks(self, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
+    def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
         """What a VM needs that comes from another host, and this host does not have, in words. Nothing is changed.
 
         description has the fields of a NewVm that a Description has, disks what that says of each disk. Both are data.

@@ -287,8 +287,12 @@ class Vmadm:
         stays = ("PCI devices of this host",) if told.get("pci_devices") else ()
         return Description(options, told.get("customer_metadata") or {}, stays=stays)
 
-    def lacks(self, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
-        return []
+    def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
+        macs = vmadm_read.macs(description["options"])
+        if not macs:
+            return []
+        taken = vmadm_read.taken_macs(self._checked("lookup", "-j"), vm)
+        return [f"the MAC address {mac}, which {taken[mac]} has" for mac in sorted(macs & taken.keys())]
 
     def restore_variables(self, description: t.Mapping[str, t.Any]) -> None:
         """Nothing: bhyve keeps none beside the VM's own dataset."""

@@ -12,7 +12,7 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from ..model.vm import DiskConfig, VmConfig
-from ..rules.identity import is_pool, is_uuid
+from ..rules.identity import is_pool, is_uuid, mac_of
 from ..rules.slots import SMARTOS
 
 OLDEST_PLATFORM = "20181206"
@@ -131,6 +131,21 @@ def _tags(tags: t.Any) -> t.Dict[str, str]:
     """The tags. Nothing depends on them, so a VM with malformed tags is still accepted."""
     found = tags.items() if isinstance(tags, dict) else ()
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in found}
+
+
+def macs(row: t.Mapping[str, t.Any]) -> t.FrozenSet[str]:
+    """The MAC addresses of a VM's NICs. Malformed ones count for nothing."""
+    nics = row.get("nics")
+    found = [nic.get("mac") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
+    return frozenset(mac_of(str(mac)) for mac in found) - {""}
+
+
+def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
+    """The VMs that have MAC addresses, by these, from C(vmadm lookup -j). but: the UUID of one that is left out."""
+    found = parse_json(stdout)
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    others = [row for row in rows if row.get("uuid") != but]
+    return {mac: _text(row, "alias") or _text(row, "uuid") for row in others for mac in macs(row)}
 
 
 def _disk(row: t.Mapping[str, t.Any]) -> DiskConfig:

@@ -52,6 +52,7 @@ NAMES = (
     "replicas.space",
     "replica",
     "replica.vm",
+    "replica.home",
     "replica.host",
     "replica.synced",
     "replica.diverged",
@@ -88,7 +89,13 @@ _POOL = re.compile(r"\A[A-Za-z][A-Za-z0-9_.: -]{0,254}\Z")
 _INDEX = re.compile(r"\A[0-9]{1,5}\Z")
 _SERIAL = re.compile(r"\A[0-9]{1,15}\Z")
 _NAMESPACE = Uuid("8a5ee2b0-3c7c-4a26-9d0e-6f1c5a1f0d54")
+_MAC = re.compile(r"\A([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}\Z")
 _TIME = re.compile(r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
+
+
+def mac_of(text: str) -> str:
+    """A MAC address as all that are the same are written, "" for anything else."""
+    return ":".join(part.zfill(2) for part in text.lower().split(":")) if _MAC.match(text) else ""
 
 
 def is_uuid(text: str) -> bool:

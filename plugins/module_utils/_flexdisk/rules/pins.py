@@ -54,6 +54,17 @@ def held(snapshots: t.Iterable[Dataset]) -> int:
     return sum(snapshot.written for snapshot in snapshots)
 
 
+def held_without_syncs(dataset: Dataset, snapshots: t.Iterable[Dataset]) -> t.Tuple[int, int]:
+    """Bytes that the other snapshots of a dataset hold when those of syncs have gone, at most; and bytes that were
+    written since the last of them. The dataset is no clone.
+    """
+    ordered = sorted(snapshots, key=lambda s: s.createtxg)
+    syncs = [is_synced(s.name.partition("@")[2]) for s in ordered]
+    last = max((number for number, sync in enumerate(syncs, 1) if not sync), default=0)
+    freed = sum(s.used for s, sync in zip(ordered[:last], syncs) if sync)
+    return held(ordered[:last]) - freed, dataset.written + held(ordered[last:])
+
+
 def of_origins(vm: Vm) -> int:
     """Bytes that the snapshots of disks hold more where these are no clones: what they share with images."""
     found = 0

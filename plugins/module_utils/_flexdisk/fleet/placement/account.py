@@ -13,7 +13,7 @@ import typing as t
 from .known import COPIED, OFFLINE, REPLICATED, UP, KnownGroup, KnownHost, KnownVm
 
 NO_MEMORY, NO_DISK, NO_CPU, NO_TAGS, NO_MIGRATION = "FailMem", "FailDisk", "FailCPU", "FailTags", "FailMig"
-NO_POOL = "no such pool"
+NO_POOL, NO_REPLICAS = "no such pool", "old replicas"
 
 
 class Account:
@@ -121,6 +121,8 @@ class Account:
         """After the VM has come, or why it cannot. soft: limits that are no physical ones hold, too."""
         if self._copies(vm) and vm.pool not in self.pools:
             return NO_POOL
+        if vm.name in self.host.replicas and self._copies(vm):
+            return NO_REPLICAS
         after = self.after_vm(vm, location)
         least = 0 if vm.template == COPIED else 1  # hail leaves something of everything
         if after.free < least:

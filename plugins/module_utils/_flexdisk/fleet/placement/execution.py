@@ -55,21 +55,48 @@ def under_way(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
     hosts: C(name), C(group) and C(info) as move_plan takes them. What is done is MOVE if the move goes on, PUT_BACK if
     it is given up, and STUCK if nothing can be done. C(why) says why a move does not go on.
     """
-    infos = {host["name"]: host["info"] for host in hosts if host["info"] is not None}
-    marks = {(name, move["uuid"]): move for name, info in infos.items() for move in info["moves"]}
-    asked = {host["name"] for host in hosts}
-    seen = _Seen(set(infos), asked, marks, {(name, vm["uuid"]) for name, info in infos.items() for vm in info["vms"]})
-    groups = {host["name"]: host.get("group") or "" for host in hosts}
-    tags = {vm["uuid"]: vm["tags"] for info in infos.values() for vm in info["vms"]}
+    seen = _seen(hosts)
+    marks, groups = seen.marks, _groups(hosts)
+    tags = {vm["uuid"]: vm["tags"] for host in hosts for vm in (host["info"] or {}).get("vms", ())}
     jobs: t.List[_Dict] = []
     for name, uuid, old, new in sorted(_routes(seen)):
         home, do, why = _decide(uuid, old, new, seen)
         if wanted.means({name, uuid}, tags.get(uuid, {}), home, groups.get(home, "")):
             after = [len(jobs)] if jobs else []
-            operation = {"do": do, "vm": uuid, "from": home, "to": new}
+            pool = marks.get((new, uuid), {}).get("pool", "")
+            operation = {"do": do, "vm": uuid, "from": home, "to": new, "pool": pool}
             job = {"job": len(jobs) + 1, "name": name, "operations": [operation], "why": why}
             jobs.append({**job, "depends": after, "needs": []})
     return jobs
+
+
+def elsewhere(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[str]:
+    """The VMs that have left for hosts of which nothing is known, in words. Whether they have arrived is not known.
+
+    hosts: as under_way takes them.
+    """
+    seen, groups = _seen(hosts), _groups(hosts)
+    lines = []
+    for (old, uuid), mark in sorted(seen.marks.items()):
+        name, new = mark["alias"] or uuid, mark["host"]
+        there = [host for host, vm in seen.has if vm == uuid]
+        gone = mark["phase"] == MOVED and not there and new not in seen.hosts
+        if gone and wanted.means({name, uuid}, {}, old, groups.get(old, "")):
+            why = "cannot be read" if new in seen.asked else "this run does not read"
+            goes_on = f"ansible-playbook flexdisk.hypervisor.move_vm -e flexdisk_vm={name} -e flexdisk_target={new}"
+            lines.append(f"{name} has left {old} for {new}, which {why}. If it has not come to its end: {goes_on}")
+    return lines
+
+
+def _seen(hosts: t.Sequence[_Raw]) -> _Seen:
+    infos = {host["name"]: host["info"] for host in hosts if host["info"] is not None}
+    marks = {(name, move["uuid"]): move for name, info in infos.items() for move in info["moves"]}
+    has = {(name, vm["uuid"]) for name, info in infos.items() for vm in info["vms"]}
+    return _Seen(set(infos), {host["name"] for host in hosts}, marks, has)
+
+
+def _groups(hosts: t.Sequence[_Raw]) -> t.Dict[str, str]:
+    return {host["name"]: host.get("group") or "" for host in hosts}
 
 
 def _routes(seen: _Seen) -> t.Set[t.Tuple[str, str, str, str]]:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ...model.errors import FlexdiskError, Problems
 from ...rules.moves import MOVED
@@ -62,6 +63,7 @@ def read_facts(hosts: t.Sequence[_Raw], groups: t.Sequence[_Raw], settings: Sett
         vms += own
     _check_pools(hosts, problems)
     _check_uuids([own.vm for own in vms], problems)
+    known_hosts = _with_replicas(known_hosts, hosts, [own.vm for own in vms])
     known = Known(known_groups, known_hosts, {own.vm.name: own.vm for own in vms}, settings.moves)
     names = tuple(Names(own.vm.name, own.alias) for own in vms)
     return Facts(
@@ -76,6 +78,21 @@ def read_facts(hosts: t.Sequence[_Raw], groups: t.Sequence[_Raw], settings: Sett
             if move["phase"] != MOVED
         ),
     )
+
+
+def _with_replicas(
+    known: t.Mapping[str, KnownHost], hosts: t.Sequence[_Raw], vms: t.Sequence[KnownVm]
+) -> t.Dict[str, KnownHost]:
+    """The hosts, each with the VMs whose replicas there have come from another pool than the VM's own."""
+    infos = {raw["name"]: raw["info"] or {} for raw in hosts}
+    guids = {(name, pool["name"]): pool.get("guid") for name, info in infos.items() for pool in info.get("pools", ())}
+    homes = {vm.name: (vm.pool, guids.get((vm.primary, vm.pool))) for vm in vms}
+    found = {}
+    for name, host in known.items():
+        told = [(one["vm"], one["pool"], one["home"]) for one in infos[name].get("replicas") or ()]
+        old = [vm for vm, pool, home in told if vm in homes and homes[vm][0] == pool and homes[vm][1] != home]
+        found[name] = replace(host, replicas=frozenset(old)) if old else host
+    return found
 
 
 def _moves(info: _Raw) -> t.List[_Raw]:

@@ -50,7 +50,7 @@ class KnownGroup:
 class KnownHost:
     """A host. own_memory and own_cpus are what it needs itself, free_memory and free_disk what it reports. usable: it
     is there, and takes VMs; unusable says why not. pools: what is free in each pool that VMs can name. tags: those that
-    restrict moves. locations: its failure domains.
+    restrict moves. locations: its failure domains. replicas: VMs whose replicas here are those of an earlier home.
     """
 
     name: str
@@ -68,6 +68,7 @@ class KnownHost:
     locations: t.FrozenSet[str] = frozenset()
     pools: t.Mapping[str, int] = field(default_factory=dict)
     unusable: str = "is drained, offline or takes no VMs"
+    replicas: t.FrozenSet[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import typing as t
 
-from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_POOL, NO_TAGS, Account
+from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_POOL, NO_REPLICAS, NO_TAGS, Account
 from .known import ALL, POLICIES, PRIMARY, REPLICATED, SECONDARY, UNALLOCABLE, Known, KnownVm
 from .limits import NO_DISK_COUNT, NO_SPINDLES, why_too_large
 from .places import Moved, Places
@@ -228,6 +228,10 @@ def _words(vm: KnownVm, account: Account, code: str) -> str:
         return f"memory: {vm.memory} MiB needed, {free} MiB free{kept}"
     if code == NO_POOL:
         return f"has no pool {vm.pool}"
+    if code == NO_REPLICAS:
+        words = f"-e flexdisk_vm={vm.name} -e flexdisk_replica_host={account.host.name}"
+        words = f"playbook replicate {words} -e flexdisk_replica_state=absent gives them up"
+        return f"has replicas of it from an earlier home; {words}"
     if code == NO_DISK and vm.pool:
         return f"pool {vm.pool}: {vm.disk} MiB needed, {account.pools[vm.pool]} MiB free"
     if code == NO_DISK:

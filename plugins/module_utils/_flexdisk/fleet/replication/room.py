@@ -44,6 +44,13 @@ def _with_set(disk: Disk) -> Disk:
     return replace(disk, snapshots=(*disk.snapshots, new))
 
 
+def takes(vm: Vm, failed: t.Collection[str], quota: int) -> int:
+    """Bytes that the snapshots take of the VM's pool. The arguments are those of lacks_room."""
+    if quota:
+        return max(0, quota - max(vm.root.reservation, vm.root.used))
+    return sum(holds(disk.volume) for disk in _synced(without_sets(vm, failed)))
+
+
 def lacks_room(vm: Vm, failed: t.Collection[str], quota: int, available: int) -> t.Iterator[Problem]:
     """Why the snapshots cannot be taken. What was written since the last ones must stay rewritable.
 
@@ -58,7 +65,7 @@ def lacks_room(vm: Vm, failed: t.Collection[str], quota: int, available: int) ->
         words += f" the VM has {render_bytes(max(0, quota - used))} left; a larger flexible_disk_size makes room"
         yield Problem("InsufficientSpace", words, vm.config.label)
         return
-    more = quota - max(vm.root.reservation, vm.root.used) if quota else needed
+    more = takes(vm, failed, quota)
     if more > available:
         words += (
             f" the VM needs {render_bytes(more)} more of pool {vm.config.pool}, which has {render_bytes(available)}"

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a move will do, how long the VM will be down, and what it takes of pools; in words."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.sizes import render_bytes
+
+_Raw = t.Mapping[str, t.Any]
+
+
+class Hosts(t.NamedTuple):
+    """The names of the hosts that the VM leaves and reaches."""
+
+    old: str
+    new: str
+
+
+def downtime(sync: _Raw, running: bool) -> str:
+    """How long a VM would be down if all that has changed since the last sync were sent then. sync: what replica_send
+    returns of its step prepare.
+    """
+    if not running:
+        return "none, for it does not run"
+    streams = [stream for vm in sync["transfers"] for disk in vm["disks"] for stream in disk["streams"]]
+    if any(stream["kind"] not in ("increment", "rollback") for stream in streams):
+        return "not known before its disks are there"
+    changed = render_bytes(sync["stream_bytes"])
+    if not sync["rate"]:
+        return f"not known: {changed} have changed, and no rate has been measured yet"
+    seconds = -(-sync["stream_bytes"] // sync["rate"])
+    return f"about {seconds} s for {changed} at {render_bytes(sync['rate'])}/s, beside shutdown and start"
+
+
+def lines(sync: _Raw, vm: str, hosts: Hosts, running: bool, takes: int) -> t.List[str]:
+    """The phases of a move, the downtime, and the space on both sides. takes: bytes that the VM itself takes there."""
+    return [
+        f"sync: {sync['msg']}, while it runs" if running else f"sync: {sync['msg']}",
+        f"expect: {vm} is made on {hosts.new}, without disks",
+        f"leave: {vm} is stopped on {hosts.old}" if running else f"leave: {vm} is kept from being started",
+        "last sync: what was written since is sent",
+        f"go: {vm} ends on {hosts.old}, and its disks become replicas",
+        f"arrive: the replicas become its disks on {hosts.new}{', and it starts' if running else ''}",
+        f"downtime: {downtime(sync, running)}",
+        *(_space(one, hosts, takes) for one in sync["space"]),
+    ]
+
+
+def _space(one: _Raw, hosts: Hosts, takes: int) -> str:
+    has = f"has {render_bytes(one['available'])} free"
+    if one["here"]:
+        return (
+            f"space: pool {one['pool']} of {hosts.old} {has}; the snapshots take at most {render_bytes(one['needs'])}"
+        )
+    needs = f"its replicas take {render_bytes(one['needs'])} more, and the VM {render_bytes(takes)} beside them"
+    return f"space: pool {one['pool']} of {hosts.new} {has}; {needs}"
