@@ -69,12 +69,13 @@ class Nodes:
     def kills_at_stop(self, host: str, name: str) -> Callable[[str], bool]:
         """Watches for the moment at which a VM is stopped for its move, and kills the module that has done it.
 
-        Without its controller, the module would go on.
+        Without its controller, the module would go on. Jobs print the name of a task when it has ended, so the one
+        before is awaited.
         """
         locks = self.folder / host / "bin" / "flexdisk-locks"
 
         def watch(line: str) -> bool:
-            while line.startswith("TASK [") and "Stop the VM" in line:
+            while line.startswith("TASK [") and "Note the time" in line:
                 (vm,) = json.loads(self.run(host, "vmadm", "lookup", "-j", f"alias={name}"))
                 if vm["state"] == "stopped":
                     os.kill(json.loads((locks / f"transfer-{vm['uuid']}.lock").read_text())["pid"], signal.SIGKILL)
