@@ -98,8 +98,15 @@ options:
     default: []
   max_data_loss:
     description:
-      - Seconds. O(step=take_over) is refused if the replicas are older. By default, any age is taken.
+      - Seconds. O(step=take_over) is refused if the set that the VM would go back to is older. By default, any age is
+        taken.
     type: int
+  leave_out:
+    description:
+      - Names or UUIDs of disks that had left the VM since its record was stored. O(step=take_over) brings the VM back
+        without them. Their replicas stay.
+    type: list
+    elements: str
   authorized_keys:
     description:
       - The file of keys that SSH accepts on this host. O(step=take_over) shuts out the old home.
@@ -169,7 +176,9 @@ age:
   returned: success, with O(step=take_over)
   type: int
 lost:
-  description: What the replicas lose beside, because other disks of the VM lack it.
+  description: >-
+    What the replicas lose beside, because other disks of the VM lack it, and which replicas stay because the record
+    lacks their disks.
   returned: success, with O(step=take_over)
   type: list
   elements: str
@@ -220,6 +229,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "pools": {"type": "dict"},
     "homes": {"type": "list", "elements": "int", "default": []},
     "max_data_loss": {"type": "int"},
+    "leave_out": {"type": "list", "elements": "str"},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
     "peers": {"type": "dict"},
     "unasked": {"type": "bool", "default": False},

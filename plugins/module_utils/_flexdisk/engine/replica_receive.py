@@ -179,7 +179,8 @@ class Receiver:
         if len(came) < len(there) or not all(_has(disk, one, vm.set) for disk, one in came):
             return False, changed
         changed = self._keep_set(vm, came) or changed
-        self._zfs.set_facts([place(vm, disk) for disk in vm.disks], {SYNCED: since})
+        places = [place(vm, disk) for disk in vm.disks]
+        self._zfs.set_facts([f"{one}@{vm.set}" for one in places] + places, {SYNCED: since})
         return True, changed
 
     def _settle(self, vm: VmTransfer, disk: DiskTransfer, there: Kept) -> bool:

@@ -101,12 +101,13 @@ def _take_over(call: Call, given: Told) -> Answer:
     params, now = given.params, time.time()
     name, most = params["vm"], params["max_data_loss"]
     what = TakeOver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"])
-    ready = what.look(name)
+    leave_out = params["leave_out"] or []
+    ready = what.look(name, leave_out)
     problems = ready.problems or list(too_old(ready, most, now))
     if problems:
         return Answer({}, refusal(problems))
     if not call.check_mode:
-        what.take(name, most)
+        what.take(name, most, leave_out)
     return Answer(_told(ready, name, now))
 
 
@@ -119,7 +120,7 @@ def _told(ready: Ready, name: str, now: float) -> t.Dict[str, t.Any]:
     msg = f"VM {record.label} of {record.host} comes back as of {told}"
     if ready.begun:
         msg = f"the failover of VM {record.label} of {record.host} goes on"
-    lost = [words for back in found.disks for words in back.words]
+    lost = found.words
     lines = [msg, *(f"  - {words}" for words in lost)]
     lines += [f"  = disk {back.disk.name} as of @{back.to.name}" for back in found.disks]
     return {"changed": True, "msg": msg, "age": age, "lost": lost, "diff": {"prepared": "\n".join(lines) + "\n"}}
