@@ -106,6 +106,49 @@ def test_the_old_host_comes_back(nodes):
     assert [nodes.run("hv01", "guest", "hash", name) for name in replicas] == contents
 
 
+def test_a_failover_that_was_killed(nodes):
+    """The old host is there again. It is given up, or goes on: the VM is never on both hosts."""
+    contents = hashes(nodes, "hv01")
+    plays(nodes, "replicate", *PREPARE)
+    uuid = vm(nodes, "hv01")["uuid"]
+    stays = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_failover_state=stays"]
+    assert f"    ansible-playbook flexdisk.hypervisor.failover_vm {' '.join(stays)}\n" in PAGE
+    begin(nodes)
+    printed = plays(nodes, "failover_vm", *FENCED, status=2)
+    assert (
+        f"it is running here, and another host has begun to take it over: stop it here (vmadm stop {uuid})" in printed
+    )
+    nodes.run("hv01", "vmadm", "stop", uuid, "-F")
+    assert "could not be asked whether the failover of db01 has begun there" in plays(
+        nodes, "failover_vm", *stays, unreachable="hv02", status=2
+    )
+    assert "does not say that it still has it" in plays(nodes, "failover_vm", *stays, unreachable="hv01", status=2)
+    for check, news in (("--check", True), ("--diff", True), ("--diff", False)):
+        assert changed(plays(nodes, "failover_vm", *stays, check), "hv02") is news
+    assert vm(nodes, "hv02") == {}
+    assert changed(plays(nodes, "start_host", "--limit", "hv01"), "hv01")
+    nodes.run("hv01", "vmadm", "stop", uuid, "-F")
+
+    begin(nodes)
+    assert "hv02 has begun to take it over" in plays(nodes, "start_host", "--limit", "hv01")
+    printed = plays(nodes, "failover_vm", *FENCED)
+    assert changed(printed, "hv01")
+    assert (vm(nodes, "hv01"), hashes(nodes, "hv02")) == ({}, contents)
+    assert not changed(plays(nodes, "failover_vm", *FENCED), "hv01")
+
+
+def begin(nodes):
+    """A failover is killed when it has been written down, and is about to make the VM."""
+    programs = nodes.folder / "hv02" / "bin"
+    (programs / "vmadm").rename(programs / "real")
+    (programs / "vmadm").write_text(f'#!/bin/sh\n[ "$1" = create ] && kill -9 $PPID\nexec {programs}/real "$@"\n')
+    (programs / "vmadm").chmod(0o755)
+    plays(nodes, "failover_vm", *FENCED, unreachable="hv01", status=2)
+    (programs / "real").rename(programs / "vmadm")
+    place = f"zones/flexdisk/move/{vm(nodes, 'hv01')['uuid']}"
+    assert "coming" in nodes.run("hv02", "zfs", "get", "-H", "-o", "value", "flexdisk:move", place)
+
+
 def test_a_host_that_has_booted(nodes):
     """It starts its VMs, if the other host can be asked, or by a word of the user."""
     plays(nodes, "replicate", *PREPARE)

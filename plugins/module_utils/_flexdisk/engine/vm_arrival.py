@@ -191,6 +191,7 @@ class Arrival:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
         if place:
             self._end_shell(uuid, pool_of(place))
+            records.remove(uuid)
             was = host.moves[uuid].was
             if was:
                 self._zfs.set_facts(place, {FACT: was})
@@ -220,6 +221,8 @@ class Arrival:
         pool = pool_of(place)
         for disk in record.disks:
             self._become_disk(record, disk, pool)
+        for disk in record.disks:  # until here a failover can be given up
+            self._shed(detached_dataset(pool, disk.uuid), disk)
         if there is None or there.state != "running":  # a run that was killed may have started it already
             self._fill(record, pool, there)
         self._end(record, place, host.moves[uuid])
@@ -233,7 +236,7 @@ class Arrival:
         self._run(_whole(record), pool, False)
 
     def _become_disk(self, record: Record, disk: DiskRecord, pool: str) -> None:
-        """A replica becomes a detached disk of the VM. Its identity comes first, and what it was goes last."""
+        """A replica becomes a detached disk of the VM. Its identity comes first. What it was stays for now."""
         here, there = f"{replicas(pool)}/{disk.uuid}", detached_dataset(pool, disk.uuid)
         found = {one.replica.dataset: one.replica for one in kept(self._copies, [container(pool)])}
         if here in found:
@@ -247,13 +250,13 @@ class Arrival:
             stale = {name: "" for name in self._zfs.local_facts(here) if name in OWN and name not in disk.facts}
             self._zfs.set_facts(here, {**stale, **disk.facts, "vm": record.uuid})
             self._zfs.rename(here, there)
-        if self._zfs.exists(there):
-            self._shed(there)
-            if disk.facts.get("type") == FILE:
-                file_disks.show(self._zfs, there, disk.uuid)
 
-    def _shed(self, name: str) -> None:
-        """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet."""
+    def _shed(self, name: str, disk: DiskRecord) -> None:
+        """A detached disk loses what only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no
+        room for them yet.
+        """
+        if not self._zfs.exists(name):
+            return
         table = self._copies.table([name], ("guid",), "snapshot,bookmark")
         for one in table:
             short_name = one.partition("@")[2]
@@ -266,6 +269,8 @@ class Arrival:
         self._zfs.set_facts(name, dict.fromkeys((*MARKS, COMES), ""))
         left = [one for one in table if "@" in one and not is_synced(one.partition("@")[2])]
         self._zfs.set_facts(left, {SENT: ""})
+        if disk.facts.get("type") == FILE:
+            file_disks.show(self._zfs, name, disk.uuid)
 
     def _end(self, record: Record, place: str, move: Move) -> None:
         """Marks of the VM, the note of the way back, and power. What was written down goes last."""

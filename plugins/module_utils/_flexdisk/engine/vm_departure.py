@@ -34,7 +34,7 @@ from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYN
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import autoboot, file_disks
-from .journal import Journal
+from .journal import forget_vm
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
@@ -224,10 +224,7 @@ class Departure:
     def _park(self, uuid: str) -> None:
         """The detached disks go where replicas lie."""
         host = observe(self._zfs, self._hypervisor, every=True)
-        intents = Journal(self._zfs, host)
-        for pool in [pool for pool, vm in host.intents if vm == uuid]:
-            intents.forget(pool, uuid)  # a run that was killed has left it
-        intents.tidy()
+        forget_vm(self._zfs, host, uuid)
         for disk in host.detached:
             volume = disk.volume
             if (volume.user.get(ROLE), volume.user.get(OF_VM)) == (disk.uuid, uuid):

@@ -24,7 +24,6 @@ from ..rules.inventory import Host
 from ..rules.layout import container, last_part
 from ..rules.moves import COMING, Move
 from ..rules.naming import Names, fitting
-from ..rules.replicas import BACK
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import records
@@ -32,8 +31,9 @@ from . import trust as keys
 from .journal import host_name
 from .observe import observe
 from .receivers import end_receiver
-from .replica_info import HOLD, kept
+from .replica_info import kept
 from .vm_arrival import Arrival
+from .way_back import go_back
 
 
 class Known(t.NamedTuple):
@@ -76,6 +76,12 @@ def is_named(uuid: str, alias: str, name: str) -> bool:
     return bool(fitting(name, [Names(uuid, alias)]))
 
 
+def held(zfs: Zfs, copies: Copies, pool: str) -> takeover.Kept:
+    """The replicas in a pool."""
+    found = kept(copies, [container(pool)]) if zfs.exists(container(pool)) else []
+    return {last_part(one.replica.dataset): takeover.Held(one.replica, one.vm, one.times, one.back) for one in found}
+
+
 class TakeOver:
     """What a failover needs on the host that takes a VM over. authorized: the file of keys that may come in."""
 
@@ -103,7 +109,7 @@ class TakeOver:
         known = known._replace(record=_chosen(known.record, leave_out, begun))
         done = _disks_here(host, uuid) if move is not None and move.phase == COMING else set()
         found, problems = takeover.plan(
-            known.record, self._kept(known), done, t.cast(Move, move).back_to if begun else ""
+            known.record, held(self._zfs, self._copies, known.pool), done, t.cast(Move, move).back_to if begun else ""
         )
         if not begun:
             problems += self._arrival.refusals(known.record, known.pool, taking=True)
@@ -117,12 +123,6 @@ class TakeOver:
             f"{host_name()} has no record of VM {name}; the playbook replicate with flexdisk_failover=true makes one"
         )
         return Ready(None, None, False, False, [Problem("ResourceNotFound", f"{words}, as long as its home is there")])
-
-    def _kept(self, known: Known) -> takeover.Kept:
-        place = container(known.pool)
-        found = kept(self._copies, [place]) if self._zfs.exists(place) else []
-        held = [takeover.Held(one.replica, one.vm, one.times, one.back) for one in found]
-        return {last_part(one.replica.dataset): one for one in held}
 
     def take(self, name: str, most: t.Optional[int], leave_out: t.Collection[str] = ()) -> bool:
         """Take the VM over. most: seconds of what it wrote that may be lost, None for any. leave_out: as for look.
@@ -172,17 +172,8 @@ class TakeOver:
     def _go_back(self, found: Takeover) -> None:
         """Destroy exactly the snapshots that were planned, and roll back."""
         for back in found.disks:
-            name = back.replica.dataset
-            lost = [f"{name}@{point.name}" for point in back.lost]
-            held = self._copies.held(HOLD, lost)
-            if held:
-                self._zfs.release(HOLD, *sorted(held))
-            for snapshot in lost:
-                self._copies.destroy(snapshot)
-            if lost or back.replica.written:
-                self._copies.roll_back(f"{name}@{back.to.name}")
-            if back.back:
-                self._zfs.set_facts([name], {BACK: ""})
+            if back.lost or back.replica.written or back.back:
+                go_back(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
 
 
 def too_old(ready: Ready, most: t.Optional[int], now: float) -> t.Iterator[Problem]:
