@@ -166,6 +166,11 @@ records:
   returned: success, with O(step=mark) and O(step=look)
   type: list
   elements: dict
+gone:
+  description: The labels of VMs whose records are gone.
+  returned: success, with O(step=drop)
+  type: list
+  elements: str
 stored:
   description: Whether the records are kept now.
   returned: success, with O(step=store)

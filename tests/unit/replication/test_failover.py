@@ -152,6 +152,22 @@ def test_failover_is_given_up(world, autoboot):
     assert records.known(records.FAILOVER) == []
 
 
+def test_terms_go_up_for_ever(world):
+    """A VM that was taken over keeps its term without failover, also after a move. autoboot is as it was."""
+    protect(world)
+    world.home.ok("zfs", "set", f"{FACT}=on:3", f"zones/{VM}")
+    assert mark(world, False).changed
+    assert not mark(world, False).changed
+    assert world.home.ok("zfs", "get", "-H", "-o", "value", FACT, f"zones/{VM}") == "none:3"
+    assert move(world)
+    swap(world)
+    assert (config(world.home)["autoboot"], findings(world)) == (True, [])
+    (vm,) = observe(Zfs(world.home), Vmadm(world.home)).vms
+    assert (vm.config.failover, vm.config.autoboot) == (False, True)
+    assert mark(world, True).changed
+    assert wish(world.home) == ("on:3", False)
+
+
 def test_without_replicas_there_is_no_failover(world):
     """Otherwise nobody would start the VM."""
     protect(world)
@@ -651,7 +667,10 @@ def test_nobody_starts_what_another_host_runs(world):
 def test_a_vm_whose_replicas_are_not_known_is_not_started(world):
     booted(world)
     world.sender().remove(["db01"], world.peer_name, False)
-    assert "no replicas of it are known" in start(world, {"hv02": []}).failures[0]
+    (words,) = start(world, {"hv02": []}).failures
+    assert "no replicas of it are known" in words
+    assert "flexdisk_start_unasked=true starts it" in words
+    assert "flexdisk_replica_state=absent and flexdisk_failover=false" in words
     assert start(world, {"hv02": []}, unasked=True).started
 
 

@@ -27,6 +27,11 @@ from .observe import observe
 from .vm_takeover import Known, held, is_named, known_vms
 
 _Dict = t.Dict[str, t.Any]
+_WITHOUT_REPLICAS = (
+    "no replicas of it are known, so no host can be asked whether it has taken it over. flexdisk_start_unasked=true"
+    " starts it. The playbook replicate with flexdisk_vm, flexdisk_replica_host for the host that had the last ones,"
+    " flexdisk_replica_state=absent and flexdisk_failover=false lets it start with this host again"
+)
 
 
 class Started(t.NamedTuple):
@@ -155,7 +160,7 @@ def _why_not(vm: Vm, claims: Claims, unasked: bool) -> str:
         return f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts"
     silent = [] if unasked else not_asked(peers, claims)
     if not peers and not unasked:
-        return "no replicas of it are known, so no host can be asked whether it has taken it over"
+        return _WITHOUT_REPLICAS
     if silent:
         return f"{' and '.join(silent)} could not be asked whether they have taken it over"
     return unfinished(vm.interrupted) if vm.interrupted is not None else ""

@@ -85,7 +85,7 @@ def _store(call: Call, given: Told) -> Answer:
 
 def _drop(call: Call, given: Told) -> Answer:
     gone = failover_records.drop(given.params["vms"], given.params["homes"], call.check_mode)
-    return Answer({"changed": bool(gone), "msg": f"the records of {len(gone)} VMs are gone"})
+    return Answer({"changed": bool(gone), "msg": f"the records of {len(gone)} VMs are gone", "gone": gone})
 
 
 def _look(call: Call, given: Told) -> Answer:
