@@ -50,6 +50,9 @@ options:
       look: Tells which VMs this host has, and which it could take over. Nothing is changed.
       take_over: >-
         On the host with the replicas, brings O(vm) back. Its home must be down. In check mode, says what would be lost.
+      stay: >-
+        On the host that has begun to take O(vm) over, gives that up: it keeps its replicas and the record. Refused once
+        a disk is a replica no more.
       start: >-
         On the home after its boot, starts the VMs with failover that shall run, unless a host of O(peers) has taken
         them over or could not be asked.
@@ -66,8 +69,8 @@ options:
     elements: str
   vm:
     description:
-      - The VM by UUID, unique prefix of one, or alias. Needed for O(step=take_over), O(step=end) and O(step=give_up).
-        With it, O(step=look) tells only of this VM.
+      - The VM by UUID, unique prefix of one, or alias. Needed for O(step=take_over), O(step=stay), O(step=end) and
+        O(step=give_up). With it, O(step=look) tells only of this VM.
     type: str
   failover:
     description:
@@ -98,8 +101,21 @@ options:
     default: []
   max_data_loss:
     description:
-      - Seconds. O(step=take_over) is refused if the replicas are older. By default, any age is taken.
+      - Seconds. O(step=take_over) is refused if the set that the VM would go back to is older. By default, any age is
+        taken.
     type: int
+  leave_out:
+    description:
+      - Names or UUIDs of disks that had left the VM since its record was stored. O(step=take_over) brings the VM back
+        without them. Their replicas stay.
+    type: list
+    elements: str
+  elsewhere:
+    description:
+      - RV(records) of O(step=look) of other hosts, by their names. O(step=take_over) is refused if one of them is from
+        after another failover, or names another home. Without O(max_data_loss), also if that host could bring back
+        more.
+    type: dict
   authorized_keys:
     description:
       - The file of keys that SSH accepts on this host. O(step=take_over) shuts out the old home.
@@ -113,6 +129,12 @@ options:
   unasked:
     description:
       - Allow O(step=start) to start VMs although a host with replicas could not be asked.
+    type: bool
+    default: false
+  begun:
+    description:
+      - Allow O(step=end) although the other host has only begun to take O(vm) over. The VM is on neither host then,
+        until O(step=take_over) has ended there.
     type: bool
     default: false
 seealso:
@@ -139,10 +161,16 @@ msg:
 records:
   description: >-
     With O(step=mark), what another host must know to make the VMs again; it may hold secrets. With O(step=look), the
-    VMs that this host could take over, without secrets. C(vm) is the UUID, C(alias) the alias, C(host) the home.
+    VMs that this host could take over, without secrets. C(vm) is the UUID, C(alias) the alias, C(host) the home,
+    C(term) how often the VM had been taken over. C(synced) is when the VM was as it would come back, if O(vm) is given.
   returned: success, with O(step=mark) and O(step=look)
   type: list
   elements: dict
+gone:
+  description: The labels of VMs whose records are gone.
+  returned: success, with O(step=drop)
+  type: list
+  elements: str
 stored:
   description: Whether the records are kept now.
   returned: success, with O(step=store)
@@ -169,10 +197,16 @@ age:
   returned: success, with O(step=take_over)
   type: int
 lost:
-  description: What the replicas lose beside, because other disks of the VM lack it.
+  description: >-
+    What the replicas lose beside, because other disks of the VM lack it, and which replicas stay because the record
+    lacks their disks.
   returned: success, with O(step=take_over)
   type: list
   elements: str
+vm:
+  description: The UUID of the VM. Empty if there is nothing to do.
+  returned: success, with O(step=end) and O(step=give_up)
+  type: str
 disks:
   description: What becomes of the disks of the VM on its old home.
   returned: success, with O(step=end) and O(step=give_up)
@@ -208,7 +242,7 @@ from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.module_run import run_module
 from ..module_utils._flexdisk.engine.vm_failover import parse, run
 
-STEPS = ["mark", "store", "drop", "look", "take_over", "start", "end", "give_up"]
+STEPS = ["mark", "store", "drop", "look", "take_over", "stay", "start", "end", "give_up"]
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "step": {"type": "str", "required": True, "choices": STEPS},
     "vms": {"type": "list", "elements": "str"},
@@ -220,15 +254,19 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "pools": {"type": "dict"},
     "homes": {"type": "list", "elements": "int", "default": []},
     "max_data_loss": {"type": "int"},
+    "leave_out": {"type": "list", "elements": "str"},
+    "elsewhere": {"type": "dict"},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
     "peers": {"type": "dict"},
     "unasked": {"type": "bool", "default": False},
+    "begun": {"type": "bool", "default": False},
 }
 NEEDED = [
     ("step", "mark", ["vms", "name"]),
     ("step", "store", ["records", "pools"]),
     ("step", "drop", ["vms"]),
     ("step", "take_over", ["vm"]),
+    ("step", "stay", ["vm"]),
     ("step", "start", ["peers"]),
     ("step", "end", ["vm", "peers"]),
     ("step", "give_up", ["vm"]),

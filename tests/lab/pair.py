@@ -14,15 +14,24 @@ from typing import Any
 import boot
 from harness import Completed, Lab
 
+# No port that listens, and not the connection that is open already.
+_OUT_OF_REACH = {"ansible_port": "1", "ansible_ssh_args": "-F none -o ControlPath=none -o BatchMode=yes"}
+
 
 class Both:
     """Playbooks on both machines, with these variables of all hosts."""
 
     def __init__(self, lab: Lab, peer: Lab, **variables: Any) -> None:
         self.lab = lab
-        hosts = {one.name: _host(one) for one in (lab, peer)}
+        self._hosts = {one.name: _host(one) for one in (lab, peer)}
+        self._variables = variables
         self._inventory = lab.workdir / "both.json"
-        self._inventory.write_text(json.dumps({"hypervisors": {"hosts": hosts, "vars": variables}}))
+        self.hide("")
+
+    def hide(self, name: str) -> None:
+        """From now on, playbooks cannot reach this machine; "": they reach both."""
+        hosts = {one: {**found, **(_OUT_OF_REACH if one == name else {})} for one, found in self._hosts.items()}
+        self._inventory.write_text(json.dumps({"hypervisors": {"hosts": hosts, "vars": self._variables}}))
 
     def argv(self, playbook: str, *words: str) -> list[str]:
         """The command line of a playbook of this collection."""

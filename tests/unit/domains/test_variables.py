@@ -78,7 +78,7 @@ def test_what_has_their_place():
     del there.domains.files[PLACE]
     there.create(uuid=OTHER, name="web02")
     with_nvram(there, OTHER, PLACE)
-    assert there.driver().lacks(VM, told.of_new, []) [-1:] == [f"a free place {PLACE}"]
+    assert there.driver().lacks(VM, told.of_new, [])[-1:] == [f"a free place {PLACE}"]
 
 
 def test_what_another_host_says_of_them_is_data():

@@ -106,6 +106,49 @@ def test_the_old_host_comes_back(nodes):
     assert [nodes.run("hv01", "guest", "hash", name) for name in replicas] == contents
 
 
+def test_a_failover_that_was_killed(nodes):
+    """The old host is there again. It is given up, or goes on: the VM is never on both hosts."""
+    contents = hashes(nodes, "hv01")
+    plays(nodes, "replicate", *PREPARE)
+    uuid = vm(nodes, "hv01")["uuid"]
+    stays = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_failover_state=stays"]
+    assert f"    ansible-playbook flexdisk.hypervisor.failover_vm {' '.join(stays)}\n" in PAGE
+    begin(nodes)
+    printed = plays(nodes, "failover_vm", *FENCED, status=2)
+    assert (
+        f"it is running here, and another host has begun to take it over: stop it here (vmadm stop {uuid})" in printed
+    )
+    nodes.run("hv01", "vmadm", "stop", uuid, "-F")
+    assert "could not be asked whether the failover of db01 has begun there" in plays(
+        nodes, "failover_vm", *stays, unreachable="hv02", status=2
+    )
+    assert "does not say that it still has it" in plays(nodes, "failover_vm", *stays, unreachable="hv01", status=2)
+    for check, news in (("--check", True), ("--diff", True), ("--diff", False)):
+        assert changed(plays(nodes, "failover_vm", *stays, check), "hv02") is news
+    assert vm(nodes, "hv02") == {}
+    assert changed(plays(nodes, "start_host", "--limit", "hv01"), "hv01")
+    nodes.run("hv01", "vmadm", "stop", uuid, "-F")
+
+    begin(nodes)
+    assert "hv02 has begun to take it over" in plays(nodes, "start_host", "--limit", "hv01")
+    printed = plays(nodes, "failover_vm", *FENCED)
+    assert changed(printed, "hv01")
+    assert (vm(nodes, "hv01"), hashes(nodes, "hv02")) == ({}, contents)
+    assert not changed(plays(nodes, "failover_vm", *FENCED), "hv01")
+
+
+def begin(nodes):
+    """A failover is killed when it has been written down, and is about to make the VM."""
+    programs = nodes.folder / "hv02" / "bin"
+    (programs / "vmadm").rename(programs / "real")
+    (programs / "vmadm").write_text(f'#!/bin/sh\n[ "$1" = create ] && kill -9 $PPID\nexec {programs}/real "$@"\n')
+    (programs / "vmadm").chmod(0o755)
+    plays(nodes, "failover_vm", *FENCED, unreachable="hv01", status=2)
+    (programs / "real").rename(programs / "vmadm")
+    place = f"zones/flexdisk/move/{vm(nodes, 'hv01')['uuid']}"
+    assert "coming" in nodes.run("hv02", "zfs", "get", "-H", "-o", "value", "flexdisk:move", place)
+
+
 def test_a_host_that_has_booted(nodes):
     """It starts its VMs, if the other host can be asked, or by a word of the user."""
     plays(nodes, "replicate", *PREPARE)
@@ -134,9 +177,88 @@ def test_failover_is_given_up(nodes):
 def test_the_other_host_is_gone_for_good(nodes):
     """By both words, the VM starts with its host again, although that host cannot be asked."""
     plays(nodes, "replicate", *PREPARE)
-    words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_state=absent", "-e", "flexdisk_failover=false"]
-    plays(nodes, "replicate", *words, "--limit", "hv01", unreachable="hv02", status=4)
+    words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_state=absent", "--limit", "hv01"]
+    plays(nodes, "replicate", *words, unreachable="hv02", status=4)
+    nodes.run("hv01", "vmadm", "stop", vm(nodes, "hv01")["uuid"], "-F")
+    printed = plays(nodes, "start_host", "--limit", "hv01", unreachable="hv02", status=2)
+    assert "no replicas of it are known" in printed
+    words += ["-e", "flexdisk_failover=false"]
+    plays(nodes, "replicate", *words, unreachable="hv02", status=4)
     assert (vm(nodes, "hv01")["autoboot"], record(nodes).exists()) == (True, True)
+
+
+@pytest.fixture
+def three(tmp_path):
+    """The same with another host that has replicas, too."""
+    made = Nodes(tmp_path, {"hv01": "", "hv02": "", "hv03": ""})
+    for host in ("hv02", "hv03"):
+        made.connect("hv01", host)
+    made.variables["all"] = {"flexdisk_replicas": [{"vm": "db01", "host": host} for host in ("hv02", "hv03")]}
+    uuid = made.create("hv01", "db01", 1024, 1, {}, flexible=3)
+    made.run("hv01", "vmadm", "update", uuid, stdin=json.dumps({"set_customer_metadata": {"root_pw": SECRET}}))
+    plays(made, "replicate", *PREPARE)
+    return made
+
+
+def test_the_host_that_loses_least(three):
+    """Another host has what the VM was later. Only a word about what may be lost brings back less."""
+    root = vm(three, "hv01")["disks"][0]["zfs_filesystem"]
+    three.run("hv01", "guest", "write", root, "0", "9", "more")
+    plays(three, "replicate", "-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_host=hv03")
+    printed = plays(three, "failover_vm", *FENCED, unreachable="hv01", status=2)
+    assert "flexdisk_target=hv03 loses less, and flexdisk_max_data_loss allows to lose more" in printed
+    assert vm(three, "hv02") == {}
+    assert changed(plays(three, "failover_vm", *FENCED, "-e", "flexdisk_max_data_loss=900", unreachable="hv01"), "hv02")
+    later = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv03", "-e", "flexdisk_fenced=true"]
+    assert "hv02 has db01" in plays(three, "failover_vm", *later, unreachable="hv01", status=2)
+
+
+def left(nodes, host, uuid):
+    """A host has what a VM left there long ago."""
+    move = {"phase": "moved", "vm": uuid, "alias": "db01", "host": "hv02", "pool": 1, "state": "stopped"}
+    text = json.dumps({**move, "autoboot": True, "since": "2026-01-01T00:00:00Z"})
+    nodes.run(host, "zfs", "create", "zones/flexdisk/move")
+    nodes.run(host, "zfs", "create", "-o", f"flexdisk:move={text}", f"zones/flexdisk/move/{uuid}")
+    nodes.run(host, "zfs", "create", "zones/flexdisk/diverged")
+    facts = ["-o", f"flexdisk:replica.vm={uuid}", "-o", "flexdisk:replica.diverged=0"]
+    nodes.run(host, "zfs", "create", "-V", "8M", *facts, f"zones/flexdisk/diverged/{uuid}")
+    return f"zones/flexdisk/diverged/{uuid}"
+
+
+def test_only_one_host_gives_up(three):
+    """Several hosts have something of the VM, or of another VM of this name."""
+    disk = vm(three, "hv01")["disks"][0]
+    three.run("hv01", "guest", "write", disk["zfs_filesystem"], "0", "9", "lost")
+    plays(three, "failover_vm", *FENCED, "-e", "flexdisk_max_data_loss=900", unreachable="hv01")
+    three.run("hv01", "vmadm", "stop", vm(three, "hv01")["uuid"], "-F")
+    words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_failover_state=given_up"]
+    plays(three, "failover_vm", *words[:2], "-e", "flexdisk_failover_state=returned")
+    kept = {"hv01": f"zones/flexdisk/diverged/{disk['uuid']}"}
+    kept["hv03"] = left(three, "hv03", disk["uuid"])
+
+    def there():
+        names = [host for host in kept if kept[host] in three.run(host, "zfs", "list", "-H", "-o", "name").split()]
+        return ",".join(names)
+
+    printed = plays(three, "failover_vm", *words, status=2)
+    assert "hv01 and hv03 have something of db01; flexdisk_old_host says which of them is meant" in printed
+    words += ["-e", "flexdisk_old_host=hv03"]
+    printed = plays(three, "failover_vm", *words, status=2)
+    assert f"several VMs are called db01; give the whole UUID: {vm(three, 'hv02')['uuid']}, {disk['uuid']}" in printed
+    assert there() == "hv01,hv03"
+    plays(three, "failover_vm", *words, "-e", f"flexdisk_vm={disk['uuid']}")
+    assert there() == "hv01"
+
+
+def test_no_record_stays_with_a_third_host(three):
+    """Failover is given up for one host, and the other one cannot be told. It could still take the VM over."""
+    words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_host=hv02", "-e", "flexdisk_failover=false"]
+    records = [three.folder / host / "bin" / "flexdisk-locks" / "failover" for host in ("hv02", "hv03")]
+    printed = plays(three, "replicate", *words, unreachable="hv03", status=4)
+    assert "hv03 could not be told to forget db01" in printed
+    assert (vm(three, "hv01")["autoboot"], len([*records[1].iterdir()])) == (False, 1)
+    plays(three, "replicate", *words)
+    assert (vm(three, "hv01")["autoboot"], [*records[0].iterdir(), *records[1].iterdir()]) == (True, [])
 
 
 def test_refusals(nodes):

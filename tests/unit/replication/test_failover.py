@@ -152,6 +152,22 @@ def test_failover_is_given_up(world, autoboot):
     assert records.known(records.FAILOVER) == []
 
 
+def test_terms_go_up_for_ever(world):
+    """A VM that was taken over keeps its term without failover, also after a move. autoboot is as it was."""
+    protect(world)
+    world.home.ok("zfs", "set", f"{FACT}=on:3", f"zones/{VM}")
+    assert mark(world, False).changed
+    assert not mark(world, False).changed
+    assert world.home.ok("zfs", "get", "-H", "-o", "value", FACT, f"zones/{VM}") == "none:3"
+    assert move(world)
+    swap(world)
+    assert (config(world.home)["autoboot"], findings(world)) == (True, [])
+    (vm,) = observe(Zfs(world.home), Vmadm(world.home)).vms
+    assert (vm.config.failover, vm.config.autoboot) == (False, True)
+    assert mark(world, True).changed
+    assert wish(world.home) == ("on:3", False)
+
+
 def test_without_replicas_there_is_no_failover(world):
     """Otherwise nobody would start the VM."""
     protect(world)
@@ -210,7 +226,7 @@ def taken(world, before, hashes, term=1):
 
 
 def lost(world):
-    return [words for back in taker(world).look("db01").takeover.disks for words in back.words]
+    return taker(world).look("db01").takeover.words
 
 
 def everything(world):
@@ -393,19 +409,150 @@ def test_refusals(world, how, code, said):
     refused(world, code, said)
 
 
+def noted(world, seconds, *numbers):
+    """The sets of these replicas were complete at this time."""
+    places = [replica(world, number) for number in numbers]
+    names = places + [f"{place}@{point}" for place in places for point in world.peer.points(place)]
+    world.peer.ok("zfs", "set", f"flexdisk:replica.synced={render_time(seconds)}", *names)
+
+
 def test_how_much_may_be_lost(world):
-    """The age is that of the last sync, by the clock of the host with the replicas: an older one is refused."""
+    """The age is that of the set, by the clock of the host with the replicas: an older one is refused."""
     protect(world)
     refused(world, "TooOld", r"what the replicas have is \d+ s old; flexdisk_max_data_loss allows 900 s", 900)
     old = time.time() - 100
-    world.peer.ok("zfs", "set", f"flexdisk:replica.synced={render_time(old)}", replica(world, 0), replica(world, 1))
+    noted(world, old, 0, 1)
     ready = taker(world).look("db01")
     assert 100 <= ready.takeover.age(time.time()) < 200
     refused(world, "TooOld", r"is 1\d\d s old; flexdisk_max_data_loss allows 90 s", 90)
-    world.peer.ok("zfs", "set", "flexdisk:replica.synced=2999-01-01T00:00:00Z", replica(world, 0), replica(world, 1))
+    noted(world, 32472144000, 0, 1)
     refused(world, "TooOld", "is of a time that is not known", 9000)
-    world.peer.ok("zfs", "set", f"flexdisk:replica.synced={render_time(old)}", replica(world, 0))
+    noted(world, old, 0)
     assert take(world, 9000)
+
+
+def test_an_older_set_is_as_old_as_it_is(world):
+    """A disk has lost the newest set, and goes back to the one before. The time of the last sync does not count."""
+    protect(world)
+    for number in range(2):
+        where = replica(world, number)
+        world.peer.ok("zfs", "hold", "mine", f"{where}@{world.peer.points(where)[0]}")
+    world.write(0, 3, 9)
+    with pytest.raises(AssertionError):  # both sets stay as long as somebody holds the older one
+        world.sync()
+    where = replica(world, 1)
+    name = world.peer.points(where)[-1]
+    noted(world, time.time() - 100, 0, 1)
+    world.peer.ok(
+        "zfs", "set", "flexdisk:replica.synced=2026-01-01T00:00:00Z", f"{where}@{world.peer.points(where)[0]}"
+    )
+    world.peer.ok("zfs", "release", "flexdisk-replica", f"{where}@{name}")
+    world.peer.ok("zfs", "destroy", f"{where}@{name}")
+    refused(world, "TooOld", r"is \d{7,} s old; flexdisk_max_data_loss allows 900 s", 900)
+
+
+def test_a_newer_set_is_as_young_as_it_is(world):
+    """It is complete, and nobody has noted when. The old host made it at this time."""
+    protect(world)
+    world.home.node.clock.advance(time.time() - world.home.node.clock.now() - 100)
+    world.write(1, 9, 9)
+    hashes = world.hashes()
+    made, _failures = world.sender().prepare(world.planned(), world.peer_name)
+    world.send(made, world.receiver().open(made, [str(world.folder)]))
+    assert 60 <= taker(world).look("db01").takeover.age(time.time()) < 200
+    assert take(world, 900)
+    assert [world.peer.ok("guest", "hash", disk["zfs_filesystem"]) for disk in config(world.peer)["disks"]] == hashes
+
+
+# -- disks that have come or gone since the record was stored
+
+
+def more(world):
+    """The VM has got a third disk, and its replica has come; the record could not be stored."""
+    protect(world)
+    done(world, ROOT, DATA, {"name": "more", "size": 16}, flexible_disk_size=512)
+    assert world.sync()[1]
+    return list(world.disks())[2]
+
+
+def test_a_disk_that_the_record_does_not_have(world):
+    """It is named before anything is done, and its replica stays."""
+    uuid = more(world)
+    (words,) = taker(world).look("db01").takeover.words
+    assert f"{REPLICAS}/{uuid} is of a disk that the record of db01 lacks" in words
+    assert take(world)
+    assert uuid not in [disk["uuid"] for disk in config(world.peer)["disks"]]
+    assert world.peer.ok("guest", "hash", f"{REPLICAS}/{uuid}") == world.hashes()[2]
+
+
+def test_a_disk_whose_replica_is_still_coming(world):
+    """Not one snapshot of it is whole."""
+    protect(world)
+    done(world, ROOT, DATA, {"name": "more", "size": 16}, flexible_disk_size=512)
+    world.write(2, 9)
+    world.cut = 90000
+    assert not world.sync()[1]
+    world.cut = 0
+    assert "is of a disk that the record of db01 lacks" in taker(world).look("db01").takeover.words[0]
+
+
+def less(world):
+    """The second disk has left the VM, and the first has a newer set; the record could not be stored."""
+    protect(world)
+    uuid = list(world.disks())[1]
+    done(world, ROOT, unlisted="detach", allow_restart=True)
+    world.write(0, 3, 9)
+    assert world.sync()[1]
+    return uuid
+
+
+def test_a_disk_that_has_left_the_vm(world):
+    """It is left out by word. A run that was killed goes on without it, whatever it is told."""
+    uuid = less(world)
+    (hashes,) = world.hashes()
+    refused(world, "NoCompleteSet", r"If a disk had left the VM, flexdisk_leave_out names it: data")
+    with pytest.raises(FlexdiskError, match="the record of VM db01 has no disk strange"):
+        taker(world).take("db01", None, ["strange"])
+    with pytest.raises(FlexdiskError, match="VM db01 boots from disk root"):
+        taker(world).take("db01", None, ["root"])
+    saved, known = world.saved(), records.load(VM, records.FAILOVER)
+    world.fuse = Fuse()
+    assert taker(world).take("db01", None, ["data"])
+    count = world.fuse.counted
+    for at in range(3, count, 9):
+        world.restore(saved)
+        records.save(VM, known, records.FAILOVER)
+        records.remove(VM)
+        world.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            taker(world).take("db01", None, ["data"])
+        world.fuse = Fuse()
+        begun = taker(world).look("db01").begun
+        taker(world).take("db01", None, [] if begun else [uuid])
+        (disk,) = config(world.peer)["disks"]
+        assert world.peer.ok("guest", "hash", disk["zfs_filesystem"]) == hashes
+        assert world.peer.ok("zfs", "list", "-H", "-o", "name", f"{REPLICAS}/{uuid}")
+
+
+def test_a_disk_that_left_the_vm_long_ago(world):
+    """Its replica is older than the set, and no loss."""
+    less(world)
+    store(world, mark(world).records)
+    assert taker(world).look("db01").takeover.words == []
+
+
+def test_a_replica_that_was_going_back(world):
+    """The home died while a sync took a rollback over. The replica looks as if it was written to."""
+    protect(world)
+    hashes = world.hashes_there()
+    where = replica(world, 0)
+    world.peer.ok("zfs", "set", "flexdisk:replica.back=on", where)
+    world.peer.ok("zfs", "set", "readonly=off", where)
+    world.peer.ok("guest", "write", where, "0", "1", "strange")
+    assert take(world)
+    assert [world.peer.ok("guest", "hash", disk["zfs_filesystem"]) for disk in config(world.peer)["disks"]] == hashes
+    for disk in config(world.peer)["disks"]:
+        assert world.peer.ok("zfs", "get", "-H", "-o", "value", "flexdisk:replica.back", disk["zfs_filesystem"]) == "-"
 
 
 def test_a_failover_that_was_begun_only_goes_on(world):
@@ -521,7 +668,10 @@ def test_nobody_starts_what_another_host_runs(world):
 def test_a_vm_whose_replicas_are_not_known_is_not_started(world):
     booted(world)
     world.sender().remove(["db01"], world.peer_name, False)
-    assert "no replicas of it are known" in start(world, {"hv02": []}).failures[0]
+    (words,) = start(world, {"hv02": []}).failures
+    assert "no replicas of it are known" in words
+    assert "flexdisk_start_unasked=true starts it" in words
+    assert "flexdisk_replica_state=absent and flexdisk_failover=false" in words
     assert start(world, {"hv02": []}, unasked=True).started
 
 

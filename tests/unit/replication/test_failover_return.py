@@ -90,7 +90,8 @@ def test_what_is_kept_costs_a_whole_stream(old):
     assert resynced(old) == ["Full", "Increment"]
     swap(old)
     for check, words in ((True, 1), (False, 1), (True, 0), (False, 0)):
-        told = back(old).give_up("db01", check)
+        vm, told = back(old).give_up("db01", check)
+        assert vm == (VM if words else "")
         assert len(told) == words
         assert not words or told[0] == f"{APART}/{old.uuids[0]} is destroyed"
     assert hashes_in(old, APART) == ["", ""]
@@ -100,7 +101,8 @@ def test_what_is_kept_costs_a_whole_stream(old):
 def test_what_is_given_up_first_costs_an_increment(old):
     back(old).end("db01", claims(old))
     for check, words in ((True, 1), (False, 1), (True, 0), (False, 0)):
-        told = back(old).give_up("db01", check)
+        vm, told = back(old).give_up("db01", check)
+        assert vm == (VM if words else "")
         assert len(told) == words
         assert not words or "and becomes a replica" in told[0]
     assert resynced(old) == ["Increment", "Increment"]
@@ -144,6 +146,27 @@ def test_killed_anywhere(old):
         assert all(hashes_in(old, REPLICAS))
     assert resynced(old) == ["Increment", "Increment"]
     print(f"{len(points)} points of the end")
+
+
+def test_no_journal_stays_behind(old):
+    """The run dies when the VM has ended, before its entry is cleared. The next run forgets it."""
+    said, saved = claims(old), old.saved()
+    old.fuse = Fuse()
+    back(old).end("db01", said)
+    count, left = old.fuse.counted, 0
+    for at in range(1, count):
+        old.restore(saved)
+        old.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            back(old).end("db01", said)
+        old.fuse = Fuse()
+        host = observe(Zfs(old.home), Vmadm(old.home), every=True)
+        if host.intents and not host.vms:
+            left += 1
+            back(old).end("db01", said)
+            assert not observe(Zfs(old.home), Vmadm(old.home), every=True).intents
+            ended(old)
+    assert left
 
 
 def refused(world, code, said):

@@ -99,6 +99,7 @@ def _header(base: Base, snap: Snapshot, with_props: bool) -> Dict[str, Any]:
         "toguid": snap.guid,
         "fromguid": base.guid if base else 0,
         "toname": snap.fullname,
+        "created": snap.created,
         "snapshot": snap.name,
         "clone": base is not None and base.dataset is not dataset,
         "props": {**dataset.received, **props} if with_props else {},

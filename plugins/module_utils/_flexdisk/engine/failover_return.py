@@ -30,6 +30,7 @@ from ..rules.replicas import FACT as NOTE
 from ..zfs import guard
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
+from .journal import forget_vm
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
@@ -68,6 +69,11 @@ class Ending(t.NamedTuple):
     words: t.List[str]
     problems: t.List[Problem]
 
+    @property
+    def uuid(self) -> str:
+        """That of the VM, "" if there is nothing to do."""
+        return self.move.vm if self.move is not None else ""
+
 
 class FailoverReturn:
     """What the old home does when it is there again."""
@@ -79,21 +85,23 @@ class FailoverReturn:
 
     # -- end
 
-    def look(self, name: str, claims: Claims) -> Ending:
-        """What becomes of a VM of this host that another one has taken over. Nothing is changed."""
+    def look(self, name: str, claims: Claims, begun: bool = False) -> Ending:
+        """What becomes of a VM of this host that another one has taken over. Nothing is changed. begun: or has only
+        begun to; the VM must be able to come back there after it has ended here.
+        """
         host = observe(self._zfs, self._hypervisor, every=True)
         vm = find_vm(host, name)
         if isinstance(vm, Problem):
             known = [move for move in moves.named(host.moves, name) if move.phase == MOVED]
-            left = _left(host, known[0].vm) if len(known) == 1 else []
+            left = _left(host, known[0].vm) if len(known) == 1 else []  # of an interrupted run
             return Ending(None, known[0] if left else None, [], left, [])
         term = wish_of(vm.config, vm.root).term
         others = home_elsewhere(vm.config.uuid, term, claims)
         if not others and vm.config.uuid not in host.moves:
             return Ending(None, None, [], [], [])
         found = {one: c for one in others for c in claims[one] or () if c.vm == vm.config.uuid}
-        begun = vm.config.uuid in host.moves
-        problems = [*_unclear(vm, term, found), *(() if begun else refusals(host, vm, ()))]
+        ends = vm.config.uuid in host.moves
+        problems = [*_unclear(vm, term, found, begun), *(() if ends else refusals(host, vm, ()))]
         if problems:
             return Ending(vm, None, [], [], problems)
         ((there, claim),) = found.items()
@@ -103,9 +111,11 @@ class FailoverReturn:
         disks = [_old(disk, claim) for disk in vm.disks if not disk.hidden]
         return Ending(vm, move, disks, [_words(one, there) for one in disks], [])
 
-    def end(self, name: str, claims: Claims) -> None:
-        """The VM ends here. First the tombstone is written; then each disk says what it has in common with its VM."""
-        ending = self.look(name, claims)
+    def end(self, name: str, claims: Claims, begun: bool = False) -> None:
+        """The VM ends here. First the tombstone is written; then each disk says what it has in common with its VM.
+        begun: as for look.
+        """
+        ending = self.look(name, claims, begun)
         if ending.problems:
             raise FlexdiskError(ending.problems[0].code, ending.problems[0].message)
         move = ending.move
@@ -130,6 +140,7 @@ class FailoverReturn:
 
     def _set_apart(self, uuid: str) -> None:
         host = observe(self._zfs, self._hypervisor, every=True)
+        forget_vm(self._zfs, host, uuid)
         for disk in (disk for disk in host.detached if _is_of(disk.volume, uuid)):
             volume, place = disk.volume, diverged(disk.volume.pool)
             if disk.guarded:
@@ -175,8 +186,10 @@ class FailoverReturn:
 
     # -- give up
 
-    def give_up(self, name: str, check_mode: bool) -> t.List[str]:
-        """What only the disks here have is given up: those without a replica become one, the others go. In words."""
+    def give_up(self, name: str, check_mode: bool) -> t.Tuple[str, t.List[str]]:
+        """What only the disks here have is given up: those without a replica become one, the others go. The uuid of
+        the VM that has left, "" for none, and what was done, in words.
+        """
         host = observe(self._zfs, self._hypervisor, every=True)
         known = [move for move in moves.named(host.moves, name) if move.phase == MOVED]
         if len(known) > 1:
@@ -192,7 +205,7 @@ class FailoverReturn:
                 self._become_replica(apart)
             else:
                 self._destroy(apart)
-        return told
+        return known[0].vm if told else "", told
 
     def _destroy(self, apart: Apart) -> None:
         names = [*self._copies.table([apart.volume.name], ("guid",), "snapshot")]
@@ -212,18 +225,25 @@ class _EndAnyway(EndOfVm):
             raise FlexdiskError("VmNotStopped", f"VM {vm.label} is {vm.config.state}")
 
 
-def _unclear(vm: Vm, term: int, found: t.Mapping[str, Claim]) -> t.Iterator[Problem]:
+def _unclear(vm: Vm, term: int, found: t.Mapping[str, Claim], begun: bool) -> t.Iterator[Problem]:
     """Why the VM must not end here yet."""
     name = vm.config.label
     if len(found) != 1:
         yield Problem("Ambiguous", f"its new home is not clear: {' and '.join(found) or 'no host'} has it", name)
     for there, claim in found.items():
-        if claim.taking:
-            yield Problem("InUse", f"{there} is about to take it over; the playbook failover_vm goes on", name)
-        elif claim.term is None or claim.term <= term or not claim.points:
+        if claim.taking and not begun:
+            words = f"{there} has begun to take it over; flexdisk_failover_state=taken_over of the playbook failover_vm"
+            yield Problem("InUse", f"{words} goes on, and stays gives that up", name)
+        elif not (claim.taking or (claim.term is not None and claim.term > term and claim.points)):
             yield Problem("Ambiguous", f"{there} has it, too, and does not say that it has taken it over", name)
     if vm.config.state != "stopped":
-        yield Problem("VmNotStopped", f"it is {vm.config.state} here, and another host has taken it over", name)
+        words = f"it is {vm.config.state} here, and another host has taken it over"
+        if any(claim.taking for claim in found.values()):
+            words = (
+                f"it is {vm.config.state} here, and another host has begun to take it over: stop it here (vmadm stop"
+            )
+            words += f" {vm.config.uuid}), or give that up with flexdisk_failover_state=stays"
+        yield Problem("VmNotStopped", words, name)
 
 
 def _old(disk: Disk, claim: Claim) -> Old:
@@ -261,7 +281,7 @@ def _volumes(host: Host, uuid: str) -> t.List[Dataset]:
 
 def _left(host: Host, uuid: str) -> t.List[str]:
     """What an interrupted run has left to do."""
-    found = []
+    found = [f"the journal of {pool} still tells of it" for pool, vm in host.intents if vm == uuid]
     for volume in _volumes(host, uuid):
         apart = _as_apart(host, volume)
         if volume.name == detached_dataset(volume.pool, last_part(volume.name)) or (apart.common and not apart.written):

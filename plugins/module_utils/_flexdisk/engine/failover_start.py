@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import typing as t
 
-from ..fleet.replication.claims import Claims, home_elsewhere, not_asked, without_order
+from ..fleet.replication import takeover
+from ..fleet.replication.claims import Claims, home_elsewhere, not_asked, takers, without_order
+from ..fleet.replication.copies import Point
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError
 from ..model.vm import Vm
 from ..plan.recovery import unfinished
-from ..rules.failover import wish_of
+from ..rules.failover import FACT, decode, wish_of
 from ..rules.inventory import Host
-from ..rules.moves import COMING
+from ..rules.layout import container, last_part, pool_of
+from ..rules.moves import COMING, Move, is_place
 from ..rules.replicas import hosts
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import autoboot, replica_info
 from .observe import observe
-from .vm_takeover import is_named, known_vms
+from .vm_takeover import Known, held, is_named, known_vms
 
 _Dict = t.Dict[str, t.Any]
+_WITHOUT_REPLICAS = (
+    "no replicas of it are known, so no host can be asked whether it has taken it over. flexdisk_start_unasked=true"
+    " starts it. The playbook replicate with flexdisk_vm, flexdisk_replica_host for the host that had the last ones,"
+    " flexdisk_replica_state=absent and flexdisk_failover=false lets it start with this host again"
+)
 
 
 class Started(t.NamedTuple):
@@ -50,16 +58,21 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "") -> _D
             **_of_vm(linked.get(uuid)),
             "taking": comes[uuid].host if uuid in comes else "",
             "running": uuid in running,
-            **(_points(zfs, copies, hypervisor, linked.get(uuid)) if name else {"pool": 0, "points": {}}),
+            **(_points(zfs, copies, hypervisor, host, uuid) if name else {"pool": 0, "points": {}}),
         }
         for uuid, alias in sorted(names.items())
         if not name or is_named(uuid, alias, name)
     ]
-    known = (one.record for one in known_vms())
-    records = [
-        {"vm": r.uuid, "alias": r.alias, "host": r.host} for r in known if not name or is_named(r.uuid, r.alias, name)
-    ]
-    return {"vms": vms, "records": records}
+    known = [one for one in known_vms() if not name or is_named(one.record.uuid, one.record.alias, name)]
+    return {"vms": vms, "records": [_of_record(zfs, copies, one, bool(name)) for one in known]}
+
+
+def _of_record(zfs: Zfs, copies: Copies, known: Known, whole: bool) -> _Dict:
+    """What this host could bring back. whole: also as of when."""
+    record, wish = known.record, decode(known.record.marks.get(FACT, ""))
+    found = takeover.plan(record, held(zfs, copies, known.pool))[0] if whole else None
+    term, synced = wish.term if wish is not None else 0, found.synced if found is not None else ""
+    return {"vm": record.uuid, "alias": record.alias, "host": record.host, "term": term, "synced": synced}
 
 
 def _of_vm(vm: t.Optional[Vm]) -> _Dict:
@@ -69,13 +82,40 @@ def _of_vm(vm: t.Optional[Vm]) -> _Dict:
     return {"failover": True, "autoboot": wish.autoboot, "term": wish.term, "peers": _peers(vm)}
 
 
-def _points(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, vm: t.Optional[Vm]) -> _Dict:
+def _points(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, host: Host, uuid: str) -> _Dict:
+    """The pool of a VM that is here or comes, and the snapshots and bookmarks of its disks."""
+    move = host.moves.get(uuid)
+    if move is not None and move.back_to:
+        return _coming_points(copies, host, move)
+    vm = next((one for one in host.vms if one.config.uuid == uuid), None)
     if vm is None:
         return {"pool": 0, "points": {}}
-    uuid, pool = vm.config.uuid, vm.config.pool
+    pool = vm.config.pool
     seen = replica_info.look(zfs, copies, hypervisor, [uuid], pool)
     points = {disk.uuid: [point.guid for point in disk.points] for disk in seen.originals[uuid]}
     return {"pool": seen.host.datasets[pool].guid, "points": points}
+
+
+def _coming_points(copies: Copies, host: Host, move: Move) -> _Dict:
+    """The same of a VM that is being taken over: none that is newer than the set that it goes back to."""
+    (place, *more) = [name for name in host.datasets if is_place(name) and last_part(name) == move.vm]
+    if more:
+        raise FlexdiskError("Ambiguous", f"{', '.join([place, *more])} all tell of VM {move.label}")
+    pool, attached = pool_of(place), [vm for vm in host.vms if vm.config.uuid == move.vm]
+    disks = [disk for vm in attached for disk in vm.disks + vm.orphans]
+    disks += [disk for disk in host.detached if disk.vm == move.vm]
+    names = {disk.uuid: disk.volume.name for disk in disks if not disk.hidden}
+    kept = replica_info.kept(copies, [container(pool)])
+    names.update({one.replica.uuid: one.replica.dataset for one in kept if one.vm == move.vm})
+    table = copies.table(sorted(names.values()), ("guid", "createtxg"), "snapshot,bookmark")
+    found = replica_info.by_dataset(table)
+    points = {uuid: _no_newer(found.get(name, ()), move.back_to) for uuid, name in names.items()}
+    return {"pool": host.datasets[pool].guid, "points": points}
+
+
+def _no_newer(points: t.Sequence[Point], name: str) -> t.List[int]:
+    at = max((point.createtxg for point in points if point.name == name), default=0)
+    return [point.guid for point in points if point.createtxg <= at]
 
 
 def _peers(vm: Vm) -> t.List[str]:
@@ -107,6 +147,9 @@ def _elsewhere(host: Host, vm: Vm, claims: Claims) -> str:
     if not others:
         return ""
     words = f"{' and '.join(others)} has taken it over"
+    if takers(vm.config.uuid, claims):
+        words = f"{' and '.join(others)} has begun to take it over; the playbook failover_vm goes on, or gives that up"
+        words += " with flexdisk_failover_state=stays"
     return f"{words}, and it is {vm.config.state} here" if vm.config.state != "stopped" else words
 
 
@@ -117,7 +160,7 @@ def _why_not(vm: Vm, claims: Claims, unasked: bool) -> str:
         return f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts"
     silent = [] if unasked else not_asked(peers, claims)
     if not peers and not unasked:
-        return "no replicas of it are known, so no host can be asked whether it has taken it over"
+        return _WITHOUT_REPLICAS
     if silent:
         return f"{' and '.join(silent)} could not be asked whether they have taken it over"
     return unfinished(vm.interrupted) if vm.interrupted is not None else ""

@@ -126,3 +126,11 @@ def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
             yield step.guid, step.volume, step.target
         elif isinstance(step, AttachDisk) and step.source != step.volume:
             yield step.guid, step.source, step.volume
+
+
+def forget_vm(zfs: Zfs, host: Host, vm: str) -> None:
+    """Remove what an interrupted run has left in the journals of a VM that has ended here."""
+    intents = Journal(zfs, host)
+    for pool in [pool for pool, one in host.intents if one == vm]:
+        intents.forget(pool, vm)
+    intents.tidy()

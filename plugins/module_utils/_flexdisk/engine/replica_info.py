@@ -56,20 +56,24 @@ _OF_REPLICAS = (
     "refreservation",
     "readonly",
     "receive_resume_token",
+    "creation",
     *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING, RESERVED, BACK)),
 )
 
 
 class Kept(t.NamedTuple):
     """A replica as it lies on this host. synced: when it was last as its disk, by this host's clock; "" if never. back:
-    it is going back to an older snapshot: what it has since the newest of those that are left is given up.
+    it is going back to an older snapshot: what it has since the newest of those that are left is given up. times: when
+    its disk was last as each of its snapshots, by their names; if that is not noted, when they were taken, by the clock
+    of the disk's host.
     """
 
     replica: Replica
     vm: str
     synced: str
     used: int
-    back: bool = False
+    back: bool
+    times: t.Mapping[str, str]
 
     @property
     def settled(self) -> Replica:
@@ -176,7 +180,12 @@ def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
     )
     synced = identity.decode_time(_fact(row, SYNCED))
     back = _fact(row, BACK) == "on"
-    return Kept(replica, vm if identity.is_uuid(vm) else "", synced, _number(row, "used"), back)
+    times = {point.name: _time(table[name + point.word]) for point in points if not point.bookmark}
+    return Kept(replica, vm if identity.is_uuid(vm) else "", synced, _number(row, "used"), back, times)
+
+
+def _time(row: t.Mapping[str, t.Tuple[str, str]]) -> str:
+    return identity.decode_time(_fact(row, SYNCED)) or identity.render_time(_number(row, "creation"))
 
 
 def _fact(row: t.Mapping[str, t.Tuple[str, str]], fact: str) -> str:

@@ -11,7 +11,7 @@ import shutil
 import typing as t
 
 from ..fleet.replication import last, trust
-from ..fleet.replication.copies import VOLUME, Original, Replica
+from ..fleet.replication.copies import VOLUME, Original
 from ..fleet.replication.retention import gone_there
 from ..fleet.replication.streams import GiveUp, Rollback, check_role, check_ways_back
 from ..fleet.replication.sync import lacks_reservation
@@ -21,7 +21,7 @@ from ..model.command import Runner
 from ..model.errors import FlexdiskError
 from ..rules.identity import PREFIX
 from ..rules.layout import container, replicas
-from ..rules.replicas import BACK, COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED, is_synced
+from ..rules.replicas import COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
 from ..zfs import copies
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
@@ -30,6 +30,7 @@ from .container import make_container
 from .receivers import end_receiver, note_of
 from .replica_info import HOLD, Kept, kept
 from .runner import search_path
+from .way_back import destroy_held, go_back
 
 _MOST = 400  # guids in a property, which is at most 8 KiB
 
@@ -108,33 +109,11 @@ class Receiver:
         if there.back and not ways:
             ways = [Rollback(there.replica.snapshots[-1], ())]
         for way in ways:
-            self._go_back(there.replica, way)
+            go_back(self._zfs, self._copies, there.replica, way.to, way.lost)
         if there.replica.points:
             came = [f"{name}@{one.name}" for one in there.replica.snapshots if one.coming and not one.sent]
             self._zfs.set_facts(came, {SENT: "on"})
             self._zfs.set_facts([name], {COMING: _coming(disk)})
-
-    def _go_back(self, replica: Replica, way: Rollback) -> None:
-        """Once the newer snapshots have gone, the replica looks as if it was written to. So the mark comes first.
-
-        A replica that has been the disk has bookmarks, and ZFS does not go back over newer ones.
-        """
-        name = replica.dataset
-        self._zfs.set_facts([name], {BACK: "on"})
-        self._destroy([f"{name}@{one.name}" for one in reversed(replica.snapshots) if one.name in way.lost])
-        for rope in replica.bookmarks:
-            if rope.createtxg > way.to.createtxg and is_synced(rope.name):
-                self._copies.destroy(name + rope.word)
-        self._copies.roll_back(f"{name}@{way.to.name}")
-        self._zfs.set_facts([name], {BACK: ""})
-
-    def _destroy(self, snapshots: t.Sequence[str]) -> None:
-        """Destroy exactly these snapshots of replicas, which we may hold."""
-        held = self._copies.held(HOLD, snapshots)
-        if held:
-            self._zfs.release(HOLD, *sorted(held))
-        for name in snapshots:
-            self._copies.destroy(name)
 
     def _line(self, vm: VmTransfer, disk: DiskTransfer, there: t.Optional[Kept], amount: int) -> str:
         """A new replica gets its identity in the command, so it is never without."""
@@ -185,7 +164,8 @@ class Receiver:
         if len(came) < len(there) or not all(_has(disk, one, vm.set) for disk, one in came):
             return False, changed
         changed = self._keep_set(vm, came) or changed
-        self._zfs.set_facts([place(vm, disk) for disk in vm.disks], {SYNCED: since})
+        places = [place(vm, disk) for disk in vm.disks]
+        self._zfs.set_facts([f"{one}@{vm.set}" for one in places] + places, {SYNCED: since})
         return True, changed
 
     def _settle(self, vm: VmTransfer, disk: DiskTransfer, there: Kept) -> bool:
@@ -225,7 +205,7 @@ class Receiver:
             for disk, one in came
             for point in gone_there(_known(disk, one), one.replica, vm.set, (vm.home, vm.peer))
         ]
-        self._destroy(gone)
+        destroy_held(self._zfs, self._copies, gone)
         return bool(fresh or gone)
 
     # -- remove
@@ -242,7 +222,7 @@ class Receiver:
             keys.shut_out(self._authorized, [one.replica.uuid])
             end_receiver(self._runner, one.replica.uuid)
             name = one.replica.dataset
-            self._destroy([f"{name}@{point.name}" for point in reversed(one.replica.snapshots)])
+            destroy_held(self._zfs, self._copies, [f"{name}@{point.name}" for point in reversed(one.replica.snapshots)])
             self._zfs.destroy(name)
         return [one.replica.dataset for one in gone]
 

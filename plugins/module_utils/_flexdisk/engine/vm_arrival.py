@@ -31,6 +31,7 @@ from ..model.sizes import MIB, render_apart
 from ..model.vm import FILE, Disk, Vm, VmConfig
 from ..rules import moves, snapshots, uefi
 from ..rules.failover import FACT as FAILOVER
+from ..rules.failover import decode as wish_in
 from ..rules.identity import render_time
 from ..rules.inventory import Host, detached_disk
 from ..rules.journal import used
@@ -259,6 +260,7 @@ class Arrival:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
         if place:
             self._end_shell(uuid, pool_of(place))
+            records.remove(uuid)
             was = host.moves[uuid].was
             if was:
                 self._zfs.set_facts(place, {FACT: was})
@@ -393,7 +395,7 @@ class Arrival:
             if record.state == "running" and made.config.state == "stopped":
                 self._hypervisor.start(record.uuid)
         finally:  # a start turns it on, also one that fails
-            wanted = record.autoboot and FAILOVER not in record.marks
+            wanted = record.autoboot and wish_in(record.marks.get(FAILOVER, "")) is None
             if self._hypervisor.vm(record.uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
         self._note(record, made, move)

@@ -43,7 +43,7 @@ from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import autoboot, file_disks
 from . import trust as keys
-from .journal import Journal
+from .journal import forget_vm
 from .move_marks import rewrite_move, write_move
 from .observe import observe
 from .outcome import Outcome
@@ -253,10 +253,7 @@ class Departure:
 
     def _park(self, uuid: str, host: Host) -> None:
         """The detached disks go where replicas lie."""
-        intents = Journal(self._zfs, host)
-        for pool in [pool for pool, vm in host.intents if vm == uuid]:
-            intents.forget(pool, uuid)  # a run that was killed has left it
-        intents.tidy()
+        forget_vm(self._zfs, host, uuid)
         of_vm = {disk.uuid: disk for disk in host.detached if disk.volume.user.get(OF_VM) == uuid}
         parked = [disk for disk in of_vm.values() if disk.volume.user.get(ROLE) == disk.uuid]
         if not parked:

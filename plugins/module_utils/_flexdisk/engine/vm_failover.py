@@ -10,16 +10,18 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ..fleet.replication.claims import Claims, read_claims
+from ..fleet.replication.claims import Claims, Rival, better_elsewhere, read_claims, read_rivals
 from ..fleet.replication.record import Record, read_record
 from ..fleet.replication.record import told as told_of
 from ..model.errors import Problem, Problems
+from ..rules.failover import FACT, decode
 from ..rules.identity import is_pool, is_uuid
 from ..rules.replicas import is_host
 from ..zfs.copies import Copies
 from . import failover_records, failover_start
 from .failover_home import FailoverHome
 from .failover_return import FailoverReturn
+from .failover_stay import Stay
 from .module_run import Answer, Call, refusal
 from .vm_takeover import Ready, TakeOver, too_old
 
@@ -83,7 +85,7 @@ def _store(call: Call, given: Told) -> Answer:
 
 def _drop(call: Call, given: Told) -> Answer:
     gone = failover_records.drop(given.params["vms"], given.params["homes"], call.check_mode)
-    return Answer({"changed": bool(gone), "msg": f"the records of {len(gone)} VMs are gone"})
+    return Answer({"changed": bool(gone), "msg": f"the records of {len(gone)} VMs are gone", "gone": gone})
 
 
 def _look(call: Call, given: Told) -> Answer:
@@ -101,13 +103,25 @@ def _take_over(call: Call, given: Told) -> Answer:
     params, now = given.params, time.time()
     name, most = params["vm"], params["max_data_loss"]
     what = TakeOver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"])
-    ready = what.look(name)
-    problems = ready.problems or list(too_old(ready, most, now))
+    leave_out = params["leave_out"] or []
+    ready = what.look(name, leave_out)
+    problems = ready.problems or list(too_old(ready, most, now)) or _better(ready, params)
     if problems:
         return Answer({}, refusal(problems))
     if not call.check_mode:
-        what.take(name, most)
+        what.take(name, most, leave_out)
     return Answer(_told(ready, name, now))
+
+
+def _better(ready: Ready, params: _Params) -> t.List[Problem]:
+    """Why the VM shall come back on another host."""
+    if ready.known is None or ready.begun or ready.takeover is None:
+        return []
+    record = ready.known.record
+    wish = decode(record.marks.get(FACT, ""))
+    mine = Rival("", record.host, wish.term if wish is not None else 0, ready.takeover.synced)
+    found = better_elsewhere(mine, read_rivals(params["elsewhere"] or {}, record.uuid), params["max_data_loss"])
+    return [Problem(code, words, record.label) for code, words in found]
 
 
 def _told(ready: Ready, name: str, now: float) -> t.Dict[str, t.Any]:
@@ -119,7 +133,7 @@ def _told(ready: Ready, name: str, now: float) -> t.Dict[str, t.Any]:
     msg = f"VM {record.label} of {record.host} comes back as of {told}"
     if ready.begun:
         msg = f"the failover of VM {record.label} of {record.host} goes on"
-    lost = [words for back in found.disks for words in back.words]
+    lost = found.words
     lines = [msg, *(f"  - {words}" for words in lost)]
     lines += [f"  = disk {back.disk.name} as of @{back.to.name}" for back in found.disks]
     return {"changed": True, "msg": msg, "age": age, "lost": lost, "diff": {"prepared": "\n".join(lines) + "\n"}}
@@ -127,24 +141,30 @@ def _told(ready: Ready, name: str, now: float) -> t.Dict[str, t.Any]:
 
 def _end(call: Call, given: Told) -> Answer:
     what = FailoverReturn(call.zfs, call.hypervisor, call.runner)
-    ending = what.look(given.params["vm"], given.claims)
+    ending = what.look(given.params["vm"], given.claims, given.params["begun"])
     if ending.problems:
         return Answer({}, refusal(ending.problems))
     if not call.check_mode:
-        what.end(given.params["vm"], given.claims)
-    return _of_words(
-        ending.words, ending.move is not None, "the VM has ended here" if ending.move else "nothing is left"
-    )
+        what.end(given.params["vm"], given.claims, given.params["begun"])
+    msg = "the VM has ended here" if ending.move else "nothing is left"
+    return _of_words(ending.uuid, ending.words, ending.move is not None, msg)
+
+
+def _stay(call: Call, given: Told) -> Answer:
+    label = Stay(call.zfs, call.hypervisor, call.runner).stay(given.params["vm"], call.check_mode)
+    msg = f"the failover of VM {label} is given up" if label else "no failover has begun here"
+    return Answer({"changed": bool(label), "msg": msg})
 
 
 def _give_up(call: Call, given: Told) -> Answer:
-    words = FailoverReturn(call.zfs, call.hypervisor, call.runner).give_up(given.params["vm"], call.check_mode)
-    return _of_words(words, bool(words), f"{len(words)} disks given up")
+    what = FailoverReturn(call.zfs, call.hypervisor, call.runner)
+    uuid, words = what.give_up(given.params["vm"], call.check_mode)
+    return _of_words(uuid, words, bool(words), f"{len(words)} disks given up")
 
 
-def _of_words(words: t.List[str], changed: bool, msg: str) -> Answer:
+def _of_words(uuid: str, words: t.List[str], changed: bool, msg: str) -> Answer:
     diff = {"prepared": "".join(f"{line}\n" for line in words)}
-    return Answer({"changed": changed, "msg": msg, "disks": words, "diff": diff})
+    return Answer({"changed": changed, "msg": msg, "vm": uuid, "disks": words, "diff": diff})
 
 
 _STEPS = {
@@ -156,4 +176,5 @@ _STEPS = {
     "look": _look,
     "take_over": _take_over,
     "start": _start,
+    "stay": _stay,
 }

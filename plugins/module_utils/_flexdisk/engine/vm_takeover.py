@@ -21,7 +21,7 @@ from ..model.errors import FlexdiskError, Problem
 from ..plan.planner import find_vm
 from ..rules.failover import FACT, decode, encode
 from ..rules.inventory import Host
-from ..rules.layout import container
+from ..rules.layout import container, last_part
 from ..rules.moves import COMING, Move
 from ..rules.naming import Names, fitting
 from ..zfs.commands import Zfs
@@ -31,8 +31,9 @@ from . import trust as keys
 from .journal import host_name
 from .observe import observe
 from .receivers import end_receiver
-from .replica_info import HOLD, kept
+from .replica_info import kept
 from .vm_arrival import Arrival
+from .way_back import go_back
 
 
 class Known(t.NamedTuple):
@@ -75,6 +76,12 @@ def is_named(uuid: str, alias: str, name: str) -> bool:
     return bool(fitting(name, [Names(uuid, alias)]))
 
 
+def held(zfs: Zfs, copies: Copies, pool: str) -> takeover.Kept:
+    """The replicas in a pool."""
+    found = kept(copies, [container(pool)]) if zfs.exists(container(pool)) else []
+    return {last_part(one.replica.dataset): takeover.Held(one.replica, one.vm, one.times, one.back) for one in found}
+
+
 class TakeOver:
     """What a failover needs on the host that takes a VM over. authorized: the file of keys that may come in."""
 
@@ -86,8 +93,10 @@ class TakeOver:
         self._authorized = os.path.expanduser(authorized)
         self._arrival = Arrival(zfs, hypervisor, runner, Policy())
 
-    def look(self, name: str) -> Ready:
-        """What a failover of the VM would do, and all that speaks against it. Nothing is changed."""
+    def look(self, name: str, leave_out: t.Collection[str] = ()) -> Ready:
+        """What a failover of the VM would do, and all that speaks against it. Nothing is changed. leave_out: the names
+        or uuids of disks that have left the VM since its record was stored.
+        """
         host = observe(self._zfs, self._hypervisor, every=True)
         known = named(name)
         if known is None:
@@ -97,9 +106,10 @@ class TakeOver:
         if move is None and any(config.uuid == uuid and config.disks for config in host.configs):
             return Ready(known, None, False, True, [])
         begun = move is not None and move.phase == COMING and bool(move.back_to)
+        known = known._replace(record=_chosen(known.record, leave_out, begun))
         done = _disks_here(host, uuid) if move is not None and move.phase == COMING else set()
         found, problems = takeover.plan(
-            known.record, self._kept(known), done, t.cast(Move, move).back_to if begun else ""
+            known.record, held(self._zfs, self._copies, known.pool), done, t.cast(Move, move).back_to if begun else ""
         )
         if not begun:
             problems += self._arrival.refusals(known.record, known.pool, taking=True)
@@ -114,18 +124,14 @@ class TakeOver:
         )
         return Ready(None, None, False, False, [Problem("ResourceNotFound", f"{words}, as long as its home is there")])
 
-    def _kept(self, known: Known) -> takeover.Kept:
-        place = container(known.pool)
-        found = kept(self._copies, [place]) if self._zfs.exists(place) else []
-        return {one.replica.dataset.rpartition("/")[2]: (one.replica, one.synced) for one in found}
-
-    def take(self, name: str, most: t.Optional[int]) -> bool:
-        """Take the VM over. most: seconds of what it wrote that may be lost, None for any. Whether anything was to do.
+    def take(self, name: str, most: t.Optional[int], leave_out: t.Collection[str] = ()) -> bool:
+        """Take the VM over. most: seconds of what it wrote that may be lost, None for any. leave_out: as for look.
+        Whether anything was to do.
 
         Nothing is destroyed before it is written down which set the disks go back to, except what has arrived of
         interrupted streams: with it a newer set can become complete no more.
         """
-        ready = self._ready(name, most)
+        ready = self._ready(name, most, leave_out)
         if ready.here or ready.known is None or ready.takeover is None:
             if ready.known is not None:
                 records.remove(ready.known.record.uuid, records.FAILOVER)
@@ -135,11 +141,11 @@ class TakeOver:
         keys.shut_out(self._authorized, uuids)
         for uuid in uuids:
             end_receiver(self._runner, uuid)
-        ready = self._ready(name, most)  # until now a stream may have come to its end
+        ready = self._ready(name, most, leave_out)  # until now a stream may have come to its end
         for back in t.cast(Takeover, ready.takeover).disks:
             if back.replica.token:
                 self._copies.give_up(back.replica.dataset)
-        ready = self._ready(name, most)
+        ready = self._ready(name, most, leave_out)
         found = t.cast(Takeover, ready.takeover)
         if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not ready.begun:
             self._expect(record, t.cast(Known, ready.known).pool, found.name, ready.begun)
@@ -156,8 +162,8 @@ class TakeOver:
                 self._arrival.unexpect(record.uuid, taking=True)
             raise
 
-    def _ready(self, name: str, most: t.Optional[int]) -> Ready:
-        ready = self.look(name)
+    def _ready(self, name: str, most: t.Optional[int], leave_out: t.Collection[str]) -> Ready:
+        ready = self.look(name, leave_out)
         problems = ready.problems or list(too_old(ready, most, time.time()))
         if problems:
             raise FlexdiskError(problems[0].code, problems[0].message)
@@ -166,15 +172,8 @@ class TakeOver:
     def _go_back(self, found: Takeover) -> None:
         """Destroy exactly the snapshots that were planned, and roll back."""
         for back in found.disks:
-            name = back.replica.dataset
-            lost = [f"{name}@{point.name}" for point in back.lost]
-            held = self._copies.held(HOLD, lost)
-            if held:
-                self._zfs.release(HOLD, *sorted(held))
-            for snapshot in lost:
-                self._copies.destroy(snapshot)
-            if lost or back.replica.written:
-                self._copies.roll_back(f"{name}@{back.to.name}")
+            if back.lost or back.replica.written or back.back:
+                go_back(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
 
 
 def too_old(ready: Ready, most: t.Optional[int], now: float) -> t.Iterator[Problem]:
@@ -186,6 +185,14 @@ def too_old(ready: Ready, most: t.Optional[int], now: float) -> t.Iterator[Probl
         told = f"{age} s old" if age is not None else "of a time that is not known"
         words = f"what the replicas have is {told}; flexdisk_max_data_loss allows {most} s"
         yield Problem("TooOld", words, t.cast(Known, ready.known).record.label)
+
+
+def _chosen(record: Record, leave_out: t.Collection[str], begun: bool) -> Record:
+    """The record with the disks that come back. A run that has begun without a disk goes on without it."""
+    if begun and record.uuid in records.known(records.MOVES):
+        coming = {disk.uuid for disk in read_record(records.load(record.uuid)).disks}
+        return replace(record, disks=tuple(disk for disk in record.disks if disk.uuid in coming))
+    return takeover.without(record, leave_out)
 
 
 def _raised(record: Record) -> Record:

@@ -14,7 +14,7 @@ from ..model.dataset import Dataset
 from ..model.vm import VmConfig
 
 FACT = "failover"
-_TEXT = re.compile(r"(on|off):(\d{1,9})\Z")
+_TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")
 
 
 class Wish(t.NamedTuple):
@@ -34,7 +34,12 @@ def encode(wish: Wish) -> str:
 def decode(text: str) -> t.Optional[Wish]:
     """The wish in the value of FACT; None for anything else."""
     found = _TEXT.match(text)
-    return Wish(found[1] == "on", int(found[2])) if found else None
+    return Wish(found[1] == "on", int(found[2])) if found and found[1] != "none" else None
+
+
+def without_wish(wish: Wish) -> str:
+    """The value of FACT when a VM loses its failover. It keeps its term: an old record must never have the same one."""
+    return f"none:{wish.term}" if wish.term else ""
 
 
 def with_wish(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
@@ -46,4 +51,6 @@ def with_wish(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
 
 def wish_of(config: VmConfig, root: Dataset) -> Wish:
     """The wish of a VM, with failover or without."""
-    return decode(root.user.get(FACT, "")) or Wish(config.autoboot)
+    text = root.user.get(FACT, "")
+    found = _TEXT.match(text)
+    return decode(text) or Wish(config.autoboot, int(found[2]) if found else 0)

@@ -73,7 +73,7 @@ def finish(storage: Storage, target: Dataset, part: Part, short: str) -> Snapsho
     target.partial = None
     target.volsize = part.header["volsize"]
     target.extents = ext.cut(target.extents, target.volsize, 1 << 62) if target.volsize else target.extents
-    snap = Snapshot(target, short, part.header["toguid"], storage.next_txg(), storage.seconds())
+    snap = Snapshot(target, short, part.header["toguid"], storage.next_txg(), part.header["created"])
     snap.received.update(part.header["snapprops"])
     target.snapshots.append(snap)
     pool.recount(target)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import render_bytes
@@ -17,7 +17,19 @@ from .copies import Original, Point, Replica
 from .record import DiskRecord, Record
 from .streams import check_role
 
-Kept = t.Mapping[str, t.Tuple[Replica, str]]  # by the disks' uuids: the replica, and when it last had everything
+
+class Held(t.NamedTuple):
+    """A replica on this host. vm: the VM of its disk. times: when the VM was as a snapshot at the latest, by the
+    snapshots' names. back: what it has since its newest snapshot is given up.
+    """
+
+    replica: Replica
+    vm: str
+    times: t.Mapping[str, str]
+    back: bool = False
+
+
+Kept = t.Mapping[str, Held]  # by the disks' uuids
 
 
 class Back(t.NamedTuple):
@@ -27,6 +39,7 @@ class Back(t.NamedTuple):
     replica: Replica
     to: Point
     lost: t.Tuple[Point, ...]
+    back: bool = False
 
     @property
     def words(self) -> t.List[str]:
@@ -43,13 +56,17 @@ class Back(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Takeover:
-    """name: the set that all disks go back to. synced: when the replicas last had everything, by the clock of their
-    host; "" if they never had.
-    """
+    """name: the set that all disks go back to. synced: when the VM was like that. beside: what stays behind."""
 
     name: str
     synced: str
     disks: t.Tuple[Back, ...]
+    beside: t.Tuple[str, ...] = ()
+
+    @property
+    def words(self) -> t.List[str]:
+        """What is lost or stays behind, in words."""
+        return [words for back in self.disks for words in back.words] + list(self.beside)
 
     def age(self, now: float) -> t.Optional[int]:
         """Seconds since the VM was as it will be, at most. None if that is not known, or lies in the future."""
@@ -69,42 +86,86 @@ def plan(
     problems = [problem for disk in left for problem in _of_disk(record, disk, kept, bool(back_to))]
     if problems:
         return None, problems
-    name = back_to or _newest([kept[disk.uuid][0] for disk in left])
-    if left and not all(any(p.name == name for p in kept[disk.uuid][0].snapshots) for disk in left):
-        words = "there is no set of snapshots that the replicas of all its disks have: "
-        words += "; ".join(f"{disk.name} has {_names(kept[disk.uuid][0])}" for disk in left)
-        return None, [Problem("NoCompleteSet", words, record.label)]
-    backs = [_back(disk, kept[disk.uuid][0], name) for disk in left]
+    name = back_to or _newest([kept[disk.uuid].replica for disk in left])
+    if left and not all(_has(kept[disk.uuid].replica, name) for disk in left):
+        return None, [Problem("NoCompleteSet", _no_set(left, kept), record.label)]
+    backs = [_back(disk, kept[disk.uuid], name) for disk in left]
     strange = [(back, point) for back in backs for point in back.lost if not (point.from_disk or is_synced(point.name))]
     if strange:
         return None, [_strange(record, back, point) for back, point in strange]
-    return Takeover(name, min((kept[disk.uuid][1] for disk in left), default=""), tuple(backs)), []
+    synced = min((kept[disk.uuid].times.get(name, "") for disk in left), default="")
+    return Takeover(name, synced, tuple(backs), tuple(_beside(record, kept, backs))), []
+
+
+def without(record: Record, names: t.Collection[str]) -> Record:
+    """The record without the disks of these names or uuids. Raises FlexdiskError for one that there is not, and for the
+    disk that the VM boots from.
+    """
+    strange = sorted(set(names) - {word for disk in record.disks for word in (disk.uuid, disk.name)})
+    if strange:
+        words = f"the record of VM {record.label} has no disk {', '.join(strange)}, but "
+        raise FlexdiskError("InvalidArgument", words + ", ".join(disk.name for disk in record.disks))
+    for disk in (disk for disk in record.disks if disk.boot and {disk.uuid, disk.name} & set(names)):
+        raise FlexdiskError("InvalidArgument", f"VM {record.label} boots from disk {disk.name}")
+    return replace(record, disks=tuple(disk for disk in record.disks if not {disk.uuid, disk.name} & set(names)))
 
 
 def _of_disk(record: Record, disk: DiskRecord, kept: Kept, begun: bool) -> t.Iterator[Problem]:
     found = kept.get(disk.uuid)
     if found is None:
-        yield Problem("NoCompleteSet", "it has no replica here", record.label, disk.name)
+        words = "it has no replica here; if it had left the VM, flexdisk_leave_out names it"
+        yield Problem("NoCompleteSet", words, record.label, disk.name)
         return
-    replica = found[0]
+    replica = found.replica
     try:
         check_role(Original(disk.uuid, disk.name, disk.size, kind=replica.kind), replica, record.home)
     except FlexdiskError as exc:
         yield Problem(exc.code, exc.message, record.label, disk.name)
-    if replica.written and replica.snapshots and not begun:
+    if replica.written and replica.snapshots and not (begun or found.back):
         words = f"{replica.dataset} was written to since its newest snapshot, {render_bytes(replica.written)};"
         yield Problem("ReplicaChanged", f"{words} zfs rollback gives that up", record.label, disk.name)
 
 
 def _newest(replicas: t.Sequence[Replica]) -> str:
-    names = [{p.name: p.createtxg for p in one.snapshots if is_synced(p.name) and p.from_disk} for one in replicas]
+    names = [{point.name: point.createtxg for point in _sets(one)} for one in replicas]
     common = set(names[0]).intersection(*names[1:]) if names else ()
     return max(common, key=lambda name: names[0][name], default="")
 
 
-def _back(disk: DiskRecord, replica: Replica, name: str) -> Back:
-    to = next(point for point in replica.snapshots if point.name == name)
-    return Back(disk, replica, to, tuple(p for p in reversed(replica.snapshots) if p.createtxg > to.createtxg))
+def _has(replica: Replica, name: str) -> bool:
+    return any(point.name == name for point in replica.snapshots)
+
+
+def _no_set(disks: t.Sequence[DiskRecord], kept: Kept) -> str:
+    words = "there is no set of snapshots that the replicas of all its disks have: "
+    words += "; ".join(f"{disk.name} has {_names(kept[disk.uuid].replica)}" for disk in disks)
+    newest = max((p for disk in disks for p in _sets(kept[disk.uuid].replica)), key=lambda p: p.createtxg, default=None)
+    lack = [disk for disk in disks if newest and not _has(kept[disk.uuid].replica, newest.name) and not disk.boot]
+    if lack:
+        words += ". If a disk had left the VM, flexdisk_leave_out names it: "
+    return words + ", ".join(disk.name for disk in lack)
+
+
+def _sets(replica: Replica) -> t.List[Point]:
+    return [point for point in replica.snapshots if is_synced(point.name) and point.from_disk]
+
+
+def _back(disk: DiskRecord, found: Held, name: str) -> Back:
+    points = found.replica.snapshots
+    to = next(point for point in points if point.name == name)
+    lost = tuple(point for point in reversed(points) if point.createtxg > to.createtxg)
+    return Back(disk, found.replica, to, lost, found.back)
+
+
+def _beside(record: Record, kept: Kept, backs: t.Sequence[Back]) -> t.Iterator[str]:
+    """Replicas of disks that the VM had at the time of the set, or got later, and that its record lacks."""
+    known, since = {disk.uuid for disk in record.disks}, min((back.to.createtxg for back in backs), default=0)
+    for uuid in sorted(kept.keys() - known):
+        replica = kept[uuid].replica
+        newest = max((point.createtxg for point in _sets(replica)), default=since)
+        if kept[uuid].vm == record.uuid and replica.home == record.home and backs and newest >= since:
+            words = f"{replica.dataset} is of a disk that the record of {record.label} lacks;"
+            yield f"{words} the VM comes back without it, and the replica stays"
 
 
 def _strange(record: Record, back: Back, point: Point) -> Problem:

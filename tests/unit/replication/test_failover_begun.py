@@ -1,0 +1,177 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A failover was killed, and the old home is up again: it goes on, or is given up, and nothing is lost."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_return import FailoverReturn
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_stay import Stay
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+from .test_failover import cut, said_by, start, take, taken
+from .test_failover_return import APART
+from .test_move import EVERY, config, findings, never_both, startable
+from .test_move import world as world_of_moves
+from .world import REPLICAS, VM, Fuse, Killed
+
+world = world_of_moves
+
+
+@pytest.fixture
+def died(world):
+    """The second sync was cut, and the home has lost power. It has what the VM wrote last."""
+    world.before = config(world.home)
+    world.synced = cut(world)
+    world.home.ok("vmadm", "stop", VM, "-F")
+    world.uuids, world.left, world.kept = list(world.disks()), world.hashes(), records.load(VM, records.FAILOVER)
+    world.restored = world.saved()
+    return world
+
+
+def points(world):
+    """How often a failover can be killed."""
+    world.fuse = Fuse()
+    take(world)
+    return list(itertools.product(range(1, world.fuse.counted + 1), (False, True)))
+
+
+def killed(world, at, after):
+    """The failover is killed there. Whether it has begun."""
+    world.restore(world.restored)
+    records.save(VM, world.kept, records.FAILOVER)
+    records.remove(VM)
+    world.fuse = Fuse(at, after)
+    with pytest.raises(Killed):
+        take(world)
+    world.fuse = Fuse()
+    return bool(said_by(world.peer, "db01")) and said_by(world.peer, "db01")[0]["taking"] == "hv01"
+
+
+def stay(world, check=False):
+    return Stay(Zfs(world.peer), Vmadm(world.peer, lambda _s: None), world.peer).stay("db01", check)
+
+
+def end(world, begun=True):
+    home = FailoverReturn(Zfs(world.home), Vmadm(world.home, lambda _s: None), world.home)
+    return home.end("db01", read_claims({"hv02": said_by(world.peer, "db01")}), begun)
+
+
+def given_up(world):
+    """The other host has its replicas and nothing else. The home has all, and starts the VM."""
+    host = observe(Zfs(world.peer), Vmadm(world.peer), every=True)
+    assert (host.configs, host.moves, host.detached) == ((), {}, ())
+    assert not [name for name in host.datasets if name.startswith(f"zones/{VM}")]
+    assert not list(world.folder.glob("moves/*"))
+    assert world.hashes() == world.left
+    assert start(world, {"hv02": said_by(world.peer)}).started
+
+
+def works_on(world):
+    """The next sync is an increment, and the next failover takes all."""
+    (planned,) = world.planned().syncs
+    assert [type(disk.streams[0]).__name__ for disk in planned.disks] == ["Increment"] * 2
+    assert world.sync()[1]
+    assert world.hashes_there() == world.left
+    world.home.ok("vmadm", "stop", VM, "-F")
+    assert take(world)
+    taken(world, {**world.before, "state": "running"}, world.left)
+
+
+def refused(world):
+    """Why it cannot be given up, "" if it can."""
+    try:
+        stay(world, check=True)
+    except FlexdiskError as exc:
+        return exc.message
+    return ""
+
+
+def test_given_up_anywhere(died):
+    """As long as all disks are replicas. Then it only goes on, and the home starts the VM no more."""
+    early, late = 0, 0
+    for at, after in points(died)[::EVERY]:
+        if not killed(died, at, after):
+            continue
+        if refused(died):
+            assert "has got its disks here already; flexdisk_failover_state=taken_over" in refused(died)
+            late += 1
+            assert start(died, {"hv02": said_by(died.peer)}, unasked=True).started == []
+            assert take(died)
+            taken(died, died.before, died.synced)
+        else:
+            early += 1
+            assert [stay(died), stay(died)] == ["db01", ""]
+            given_up(died)
+            assert died.sync()[1]
+            assert died.hashes_there() == died.left
+    assert early > 2 < late
+
+
+def test_a_failover_that_was_given_up(died):
+    """Killed while it is given up, the same command ends it. Then all is as it was."""
+    early = [point for point in points(died)[1::2] if killed(died, *point) and not refused(died)]
+    assert killed(died, *early[-1])  # the last moment at which it can be given up
+    saved, stored = died.saved(), records.load(VM)
+    died.fuse = Fuse()
+    stay(died)
+    assert died.fuse.counted > 6
+    for at, after in itertools.product(range(1, died.fuse.counted + 1), (False, True)):
+        died.restore(saved)
+        records.save(VM, stored)
+        died.fuse = Fuse(at, after)
+        with pytest.raises(Killed):
+            stay(died)
+        died.fuse = Fuse()
+        stay(died)
+        given_up(died)
+        assert died.hashes_there() == died.synced
+    assert set(findings(died)) <= {"replica_stale"}
+    works_on(died)
+
+
+def test_it_goes_on_anywhere(died):
+    """The VM ends on the old home first. What it wrote last is kept there."""
+    for at, after in points(died)[::EVERY]:
+        died.watch = lambda: None  # the home is down, and has the VM
+        if not killed(died, at, after):
+            continue
+        end(died)
+        died.watch = lambda: never_both(died)
+        assert not startable(died.home)
+        kept = [died.home.ok("guest", "hash", f"{APART}/{uuid}") for uuid in died.uuids]
+        assert kept == died.left
+        assert take(died)
+        taken(died, died.before, died.synced)
+        home = FailoverReturn(Zfs(died.home), Vmadm(died.home, lambda _s: None), died.home)
+        home.give_up("db01", False)
+        assert [died.home.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in died.uuids] == died.synced
+
+
+def test_refusals(died):
+    """Without the word, or while the VM runs on its old home."""
+    begun = next(point for point in points(died) if killed(died, *point))
+    killed(died, *begun)
+    before = died.saved()[0].pools.to_json()
+    for running, word, said in (
+        (False, False, "hv02 has begun to take it over; flexdisk_failover_state=taken_over"),
+        (True, True, f"stop it here .vmadm stop {VM}., or give that up with flexdisk_failover_state=stays"),
+    ):
+        if running:
+            died.home.ok("vmadm", "start", VM)
+        with pytest.raises(FlexdiskError, match=said):
+            end(died, word)
+    assert died.saved()[0].pools.to_json() == before
+    (words,) = start(died, {"hv02": said_by(died.peer)}).left
+    assert "hv02 has begun to take it over; the playbook failover_vm goes on, or gives that up" in words
+    assert stay(died) == "db01"
