@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pickle
 from types import SimpleNamespace
 
 import pytest
@@ -239,12 +240,13 @@ SCENARIOS = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_at_any_change_the_same_task_ends_it(name):
     make, words = SCENARIOS[name]
+    world = pickle.dumps(make())
+    before = ours(with_file() if "file" in name else rich())
     number, came = 0, True
     while came:
-        linux = make()
+        linux = pickle.loads(world)
         data = rest(linux)[2]
         if name in ("release", "release a file", "adopt again"):
-            before = ours(with_file() if "file" in name else rich())
             kept = [released_identity.identity_of(d) for d in linux.vm().disks]
             uuids = {one.name: one.uuid for one in kept}
         came = interrupted(linux, number, **words)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -116,12 +117,13 @@ def picture(linux: LinuxHost) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_at_every_point(name):
     make, wish, policy = SCENARIOS[name]
-    whole = make()
+    world = pickle.dumps(make())
+    whole = pickle.loads(world)
     points = run(whole, wish, policy)
     wanted = picture(whole)
     assert points >= 8
     for point in range(points):
-        linux = make()
+        linux = pickle.loads(world)
         for volume in sorted(linux.host().datasets):
             if linux.host().datasets[volume].kind == "volume":
                 linux.run("guest", "write", volume, "0", "4", "9")

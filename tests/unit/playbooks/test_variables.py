@@ -47,6 +47,12 @@ def test_every_variable_is_checked_and_documented(path):
     assert f"_flexdisk_playbook: {path.stem}\n" in play
 
 
+def test_no_play_has_vars_files():
+    """Ansible parses them again for every task of every host."""
+    plays = [play for path in (ROOT / "playbooks").rglob("*.yml") for play in yaml.safe_load(path.read_text())]
+    assert [play["name"] for play in plays if "vars_files" in play] == []
+
+
 def test_choices_are_those_of_the_modules():
     assert ARGUMENTS["verify_disks"]["flexdisk_verify_repair"]["choices"] == list(REPAIRABLE)
     assert ARGUMENTS["list_disks"]["flexdisk_list_state"]["choices"] == list(STATES)

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+from functools import cache
 
 import pytest
 
@@ -70,12 +72,18 @@ def state(bench):
 
 
 def prepared(kind, name):
+    """A world of its own for each run. To build it takes longer than the run."""
+    return pickle.loads(built(kind, name))
+
+
+@cache
+def built(kind, name):
     bench = Bench(kind)
     digests = {}
     entry = SCENARIOS[name](bench)
     for disk in ("a", "b", "c", *(["data"] if any(d.name == "data" for d in bench.read().detached) else [])):
         digests[disk] = bench.write(disk, seed=len(disk) + ord(disk[0]))
-    return bench, entry, digests
+    return pickle.dumps((bench, entry, digests))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
