@@ -129,7 +129,9 @@ def lawful(lab: Lab) -> None:
 
 
 def test_there_and_back(lab: Lab, peer: Lab, both: Both) -> None:
-    """A disk grows between the first sync and the move. The second run is idle, and the way back is an increment."""
+    """A disk grows between the first sync and the move. The second run is idle, and the way back is an increment, with
+    a snapshot of the VM.
+    """
     assert both.play("replicate").returncode == 0
     grown = {"vm": "db01", "flexible_disk_size": sum(SIZES) + 16, "disks": [{"name": "disk2", "size": 64}]}
     lab.ad_hoc(
@@ -147,6 +149,10 @@ def test_there_and_back(lab: Lab, peer: Lab, both: Both) -> None:
         assert after[key] == before[key], key
     lawful(peer)
     assert not changed(move(both, peer))
+    roomy: Any = {"vm": "db01", "flexible_disk_size": 3 * sum(SIZES), "unlisted": "keep"}
+    peer.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps({"vms": [roomy]}))
+    smartos: Any = ("vmadm", ["disk0", "disk1", "disk2"])
+    snapshot(peer, *smartos)
     write(peer, 0, 3, 20)
     contents = hashes(peer)
     printed = move(both, lab)
@@ -154,6 +160,7 @@ def test_there_and_back(lab: Lab, peer: Lab, both: Both) -> None:
     assert hashes(lab) == contents
     assert machine(peer) == {}
     lawful(lab)
+    assert '"changed": false' in snapshot(lab, *smartos)
 
 
 def definition(lab: Lab) -> list[str]:
@@ -161,12 +168,12 @@ def definition(lab: Lab) -> list[str]:
     return sorted(Guest(lab, "db01").virsh("dumpxml", "--inactive", "--security-info").splitlines())
 
 
-def snapshot(lab: Lab, **words: Any) -> str:
-    """What vm_snapshot says of the snapshot "then" of the domain, which is to be whole afterwards."""
-    told = {"hypervisor": "libvirt", "vms": ["db01"], "name": "then", **words}
+def snapshot(lab: Lab, hypervisor: str, names: list[str], **words: Any) -> str:
+    """What vm_snapshot says of the snapshot "then" of the VM, which is to be whole afterwards, with these disks."""
+    told = {"hypervisor": hypervisor, "vms": ["db01"], "name": "then", **words}
     said = lab.ad_hoc("flexdisk.hypervisor.vm_snapshot", json.dumps(told)).stdout
     (found,) = json.loads(said[said.index("{") :])["vms"][0]["snapshots"]
-    assert (found["name"], sorted(found["disks"])) == ("then", ["data", "logs", "root"])
+    assert (found["name"], sorted(found["disks"])) == ("then", names)
     return said
 
 
@@ -176,7 +183,8 @@ def test_a_domain_there_and_back(lab: Lab, peer: Lab, domains: Both) -> None:
     """
     here, there = Guest(lab, "db01"), Guest(peer, "db01")
     assert domains.play("replicate").returncode == 0
-    snapshot(lab)
+    domain: Any = ("libvirt", ["data", "logs", "root"])
+    snapshot(lab, *domain)
     then = contents(lab)
     converge(lab, {"disks": [{"name": "root"}, {"name": "data", "size": 64}, {"name": "logs", "size": 40}]})
     fill(lab, disks(lab)["data"]["path"], 50, 9)
@@ -195,7 +203,7 @@ def test_a_domain_there_and_back(lab: Lab, peer: Lab, domains: Both) -> None:
     quota = {"hypervisor": "libvirt", "vms": ["db01"]}
     assert '"changed": false' in peer.ad_hoc("flexdisk.hypervisor.zfs_quota", json.dumps(quota)).stdout
     assert not changed(move(domains, peer))
-    assert '"changed": false' in snapshot(peer)
+    assert '"changed": false' in snapshot(peer, *domain)
     for disk in after.values():
         device = there.device_of(disk["uuid"].replace("-", "")[:20])
         there.ask(f"dd if=/dev/urandom of={device} bs=1M count=2 seek=20 && sync")
@@ -204,8 +212,8 @@ def test_a_domain_there_and_back(lab: Lab, peer: Lab, domains: Both) -> None:
     here.wait_for(seen)
     assert (definition(lab), disks(peer)) == (xml, {})
     assert contents(lab) != hashes
-    assert '"changed": false' in snapshot(lab)
+    assert '"changed": false' in snapshot(lab, *domain)
     here.virsh("destroy")
-    snapshot(lab, state="rolled_back")
+    snapshot(lab, *domain, state="rolled_back")
     assert contents(lab) == then
     assert [disks(lab)[name]["size"] for name in ("data", "logs")] == [48, 32]
