@@ -34,7 +34,7 @@ attributes:
 options:
   serial:
     description:
-      - The serial number of the disk as the guest sees it.
+      - The serial number of the disk as the guest sees it. Quote it, because YAML takes some for numbers.
     type: str
   disk_uuid:
     description:
@@ -43,7 +43,8 @@ options:
     type: str
   pci_address:
     description:
-      - PCI address of the disk in the guest, such as V(0000:00:04.1). The domain V(0000) can be left out.
+      - PCI address of the disk in the guest, such as V(0000:00:04.1). The domain V(0000) can be left out. Quote it,
+        because YAML takes some addresses for numbers.
       - The address of a controller with several disks is refused.
     type: str
   logical_volume:
@@ -80,11 +81,11 @@ EXAMPLES = r"""
 
 - name: Let the root file system have the space of the first disk
   flexdisk.hypervisor.guest_growth:
-    pci_address: 0000:00:04.0
+    pci_address: "0000:00:04.0"
 
 - name: Let the volume home have the space of an encrypted disk
   flexdisk.hypervisor.guest_growth:
-    serial: 22c1a5a7aaaa4bbb8ccc
+    serial: "22c1a5a7aaaa4bbb8ccc"
     logical_volume: home
     luks_passphrase: "{{ vault_luks_passphrase }}"
 """

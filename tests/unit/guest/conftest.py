@@ -65,10 +65,14 @@ class Ext4Offline(SubprocessRunner):
             run("mount", argv[1], target)
 
 
-def new_runner():
+def may_grow_ext4():
     status = Path("/proc/self/status").read_text()
     may = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff")), 16)
-    return SubprocessRunner() if may >> CAP_SYS_RESOURCE & 1 else Ext4Offline()
+    return bool(may >> CAP_SYS_RESOURCE & 1)
+
+
+def new_runner():
+    return SubprocessRunner() if may_grow_ext4() else Ext4Offline()
 
 
 class LoopDisk:

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import threading
+import time
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +18,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply, guest_growth
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
-from .conftest import hashes, run
+from .conftest import hashes, may_grow_ext4, run
 
 SMALL, GROWN, ROOT = 700, 900, 550
 LAYOUTS = {
@@ -106,6 +109,45 @@ def test_a_file_system_on_the_whole_disk_grows(new_disk, kind):
     assert space(target) > size + (150 << 20)
     assert hashes(target) == before
     assert not disk.grow()["changed"]
+    disk.check()
+
+
+class Writer(threading.Thread):
+    """Appends to a file until it is stopped; all that it wrote must be there."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path, self.going, self.digest, self.pieces = path, True, hashlib.sha256(), 0
+
+    def run(self):
+        with self.path.open("wb") as file:
+            while self.going:
+                piece = os.urandom(20_000)
+                file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+                self.digest.update(piece)
+                self.pieces += 1
+
+
+@pytest.mark.parametrize("kind", ["xfs", "btrfs", *(["ext4"] if may_grow_ext4() else [])])
+@pytest.mark.parametrize("layout", ["gpt swap", "dos logical swap"])
+def test_all_grows_while_a_process_writes(new_disk, layout, kind):
+    disk, target, _swap = guest(new_disk, layout, kind)
+    writer = Writer(target / "growing")
+    writer.start()
+    try:
+        while not writer.pieces:
+            time.sleep(0.01)
+        before = writer.pieces
+        disk.grow()
+        after = writer.pieces
+    finally:
+        writer.going = False
+        writer.join()
+    assert after > before
+    assert space(target) > 700 << 20
+    assert hashlib.sha256(writer.path.read_bytes()).digest() == writer.digest.digest()
     disk.check()
 
 

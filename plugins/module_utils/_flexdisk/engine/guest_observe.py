@@ -213,7 +213,7 @@ def _only(device: observed.Device, above: t.Sequence[observed.Device], kind: str
 def _normal(address: str) -> str:
     found = _PCI.fullmatch(address.lower())
     if found is None:
-        raise FlexdiskError("InvalidArgument", f"pci_address {address} is not like 0000:00:04.1 or 00:04.1")
+        raise FlexdiskError("InvalidArgument", f'pci_address {address} is not like "0000:00:04.1" or "00:04.1", quoted')
     return f"{found.group(1) or '0000'}:{found.group(2)}:{found.group(3)}.{found.group(4)}"
 
 
