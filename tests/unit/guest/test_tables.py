@@ -200,6 +200,9 @@ def grows(label, layout, free, more, swap):
         check_kept(cast, places(dump), new, {part.number for part in cast.parts()} if written else set())
         no_overlap(new, [part.number for part in table.partitions if part.extended])
         assert boot_code(path) == boot
+        if written:
+            assert sum(new[cast.grown.number][:2]) % MIB_SECTORS == 0
+            assert cast.swap is None or new[cast.swap.number][0] % MIB_SECTORS == 0
         if label == "gpt" and written:
             check_gpt(path)
         assert growth.places(after, growth.cast(after, contents)) == ()
