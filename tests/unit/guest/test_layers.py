@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -197,25 +198,33 @@ def mount(target, options="rw", kind="ext4", source="/dev/vda1"):
 )
 def test_refused_mounts(mounts, words):
     with pytest.raises(FlexdiskError, match=words):
-        layers.chosen_mount(Content("ext4"), "/dev/vda1", mounts)
+        layers.chosen_mount(Content("ext4"), "/dev/vda1", "254:1", mounts)
 
 
 def test_containers_on_overlays_are_no_matter():
     mounts = [mount("/"), mount("/var/lib/docker/x", kind="overlay", source="overlay"), mount("/a/b")]
-    assert layers.chosen_mount(Content("ext4"), "/dev/vda1", mounts) == "/"
+    assert layers.chosen_mount(Content("ext4"), "/dev/vda1", "254:1", mounts) == "/"
+
+
+def test_a_root_that_the_kernel_calls_otherwise():
+    """As in guests that boot without an initramfs."""
+    mounts = [Mount("/dev/root", "/", "ext4", ("rw",), "254:1"), Mount("proc", "/proc", "proc", ("rw",), "0:21")]
+    assert layers.chosen_mount(Content("ext4"), "/dev/vda1", "254:1", mounts) == "/"
+    with pytest.raises(FlexdiskError, match="is not mounted"):
+        layers.chosen_mount(Content("ext4"), "/dev/vda1", "", [replace(mounts[0], numbers="")])
 
 
 def test_what_is_printed_is_read():
-    (disk,) = parse_lsblk(
-        '{"blockdevices": [{"name":"vda", "kname":"vda", "type":"disk", "size":"1024", "serial":" ab ",'
-        ' "children": [{"name":"vg-root", "kname":"dm-0", "type":"lvm", "size":5, "serial":null}]}]}'
-    )
-    assert (disk.size, disk.serial, disk.above[0].kname) == (1024, "ab", "dm-0")
+    volume = {"name": "vg-root", "kname": "dm-0", "type": "lvm", "size": 5, "serial": None}
+    row = {"name": "vda", "kname": "vda", "type": "disk", "size": "1024", "serial": " ab ", "maj:min": " 254:0"}
+    (disk,) = parse_lsblk(json.dumps({"blockdevices": [{**row, "children": [volume]}]}))
+    assert (disk.size, disk.serial, disk.numbers, disk.above[0].kname) == (1024, "ab", "254:0", "dm-0")
     assert parse_blkid(0, "DEVNAME=/dev/x\nLABEL=a\\ b\nUUID=u\nTYPE=swap\n") == Content("swap", "u", "a b")
     assert parse_blkid(2, "") == Content()
     assert parse_blkid(8, "") == Content(AMBIGUOUS)
-    text = '{"filesystems": [{"source":"/dev/vda1[/sub]", "target":"/", "fstype":"btrfs", "options":"rw,x"}]}'
-    assert parse_findmnt(text) == (Mount("/dev/vda1", "/", "btrfs", ("rw", "x")),)
+    row = {"source": "/dev/vda1[/sub]", "target": "/", "fstype": "btrfs", "options": "rw,x", "maj:min": "0:25"}
+    (mounted,) = parse_findmnt(json.dumps({"filesystems": [row]}))
+    assert mounted == Mount("/dev/vda1", "/", "btrfs", ("rw", "x"), "0:25")
 
 
 @pytest.mark.parametrize(

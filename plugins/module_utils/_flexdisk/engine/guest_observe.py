@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..guest import growth, layers, observed
 from ..guest.plan import Disk, Place
@@ -18,7 +18,7 @@ from ..model.command import Runner
 from ..model.errors import FlexdiskError
 
 _PCI = re.compile(r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
-_LSBLK = ("lsblk", "-J", "-b", "-o", "NAME,KNAME,TYPE,SIZE,SERIAL")
+_LSBLK = ("lsblk", "-J", "-b", "-o", "NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN")
 _LVM = ("--reportformat", "json", "--units", "b", "--nosuffix", "-o")
 _PVS = "pv_name,vg_name,pv_size,pv_free,pe_start,vg_extent_size"
 _LVS = "lv_name,vg_name,lv_size,segtype,lv_attr"
@@ -140,7 +140,7 @@ class Guest:
         path, kind = f"/dev/{device.kname}", content.kind
         if kind not in ("ext2", "ext3", "ext4", "xfs", "btrfs"):
             raise FlexdiskError("UnknownLayout", f"{path} has {kind or 'nothing that is known'} on it")
-        mount = layers.chosen_mount(content, path, self._mounts())
+        mount = layers.chosen_mount(content, path, device.numbers, self._mounts())
         name = f"{kind} on {device.name} at {mount}"
         if kind == "xfs":
             return layers.xfs_layer(name, mount, self._run("xfs_growfs", "-n", mount))
@@ -150,11 +150,9 @@ class Guest:
         return layers.ext_layer(name, path, self._run("dumpe2fs", "-h", path), below)
 
     def _mounts(self) -> t.List[observed.Mount]:
-        found = observed.parse_findmnt(self._run("findmnt", "-J", "-l", "-o", "SOURCE,TARGET,FSTYPE,OPTIONS"))
+        found = observed.parse_findmnt(self._run("findmnt", "-J", "-l", "-o", "SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN"))
         return [
-            observed.Mount(os.path.realpath(each.source), each.target, each.kind, each.options)
-            if each.source.startswith("/dev/")
-            else each
+            replace(each, source=os.path.realpath(each.source)) if each.source.startswith("/dev/") else each
             for each in found
         ]
 

@@ -54,12 +54,15 @@ class Logical:
     attributes: str
 
 
-def chosen_mount(content: Content, device: str, mounts: t.Sequence[Mount]) -> str:
-    """Where the file system of a device is mounted. Raises FlexdiskError NotMounted, UnknownLayout."""
+def chosen_mount(content: Content, device: str, numbers: str, mounts: t.Sequence[Mount]) -> str:
+    """Where the file system of a device is mounted. numbers are the device's, for a root that is called /dev/root.
+
+    Raises FlexdiskError NotMounted, UnknownLayout.
+    """
     root = next((mount for mount in reversed(mounts) if mount.target == "/"), None)
     if root is not None and root.kind == "overlay":
         raise FlexdiskError("UnknownLayout", f"the root file system is an overlay; {device} is only what lies below")
-    own = [mount for mount in mounts if mount.source == device]
+    own = [mount for mount in mounts if mount.source == device or (numbers and mount.numbers == numbers)]
     if not own:
         raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is not mounted; only mounted ones are grown")
     writable = [mount.target for mount in own if "rw" in mount.options]

@@ -19,13 +19,17 @@ _BLKID_NOTHING, _BLKID_AMBIGUOUS = 2, 8
 
 @dataclass(frozen=True)
 class Device:
-    """A block device. kname is its name in /sys/class/block, size is bytes, above are the devices that use it."""
+    """A block device. kname is its name in /sys/class/block, size is bytes, above are the devices that use it.
+
+    numbers are those of the kernel, MAJOR:MINOR.
+    """
 
     name: str
     kname: str
     kind: str
     size: int
     serial: str = ""
+    numbers: str = ""
     above: t.Tuple[Device, ...] = ()
 
 
@@ -40,12 +44,13 @@ class Content:
 
 @dataclass(frozen=True)
 class Mount:
-    """One mounted file system. source is a device as the kernel names it."""
+    """One mounted file system. source is a device as the kernel names it, numbers its MAJOR:MINOR (not of a btrfs)."""
 
     source: str
     target: str
     kind: str
     options: t.Tuple[str, ...]
+    numbers: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Swap:
 
 
 def parse_lsblk(text: str) -> t.Tuple[Device, ...]:
-    """The devices in the output of lsblk -J -b -o NAME,KNAME,TYPE,SIZE,SERIAL. Raises UnexpectedOutput."""
+    """The devices in the output of lsblk -J -b -o NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN. Raises UnexpectedOutput."""
     try:
         return tuple(map(_device, json.loads(text)["blockdevices"]))
     except (ValueError, KeyError, TypeError) as exc:
@@ -68,7 +73,8 @@ def parse_lsblk(text: str) -> t.Tuple[Device, ...]:
 def _device(found: t.Mapping[str, t.Any]) -> Device:
     above = tuple(map(_device, found.get("children") or ()))
     serial = (found.get("serial") or "").strip()
-    return Device(found["name"], found["kname"], found["type"], int(found["size"]), serial, above)
+    numbers = (found.get("maj:min") or "").strip()
+    return Device(found["name"], found["kname"], found["type"], int(found["size"]), serial, numbers, above)
 
 
 def parse_blkid(rc: int, text: str) -> Content:
@@ -88,11 +94,17 @@ def parse_blkid(rc: int, text: str) -> Content:
 
 
 def parse_findmnt(text: str) -> t.Tuple[Mount, ...]:
-    """The mounts in the output of findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS. Raises UnexpectedOutput."""
+    """The mounts in the output of findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN. Raises UnexpectedOutput."""
     try:
         found = json.loads(text)["filesystems"]
         return tuple(
-            Mount(_plain(each["source"]), each["target"], each["fstype"], tuple(each["options"].split(",")))
+            Mount(
+                _plain(each["source"]),
+                each["target"],
+                each["fstype"],
+                tuple(each["options"].split(",")),
+                (each.get("maj:min") or "").strip(),
+            )
             for each in found
         )
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
