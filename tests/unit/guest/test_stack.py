@@ -134,6 +134,8 @@ def test_the_key_in_the_keyring_needs_a_passphrase():
         growth_of(guest, None)
     guest.keyring = False
     assert growth_of(guest, None)["changed"]
+    guest.keyring = True
+    assert not growth_of(guest, None)["changed"], "without growth, no passphrase is needed"
     assert guest.told[0] == (("cryptsetup", "-q", "resize", "data"), "")
 
 

@@ -108,17 +108,19 @@ def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> L
     raise _unexpected("btrfs filesystem show", text)
 
 
-def crypt_layer(name: str, text: str, passphrase: bool) -> Layer:
+def crypt_layer(name: str, text: str, passphrase: bool, below: int) -> Layer:
     """An open LUKS device, from the output of cryptsetup status. passphrase: whether one was given.
 
-    Raises FlexdiskError MissingParameter, UnexpectedOutput.
+    One is only needed to grow. Raises FlexdiskError MissingParameter, UnexpectedOutput.
     """
     size = _figure(text, r"^\s*size:\s+(\d+)", "cryptsetup status") * 512
     offset = _figure(text, r"^\s*offset:\s+(\d+)", "cryptsetup status") * 512
-    if not passphrase and re.search(r"^\s*key location:\s+keyring", text, re.MULTILINE):
-        raise FlexdiskError("MissingParameter", f"{name}: the key is in the kernel's keyring; give luks_passphrase")
     argv = ("cryptsetup", "resize", "--key-file=-", name) if passphrase else ("cryptsetup", "-q", "resize", name)
-    return Layer(name, argv, size, offset, 512, secret=passphrase)
+    layer = Layer(name, argv, size, offset, 512, secret=passphrase)
+    keyring = re.search(r"^\s*key location:\s+keyring", text, re.MULTILINE)
+    if keyring and not passphrase and layer.grown(below) != size:
+        raise FlexdiskError("MissingParameter", f"{name}: the key is in the kernel's keyring; give luks_passphrase")
+    return layer
 
 
 def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tuple[t.Tuple[Layer, ...], str]:
