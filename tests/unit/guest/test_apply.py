@@ -52,9 +52,10 @@ def test_a_program_holds_the_lock_after_the_run_was_killed(disk, tmp_path):
     """A child that outlives the run keeps the disk locked: it has the descriptor."""
     script = "import fcntl,sys\nfcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     opened = (
-        "import os, sys\n"
-        "paths = [os.path.realpath(f'/proc/self/fd/{number}') for number in range(3, 99)]\n"
-        "raise SystemExit(sys.argv[1] not in paths)"
+        "import fcntl, os, sys\n"
+        "ours = [each for each in range(3, 99) if os.path.realpath(f'/proc/self/fd/{each}') == sys.argv[1]]\n"
+        "modes = [fcntl.fcntl(each, fcntl.F_GETFL) & os.O_ACCMODE for each in ours]\n"
+        "raise SystemExit(modes != [os.O_RDWR])"
     )
     doer(tmp_path).do(Plan(str(disk), 0, steps=(Run(("python3", "-c", opened, str(disk))),), table=1))
     with pytest.raises(FlexdiskError, match="ended with status 1"):

@@ -64,8 +64,11 @@ class Doer:
 
 @contextlib.contextmanager
 def _locked(device: str, runner: SubprocessRunner) -> t.Iterator[None]:
-    """Hold the disk as systemd's rules for block devices have it. Programs that outlive this run hold it too."""
-    with open(device, "rb") as file:
+    """Hold the disk as systemd's rules for block devices have it. Programs that outlive this run hold it too.
+
+    It is opened for writing, because udev looks again when such a file is closed. It has left the locked disk alone.
+    """
+    with open(device, "r+b", buffering=0) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
