@@ -20,7 +20,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.gues
     parse_swaps,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.plan import Disk, Place, plan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import Backup, Run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import (
+    Backup,
+    CopySwapHeader,
+    Run,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.table import parse_table
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import GIB, MIB
@@ -35,6 +39,7 @@ def head(label, kinds=None):
         data[446 + 16 * index + 4] = kind
     if label == "gpt":
         data[512:520] = b"EFI PART"
+        data[584:592] = (2).to_bytes(8, "little")
         data[592:600] = (128).to_bytes(4, "little") + (128).to_bytes(4, "little")
     return bytes(data)
 
@@ -211,11 +216,40 @@ def test_refused_layouts(label, parts, found, words):
         ("sun", None, ROOT, "of type sun"),
         ("dos", None, [(1, M, 100 * 1024 * M, "83")], "ends behind the end"),
         ("dos", None, [*ROOT, (2, 5 * M, M, "83")], "vda1 and vda2 overlap"),
+        ("dos", None, [*ROOT, (2, 5 * M, M, "83"), (3, 21 * 1024 * M, M, "5")], "vda1 and vda2 overlap"),
+        ("dos", None, [(1, M, 100 * M, "5"), (5, 2 * M, 9 * M, "83"), (6, 5 * M, M, "83")], "vda5 and vda6 overlap"),
+        ("dos", None, [(1, M, 9 * M, "5"), (5, 2 * M, 5 * M, "83"), (2, 9 * M, M, "83")], "vda1 and vda2 overlap"),
     ],
 )
 def test_refused_tables(label, kinds, parts, words):
     with pytest.raises(FlexdiskError, match=words):
         disk(label, parts, 50 * 1024, found="ext4 ext4", kinds=kinds)
+
+
+def test_a_gpt_whose_entries_are_not_behind_its_header():
+    """sfdisk would put them there, over a boot loader that may be there."""
+    moved = bytearray(head("gpt"))
+    moved[584] = 40
+    text = json.dumps({"partitiontable": {"label": "gpt", "device": "/dev/vda", "partitions": []}})
+    with pytest.raises(FlexdiskError, match="entries of the GPT begin at sector 40"):
+        parse_table(text, bytes(moved), GIB)
+
+
+@pytest.mark.parametrize("logical", [False, True])
+@pytest.mark.parametrize("off", [-M, -8, 0, 1, 8, 127, 1024, 2 * M - 1, 3 * M])
+def test_a_swap_whose_headers_would_overlap_stays(off, logical):
+    """With space between it and the root, the swap may have nowhere to go. Its header is never written over itself."""
+    start, size = 600 * M - off, 100 * M
+    swap = [(2, start - 2, size + 2, "5"), (5, start, size, "82")] if logical else [(2, start, size, "82")]
+    parts, found = [(1, M, 500 * M, "83"), *swap], "ext4 - swap" if logical else "ext4 swap"
+    node = f"/dev/vda{swap[-1][0]}"
+    for size_of_disk in (701, 702):
+        planned = plan(disk("dos", parts, size_of_disk, found=found, swaps=(Swap(node, 0, -2),)))
+        copies = [step for step in planned.steps if isinstance(step, CopySwapHeader)]
+        assert all(step.target >= step.source + MIB for step in copies)
+        moves = (size_of_disk - 100) * M - start >= M
+        assert [bool(copies), f"swapoff {node}" in programs(planned), len(planned.lines) > 1] == [moves] * 3
+        assert planned.lines[0].startswith("~ vda1 500 MiB -> ")
 
 
 def test_an_mbr_ends_at_two_tib():

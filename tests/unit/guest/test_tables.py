@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest import growth
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.observed import Content
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.plan import Disk, Place, plan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import Run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import Backup, Run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.table import HEAD_BYTES, parse_table
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -138,10 +138,11 @@ def boot_code(path):
 
 
 def planned(path, table, dump, cast, contents):
-    """The programs that write the table, of the plan for a disk whose kernel knows the same table."""
+    """(texts of backups, programs that write the table) of the plan for a disk whose kernel knows the same table."""
     kernel = {part.number: Place(part.start, part.size) for part in table.partitions}
     steps = plan(Disk(path, os.path.getsize(path), (), table, dump, cast, kernel, contents)).steps
-    return [step for step in steps if isinstance(step, Run) and step.argv[0] == "sfdisk"]
+    written = [step for step in steps if isinstance(step, Run) and step.argv[0] == "sfdisk"]
+    return [step.text for step in steps if isinstance(step, Backup)], written
 
 
 def check_kept(cast, old, new, named):
@@ -190,7 +191,7 @@ def grows(label, layout, free, more, swap):
             cast = growth.cast(table, contents)
         except FlexdiskError:
             return "refused"
-        written = planned(path, table, dump, cast, contents)
+        backups, written = planned(path, table, dump, cast, contents)
         assert written or more << 20 < growth.LEAST_BYTES + (3 << 20)
         for step in written:
             run(*step.argv, stdin=step.stdin)
@@ -202,8 +203,13 @@ def grows(label, layout, free, more, swap):
         assert boot_code(path) == boot
         if written:
             assert sum(new[cast.grown.number][:2]) % MIB_SECTORS == 0
-            assert cast.swap is None or new[cast.swap.number][0] % MIB_SECTORS == 0
+            where = new[cast.swap.number][0] if cast.swap else 0
+            assert where % MIB_SECTORS == 0 or (cast.swap and where == cast.swap.start)
         if label == "gpt" and written:
             check_gpt(path)
         assert growth.places(after, growth.cast(after, contents)) == ()
+        assert len(backups) == len(written)
+        for text in backups:
+            run("sfdisk", "-q", "--no-reread", path, stdin=text)
+            assert places(read(path)[1]) == places(dump)
         return "grown" if written else "left"

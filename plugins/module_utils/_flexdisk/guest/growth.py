@@ -52,12 +52,19 @@ def cast(table: Table, contents: t.Mapping[int, Content]) -> Cast:
 
 
 def places(table: Table, found: Cast) -> t.Tuple[Partition, ...]:
-    """The partitions of a growth as they shall be, or none if less than LEAST_BYTES would be gained."""
+    """The partitions of a growth as they shall be, or none if less than LEAST_BYTES would be gained.
+
+    A swap that would move by less than a MiB, or back, stays, and is not among them: the header at its new place would
+    lie on the one at its old place, which the table still names.
+    """
     if found.swap is None:
         new = _last(table, found)
     elif found.container is None:
         start = _down(table, table.limit - found.swap.size)
-        new = (_until(found.grown, start), replace(found.swap, start=start))
+        if start - found.swap.start < table.step:
+            new = (_until(found.grown, _down(table, found.swap.start)),)
+        else:
+            new = (_until(found.grown, start), replace(found.swap, start=start))
     else:
         new = _logical_swap(table, found, found.swap, found.container)
     gained = (new[0].size - found.grown.size) * table.sector
@@ -73,6 +80,8 @@ def _last(table: Table, found: Cast) -> t.Tuple[Partition, ...]:
 def _logical_swap(table: Table, found: Cast, swap: Partition, container: Partition) -> t.Tuple[Partition, ...]:
     before, behind = swap.start - container.start, container.end - swap.end
     start = _down(table, table.limit - swap.size - behind)
+    if start - swap.start < table.step:
+        return (_until(found.grown, _down(table, container.start)),)
     moved = replace(container, start=start - before)
     return _until(found.grown, _down(table, moved.start)), moved, replace(swap, start=start)
 

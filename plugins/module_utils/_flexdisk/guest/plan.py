@@ -68,13 +68,14 @@ def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
     lines = _table_lines(table, found, new)
     if not new and sync.needed:
         lines = ("~ the kernel learns the partition table",)
-    before: t.Tuple[Step, ...] = (*_off(disk, found.swap), *sync.drop()) if new or sync.dropped else ()
+    moves = _moves(found, new)
+    before: t.Tuple[Step, ...] = (*_off(disk, found.swap), *sync.drop()) if moves or sync.dropped else ()
     write = _write(disk, table, found, new) if new else ()
     backup = _backup(disk, table) if new else ()
     steps = (*backup, *before, *write, *sync.tell())
     if steps or layer_steps:
         on = _on(disk, table, found.swap, bool(before))
-        lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not new)
+        lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not moves)
         steps += on
     undo = (*sync.restore(), *_on(disk, table, found.swap, True)) if before else ()
     return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), undo, len(steps))
@@ -91,12 +92,16 @@ def _layers(layers: t.Sequence[Layer], below: int) -> t.Tuple[t.Tuple[str, ...],
     return tuple(lines), tuple(steps)
 
 
+def _moves(found: Cast, new: t.Sequence[Partition]) -> bool:
+    return any(found.swap is not None and part.number == found.swap.number for part in new)
+
+
 def _table_lines(table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[str, ...]:
     if not new:
         return ()
     before, after = render_apart(found.grown.size * table.sector, new[0].size * table.sector)
     lines = [f"~ {found.grown.name} {before} -> {after}"]
-    if found.swap is not None:
+    if found.swap is not None and _moves(found, new):
         size = render_bytes(found.swap.size * table.sector)
         lines.append(f"> swap {found.swap.name} moves to the end, {size}, UUID kept")
     return tuple(lines)
@@ -209,14 +214,15 @@ def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool)
 def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
     digest = hashlib.sha256(disk.dump.encode()).hexdigest()[:8]
     words = (
-        f"# The partition table before it was changed. To write it again: sfdisk --no-reread {disk.device} < this file"
+        "# The partition table before it was changed. It would cut a file system that has grown. To write it again:\n"
+        f"# sfdisk --no-reread {disk.device} < this file"
     )
     return (Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{disk.dump}"),)
 
 
 def _write(disk: Disk, table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[Step, ...]:
     copies: t.Tuple[Step, ...] = ()
-    if found.swap is not None:
+    if found.swap is not None and _moves(found, new):
         copies = (CopySwapHeader(found.swap.start * table.sector, new[-1].start * table.sector),)
     argv = ("sfdisk", "--no-reread", "--no-tell-kernel", "--wipe=never", "--wipe-partitions=never", "-q", disk.device)
     return (Unchanged(disk.dump), *copies, Run(argv, script(disk.dump, new)))

@@ -142,19 +142,26 @@ def _gpt_limit(head: bytes, sector: int, sectors: int) -> int:
     header = head[sector : sector + 92]
     if header[:8] != b"EFI PART":
         raise FlexdiskError("UnknownLayout", "the first header of the GPT is damaged; repair it with sfdisk or gdisk")
-    count: int
-    size: int
-    count, size = struct.unpack_from("<II", header, 80)
+    where, count, size = t.cast(t.Tuple[int, int, int], struct.unpack_from("<QII", header, 72))
+    if where != 2:
+        raise FlexdiskError(
+            "UnknownLayout",
+            f"the entries of the GPT begin at sector {where}, not 2: sfdisk would overwrite what lies before them",
+        )
     return sectors - 1 - -(-count * size // sector)
 
 
 def _check_places(table: Table) -> None:
-    end, last = 0, ""
+    outer = inner = (0, "")
     for part in table.partitions:
         if part.end > table.sectors:
             raise FlexdiskError("UnknownLayout", f"{part.name} ends behind the end of the disk")
-        inside = any(other.extended and other is not part and other.end >= part.end for other in table.partitions)
-        if not inside and part.start < end:
+        around = [other for other in table.partitions if other.extended and other.start < part.start]
+        inside = part.number > 4 and any(other.end >= part.end for other in around)
+        end, last = inner if inside else outer
+        if part.start < end:
             raise FlexdiskError("UnknownLayout", f"{last} and {part.name} overlap")
-        if part.end > end:
-            end, last = part.end, part.name
+        if inside:
+            inner = (part.end, part.name)
+        else:
+            outer = (part.end, part.name)
