@@ -36,7 +36,8 @@ def doer(folder, passphrase=""):
     return guest_apply.Doer(SubprocessRunner(), str(folder), passphrase)
 
 
-def test_a_disk_that_another_program_has_locked_is_left(disk, tmp_path):
+def test_a_disk_that_another_program_has_locked_is_left(disk, tmp_path, monkeypatch):
+    monkeypatch.setattr(guest_apply, "PATIENCE", 0.3)
     plan = Plan(str(disk), 8 * M, steps=(Backup("a", "b"),), table=1)
     with disk.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -46,6 +47,17 @@ def test_a_disk_that_another_program_has_locked_is_left(disk, tmp_path):
     assert not (tmp_path / "backups").exists()
     doer(tmp_path / "backups").do(plan)
     assert (tmp_path / "backups" / "a").read_text() == "b"
+
+
+def test_a_lock_of_a_moment_is_waited_for(disk, tmp_path, monkeypatch):
+    """As udev has it on a disk that has just grown."""
+    waited = []
+    with disk.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        monkeypatch.setattr(guest_apply.time, "sleep", lambda _time: waited.append(fcntl.flock(other, fcntl.LOCK_UN)))
+        doer(tmp_path / "backups").do(Plan(str(disk), 8 * M, steps=(Backup("a", "b"),), table=1))
+    assert waited == [None]
+    assert (tmp_path / "backups" / "a").exists()
 
 
 def test_a_program_holds_the_lock_after_the_run_was_killed(disk, tmp_path):

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import struct
+import time
 import typing as t
 
 from ..guest.steps import Backup, CopySwapHeader, Plan, Run, Step, Unchanged
@@ -20,6 +21,7 @@ from .runner import SubprocessRunner
 _MAGIC = b"SWAPSPACE2"
 _PAGES = (4096, 8192, 16384, 32768, 65536)
 _BAD_PAGES = 1032  # where a swap header has their number
+PATIENCE = 30  # seconds. udev holds the lock while it looks at a disk, as it does at once when one has grown.
 
 
 class Doer:
@@ -69,15 +71,24 @@ def _locked(device: str, runner: SubprocessRunner) -> t.Iterator[None]:
     It is opened for writing, because udev looks again when such a file is closed. It has left the locked disk alone.
     """
     with open(device, "r+b", buffering=0) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FlexdiskError("Locked", f"another program has locked {device}; run again") from None
+        end = time.monotonic() + PATIENCE
+        while not _flock(file.fileno()):
+            if time.monotonic() >= end:
+                raise FlexdiskError("Locked", f"another program has locked {device}; run again")
+            time.sleep(0.1)
         runner.inherited = (file.fileno(),)
         try:
             yield
         finally:
             runner.inherited = ()
+
+
+def _flock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def keep(folder: str, backup: Backup) -> None:
