@@ -54,6 +54,7 @@ def swap_entry(disk, number):
     line = next(line for line in disk.dump().splitlines() if line.startswith(f"{disk.part(number)} "))
     start, size = (int(word.split("=")[1]) for word in line.split(" : ")[1].split(",")[:2])
     where = ("-O", str(start * 512), "-S", str(size * 512), disk.device)
+    run("blockdev", "--flushbufs", disk.device)  # read before mkswap wrote through the partition, it would be old
     found = run("blkid", "-p", "-o", "export", *where).splitlines()
     own = [each for each in found if each.startswith(("UUID", "LABEL", "TYPE", "VERSION"))]
     return own, size, line.split(",", 2)[2]
