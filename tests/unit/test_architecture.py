@@ -20,11 +20,12 @@ MAY_IMPORT = {
     "spec": {"spec", "rules", "model"},
     "plan": {"plan", "spec", "rules", "model"},
     "fleet": {"fleet", "rules", "model"},
+    "guest": {"guest", "model"},
     "zfs": {"zfs", "rules", "model"},
     "hypervisor": {"hypervisor", "rules", "model"},
-    "engine": {"engine", "fleet", "plan", "spec", "rules", "model", "zfs", "hypervisor"},
+    "engine": {"engine", "fleet", "guest", "plan", "spec", "rules", "model", "zfs", "hypervisor"},
 }
-PURE = ("model", "rules", "spec", "plan", "fleet")
+PURE = ("model", "rules", "spec", "plan", "fleet", "guest")
 WORLDLY = {"os", "subprocess", "shutil", "socket", "pathlib", "tempfile", "fcntl", "time", "random", "ansible"}
 OPTIONAL_ON_TARGETS = {"libvirt", "libzfs_core"}
 

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Does the growth of a disk in a guest, step by step. Each may be the last: the next run plans anew."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import time
+import typing as t
+
+from ..guest.steps import Backup, CopySwapHeader, Plan, Run, Step, Unchanged
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB
+from .runner import SubprocessRunner
+
+_MAGIC = b"SWAPSPACE2"
+_PAGES = (4096, 8192, 16384, 32768, 65536)
+_BAD_PAGES = 1032  # where a swap header has their number
+PATIENCE = 30  # seconds. udev holds the lock while it looks at a disk, as it does at once when one has grown.
+
+
+class Doer:
+    """Does the steps of a plan. backups is a directory, passphrase that of LUKS."""
+
+    def __init__(self, runner: SubprocessRunner, backups: str, passphrase: str = "") -> None:
+        self._runner = runner
+        self._backups = backups
+        self._passphrase = passphrase
+
+    def do(self, plan: Plan) -> None:
+        """All steps of a plan. Raises FlexdiskError GrowthFailed, Changed, Locked, FileFailed."""
+        table, rest = plan.steps[: plan.table], plan.steps[plan.table :]
+        with _locked(plan.device, self._runner) if table else contextlib.nullcontext():
+            try:
+                for step in table:
+                    self.step(plan.device, step)
+                    if isinstance(step, Run) and step.argv[0] == "sfdisk":
+                        plan = plan.written()
+            except FlexdiskError:
+                for step in plan.undo:
+                    self._runner(step.argv)
+                raise
+        for step in rest:
+            self.step(plan.device, step)
+
+    def step(self, device: str, step: Step) -> None:
+        """One step."""
+        if isinstance(step, Backup):
+            keep(self._backups, step)
+        elif isinstance(step, CopySwapHeader):
+            copy_swap_header(device, step)
+        elif isinstance(step, Unchanged):
+            if self._runner(("sfdisk", "-d", device)).stdout != step.text:
+                raise FlexdiskError("Changed", f"somebody has changed the partition table of {device} meanwhile")
+        else:
+            answer = self._runner(step.argv, stdin=self._passphrase if step.secret else step.stdin, timeout=3600)
+            if answer.rc:
+                said = (answer.stderr + answer.stdout).strip()[-2000:]
+                raise FlexdiskError("GrowthFailed", f"{' '.join(step.argv)} ended with status {answer.rc}: {said}")
+
+
+@contextlib.contextmanager
+def _locked(device: str, runner: SubprocessRunner) -> t.Iterator[None]:
+    """Hold the disk as systemd's rules for block devices have it. Programs that outlive this run hold it too.
+
+    It is opened for writing, because udev looks again when such a file is closed. It has left the locked disk alone.
+    """
+    with open(device, "r+b", buffering=0) as file:
+        end = time.monotonic() + PATIENCE
+        while not _flock(file.fileno()):
+            if time.monotonic() >= end:
+                raise FlexdiskError("Locked", f"another program has locked {device}; run again")
+            time.sleep(0.1)
+        runner.inherited = (file.fileno(),)
+        try:
+            yield
+        finally:
+            runner.inherited = ()
+
+
+def _flock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def keep(folder: str, backup: Backup) -> None:
+    """Write a backup so that it outlives a crash. Raises FlexdiskError FileFailed."""
+    path = os.path.join(folder, backup.name)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with open(path + ".partial", "w", encoding="utf-8") as file:
+            file.write(backup.text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(path + ".partial", path)
+        directory = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as exc:
+        raise FlexdiskError("FileFailed", f"the backup {path} cannot be written: {exc}") from exc
+
+
+def copy_swap_header(device: str, step: CopySwapHeader) -> None:
+    """Make the header of a swap the start of another place, and the rest of its first MiB zeros.
+
+    Raises FlexdiskError UnknownLayout, FileFailed.
+    """
+    try:
+        handle = os.open(device, os.O_RDWR)
+        try:
+            head = os.pread(handle, _PAGES[-1], step.source)
+            page = next((page for page in _PAGES if head[page - len(_MAGIC) : page] == _MAGIC), 0)
+            if not page or struct.unpack_from("=I", head, _BAD_PAGES)[0]:
+                raise FlexdiskError(
+                    "UnknownLayout", f"the swap at byte {step.source} of {device} has bad pages or no header"
+                )
+            os.pwrite(handle, head[:page] + bytes(MIB - page), step.target)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as exc:
+        raise FlexdiskError("FileFailed", f"{device} cannot be written: {exc}") from exc

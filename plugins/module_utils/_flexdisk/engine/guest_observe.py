@@ -1,0 +1,220 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Reads a guest: which disk is meant, its partition table, what the kernel knows of it, and what lies on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+from dataclasses import dataclass, replace
+
+from ..guest import growth, layers, observed
+from ..guest.plan import Disk, Place
+from ..guest.table import HEAD_BYTES, Partition, Table, parse_table
+from ..model.command import Runner
+from ..model.errors import FlexdiskError
+
+_PCI = re.compile(r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
+_LSBLK = ("lsblk", "-J", "-b", "-o", "NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN")
+_LVM = ("--reportformat", "json", "--units", "b", "--nosuffix", "-o")
+_PVS = "pv_name,vg_name,pv_size,pv_free,pe_start,vg_extent_size"
+_LVS = "lv_name,vg_name,lv_size,segtype,lv_attr"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user says of layers: the logical volume that grows, and whether there is a passphrase for LUKS."""
+
+    logical_volume: t.Optional[str] = None
+    passphrase: bool = False
+
+
+class Guest:
+    """One guest. root is where its /sys, /proc and /etc are."""
+
+    def __init__(self, runner: Runner, root: str = "/") -> None:
+        self._runner = runner
+        self._root = root
+
+    def find(self, serial: t.Optional[str], pci_address: t.Optional[str]) -> str:
+        """The name of the disk with this serial number or at this address, as in /sys/block.
+
+        Raises FlexdiskError InvalidArgument, ResourceNotFound, Ambiguous.
+        """
+        disks = [disk for disk in self._lsblk("-d") if disk.kind == "disk"]
+        if serial is not None:
+            what = f"with the serial number {serial}"
+            shown = {disk.kname: disk.serial or self._serial(disk.kname) for disk in disks}
+            found = [name for name, value in shown.items() if value and value == serial]
+        else:
+            address = _normal(pci_address or "")
+            what = f"at the PCI address {address}"
+            shown = {disk.kname: self._address(disk.kname) for disk in disks}
+            found = [name for name, value in shown.items() if value == address]
+        known = ", ".join(f"{name} ({value or 'none'})" for name, value in shown.items()) or "no disk"
+        if not found:
+            raise FlexdiskError("ResourceNotFound", f"no disk {what}; there are {known}")
+        if len(found) > 1:
+            raise FlexdiskError("Ambiguous", f"several disks {what}: {', '.join(found)}")
+        return found[0]
+
+    def read(self, kname: str, wishes: Wishes) -> Disk:
+        """All that a plan needs of a disk. Raises FlexdiskError with what was found."""
+        (device,) = self._lsblk(f"/dev/{kname}")
+        path = f"/dev/{kname}"
+        self._run("blockdev", "--flushbufs", path)  # what the kernel remembers of the disk beside its partitions is old
+        kind = self._blkid(path)
+        answer = self._runner(("sfdisk", "-J", path))
+        if answer.rc or kind.kind:
+            if kind.kind not in growth.GROWABLE:
+                raise FlexdiskError("UnknownLayout", f"{path} has {kind.kind or 'nothing that is known'} on it")
+            if answer.rc == 0:
+                raise FlexdiskError("UnknownLayout", f"{path} has a partition table and {kind.kind} on it")
+            return Disk(path, device.size, self._layers(device, device.size, kind, wishes))
+        table = parse_table(answer.stdout, _head(path), device.size)
+        return self._partitioned(device, table, wishes)
+
+    def _partitioned(self, device: observed.Device, table: Table, wishes: Wishes) -> Disk:
+        path = f"/dev/{device.kname}"
+        other = [above.name for above in device.above if above.kind != "part"]
+        if other:
+            raise FlexdiskError("UnknownLayout", f"{path} is used as a whole by {', '.join(other)}")
+        known = {self._number(above.kname): above for above in device.above}
+        kernel = {number: self._place(above.kname) for number, above in known.items()}
+        contents = {
+            part.number: self._content(path, table, part, kernel.get(part.number))
+            for part in table.partitions
+            if not part.extended
+        }
+        cast = growth.cast(table, contents)
+        grown = known.get(cast.grown.number)
+        if grown is None:
+            raise FlexdiskError("UnknownLayout", f"the kernel does not know {cast.grown.name}: boot first")
+        end = (growth.places(table, cast) or (cast.grown,))[0].size * table.sector
+        return Disk(
+            path,
+            device.size,
+            self._layers(grown, end, contents[cast.grown.number], wishes),
+            table,
+            self._run("sfdisk", "-d", path),
+            cast,
+            kernel,
+            contents,
+            observed.parse_swaps(self._text("proc/swaps")),
+            self._text("etc/fstab"),
+            observed.available_memory(self._text("proc/meminfo")),
+        )
+
+    def _layers(
+        self, device: observed.Device, below: int, content: observed.Content, wishes: Wishes
+    ) -> t.Tuple[layers.Layer, ...]:
+        """What lies on a device that will have that many bytes, from below."""
+        path = f"/dev/{device.kname}"
+        if content.kind == "LVM2_member":
+            return self._lvm(device, below, path, wishes)
+        if content.kind == "crypto_LUKS":
+            above = _only(device, device.above, "crypt")
+            status = self._run("cryptsetup", "status", above.name)
+            own = layers.crypt_layer(above.name, status, wishes.passphrase, below)
+            more = self._layers(above, own.grown(below), self._blkid(f"/dev/{above.kname}"), wishes)
+            return (own, *more)
+        if device.above:
+            used = ", ".join(above.name for above in device.above)
+            raise FlexdiskError("UnknownLayout", f"{path} has {content.kind or 'nothing'} on it, but {used} uses it")
+        return (self._file_system(device, below, content),)
+
+    def _lvm(self, device: observed.Device, below: int, path: str, wishes: Wishes) -> t.Tuple[layers.Layer, ...]:
+        pvs, lvs = self._run("pvs", *_LVM, _PVS, path), self._run("lvs", *_LVM, _LVS)
+        own, name = layers.lvm_layers(path, pvs, lvs, wishes.logical_volume)
+        if not name:
+            return own
+        above = _only(device, [above for above in device.above if above.name == name], "lvm")
+        for layer in own:
+            below = layer.grown(below)
+        return (*own, *self._layers(above, below, self._blkid(f"/dev/{above.kname}"), wishes))
+
+    def _file_system(self, device: observed.Device, below: int, content: observed.Content) -> layers.Layer:
+        path, kind = f"/dev/{device.kname}", content.kind
+        if kind not in ("ext2", "ext3", "ext4", "xfs", "btrfs"):
+            raise FlexdiskError("UnknownLayout", f"{path} has {kind or 'nothing that is known'} on it")
+        mount = layers.chosen_mount(content, path, device.numbers, self._mounts())
+        name = f"{kind} on {device.name} at {mount}"
+        if kind == "xfs":
+            return layers.xfs_layer(name, mount, self._run("xfs_growfs", "-n", mount))
+        if kind == "btrfs":
+            known_as = (path, f"/dev/mapper/{device.name}")
+            return layers.btrfs_layer(name, known_as, mount, self._run("btrfs", "filesystem", "show", "--raw", path))
+        return layers.ext_layer(name, path, self._run("dumpe2fs", "-h", path), below)
+
+    def _mounts(self) -> t.List[observed.Mount]:
+        found = observed.parse_findmnt(self._run("findmnt", "-J", "-l", "-o", "SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN"))
+        return [
+            replace(each, source=os.path.realpath(each.source)) if each.source.startswith("/dev/") else each
+            for each in found
+        ]
+
+    def _content(self, path: str, table: Table, part: Partition, known: t.Optional[Place]) -> observed.Content:
+        """What is on a partition, read at its place on the disk if the kernel does not know it there."""
+        if known is not None and known.start * 512 == part.start * table.sector:
+            return self._blkid(part.node)
+        start, size = part.start * table.sector, part.size * table.sector
+        return self._blkid("-O", str(start), "-S", str(size), path)
+
+    def _blkid(self, *where: str) -> observed.Content:
+        answer = self._runner(("blkid", "-p", "-o", "export", *where))
+        return observed.parse_blkid(answer.rc, answer.stdout)
+
+    def _lsblk(self, *more: str) -> t.Tuple[observed.Device, ...]:
+        return observed.parse_lsblk(self._run(*_LSBLK, *more))
+
+    def _run(self, *argv: str) -> str:
+        answer = self._runner(argv)
+        if answer.rc:
+            raise FlexdiskError("GrowthFailed", f"{' '.join(argv)}: {answer.stderr.strip() or answer.rc}")
+        return answer.stdout
+
+    def _text(self, name: str) -> str:
+        try:
+            with open(os.path.join(self._root, name), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def _number(self, kname: str) -> int:
+        return int(self._text(f"sys/class/block/{kname}/partition") or 0)
+
+    def _place(self, kname: str) -> Place:
+        start, size = (int(self._text(f"sys/class/block/{kname}/{name}") or 0) for name in ("start", "size"))
+        return Place(start, size)
+
+    def _serial(self, kname: str) -> str:
+        return (self._text(f"sys/block/{kname}/serial") or self._text(f"sys/block/{kname}/device/serial")).strip()
+
+    def _address(self, kname: str) -> str:
+        """The last PCI device on the way to a disk."""
+        path = os.path.realpath(os.path.join(self._root, "sys/block", kname))
+        parts = [part for part in path.split("/") if _PCI.fullmatch(part)]
+        return parts[-1] if parts else ""
+
+
+def _only(device: observed.Device, above: t.Sequence[observed.Device], kind: str) -> observed.Device:
+    if len(above) != 1 or above[0].kind != kind:
+        used = ", ".join(f"{each.name} ({each.kind})" for each in above) or "nothing"
+        wanted = {"crypt": "an open LUKS device", "lvm": "an active logical volume"}[kind]
+        raise FlexdiskError("UnknownLayout", f"on {device.name} there should be {wanted}, but there is {used}")
+    return above[0]
+
+
+def _normal(address: str) -> str:
+    found = _PCI.fullmatch(address.lower())
+    if found is None:
+        raise FlexdiskError("InvalidArgument", f'pci_address {address} is not like "0000:00:04.1" or "00:04.1", quoted')
+    return f"{found.group(1) or '0000'}:{found.group(2)}:{found.group(3)}.{found.group(4)}"
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(HEAD_BYTES)

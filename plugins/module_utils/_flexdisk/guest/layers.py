@@ -1,0 +1,187 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What lies on a partition, layer by layer: encryption, LVM, file systems; and how each takes the space below it."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..model.errors import FlexdiskError
+from ..model.sizes import render_change
+from .growth import LEAST_BYTES
+from .observed import Content, Mount
+
+_LARGEST_32_BIT = 2**32
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer. argv makes it take the space below. All figures are bytes; offset is what it does not use of it.
+
+    secret: the program reads the passphrase from its stdin.
+    """
+
+    name: str
+    argv: t.Tuple[str, ...]
+    size: int
+    offset: int = 0
+    unit: int = 1
+    least: int = LEAST_BYTES
+    secret: bool = False
+
+    def grown(self, below: int) -> int:
+        """Its size on a device of that many bytes. Less than least is not worth a change."""
+        new = (below - self.offset) // self.unit * self.unit
+        return new if new - self.size >= self.least else self.size
+
+    def line(self, below: int) -> str:
+        """Its change for a reader."""
+        return f"~ {self.name} {render_change(self.size, self.grown(below))}"
+
+
+@dataclass(frozen=True)
+class Logical:
+    """A logical volume. size is bytes, segment its type of segments."""
+
+    name: str
+    size: int
+    segment: str
+    attributes: str
+
+
+def chosen_mount(content: Content, device: str, numbers: str, mounts: t.Sequence[Mount]) -> str:
+    """Where the file system of a device is mounted. numbers are the device's, for a root that is called /dev/root.
+
+    Raises FlexdiskError NotMounted, UnknownLayout.
+    """
+    root = next((mount for mount in reversed(mounts) if mount.target == "/"), None)
+    if root is not None and root.kind == "overlay":
+        raise FlexdiskError("UnknownLayout", f"the root file system is an overlay; {device} is only what lies below")
+    own = [mount for mount in mounts if mount.source == device or (numbers and mount.numbers == numbers)]
+    if not own:
+        raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is not mounted; only mounted ones are grown")
+    writable = [mount.target for mount in own if "rw" in mount.options]
+    if not writable:
+        raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is mounted read-only at {own[0].target}")
+    return min(writable, key=lambda target: (len(target), target))
+
+
+def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
+    """An ext2, ext3 or ext4 file system, from the output of dumpe2fs -h. Raises UnknownLayout, UnexpectedOutput."""
+    block = _figure(text, r"^Block size:\s+(\d+)", "dumpe2fs")
+    state = re.search(r"^Filesystem state:\s+(.*)$", text, re.MULTILINE)
+    if state and "errors" in state.group(1):
+        raise FlexdiskError("UnknownLayout", f"the file system on {device} has errors; check it with e2fsck first")
+    features = re.search(r"^Filesystem features:\s+(.*)$", text, re.MULTILINE)
+    if below // block >= _LARGEST_32_BIT and "64bit" not in (features.group(1).split() if features else ()):
+        raise FlexdiskError("UnknownLayout", f"the file system on {device} has no feature 64bit, so it is too large")
+    group = sum(
+        _figure(text, rf"^{key}:\s+(\d+)", "dumpe2fs", 0) for key in ("Inode blocks per group", "Reserved GDT blocks")
+    )
+    # A last group that holds little more than its own tables is not made.
+    least = max(LEAST_BYTES, (2 * group + 128) * block)
+    size = _figure(text, r"^Block count:\s+(\d+)", "dumpe2fs") * block
+    return Layer(name, ("resize2fs", device), size, least=least)
+
+
+def xfs_layer(name: str, mount: str, text: str) -> Layer:
+    """An XFS file system, from the output of xfs_growfs -n. Raises UnexpectedOutput."""
+    found = re.search(r"^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)", text, re.MULTILINE)
+    if found is None:
+        raise _unexpected("xfs_growfs -n", text)
+    return Layer(name, ("xfs_growfs", mount), int(found.group(1)) * int(found.group(2)))
+
+
+def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> Layer:
+    """One device of a btrfs, by any of its paths, from the output of btrfs filesystem show --raw.
+
+    Raises FlexdiskError UnexpectedOutput.
+    """
+    for number, size, path in re.findall(r"devid\s+(\d+)\s+size\s+(\d+)\s+used\s+\d+\s+path\s+(\S+)", text):
+        if path in devices:
+            return Layer(name, ("btrfs", "filesystem", "resize", f"{number}:max", mount), int(size))
+    raise _unexpected("btrfs filesystem show", text)
+
+
+def crypt_layer(name: str, text: str, passphrase: bool, below: int) -> Layer:
+    """An open LUKS device, from the output of cryptsetup status. passphrase: whether one was given.
+
+    One is only needed to grow. Raises FlexdiskError MissingParameter, UnexpectedOutput.
+    """
+    size = _figure(text, r"^\s*size:\s+(\d+)", "cryptsetup status") * 512
+    offset = _figure(text, r"^\s*offset:\s+(\d+)", "cryptsetup status") * 512
+    argv = ("cryptsetup", "resize", "--key-file=-", name) if passphrase else ("cryptsetup", "-q", "resize", name)
+    layer = Layer(name, argv, size, offset, 512, secret=passphrase)
+    keyring = re.search(r"^\s*key location:\s+keyring", text, re.MULTILINE)
+    if keyring and not passphrase and layer.grown(below) != size:
+        raise FlexdiskError("MissingParameter", f"{name}: the key is in the kernel's keyring; give luks_passphrase")
+    return layer
+
+
+def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tuple[t.Tuple[Layer, ...], str]:
+    """A physical volume and the logical volume that takes its space, and the latter's name in /dev/mapper or "".
+
+    pvs and lvs are JSON reports in bytes, pvs of this device. wanted names the logical volume, None takes the only
+    one, "" none at all. Raises FlexdiskError UnknownLayout, Ambiguous, ResourceNotFound, UnexpectedOutput.
+    """
+    try:
+        (row,) = json.loads(pvs)["report"][0]["pv"]
+        group, known_as = row["vg_name"], row["pv_name"]
+        size, free, start, extent = (int(row[key]) for key in ("pv_size", "pv_free", "pe_start", "vg_extent_size"))
+        volumes = _logicals([row for row in json.loads(lvs)["report"][0]["lv"] if row["vg_name"] == group])
+    except (ValueError, KeyError, TypeError, IndexError) as exc:
+        raise _unexpected("pvs or lvs", pvs) from exc
+    if not group:
+        raise FlexdiskError("UnknownLayout", f"{device} is a physical volume without volume group")
+    # The end may hold a second copy of LVM's metadata.
+    physical = Layer(
+        f"physical volume {known_as}", ("pvresize", known_as), size, start, extent, max(LEAST_BYTES, 2 * extent)
+    )
+    if wanted == "":
+        return (physical,), ""
+    volume = _choose(group, volumes, wanted)
+    name = f"{group}/{volume.name}"
+    argv = ("lvextend", "-l", "+100%FREE", name, known_as)
+    logical = Layer(name, argv, volume.size, size - free - volume.size, extent, extent)
+    return (physical, logical), f"{group.replace('-', '--')}-{volume.name.replace('-', '--')}"
+
+
+def _choose(group: str, volumes: t.Sequence[Logical], wanted: t.Optional[str]) -> Logical:
+    named = [volume for volume in volumes if wanted is None or volume.name == wanted]
+    names = ", ".join(sorted(volume.name for volume in volumes)) or "none"
+    if not named:
+        raise FlexdiskError("ResourceNotFound", f"logical_volume: {group} has no such volume; it has {names}")
+    if len(named) > 1:
+        raise FlexdiskError("Ambiguous", f"{group} has the volumes {names}; name one of them with logical_volume")
+    if named[0].segment != "linear" or named[0].attributes[:1] not in ("-", ""):
+        raise FlexdiskError("UnknownLayout", f"{group}/{named[0].name} is not a plain linear volume")
+    return named[0]
+
+
+def _logicals(rows: t.Sequence[t.Mapping[str, str]]) -> t.List[Logical]:
+    """One for each name: lvs prints a row for each segment."""
+    found: t.Dict[str, Logical] = {}
+    for row in rows:
+        name, segment = row["lv_name"], row["segtype"]
+        if name in found and segment == "linear":
+            continue
+        found[name] = Logical(name, int(row["lv_size"]), segment, row["lv_attr"])
+    return list(found.values())
+
+
+def _figure(text: str, pattern: str, program: str, missing: t.Optional[int] = None) -> int:
+    found = re.search(pattern, text, re.MULTILINE)
+    if found is not None:
+        return int(found.group(1))
+    if missing is None:
+        raise _unexpected(program, text)
+    return missing
+
+
+def _unexpected(program: str, text: str) -> FlexdiskError:
+    return FlexdiskError("UnexpectedOutput", f"{program} printed something unknown: {text[:200]!r}")

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a guest says of its disks: the output of lsblk, blkid, findmnt, and the files swaps and fstab."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..model.errors import FlexdiskError
+
+AMBIGUOUS = "several signatures"
+_BLKID_NOTHING, _BLKID_AMBIGUOUS = 2, 8
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device. kname is its name in /sys/class/block, size is bytes, above are the devices that use it.
+
+    numbers are those of the kernel, MAJOR:MINOR.
+    """
+
+    name: str
+    kname: str
+    kind: str
+    size: int
+    serial: str = ""
+    numbers: str = ""
+    above: t.Tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True)
+class Content:
+    """What blkid finds on a device. kind is "" for nothing, AMBIGUOUS for too much."""
+
+    kind: str = ""
+    uuid: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One mounted file system. source is a device as the kernel names it, numbers its MAJOR:MINOR (not of a btrfs)."""
+
+    source: str
+    target: str
+    kind: str
+    options: t.Tuple[str, ...]
+    numbers: str = ""
+
+
+@dataclass(frozen=True)
+class Swap:
+    """A swap in use. used is bytes."""
+
+    device: str
+    used: int
+    priority: int
+
+
+def parse_lsblk(text: str) -> t.Tuple[Device, ...]:
+    """The devices in the output of lsblk -J -b -o NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN. Raises UnexpectedOutput."""
+    try:
+        return tuple(map(_device, json.loads(text)["blockdevices"]))
+    except (ValueError, KeyError, TypeError) as exc:
+        raise FlexdiskError("UnexpectedOutput", f"lsblk printed something unknown: {text[:200]!r}") from exc
+
+
+def _device(found: t.Mapping[str, t.Any]) -> Device:
+    above = tuple(map(_device, found.get("children") or ()))
+    serial = (found.get("serial") or "").strip()
+    numbers = (found.get("maj:min") or "").strip()
+    return Device(found["name"], found["kname"], found["type"], int(found["size"]), serial, numbers, above)
+
+
+def parse_blkid(rc: int, text: str) -> Content:
+    """What blkid -p -o export says of a device, with its exit status. Raises UnexpectedOutput."""
+    if rc == _BLKID_NOTHING:
+        return Content()
+    if rc == _BLKID_AMBIGUOUS:
+        return Content(AMBIGUOUS)
+    if rc:
+        raise FlexdiskError("UnexpectedOutput", f"blkid ended with status {rc}")
+    values = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            values[key] = re.sub(r"\\(.)", r"\1", value)
+    return Content(values.get("TYPE", ""), values.get("UUID", ""), values.get("LABEL", ""))
+
+
+def parse_findmnt(text: str) -> t.Tuple[Mount, ...]:
+    """The mounts in the output of findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN. Raises UnexpectedOutput."""
+    try:
+        found = json.loads(text)["filesystems"]
+        return tuple(
+            Mount(
+                _plain(each["source"]),
+                each["target"],
+                each["fstype"],
+                tuple(each["options"].split(",")),
+                (each.get("maj:min") or "").strip(),
+            )
+            for each in found
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise FlexdiskError("UnexpectedOutput", f"findmnt printed something unknown: {text[:200]!r}") from exc
+
+
+def _plain(source: t.Optional[str]) -> str:
+    return (source or "").partition("[")[0]  # a subvolume or a bind mount follows in brackets
+
+
+def parse_swaps(text: str) -> t.Tuple[Swap, ...]:
+    """The swaps of /proc/swaps."""
+    rows = [line.split() for line in text.splitlines()[1:]]
+    return tuple(Swap(row[0], int(row[3]) * 1024, int(row[4])) for row in rows if len(row) >= 5)
+
+
+def available_memory(text: str) -> int:
+    """Bytes that /proc/meminfo says are available, 0 if it does not say."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def fstab_swap(text: str, names: t.Iterable[str]) -> t.Optional[str]:
+    """The options of fstab's line for a swap of one of these names, None if there is none, or none for each boot."""
+    wanted = {name.lower() for name in names}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 3 and fields[2] == "swap" and fields[0].replace('"', "").lower() in wanted:
+            options = fields[3] if len(fields) > 3 else "defaults"
+            return None if "noauto" in options.split(",") else options
+    return None

@@ -1,0 +1,228 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""From what a guest says of a disk to the steps that let its partition and file system take the space that came."""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+from dataclasses import dataclass, field
+
+from ..model.errors import FlexdiskError
+from ..model.sizes import render_apart, render_bytes
+from .growth import Cast, places
+from .layers import Layer
+from .observed import Content, Swap, fstab_swap
+from .steps import Backup, CopySwapHeader, Plan, Run, Step, Unchanged
+from .table import Partition, Table, changed, script
+
+_SECTOR = 512  # bytes, in which the kernel counts
+
+
+@dataclass(frozen=True)
+class Place:
+    """A partition as the kernel knows it, in sectors of 512 bytes."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Disk:
+    """All that is known of one disk before the plan. size is bytes. dump is the output of sfdisk -d.
+
+    kernel has the partitions that the kernel knows, contents what is on those of the table. swaps, fstab and memory
+    (bytes that are available) are those of the guest. layers are what lies on the partition that grows, or on the disk.
+    """
+
+    device: str
+    size: int
+    layers: t.Tuple[Layer, ...]
+    table: t.Optional[Table] = None
+    dump: str = ""
+    cast: t.Optional[Cast] = None
+    kernel: t.Mapping[int, Place] = field(default_factory=dict)
+    contents: t.Mapping[int, Content] = field(default_factory=dict)
+    swaps: t.Tuple[Swap, ...] = ()
+    fstab: str = ""
+    memory: int = 0
+
+
+def plan(disk: Disk) -> Plan:
+    """The growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with what was found."""
+    if disk.table is None or disk.cast is None:
+        lines, runs = _layers(disk.layers, disk.size)
+        return Plan(disk.device, disk.size, lines, runs)
+    return _partitioned(disk, disk.table, disk.cast)
+
+
+def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
+    new = places(table, found)
+    after = changed(table, new)
+    _check_kernel(disk, table, found)
+    sync = _Sync(disk, found, {part.number: part for part in after.partitions})
+    below = sync.after[found.grown.number].size * table.sector
+    layer_lines, layer_steps = _layers(disk.layers, below)
+    lines = _table_lines(table, found, new)
+    if not new and sync.needed:
+        lines = ("~ the kernel learns the partition table",)
+    moves = _moves(found, new)
+    before: t.Tuple[Step, ...] = (*_off(disk, found.swap), *sync.drop()) if moves or sync.dropped else ()
+    write = _write(disk, table, found, new) if new else ()
+    backup = _backup(disk, table) if new else ()
+    steps = (*backup, *before, *write, *sync.tell())
+    if steps or layer_steps:
+        on = _on(disk, table, found.swap, bool(before))
+        lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not moves)
+        steps += on
+    undo = (*sync.restore(), *_on(disk, table, found.swap, True)) if before else ()
+    return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), undo, len(steps))
+
+
+def _layers(layers: t.Sequence[Layer], below: int) -> t.Tuple[t.Tuple[str, ...], t.Tuple[Run, ...]]:
+    lines, steps = [], []
+    for layer in layers:
+        new = layer.grown(below)
+        if new != layer.size:
+            lines.append(layer.line(below))
+            steps.append(Run(layer.argv, secret=layer.secret))
+        below = new
+    return tuple(lines), tuple(steps)
+
+
+def _moves(found: Cast, new: t.Sequence[Partition]) -> bool:
+    return any(found.swap is not None and part.number == found.swap.number for part in new)
+
+
+def _table_lines(table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[str, ...]:
+    if not new:
+        return ()
+    before, after = render_apart(found.grown.size * table.sector, new[0].size * table.sector)
+    lines = [f"~ {found.grown.name} {before} -> {after}"]
+    if found.swap is not None and _moves(found, new):
+        size = render_bytes(found.swap.size * table.sector)
+        lines.append(f"> swap {found.swap.name} moves to the end, {size}, UUID kept")
+    return tuple(lines)
+
+
+def _check_kernel(disk: Disk, table: Table, found: Cast) -> None:
+    concerned = {part.number for part in found.parts()}
+    scale = table.sector // _SECTOR
+    for part in table.partitions:
+        known = disk.kernel.get(part.number)
+        same = known is not None and known.start == part.start * scale
+        if part.number not in concerned and not (same and (part.extended or _size(known) == part.size * scale)):
+            raise _disagrees(part)
+        if part.number == found.grown.number and not (same and _size(known) <= part.size * scale):
+            raise _disagrees(part)
+    for number in sorted(set(disk.kernel) - {part.number for part in table.partitions}):
+        raise FlexdiskError(
+            "UnknownLayout", f"the kernel knows a partition {number} of {disk.device} that its table does not have"
+        )
+
+
+def _size(known: t.Optional[Place]) -> int:
+    return known.size if known is not None else 0
+
+
+def _disagrees(part: Partition) -> FlexdiskError:
+    return FlexdiskError(
+        "UnknownLayout", f"the kernel has another {part.name} than the table; somebody has changed it: boot first"
+    )
+
+
+class _Sync:
+    """What the kernel must be told, before the table is written and after it."""
+
+    def __init__(self, disk: Disk, found: Cast, after: t.Mapping[int, Partition]) -> None:
+        self.after = after
+        self._device = disk.device
+        self._kernel = disk.kernel
+        scale = (disk.table.sector if disk.table else _SECTOR) // _SECTOR
+        others = [after[part.number] for part in found.parts()[1:]]
+        self.dropped = [part for part in others if self._elsewhere(part, scale)]
+        self._added = [part for part in others if part.number not in self._kernel or part in self.dropped]
+        kept = [after[found.grown.number], *(part for part in others if part not in self._added)]
+        self._resized = [
+            part for part in kept if not part.extended and self._kernel[part.number].size != part.size * scale
+        ]
+
+    def _elsewhere(self, part: Partition, scale: int) -> bool:
+        known = self._kernel.get(part.number)
+        return known is not None and known.start != part.start * scale
+
+    @property
+    def needed(self) -> bool:
+        """Whether the kernel must be told anything."""
+        return bool(self.dropped or self._added or self._resized)
+
+    def drop(self) -> t.Tuple[Run, ...]:
+        """Before the table is written: what moves goes, a container after what it contains."""
+        return tuple(self._partx("-d", part) for part in reversed(self.dropped))
+
+    def tell(self) -> t.Tuple[Run, ...]:
+        """After the table is written. What is not dropped first would still be at its old place."""
+        return (*(self._partx("-u", part) for part in self._resized), *(self._partx("-a", p) for p in self._added))
+
+    def restore(self) -> t.Tuple[Run, ...]:
+        """What was dropped comes back where it was."""
+        return tuple(self._partx("-a", part) for part in self.dropped)
+
+    def _partx(self, how: str, part: Partition) -> Run:
+        return Run(("partx", how, "--nr", str(part.number), self._device))
+
+
+def _active(disk: Disk, swap: t.Optional[Partition]) -> t.Optional[Swap]:
+    return next((each for each in disk.swaps if swap is not None and each.device == swap.node), None)
+
+
+def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:
+    active = _active(disk, swap)
+    if active is None:
+        return ()
+    if active.used > disk.memory:
+        raise FlexdiskError(
+            "InsufficientSpace",
+            f"swap {active.device} holds {render_bytes(active.used)}, and only {render_bytes(disk.memory)} of memory "
+            "are available, so it cannot be turned off to be moved",
+        )
+    return (Run(("swapoff", active.device)),)
+
+
+def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool) -> t.Tuple[Run, ...]:
+    """What was on is turned on again. After a killed run, fstab alone can tell."""
+    if swap is None:
+        return ()
+    active = _active(disk, swap)
+    if active is not None:
+        priority = ("-p", str(active.priority)) if active.priority >= 0 else ()
+        return (Run(("swapon", *priority, swap.node)),) if turned_off else ()
+    content = disk.contents[swap.number]
+    entry = table.identity[2:] + f"-{swap.number:02x}" if table.label == "dos" else swap.uuid
+    names = (swap.node, f"UUID={content.uuid}", f"LABEL={content.label}", f"PARTUUID={entry}")
+    paths = (
+        f"/dev/disk/by-uuid/{content.uuid}",
+        f"/dev/disk/by-label/{content.label}",
+        f"/dev/disk/by-partuuid/{entry}",
+    )
+    options = fstab_swap(disk.fstab, (*names, *paths))
+    return () if options is None else (Run(("swapon", "-o", options, swap.node)),)
+
+
+def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
+    digest = hashlib.sha256(disk.dump.encode()).hexdigest()[:8]
+    words = (
+        "# The partition table before it was changed. It would cut a file system that has grown. To write it again:\n"
+        f"# sfdisk --no-reread {disk.device} < this file"
+    )
+    return (Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{disk.dump}"),)
+
+
+def _write(disk: Disk, table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[Step, ...]:
+    copies: t.Tuple[Step, ...] = ()
+    if found.swap is not None and _moves(found, new):
+        copies = (CopySwapHeader(found.swap.start * table.sector, new[-1].start * table.sector),)
+    argv = ("sfdisk", "--no-reread", "--no-tell-kernel", "--wipe=never", "--wipe-partitions=never", "-q", disk.device)
+    return (Unchanged(disk.dump), *copies, Run(argv, script(disk.dump, new)))

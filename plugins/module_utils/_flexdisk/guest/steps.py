@@ -1,0 +1,69 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What the growth of a disk does, one after another. A run that is killed between two of them plans the rest anew."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Run:
+    """A program. secret: it reads the passphrase from its stdin."""
+
+    argv: t.Tuple[str, ...]
+    stdin: str = ""
+    secret: bool = False
+
+
+@dataclass(frozen=True)
+class Backup:
+    """The table as it was goes to a file of this name, with these words."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class CopySwapHeader:
+    """The header of a swap goes to where the swap shall be. All figures are bytes on the disk."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """The table is read again. It must still be that of the plan."""
+
+    text: str
+
+
+Step = t.Union[Run, Backup, CopySwapHeader, Unchanged]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A growth. lines are for a reader; undo turns a swap on again if the table could not be written.
+
+    table: how many of the steps concern the table, while the disk is locked.
+    """
+
+    device: str
+    size: int
+    lines: t.Tuple[str, ...] = ()
+    steps: t.Tuple[Step, ...] = ()
+    undo: t.Tuple[Run, ...] = ()
+    table: int = 0
+
+    @property
+    def backup(self) -> str:
+        """The name of the backup's file, "" for none."""
+        return next((step.name for step in self.steps if isinstance(step, Backup)), "")
+
+    def written(self) -> Plan:
+        """The plan once the table is written: nothing can be undone any more."""
+        return replace(self, undo=())

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Single steps of a growth: the lock, the backup, the header of a swap, and what fails there."""
+
+from __future__ import annotations
+
+import fcntl
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import (
+    Backup,
+    CopySwapHeader,
+    Plan,
+    Run,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+from .conftest import run
+
+M = 1 << 20
+
+
+@pytest.fixture
+def disk(tmp_path):
+    path = tmp_path / "disk"
+    path.write_bytes(bytes(8 * M))
+    return path
+
+
+def doer(folder, passphrase=""):
+    return guest_apply.Doer(SubprocessRunner(), str(folder), passphrase)
+
+
+def test_a_disk_that_another_program_has_locked_is_left(disk, tmp_path, monkeypatch):
+    monkeypatch.setattr(guest_apply, "PATIENCE", 0.3)
+    plan = Plan(str(disk), 8 * M, steps=(Backup("a", "b"),), table=1)
+    with disk.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(FlexdiskError, match="another program has locked") as refused:
+            doer(tmp_path / "backups").do(plan)
+    assert refused.value.code == "Locked"
+    assert not (tmp_path / "backups").exists()
+    doer(tmp_path / "backups").do(plan)
+    assert (tmp_path / "backups" / "a").read_text() == "b"
+
+
+def test_a_lock_of_a_moment_is_waited_for(disk, tmp_path, monkeypatch):
+    """As udev has it on a disk that has just grown."""
+    waited = []
+    with disk.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        monkeypatch.setattr(guest_apply.time, "sleep", lambda _time: waited.append(fcntl.flock(other, fcntl.LOCK_UN)))
+        doer(tmp_path / "backups").do(Plan(str(disk), 8 * M, steps=(Backup("a", "b"),), table=1))
+    assert waited == [None]
+    assert (tmp_path / "backups" / "a").exists()
+
+
+def test_a_program_holds_the_lock_after_the_run_was_killed(disk, tmp_path):
+    """A child that outlives the run keeps the disk locked: it has the descriptor."""
+    script = "import fcntl,sys\nfcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    opened = (
+        "import fcntl, os, sys\n"
+        "ours = [each for each in range(3, 99) if os.path.realpath(f'/proc/self/fd/{each}') == sys.argv[1]]\n"
+        "modes = [fcntl.fcntl(each, fcntl.F_GETFL) & os.O_ACCMODE for each in ours]\n"
+        "raise SystemExit(modes != [os.O_RDWR])"
+    )
+    doer(tmp_path).do(Plan(str(disk), 0, steps=(Run(("python3", "-c", opened, str(disk))),), table=1))
+    with pytest.raises(FlexdiskError, match="ended with status 1"):
+        doer(tmp_path).do(Plan(str(disk), 0, steps=(Run(("python3", "-c", script, str(disk))),), table=1))
+
+
+def test_a_backup_that_cannot_be_written(disk, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FlexdiskError, match=r"the backup .* cannot be written") as failed:
+        doer(tmp_path / "file").step(str(disk), Backup("a", "b"))
+    assert failed.value.code == "FileFailed"
+
+
+def test_a_passphrase_goes_to_stdin_only(disk, tmp_path):
+    program = ("sh", "-c", 'read -r line; [ "$line" = secret ] && ! grep -q secret /proc/$$/environ')
+    doer(tmp_path, "secret").step(str(disk), Run(program, secret=True))
+    with pytest.raises(FlexdiskError, match="ended with status 1"):
+        doer(tmp_path, "secret").step(str(disk), Run(program))
+
+
+@pytest.mark.parametrize("page", [4096, 65536])
+def test_the_header_of_a_swap(tools, disk, tmp_path, page):
+    """Over what lay there before, and over the swap itself."""
+    swap = tmp_path / "swap"
+    swap.write_bytes(bytes(2 * M))
+    tools("mkswap", "-q", "-p", str(page), "-L", "words", str(swap))
+    disk.write_bytes(bytes(M) + swap.read_bytes() + b"x" * 5 * M)
+    guest_apply.copy_swap_header(str(disk), CopySwapHeader(M, 4 * M))
+    data = disk.read_bytes()
+    assert data[4 * M : 4 * M + page] == swap.read_bytes()[:page]
+    assert data[4 * M + page : 5 * M] == bytes(M - page)
+    assert data[5 * M :] == b"x" * 3 * M
+    where = ("-O", str(4 * M), "-S", str(2 * M), str(disk))
+    assert "words" in run("blkid", "-p", "-o", "value", "-s", "LABEL", *where)
+
+
+def test_a_swap_with_bad_pages_or_without_header_stays(tools, disk):
+    with pytest.raises(FlexdiskError, match="has bad pages or no header"):
+        guest_apply.copy_swap_header(str(disk), CopySwapHeader(M, 4 * M))
+    tools("mkswap", "-q", str(disk))
+    with disk.open("r+b") as file:
+        file.seek(1032)
+        file.write(b"\1")
+    with pytest.raises(FlexdiskError, match="has bad pages or no header"):
+        guest_apply.copy_swap_header(str(disk), CopySwapHeader(0, 4 * M))

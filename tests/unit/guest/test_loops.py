@@ -1,0 +1,267 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks of guests that have grown, as loop devices with real file systems: all grows, and nothing else changes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply, guest_growth
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+from .conftest import hashes, may_grow_ext4, run
+
+SMALL, GROWN, ROOT = 700, 900, 550
+LAYOUTS = {
+    "gpt": f"label: gpt\nsize=10MiB, type=21686148-6449-6E6F-744E-656564454649\nsize={ROOT}MiB, name=root\n",
+    "gpt swap": f'label: gpt\nsize={ROOT}MiB, name=root\nsize=40MiB, type=swap, name="swap space"\n',
+    "dos": f"label: dos\nsize={ROOT}MiB, bootable\n",
+    "dos swap": f"label: dos\nsize={ROOT}MiB, bootable\nsize=40MiB, type=82\n",
+    # As Debian's installer has it
+    "dos logical swap": (
+        f"label: dos\nsize={ROOT}MiB, bootable\nstart=1130494, size=81922, type=5\nstart=1130496, size=81920, type=82\n"
+    ),
+    "dos logical": (
+        f"label: dos\nsize=20MiB, bootable\nstart=49150, size={ROOT * 2048 + 2}, type=5\n"
+        f"start=49152, size={ROOT * 2048}, type=83\n"
+    ),
+}
+GROWS = {"gpt": 2, "dos logical": 5}
+SWAPS = {"gpt swap": 2, "dos swap": 2, "dos logical swap": 5}
+FULL = bool(os.environ.get("FLEXDISK_FULL"))
+
+
+class Killed(BaseException):
+    """Nothing in the collection catches it, as nothing can catch a SIGKILL."""
+
+
+def space(target):
+    found = os.statvfs(target)
+    return found.f_blocks * found.f_frsize
+
+
+def swap_entry(disk, number):
+    """What blkid says of a swap partition, read at its place in the table, not in the kernel's."""
+    line = next(line for line in disk.dump().splitlines() if line.startswith(f"{disk.part(number)} "))
+    start, size = (int(word.split("=")[1]) for word in line.split(" : ")[1].split(",")[:2])
+    where = ("-O", str(start * 512), "-S", str(size * 512), disk.device)
+    run("blockdev", "--flushbufs", disk.device)  # read before mkswap wrote through the partition, it would be old
+    found = run("blkid", "-p", "-o", "export", *where).splitlines()
+    own = [each for each in found if each.startswith(("UUID", "LABEL", "TYPE", "VERSION"))]
+    return own, size, line.split(",", 2)[2]
+
+
+def guest(new_disk, layout, kind, *, swap_on=True):
+    """(disk, folder with files, number of the swap partition) of a guest whose disk has grown."""
+    disk = new_disk(SMALL)
+    disk.partition(LAYOUTS[layout])
+    target = disk.put(kind, disk.part(GROWS.get(layout, 1)))
+    swap = SWAPS.get(layout)
+    if swap:
+        run("mkswap", "-q", "-L", "my swap", disk.part(swap))
+        uuid = run("blkid", "-p", "-o", "value", "-s", "UUID", disk.part(swap)).strip()
+        disk.fstab(f"UUID={uuid} none swap sw 0 0\n")
+        if swap_on:
+            run("swapon", disk.part(swap))
+    disk.to_size(GROWN)
+    return disk, target, swap
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_all_grows(new_disk, layout, kind):
+    disk, target, swap = guest(new_disk, layout, kind)
+    before, size, table = hashes(target), space(target), disk.dump()
+    swap_before = swap and swap_entry(disk, swap)
+    predicted = disk.grow(check_mode=True)
+    assert disk.dump() == table
+    done = disk.grow()
+    assert done == predicted
+    assert done["changed"]
+    assert table in Path(done["backup"]).read_text()
+    assert space(target) > size + (150 << 20)
+    assert hashes(target) == before
+    if swap:
+        assert disk.part(swap) in Path("/proc/swaps").read_text()
+        assert swap_entry(disk, swap) == swap_before
+    assert not disk.grow()["changed"]
+    disk.boot()
+    assert hashes(target) == before
+    disk.check()
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
+def test_a_file_system_on_the_whole_disk_grows(new_disk, kind):
+    disk = new_disk(SMALL)
+    target = disk.put(kind, disk.device)
+    before, size = hashes(target), space(target)
+    disk.to_size(GROWN)
+    done = disk.grow()
+    assert (done["changed"], done["backup"]) == (True, "")
+    assert space(target) > size + (150 << 20)
+    assert hashes(target) == before
+    assert not disk.grow()["changed"]
+    disk.check()
+
+
+class Writer(threading.Thread):
+    """Appends to a file until it is stopped; all that it wrote must be there."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path, self.going, self.digest, self.pieces = path, True, hashlib.sha256(), 0
+
+    def run(self):
+        with self.path.open("wb") as file:
+            while self.going:
+                piece = os.urandom(20_000)
+                file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+                self.digest.update(piece)
+                self.pieces += 1
+
+
+@pytest.mark.parametrize("kind", ["xfs", "btrfs", *(["ext4"] if may_grow_ext4() else [])])
+@pytest.mark.parametrize("layout", ["gpt swap", "dos logical swap"])
+def test_all_grows_while_a_process_writes(new_disk, layout, kind):
+    disk, target, _swap = guest(new_disk, layout, kind)
+    writer = Writer(target / "growing")
+    writer.start()
+    try:
+        while not writer.pieces:
+            time.sleep(0.01)
+        before = writer.pieces
+        disk.grow()
+        after = writer.pieces
+    finally:
+        writer.going = False
+        writer.join()
+    assert after > before
+    assert space(target) > 700 << 20
+    assert hashlib.sha256(writer.path.read_bytes()).digest() == writer.digest.digest()
+    disk.check()
+
+
+def test_sectors_of_4096_bytes(new_disk):
+    disk = new_disk(SMALL, sector=4096)
+    disk.partition(LAYOUTS["gpt swap"])
+    target = disk.put("xfs", disk.part(1))
+    run("mkswap", "-q", disk.part(2))
+    before = hashes(target)
+    disk.to_size(GROWN)
+    assert disk.grow()["changed"]
+    assert space(target) > 700 << 20
+    assert hashes(target) == before
+    assert run("blkid", "-p", "-o", "value", "-s", "TYPE", disk.part(2)).strip() == "swap"
+    assert not disk.grow()["changed"]
+    disk.check()
+
+
+def killed_before(monkeypatch, disk, number):
+    """Whether a run has been killed before its step of this number."""
+    steps = count()
+    plain = guest_apply.Doer.step
+
+    def step(self, device, what):
+        if next(steps) == number:
+            raise Killed
+        plain(self, device, what)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(guest_apply.Doer, "step", step)
+        try:
+            disk.grow()
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("boot", [False, True], ids=["", "booted"])
+@pytest.mark.parametrize("kind", ["xfs", *(("ext4", "btrfs") if FULL else ())])
+@pytest.mark.parametrize("layout", [*SWAPS, "gpt"] if FULL else ["gpt swap", "dos logical swap"])
+def test_a_killed_run_is_continued(new_disk, monkeypatch, layout, kind, boot):
+    """Killed before each step, sampled without FLEXDISK_FULL=1. Each time, what lies on the disk can be booted."""
+    for number in count(0 if FULL else boot, 1 if FULL else 2):
+        disk, target, swap = guest(new_disk, layout, kind)
+        before, swap_before = hashes(target), swap and swap_entry(disk, swap)
+        if not killed_before(monkeypatch, disk, number):
+            assert number > 3
+            break
+        assert not swap or swap_entry(disk, swap) == swap_before
+        if boot:
+            disk.boot()
+        again = disk.grow()
+        assert again["changed"]
+        assert space(target) > 700 << 20
+        assert hashes(target) == before
+        if swap:
+            assert disk.part(swap) in Path("/proc/swaps").read_text()
+            assert swap_entry(disk, swap) == swap_before
+        assert not disk.grow()["changed"]
+        disk.check()
+        disk.close()
+
+
+def test_a_failed_write_of_the_table_leaves_the_swap_on(new_disk, monkeypatch):
+    disk, _target, swap = guest(new_disk, "gpt swap", "xfs")
+    table = disk.dump()
+
+    def fail(*_words):
+        raise FlexdiskError("FileFailed", "no")
+
+    monkeypatch.setattr(guest_apply, "copy_swap_header", fail)
+    with pytest.raises(FlexdiskError, match="no"):
+        disk.grow()
+    assert disk.dump() == table
+    assert disk.part(swap) in Path("/proc/swaps").read_text()
+    monkeypatch.undo()
+    assert disk.grow()["changed"]
+
+
+def test_a_swap_that_is_off_stays_off_if_fstab_does_not_name_it(new_disk):
+    disk, _target, swap = guest(new_disk, "gpt swap", "xfs", swap_on=False)
+    disk.fstab("")
+    assert disk.grow()["changed"]
+    assert disk.part(swap) not in Path("/proc/swaps").read_text()
+
+
+def test_somebody_changes_the_table_meanwhile(new_disk, monkeypatch):
+    disk, _target, _swap = guest(new_disk, "gpt", "xfs")
+    plan = guest_growth.plan
+
+    def slow(found):
+        run("sfdisk", "-q", "--no-reread", "--part-label", disk.device, "1", "other")
+        return plan(found)
+
+    monkeypatch.setattr(guest_growth, "plan", slow)
+    with pytest.raises(FlexdiskError, match="somebody has changed"):
+        disk.grow()
+    assert "other" in disk.dump()
+
+
+def test_refused_layouts(new_disk):
+    unknown = new_disk(SMALL)
+    unknown.partition(LAYOUTS["gpt"] + "size=20MiB\n")
+    unknown.put("xfs", unknown.part(2))
+    unknown.to_size(GROWN)
+    read_only = new_disk(SMALL)
+    read_only.partition(LAYOUTS["dos"])
+    target = read_only.put("xfs", read_only.part(1))
+    run("mount", "-o", "remount,ro", str(target))
+    read_only.to_size(GROWN)
+    for disk, words in ((unknown, "the last one, has nothing that is known"), (read_only, "mounted read-only at")):
+        table = disk.dump()
+        for check_mode in (True, False):
+            with pytest.raises(FlexdiskError, match=words):
+                disk.grow(check_mode=check_mode)
+        assert disk.dump() == table
