@@ -58,10 +58,11 @@ def moves(nodes, *words, status=0):
 
 def switched(nodes, *words):
     """What a move of the VM to the second host prints, and the hosts of what it runs between stop and start."""
+    first, last = "Stop the VM", "Note how long the VM was down"
     seen = {}
 
     def watch(line):
-        for name in ("Stop the VM", "Note how long the VM was down"):
+        for name in (first, last):
             if line.startswith("TASK [") and name in line:
                 seen[name] = len(nodes.calls())
         return False
@@ -69,8 +70,7 @@ def switched(nodes, *words):
     status, printed = nodes.play("move_vm", *TO, *words, watch=watch)
     assert status == 0, printed
     assert SECRET not in printed
-    first, last = seen.values()
-    return printed, nodes.calls()[first:last]
+    return printed, nodes.calls()[seen[first] : seen[last]]
 
 
 def test_there_and_back(nodes):
