@@ -186,8 +186,8 @@ vms:
   description: >-
     The VMs of this host. C(vm) is the UUID, C(alias) the alias. C(failover) says whether the VM has failover,
     C(autoboot) whether it shall start with the host, C(term) how often it was taken over, C(peers) which hosts have
-    replicas. C(taking) is the host that it is being taken over from. C(pool) and C(points) are the GUIDs of its pool
-    and of its snapshots and bookmarks, if O(vm) is given.
+    replicas. C(taking) is the host that it is being taken over from. C(left) says whether the VM has begun to leave.
+    C(pool) and C(points) are the GUIDs of its pool and of its snapshots and bookmarks, if O(vm) is given.
   returned: success, with O(step=look)
   type: list
   elements: dict

@@ -88,6 +88,29 @@ def test_no_task_turns_autoboot_on(world, autoboot):
     assert findings(world) == []
 
 
+def test_the_hypervisor_starts_no_vm_that_has_left(world):
+    """Somebody has started it by hand, which has turned autoboot on, and the guest has shut itself down. autoboot goes
+    off before the tombstone is written.
+    """
+    kept(world, "off")
+    world.home.ok("vmadm", "stop", VM, "-F")
+    world.home.node.run(["vmadm", "update", VM], '{"autoboot": true}')
+    saved, world.fuse = world.saved(), Fuse()
+    move(world)
+    seen = []
+    for at in range(world.fuse.counted // 2, world.fuse.counted, EVERY // 3 or 1):
+        world.restore(saved)
+        world.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            move(world)
+        world.fuse = Fuse()
+        told = look(world)
+        if told["vm"] and told["move"] and told["move"]["phase"] == "moved":
+            seen.append(config(world.home)["autoboot"])
+    assert seen
+    assert not any(seen)
+
+
 def test_the_wish_changes(world):
     """autoboot of the module vm is the wish."""
     kept(world)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 
@@ -19,7 +20,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
-from .test_failover import cut, said_by, start, take, taken
+from .test_engine import TWIN
+from .test_failover import cut, said_by, start, take, taken, taker
 from .test_failover_return import APART
 from .test_move import EVERY, config, findings, never_both, startable
 from .test_move import world as world_of_moves
@@ -175,3 +177,43 @@ def test_refusals(died):
     (words,) = start(died, {"hv02": said_by(died.peer)}).left
     assert "hv02 has begun to take it over; the playbook failover_vm goes on, or gives that up" in words
     assert stay(died) == "db01"
+
+
+def test_the_target_is_asked_before_the_vm_ends_on_its_old_home(died):
+    """Also when the failover has begun: what it would make again is asked for again."""
+    begun = next(point for point in points(died) if killed(died, *point) and not refused(died))
+    killed(died, *begun)
+    assert taker(died).look("db01").problems == []
+    assert observe(Zfs(died.peer), Vmadm(died.peer), every=True).configs == ()
+    twin = json.dumps({**TWIN, "alias": "db01"})
+    assert died.peer.node.run(["vmadm", "create"], twin)[0] == 0
+    assert {problem.code for problem in taker(died).look("db01").problems} == {"InvalidArgument"}
+
+
+def test_a_vm_that_has_begun_to_end_on_its_old_home_is_told_apart(died):
+    """Whatever does not count as ended can stay there."""
+    begun = next(point for point in points(died) if killed(died, *point) and not refused(died))
+    killed(died, *begun)
+    saved, record = died.saved(), records.load(VM)
+    died.fuse = Fuse()
+    end(died)
+    whole, left = 0, 0
+    for at in range(1, died.fuse.counted, EVERY // 3 or 1):
+        died.restore(saved)
+        records.save(VM, record)
+        records.save(VM, died.kept, records.FAILOVER)
+        died.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            end(died)
+        died.fuse = Fuse()
+        told = said_by(died.home, "db01")
+        if told and not told[0]["left"]:
+            whole += 1
+            stay(died)
+            given_up(died)
+        else:
+            left += 1
+            end(died)
+            assert take(died)
+            taken(died, died.before, died.synced)
+    assert left > 2 < whole

@@ -286,6 +286,40 @@ def test_given_up_anywhere(world):
     assert observe(world.home.zfs(), world.home.driver(), every=True).moves[VM].phase == "moved"
 
 
+def log_reset(host, places):
+    """A context in which the volumes there have what ZFS writes when it resets their logs."""
+    patch, run = pytest.MonkeyPatch(), host.node.run
+
+    def counted(argv, *stdin):
+        rc, out, err = run(argv, *stdin)
+        return rc, re.sub(rf"^({places}[^@\t]+\twritten\t)0\b", r"\g<1>8192", out, flags=re.MULTILINE), err
+
+    patch.setattr(host.node, "run", counted)
+    return patch
+
+
+def test_a_loss_of_power_after_the_tombstone(world):
+    """What ZFS resets at the import of the pool was not written by the VM. So the same command goes on."""
+    before, hashes, saved = config(world.home), world.hashes(), world.saved()
+    world.fuse = Fuse()
+    move(world)
+    reached = 0
+    for at in range(world.fuse.counted // 2, world.fuse.counted, EVERY // 3 or 1):
+        world.restore(saved)
+        world.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            move(world)
+        world.fuse = Fuse()
+        seen = look(world)
+        if seen["vm"] and seen["move"] and seen["move"]["phase"] == "moved":
+            reached += 1
+            patch = log_reset(world.home, rf"zones/(?:flexdisk/detached|{VM})/")
+            assert move(world)
+            patch.undo()
+            moved(world, before, hashes)
+    assert reached > 2
+
+
 def test_a_vm_that_was_started_without_its_disks(world):
     """Somebody starts what was made on the target. The VM does not count as moved before it has its disks."""
     _source, target = hosts(world)

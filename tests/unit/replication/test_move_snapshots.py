@@ -284,6 +284,17 @@ def test_what_they_pin_there_is_what_was_counted(world, checks, monkeypatch):
     assert all(counted.values())
 
 
+def test_snapshots_that_the_sync_will_destroy_are_not_counted(world):
+    """The disks have lost them, and the replicas not yet."""
+    assert world.sync()[1]
+    for name in ("one", "two"):
+        what = (Zfs(world.home), Vmadm(world.home, lambda _s: None), ["db01"], wanted(state="absent", name=name))
+        assert vm_snapshot.run(*what, POLICY, None, False, NOW).problems == []
+    done(world, ROOT, DATA, flexible_disk_size=space.smallest_flexible_mib(vm_of(world.home)))
+    assert expected(world, look(world)["record"], True) == []
+    assert move(world)
+
+
 def test_check_mode_rehearses_the_arrival(world):
     """What would refuse the disks does so, although the VM is not made."""
     assert world.sync()[1]

@@ -58,6 +58,7 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "") -> _D
             **_of_vm(linked.get(uuid)),
             "taking": comes[uuid].host if uuid in comes else "",
             "running": uuid in running,
+            "left": uuid in host.moves and host.moves[uuid].phase != COMING,
             **(_points(zfs, copies, hypervisor, host, uuid) if name else {"pool": 0, "points": {}}),
         }
         for uuid, alias in sorted(names.items())

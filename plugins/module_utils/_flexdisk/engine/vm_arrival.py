@@ -127,7 +127,8 @@ class Arrival:
             return found
         try:
             self._check_parts(record, pool, True)
-            self._rehearse(record, pool)
+            if self._has_known_parts(record, pool):
+                self._rehearse(record, pool)
         except FlexdiskError as exc:
             return [Problem(exc.code, exc.message, record.label)]
         return []
@@ -168,6 +169,12 @@ class Arrival:
                 words = f"the replicas of VM {record.label} lack a part of its snapshot {taken.name}, and get no older"
                 words += " snapshot any more; give them up, and they are made again with all parts"
                 raise FlexdiskError("ReplicaChanged", words)
+
+    def _has_known_parts(self, record: Record, pool: str) -> bool:
+        """Whether the replicas have no snapshot that their disks may have lost: the sync destroys those there, too."""
+        known = {guid for taken in record.snapshots for guid in taken.guids}
+        parts = [part for _replica, found in self._replicas(record, pool).values() for part in found]
+        return all(part.guid in known or is_synced(part.name.partition("@")[2]) for part in parts)
 
     def _check_room(self, record: Record) -> None:
         """The VM's own dataset must have room for its snapshots even if the disks take all that they can get."""

@@ -38,7 +38,20 @@ from ..rules.layout import container, pool_of, replicas
 from ..rules.layout import moves as place_of_moves
 from ..rules.moves import LEAVING, MOVED, Move
 from ..rules.replicas import FACT as NOTE
-from ..rules.replicas import HOME, HOST, MARKS, OF_VM, RESERVED, ROLE, SENT, SYNCED, elsewhere, encode, is_synced
+from ..rules.replicas import (
+    HOME,
+    HOST,
+    MARKS,
+    OF_VM,
+    RESERVED,
+    ROLE,
+    SENT,
+    SYNCED,
+    elsewhere,
+    encode,
+    is_changed,
+    is_synced,
+)
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import autoboot, file_disks
@@ -204,7 +217,7 @@ class Departure:
             raise FlexdiskError("Changed", f"VM {uuid} is not leaving for {target}")
         known: t.Optional[Host] = host
         if vm is not None:
-            _check_still(vm)
+            _check_still(vm, move.phase == MOVED)
         if move.phase == LEAVING:
             if vm is None or transfer is None or told is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
@@ -215,7 +228,10 @@ class Departure:
             if uefi.digest(told.variables) != variables:
                 words = f"{move.host} does not have the UEFI variables that it has now"
                 raise FlexdiskError("Changed", f"VM {vm.label}: {words}")
-            if vm.config.autoboot:
+            now_here = self._hypervisor.vm(uuid)
+            if now_here.state != "stopped":
+                raise FlexdiskError("Changed", f"VM {vm.label} was started while it was moved")
+            if now_here.autoboot:  # of a VM with failover, vm has the wish
                 self._hypervisor.set_autoboot(uuid, False)
                 known = None
             rewrite_move(self._zfs, vm.config.pool, move._replace(phase=MOVED))
@@ -330,7 +346,7 @@ class EndOfVm(Task):
 
     def check(self, vm: Vm) -> None:
         """Raise FlexdiskError if the VM must not end."""
-        _check_still(vm)
+        _check_still(vm, True)
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
         return [] if vm is None else ["it still exists"]
@@ -366,12 +382,15 @@ def _travelling(vm: Vm) -> t.List[Disk]:
     return [disk for disk in vm.disks if not disk.hidden]
 
 
-def _check_still(vm: Vm) -> None:
-    """Nothing was written since the last snapshot, which the other host has."""
+def _check_still(vm: Vm, left: bool) -> None:
+    """Nothing was written since the last snapshot, which the other host has. left: there is a tombstone already, and
+    since then the host may have lost power, which counts as written.
+    """
     if vm.config.state != "stopped":
         raise FlexdiskError("Changed", f"VM {vm.label} is {vm.config.state}: it was started while it was moved")
     for disk in _travelling(vm):
-        if disk.volume.written or not (disk.snapshots and is_synced(_short(disk.snapshots[-1]))):
+        written = is_changed(disk.volume.written) if left else disk.volume.written
+        if written or not (disk.snapshots and is_synced(_short(disk.snapshots[-1]))):
             raise FlexdiskError("Changed", f"VM {vm.label}: disk {disk.label} was written to after it had been sent")
 
 

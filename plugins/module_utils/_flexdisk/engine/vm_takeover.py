@@ -111,7 +111,7 @@ class TakeOver:
         found, problems = takeover.plan(
             known.record, held(self._zfs, self._copies, known.pool), done, t.cast(Move, move).back_to if begun else ""
         )
-        if not begun:
+        if not begun or not any(config.uuid == uuid for config in host.configs):  # take would make it again
             problems += self._arrival.refusals(known.record, known.pool, taking=True)
         return Ready(known, found, begun, False, problems)
 

@@ -63,7 +63,8 @@ def under_way(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
         home, do, why = _decide(uuid, old, new, seen)
         if wanted.means({name, uuid}, tags.get(uuid, {}), home, groups.get(home, "")):
             after = [len(jobs)] if jobs else []
-            pool = marks.get((new, uuid), {}).get("pool", "")
+            coming = marks.get((new, uuid), {})
+            pool = coming.get("pool", "") if coming.get("phase") == COMING else ""
             operation = {"do": do, "vm": uuid, "from": home, "to": new, "pool": pool}
             job = {"job": len(jobs) + 1, "name": name, "operations": [operation], "why": why}
             jobs.append({**job, "depends": after, "needs": []})
