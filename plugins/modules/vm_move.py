@@ -211,7 +211,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.module_run import run_module
-from ..module_utils._flexdisk.engine.vm_move import Given, parse, run
+from ..module_utils._flexdisk.engine.vm_move import parse, run
 
 STEPS = ["look", "expect", "leave", "stay", "cancel", "stop", "renew", "go", "arrive", "tidy", "forget"]
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
@@ -247,13 +247,13 @@ def main() -> None:
     """Read the arguments, and do what vm_move does."""
     spec = {**OPTIONS, **HOST, **LOCK}
     module = AnsibleModule(argument_spec=spec, required_if=NEEDED, supports_check_mode=True)
-    step, given = module.params["step"], Given(module.check_mode, module.log)
+    step = module.params["step"]
     run_module(
         module,
         __version__,
         f"vm_move of {module.params['vm']}, step {step}",
         parse,
-        lambda call, told: run(call, given, told),
+        lambda call, told: run(call, module.log, told),
         reads=step in ("look", "leave"),  # which locks by itself
         every_pool=True,
     )

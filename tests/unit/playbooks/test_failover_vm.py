@@ -131,6 +131,11 @@ def test_a_failover_that_was_killed(nodes):
 
     begin(nodes)
     assert "hv02 has begun to take it over" in plays(nodes, "start_host", "--limit", "hv01")
+    replica = f"zones/flexdisk/replica/{vm(nodes, 'hv01')['disks'][0]['uuid']}"
+    nodes.run("hv02", "zfs", "rename", replica, "zones/away")
+    assert "it has no replica here" in plays(nodes, "failover_vm", *FENCED, status=2)
+    assert vm(nodes, "hv01")["uuid"] == uuid  # it has not been ended
+    nodes.run("hv02", "zfs", "rename", "zones/away", replica)
     printed = plays(nodes, "failover_vm", *FENCED)
     assert changed(printed, "hv01")
     assert (vm(nodes, "hv01"), hashes(nodes, "hv02")) == ({}, contents)

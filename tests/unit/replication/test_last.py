@@ -240,8 +240,8 @@ def test_others_do_not_wait_for_the_last_stream(world, monkeypatch):
     monkeypatch.setattr(LastTransfer, "send", send)
     given, problems = vm_move.parse(arguments(world, transfer))
     assert not problems
-    call = Call(world.home.zfs(), world.home.driver(), None, True, world.home)
-    answer = vm_move.run(call, vm_move.Given(False, print), given)
+    call = Call(world.home.zfs(), world.home.driver(), None, False, world.home)
+    answer = vm_move.run(call, print, given)
     assert answer.result == {"changed": True, "msg": "the VM has left"}
     assert tried == ["host"]
     assert not startable(world.home)

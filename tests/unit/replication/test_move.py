@@ -298,10 +298,9 @@ def log_reset(host, places):
     return patch
 
 
-def test_a_loss_of_power_after_the_tombstone(world):
-    """What ZFS resets at the import of the pool was not written by the VM. So the same command goes on."""
-    before, hashes, saved = config(world.home), world.hashes(), world.saved()
-    world.fuse = Fuse()
+def tombstones(world):
+    """The move is killed again and again while there is a tombstone, and the VM still here."""
+    saved, world.fuse = world.saved(), Fuse()
     move(world)
     reached = 0
     for at in range(world.fuse.counted // 2, world.fuse.counted, EVERY // 3 or 1):
@@ -313,11 +312,18 @@ def test_a_loss_of_power_after_the_tombstone(world):
         seen = look(world)
         if seen["vm"] and seen["move"] and seen["move"]["phase"] == "moved":
             reached += 1
-            patch = log_reset(world.home, rf"zones/(?:flexdisk/detached|{VM})/")
-            assert move(world)
-            patch.undo()
-            moved(world, before, hashes)
+            yield
     assert reached > 2
+
+
+def test_a_loss_of_power_after_the_tombstone(world):
+    """What ZFS resets at the import of the pool was not written by the VM. So the same command goes on."""
+    before, hashes = config(world.home), world.hashes()
+    for _point in tombstones(world):
+        patch = log_reset(world.home, rf"zones/(?:flexdisk/detached|{VM})/")
+        assert move(world)
+        patch.undo()
+        moved(world, before, hashes)
 
 
 def test_a_vm_that_was_started_without_its_disks(world):

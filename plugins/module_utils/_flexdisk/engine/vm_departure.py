@@ -101,14 +101,11 @@ class Departure:
             "move": move._asdict() if move else None,
             "record": record,
             "digest": digest(record),
-            "refusals": self._refusals(host, found, told),
+            "refusals": refusals(host, found, told.stays),
         }
 
-    def _refusals(self, host: Host, vm: Vm, told: Description) -> t.List[Problem]:
-        return refusals(host, vm, told.stays)
-
     def _check_movable(self, host: Host, vm: Vm, told: Description) -> None:
-        problems = self._refusals(host, vm, told)
+        problems = refusals(host, vm, told.stays)
         if problems:
             raise FlexdiskError(problems[0].code, f"VM {vm.label}: {problems[0].message}")
 

@@ -28,6 +28,7 @@ from .vm_arrival import Arrival
 from .vm_departure import Departure
 
 _Params = t.Mapping[str, t.Any]
+_Log = t.Callable[[str], None]
 _DONE = {
     "stop": "the VM is stopped",
     "leave": "the VM has left",
@@ -40,14 +41,6 @@ _DONE = {
     "tidy": "older snapshots of the sync are gone",
     "forget": "the name is free",
 }
-
-
-@dataclass(frozen=True)
-class Given:
-    """The call of the module. log writes a line to the host's log."""
-
-    check_mode: bool
-    log: t.Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -100,28 +93,28 @@ def _check_way(told: Told, transfer: VmTransfer, problems: Problems) -> None:
         problems.add("InvalidArgument", "host_keys are not public keys of a host")
 
 
-def run(call: Call, given: Given, told: Told) -> Answer:
-    """Do the step."""
+def run(call: Call, log: _Log, told: Told) -> Answer:
+    """Do the step. log writes a line to the host's log."""
     params = told.params
     what = (call.zfs, call.hypervisor, call.runner, told.policy)
     departure, arrival = Departure(*what), Arrival(*what, params["authorized_keys"])
     step, uuid = params["step"], params["vm"]
     if step == "look":
         return _look(departure, uuid, params["name"], params["peer_name"] or "")
-    if step == "expect" and given.check_mode:
+    if step == "expect" and call.check_mode:
         problems = arrival.foresee(t.cast(Record, told.record), params["target_pool"])
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
         return Answer(ready, refusal(problems) if problems else None)
-    if given.check_mode:
+    if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is moved in check mode"})
     if step == "renew":
         variables = arrival.renew(t.cast(Record, told.record))
         return Answer({"changed": True, "msg": _DONE[step], "variables": variables})
-    changed = _change(departure, arrival, call, given, told)
+    changed = _change(departure, arrival, call, log, told)
     return Answer({"changed": changed, "msg": _DONE[step], **({"ready": True} if step == "expect" else {})})
 
 
-def _change(departure: Departure, arrival: Arrival, call: Call, given: Given, told: Told) -> bool:
+def _change(departure: Departure, arrival: Arrival, call: Call, log: _Log, told: Told) -> bool:
     """Whether there was anything to do."""
     params, step, uuid = told.params, told.params["step"], told.params["vm"]
     if step == "arrive":
@@ -136,7 +129,7 @@ def _change(departure: Departure, arrival: Arrival, call: Call, given: Given, to
         pool = t.cast(VmTransfer, told.transfer).peer
         departure.leave(uuid, params["name"], params["peer_name"], pool, params["digest"])
     elif step == "leave":
-        _leave(departure, call, given, told)
+        _leave(departure, call, log, told)
     elif step == "stay":
         departure.stay(uuid)
     elif step == "cancel":
@@ -146,7 +139,7 @@ def _change(departure: Departure, arrival: Arrival, call: Call, given: Given, to
     return True
 
 
-def _leave(departure: Departure, call: Call, given: Given, told: Told) -> None:
+def _leave(departure: Departure, call: Call, log: _Log, told: Told) -> None:
     """Other tasks of the host wait while it changes, and not while the last stream is under way."""
     params, transfer = told.params, t.cast(VmTransfer, told.transfer)
     uuid, here, peer = params["vm"], params["name"], params["peer_name"]
@@ -159,7 +152,7 @@ def _leave(departure: Departure, call: Call, given: Given, told: Told) -> None:
         with locked():
             said = departure.leave(uuid, here, peer, transfer.peer, params["digest"])
             taken = final.take(transfer)
-        meter = Progress(progress_path(lock.place(), uuid), given.log, told.limit)
+        meter = Progress(progress_path(lock.place(), uuid), log, told.limit)
         try:
             final.send(taken, told.address, params["host_keys"], meter, here)
         finally:
