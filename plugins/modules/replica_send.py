@@ -267,7 +267,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=spec, required_if=NEEDED, supports_check_mode=True)
     params = module.params
     task = f"replica_send of {', '.join(params['vms'] or [])} to {params['peer_name']}"
-    given = Given(params, module.check_mode, module.log)
+    given = Given(params, module.log)
     run_module(module, __version__, task, parse, lambda call, told: run(call, given, told), reads=given.long)
 
 

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -75,12 +76,15 @@ class Nodes:
         locks = self.folder / host / "bin" / "flexdisk-locks"
 
         def watch(line: str) -> bool:
-            while line.startswith("TASK [") and "Note the time" in line:
+            if not (line.startswith("TASK [") and "Note the time" in line):
+                return False
+            end = time.monotonic() + 120
+            while time.monotonic() < end:
                 (vm,) = json.loads(self.run(host, "vmadm", "lookup", "-j", f"alias={name}"))
                 if vm["state"] == "stopped":
                     os.kill(json.loads((locks / f"transfer-{vm['uuid']}.lock").read_text())["pid"], signal.SIGKILL)
                     return True
-            return False
+            raise AssertionError(f"{name} was not stopped within 120 s")
 
         return watch
 

@@ -77,18 +77,18 @@ def run_module(
     """Run a module to its end.
 
     task describes the run to those who wait for the lock. parse turns the parameters into what body takes, and lists
-    their problems before the host is read. Both may raise FlexdiskError. reads: nothing is changed, so no lock is
-    taken. every_pool: lock all pools, even if the parameter names one.
+    their problems before the host is read. Both may raise FlexdiskError. reads: no lock is taken here, as in check
+    mode: the body changes nothing, or takes the locks itself. every_pool: lock all pools, even if the parameter names
+    one.
     """
     params, runner = module.params, SubprocessRunner()
-    reads = reads or module.check_mode
     try:
         given, problems = parse(params)
         if problems:
             module.fail_json(**refusal(problems))
         zfs, hypervisor = open_host(params, runner, core)
-        with locked(runner, None if every_pool else params["pool"], params, task, reads) as others:
-            answer = body(Call(zfs, hypervisor, params["pool"], reads, runner), given)
+        with locked(runner, None if every_pool else params["pool"], params, task, reads or module.check_mode) as others:
+            answer = body(Call(zfs, hypervisor, params["pool"], module.check_mode, runner), given)
     except FlexdiskError as exc:
         module.fail_json(**error(exc))
     for warning in (*others, *answer.warnings):

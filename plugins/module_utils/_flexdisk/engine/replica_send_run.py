@@ -28,7 +28,6 @@ class Given:
     """The call of the module. log writes a line to the host's log."""
 
     params: _Dict
-    check_mode: bool
     log: t.Callable[[str], None]
 
     @property
@@ -91,7 +90,7 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
         return Answer({}, refusal(planned.problems))
     transfers = planned.transfers
     failures: t.List[str] = []
-    if not given.check_mode:
+    if not call.check_mode:
         with _transfers(call, (vm.uuid for vm in transfers), f"a sync to {peer.name}"):
             transfers, failures = (sender.announce(planned), []) if last else sender.prepare(planned, peer.name)
     shown = list(zip((vm.config.label for vm in planned.vms), planned.syncs))
@@ -114,7 +113,7 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
 
 
 def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
-    if given.check_mode:
+    if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is sent in check mode", "sent": []})
     params = given.params
     address = trust.Address(params["address"], params["port"])
@@ -132,7 +131,7 @@ def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
 
 
 def _finish(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
-    if given.check_mode:
+    if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is tidied in check mode"})
     with _transfers(call, (vm.uuid for vm in told_.transfers), "the end of a sync"):
         changed, failures = sender.finish(told_.transfers, given.params["complete"], given.params["peer_name"])
@@ -142,7 +141,7 @@ def _finish(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
 
 def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     peer = given.params["peer_name"]
-    done = sender.remove(given.params["vms"], peer, given.check_mode)
+    done = sender.remove(given.params["vms"], peer, call.check_mode)
     if done.problems:
         return Answer({}, refusal(done.problems))
     diff = "".join(f"- {name}\n" for name in done.gone)
