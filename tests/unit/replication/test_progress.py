@@ -101,6 +101,14 @@ def test_bytes_are_carried_and_counted():
     assert sender.rc != 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels size their pipes themselves")
+def test_pipes_hold_a_mebibyte():
+    get_size = "import fcntl, sys, time; time.sleep(0.5); print(fcntl.fcntl({}, 1032), file=sys.stderr)"
+    writer, reader = ([sys.executable, "-c", get_size.format(end)] for end in (1, 0))
+    sizes = [int(answer.stderr) for answer in SubprocessRunner().carry(writer, reader, print)]
+    assert sizes == [MIB, MIB]
+
+
 def test_both_end_if_the_module_is_killed(tmp_path):
     """The receiver sees the end of the stream, so that it keeps what has come."""
     script = (

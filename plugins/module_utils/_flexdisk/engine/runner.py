@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import subprocess
+import sys
 import tempfile
 import typing as t
 
@@ -18,6 +20,7 @@ from ..model.errors import FlexdiskError
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin:/bin"
 _GRACE = 5
 _PIECE = 1 << 20
+_F_SETPIPE_SZ = 1031  # of Linux; the module fcntl has a name for it since Python 3.10
 _LONGEST = 65536  # of what a program says about its errors
 
 
@@ -126,6 +129,8 @@ def _pump(source: t.IO[bytes], sink: t.IO[bytes], carried: t.Callable[[int], Non
     with source:
         try:
             with sink:
+                _widen(source)
+                _widen(sink)
                 while True:
                     piece = os.read(source.fileno(), _PIECE)
                     if not piece:
@@ -136,6 +141,13 @@ def _pump(source: t.IO[bytes], sink: t.IO[bytes], carried: t.Callable[[int], Non
                     carried(len(piece))
         except BrokenPipeError:
             pass
+
+
+def _widen(pipe: t.IO[bytes]) -> None:
+    """Let a pipe hold a piece: with Linux's 64 KiB, carrying takes a third longer than the two programs alone."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):  # its user has too many large pipes
+            fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIECE)
 
 
 def _text(file: t.IO[bytes]) -> str:
