@@ -15,7 +15,7 @@ class ActionModule(Watched):
     """The action."""
 
     STEP = "leave"
-    pause = 1.0  # the VM is down
+    pause, rest = 1.0, 1  # the VM is down
 
     def transfers(self) -> t.Any:
         """That of the VM."""

@@ -19,8 +19,8 @@ description:
     sync of your own.
   - A sync takes one snapshot of all disks of a VM at one moment, and brings it to the other host. Afterwards each side
     has exactly this one, and the home also a bookmark of it. Snapshots of users travel with it.
-  - A transfer that takes longer shows how far it has come, about every 10 seconds. It runs in the background on the
-    host. If the play is killed meanwhile, the transfer goes on to its end.
+  - A transfer that takes longer shows how far it has come, about every 10 seconds, or less often on a slow host. It
+    runs in the background on the host. If the play is killed meanwhile, the transfer goes on to its end.
   - Every step looks again. If a sync was killed, the same steps go on with it, also in the middle of a stream.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk

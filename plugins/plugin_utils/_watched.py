@@ -29,13 +29,16 @@ _Dict = t.Dict[str, t.Any]
 
 
 class Watched(ActionBase):
-    """An action whose module may transfer for long. STEP: the one that does. pause: seconds between two looks."""
+    """An action whose module may transfer for long. STEP: the one that does. pause: seconds between two looks, or
+    rest times as many as a look takes, if that is more: on a slow host, looks would take time from the transfer.
+    """
 
     _supports_check_mode = True
     _supports_diff = True
     _supports_async = True
     STEP = ""
     pause = PAUSE
+    rest = 4
 
     def transfers(self) -> t.Any:
         """The transfers that the module is given, as they are."""
@@ -65,9 +68,10 @@ class Watched(ActionBase):
         if not job:
             return started
         asked = {"jid": job, "_async_dir": os.path.dirname(started.get("results_file", ""))}
-        silent, told = 0, time.monotonic()
+        silent, told, took = 0, time.monotonic(), 0.0
         while silent < LOST:
-            time.sleep(self.pause)
+            time.sleep(max(self.pause, self.rest * took))
+            began = time.monotonic()
             state = self._module("ansible.legacy.async_status", asked, task_vars)
             if state.get("finished"):
                 self._module("ansible.legacy.async_status", {**asked, "mode": "cleanup"}, task_vars)
@@ -76,6 +80,7 @@ class Watched(ActionBase):
             if time.monotonic() - told >= PAUSE:
                 self._tell(task_vars)
                 told = time.monotonic()
+            took = time.monotonic() - began
         return {"failed": True, "msg": f"the host does not tell any more how far the transfer (job {job}) has come"}
 
     def _tell(self, task_vars: t.Optional[_Dict]) -> None:

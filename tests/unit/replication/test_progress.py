@@ -23,6 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     VmTransfer,
     told,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _watched
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import Watched, is_long
 
 VM = "aaaaaaaa-0000-4000-8000-000000000204"
@@ -166,3 +167,26 @@ def test_which_steps_are_watched(monkeypatch, action, given, watched):
     made = object.__new__(action)
     made._task = SimpleNamespace(args=given, async_val=0, check_mode=False)
     assert made.run() == {"watched": watched}
+
+
+def test_looks_take_a_fifth_of_the_time_at_most(monkeypatch):
+    """On a slow host, too: a look at this one takes 30 seconds, 15 for each module."""
+    now, slept, ends = [0.0], [], iter((False, False, True))
+
+    def module(_self, name, given, _task_vars):
+        now[0] += 15
+        asked = name == "ansible.legacy.async_status" and given.get("mode") != "cleanup"
+        return {"finished": asked and next(ends), "lines": []}
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(_watched.time, "sleep", sleep)
+    monkeypatch.setattr(_watched.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(Watched, "_module", module)
+    monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"ansible_job_id": "j1"})
+    made = object.__new__(replica_send.ActionModule)
+    made._task = SimpleNamespace(args={"transfers": transfers(1 << 40)}, async_val=0)
+    assert made._watched({})["finished"]
+    assert slept == [8, 120, 120]
