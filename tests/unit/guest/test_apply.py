@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.layers import crypt_layer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import (
     Backup,
     CopySwapHeader,
@@ -86,6 +88,24 @@ def test_a_passphrase_goes_to_stdin_only(disk, tmp_path):
     doer(tmp_path, "secret").step(str(disk), Run(program, secret=True))
     with pytest.raises(FlexdiskError, match="ended with status 1"):
         doer(tmp_path, "secret").step(str(disk), Run(program))
+
+
+def test_the_real_cryptsetup_tells_a_wrong_passphrase(tools, disk, tmp_path):
+    header = tmp_path / "luks"
+    header.touch()
+    os.truncate(header, 32 * M)
+    cheap = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
+    tools("cryptsetup", "luksFormat", "-q", *cheap, "--key-file=-", str(header), stdin="right")
+    layer = crypt_layer("data", str(header), "offset: 1 sectors\nsize: 2 sectors\n", True, 64 * M)
+    plan = Plan(str(disk), 8 * M, tests=(Run(layer.test, secret=True),))
+    doer(tmp_path, "right").test(plan)
+    with pytest.raises(FlexdiskError, match=f"luks_passphrase is none of those of {header}") as refused:
+        doer(tmp_path, "wrong").test(plan)
+    assert refused.value.code == "InvalidArgument"
+    header.write_bytes(bytes(M))
+    with pytest.raises(FlexdiskError, match="cryptsetup open .* ended with status") as failed:
+        doer(tmp_path, "right").test(plan)
+    assert failed.value.code == "GrowthFailed"
 
 
 @pytest.mark.parametrize("page", [4096, 65536])

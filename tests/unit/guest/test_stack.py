@@ -25,10 +25,14 @@ class Played:
     def __init__(self):
         self.disk, self.crypt = 50 * GIB, 20 * GIB - HEADER
         self.pv = self.lv = self.fs = (self.crypt - MIB) // EXTENT * EXTENT
-        self.keyring, self.open, self.told, self.left = True, True, [], 99
+        self.keyring, self.open, self.told, self.tested, self.left = True, True, [], [], 99
 
     def __call__(self, argv, stdin="", timeout=0):
-        name = argv[0] if argv[0] != "cryptsetup" else f"cryptsetup {'status' if 'status' in argv else 'resize'}"
+        verbs = [word for word in argv if word in ("status", "resize", "open")]
+        name = " ".join((argv[0], *verbs[: argv[0] == "cryptsetup"]))
+        if name == "cryptsetup open":
+            self.tested.append((argv, stdin))
+            return Answer(0 if stdin == "a passphrase" else 2, "", "No key available with this passphrase.")
         play = getattr(self, name.replace(" ", "_"))
         if name in ("cryptsetup resize", "pvresize", "lvextend", "resize2fs"):
             if self.left == 0:
@@ -93,9 +97,9 @@ class Played:
         self.fs = self.lv
 
 
-def growth_of(guest, passphrase="a passphrase", **more):
-    params = {"logical_volume": None, "luks_passphrase": passphrase, "backup_dir": "/nowhere", **more}
-    return grow(guest, "vdb", params)
+def growth_of(guest, passphrase="a passphrase", *, check_mode=False):
+    params = {"logical_volume": None, "luks_passphrase": passphrase, "backup_dir": "/nowhere"}
+    return grow(guest, "vdb", params, check_mode)
 
 
 COMMANDS = [
@@ -137,6 +141,17 @@ def test_the_key_in_the_keyring_needs_a_passphrase():
     guest.keyring = True
     assert not growth_of(guest, None)["changed"], "without growth, no passphrase is needed"
     assert guest.told[0] == (("cryptsetup", "-q", "resize", "data"), "")
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_wrong_passphrase_is_found_before_anything_changes(check_mode):
+    guest = Played()
+    with pytest.raises(FlexdiskError, match="luks_passphrase is none of those of /dev/vdb") as refused:
+        growth_of(guest, "another passphrase", check_mode=check_mode)
+    assert (refused.value.code, guest.told) == ("InvalidArgument", [])
+    growth_of(guest)
+    assert guest.tested[-1] == (("cryptsetup", "open", "--test-passphrase", "--key-file=-", "/dev/vdb"), "a passphrase")
+    assert not growth_of(guest, "another passphrase")["changed"], "without growth, no passphrase is needed"
 
 
 def test_a_closed_device_is_refused():

@@ -14,6 +14,7 @@ import time
 import typing as t
 
 from ..guest.steps import Backup, CopySwapHeader, Plan, Run, Step, Unchanged
+from ..model.command import Answer
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from .runner import SubprocessRunner
@@ -21,6 +22,7 @@ from .runner import SubprocessRunner
 _MAGIC = b"SWAPSPACE2"
 _PAGES = (4096, 8192, 16384, 32768, 65536)
 _BAD_PAGES = 1032  # where a swap header has their number
+_WRONG_PASSPHRASE = 2  # the status of cryptsetup
 PATIENCE = 30  # seconds. udev holds the lock while it looks at a disk, as it does at once when one has grown.
 
 
@@ -31,6 +33,15 @@ class Doer:
         self._runner = runner
         self._backups = backups
         self._passphrase = passphrase
+
+    def test(self, plan: Plan) -> None:
+        """What can fail later is tried before anything changes. Raises FlexdiskError InvalidArgument, GrowthFailed."""
+        for each in plan.tests:
+            answer = self._runner(each.argv, stdin=self._passphrase)
+            if answer.rc == _WRONG_PASSPHRASE:
+                raise FlexdiskError("InvalidArgument", f"luks_passphrase is none of those of {each.argv[-1]}")
+            if answer.rc:
+                raise _failed(each, answer)
 
     def do(self, plan: Plan) -> None:
         """All steps of a plan. Raises FlexdiskError GrowthFailed, Changed, Locked, FileFailed."""
@@ -60,8 +71,12 @@ class Doer:
         else:
             answer = self._runner(step.argv, stdin=self._passphrase if step.secret else step.stdin, timeout=3600)
             if answer.rc:
-                said = (answer.stderr + answer.stdout).strip()[-2000:]
-                raise FlexdiskError("GrowthFailed", f"{' '.join(step.argv)} ended with status {answer.rc}: {said}")
+                raise _failed(step, answer)
+
+
+def _failed(step: Run, answer: Answer) -> FlexdiskError:
+    said = (answer.stderr + answer.stdout).strip()[-2000:]
+    return FlexdiskError("GrowthFailed", f"{' '.join(step.argv)} ended with status {answer.rc}: {said}")
 
 
 @contextlib.contextmanager

@@ -43,8 +43,10 @@ def grow(
     passphrase = params["luks_passphrase"] or ""
     guest, wishes = Guest(runner, root), Wishes(params["logical_volume"], bool(passphrase))
     planned = plan(guest.read(kname, wishes))
+    doer = Doer(runner, params["backup_dir"], passphrase)
+    doer.test(planned)
     if planned.steps and not check_mode:
-        Doer(runner, params["backup_dir"], passphrase).do(planned)
+        doer.do(planned)
         left = plan(guest.read(kname, wishes))
         if left.steps:
             raise FlexdiskError(

@@ -118,7 +118,7 @@ class Guest:
         if content.kind == "crypto_LUKS":
             above = _only(device, device.above, "crypt")
             status = self._run("cryptsetup", "status", above.name)
-            own = layers.crypt_layer(above.name, status, wishes.passphrase, below)
+            own = layers.crypt_layer(above.name, path, status, wishes.passphrase, below)
             more = self._layers(above, own.grown(below), self._blkid(f"/dev/{above.kname}"), wishes)
             return (own, *more)
         if device.above:

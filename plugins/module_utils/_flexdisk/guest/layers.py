@@ -23,7 +23,7 @@ _LARGEST_32_BIT = 2**32
 class Layer:
     """One layer. argv makes it take the space below. All figures are bytes; offset is what it does not use of it.
 
-    secret: the program reads the passphrase from its stdin.
+    secret: the program reads the passphrase from its stdin; test does so too, and tells whether it is the right one.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Layer:
     unit: int = 1
     least: int = LEAST_BYTES
     secret: bool = False
+    test: t.Tuple[str, ...] = ()
 
     def grown(self, below: int) -> int:
         """Its size on a device of that many bytes. Less than least is not worth a change."""
@@ -108,15 +109,16 @@ def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> L
     raise _unexpected("btrfs filesystem show", text)
 
 
-def crypt_layer(name: str, text: str, passphrase: bool, below: int) -> Layer:
-    """An open LUKS device, from the output of cryptsetup status. passphrase: whether one was given.
+def crypt_layer(name: str, device: str, text: str, passphrase: bool, below: int) -> Layer:
+    """An open LUKS device on another one, from the output of cryptsetup status. passphrase: whether one was given.
 
     One is only needed to grow. Raises FlexdiskError MissingParameter, UnexpectedOutput.
     """
     size = _figure(text, r"^\s*size:\s+(\d+)", "cryptsetup status") * 512
     offset = _figure(text, r"^\s*offset:\s+(\d+)", "cryptsetup status") * 512
     argv = ("cryptsetup", "resize", "--key-file=-", name) if passphrase else ("cryptsetup", "-q", "resize", name)
-    layer = Layer(name, argv, size, offset, 512, secret=passphrase)
+    test = ("cryptsetup", "open", "--test-passphrase", "--key-file=-", device) if passphrase else ()
+    layer = Layer(name, argv, size, offset, 512, secret=passphrase, test=test)
     keyring = re.search(r"^\s*key location:\s+keyring", text, re.MULTILINE)
     if keyring and not passphrase and layer.grown(below) != size:
         raise FlexdiskError("MissingParameter", f"{name}: the key is in the kernel's keyring; give luks_passphrase")

@@ -54,7 +54,7 @@ def plan(disk: Disk) -> Plan:
     """The growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with what was found."""
     if disk.table is None or disk.cast is None:
         lines, runs = _layers(disk.layers, disk.size)
-        return Plan(disk.device, disk.size, lines, runs)
+        return Plan(disk.device, disk.size, lines, runs, tests=_tests(disk.layers, runs))
     return _partitioned(disk, disk.table, disk.cast)
 
 
@@ -78,7 +78,8 @@ def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
         lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not moves)
         steps += on
     undo = (*sync.restore(), *_on(disk, table, found.swap, True)) if before else ()
-    return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), undo, len(steps))
+    tests = _tests(disk.layers, layer_steps)
+    return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), undo, len(steps), tests)
 
 
 def _layers(layers: t.Sequence[Layer], below: int) -> t.Tuple[t.Tuple[str, ...], t.Tuple[Run, ...]]:
@@ -90,6 +91,12 @@ def _layers(layers: t.Sequence[Layer], below: int) -> t.Tuple[t.Tuple[str, ...],
             steps.append(Run(layer.argv, secret=layer.secret))
         below = new
     return tuple(lines), tuple(steps)
+
+
+def _tests(layers: t.Sequence[Layer], steps: t.Sequence[Run]) -> t.Tuple[Run, ...]:
+    """For the layers that these steps grow."""
+    grown = [step.argv for step in steps]
+    return tuple(Run(layer.test, secret=True) for layer in layers if layer.test and layer.argv in grown)
 
 
 def _moves(found: Cast, new: t.Sequence[Partition]) -> bool:

@@ -49,6 +49,7 @@ Step = t.Union[Run, Backup, CopySwapHeader, Unchanged]
 class Plan:
     """A growth. lines are for a reader; undo turns a swap on again if the table could not be written.
 
+    tests change nothing. They come first, in check mode too: each reads the passphrase, and fails if it is a wrong one.
     table: how many of the steps concern the table, while the disk is locked.
     """
 
@@ -58,6 +59,7 @@ class Plan:
     steps: t.Tuple[Step, ...] = ()
     undo: t.Tuple[Run, ...] = ()
     table: int = 0
+    tests: t.Tuple[Run, ...] = ()
 
     @property
     def backup(self) -> str:
