@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.layers import crypt_layer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.layers import check_luks, crypt_layer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import (
     Backup,
     CopySwapHeader,
@@ -102,8 +102,9 @@ def test_the_real_cryptsetup_tells_a_wrong_passphrase(tools, disk, tmp_path):
     with pytest.raises(FlexdiskError, match=f"luks_passphrase is none of those of {header}") as refused:
         doer(tmp_path, "wrong").test(plan)
     assert refused.value.code == "InvalidArgument"
+    check_luks(str(header), tools("cryptsetup", "luksDump", str(header)))
     header.write_bytes(bytes(M))
-    with pytest.raises(FlexdiskError, match="cryptsetup open .* ended with status") as failed:
+    with pytest.raises(FlexdiskError, match=r"cryptsetup open .* ended with status") as failed:
         doer(tmp_path, "right").test(plan)
     assert failed.value.code == "GrowthFailed"
 

@@ -25,10 +25,11 @@ class Played:
     def __init__(self):
         self.disk, self.crypt = 50 * GIB, 20 * GIB - HEADER
         self.pv = self.lv = self.fs = (self.crypt - MIB) // EXTENT * EXTENT
+        self.integrity = ""
         self.keyring, self.open, self.told, self.tested, self.left = True, True, [], [], 99
 
     def __call__(self, argv, stdin="", timeout=0):
-        verbs = [word for word in argv if word in ("status", "resize", "open")]
+        verbs = [word for word in argv if word in ("status", "resize", "open", "luksDump")]
         name = " ".join((argv[0], *verbs[: argv[0] == "cryptsetup"]))
         if name == "cryptsetup open":
             self.tested.append((argv, stdin))
@@ -62,6 +63,9 @@ class Played:
         return {"/dev/vdb": "TYPE=crypto_LUKS\n", "/dev/dm-0": "TYPE=LVM2_member\n", "/dev/dm-1": "TYPE=ext4\n"}[
             argv[-1]
         ]
+
+    def cryptsetup_luksDump(self, _argv):
+        return f"Data segments:\n  0: crypt\n\tcipher: aes-xts-plain64\n{self.integrity}\nKeyslots:\n"
 
     def cryptsetup_status(self, _argv):
         key = "  key location: keyring\n" if self.keyring else ""
@@ -152,6 +156,15 @@ def test_a_wrong_passphrase_is_found_before_anything_changes(check_mode):
     growth_of(guest)
     assert guest.tested[-1] == (("cryptsetup", "open", "--test-passphrase", "--key-file=-", "/dev/vdb"), "a passphrase")
     assert not growth_of(guest, "another passphrase")["changed"], "without growth, no passphrase is needed"
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_integrity_is_refused(check_mode):
+    guest = Played()
+    guest.integrity = "\tintegrity: hmac(sha256)\n"
+    with pytest.raises(FlexdiskError, match=r"the LUKS on /dev/vdb has integrity \(hmac\(sha256\)\)") as refused:
+        growth_of(guest, check_mode=check_mode)
+    assert (refused.value.code, guest.told) == ("UnknownLayout", [])
 
 
 def test_a_closed_device_is_refused():

@@ -116,6 +116,7 @@ class Guest:
         if content.kind == "LVM2_member":
             return self._lvm(device, below, path, wishes)
         if content.kind == "crypto_LUKS":
+            layers.check_luks(path, self._run("cryptsetup", "luksDump", path))
             above = _only(device, device.above, "crypt")
             status = self._run("cryptsetup", "status", above.name)
             own = layers.crypt_layer(above.name, path, status, wishes.passphrase, below)

@@ -125,6 +125,18 @@ def crypt_layer(name: str, device: str, text: str, passphrase: bool, below: int)
     return layer
 
 
+def check_luks(device: str, text: str) -> None:
+    """That a LUKS device can grow at all, from the output of cryptsetup luksDump. Raises FlexdiskError UnknownLayout.
+
+    cryptsetup would say so only when the partition has grown.
+    """
+    found = re.search(r"^\s*integrity:\s+(\S+)", text, re.MULTILINE)
+    if found is not None:
+        raise FlexdiskError(
+            "UnknownLayout", f"the LUKS on {device} has integrity ({found.group(1)}); cryptsetup cannot grow such a one"
+        )
+
+
 def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tuple[t.Tuple[Layer, ...], str]:
     """A physical volume and the logical volume that takes its space, and the latter's name in /dev/mapper or "".
 
