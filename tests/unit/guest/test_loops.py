@@ -228,6 +228,21 @@ def test_a_failed_write_of_the_table_leaves_the_swap_on(new_disk, monkeypatch):
     assert disk.grow()["changed"]
 
 
+def test_a_swap_with_bad_pages_is_found_before_anything_changes(new_disk):
+    disk, _target, swap = guest(new_disk, "gpt swap", "xfs")
+    table = disk.dump()
+    start = int(Path(f"/sys/class/block/{disk.kname}p{swap}/start").read_text()) * 512
+    with open(disk.device, "r+b") as file:
+        file.seek(start + 1032)
+        file.write(b"\3")
+    for check_mode in (True, False):
+        with pytest.raises(FlexdiskError, match=r"p2 cannot be moved: it has 3 bad pages"):
+            disk.grow(check_mode=check_mode)
+    assert disk.dump() == table
+    assert not (disk.folder / "backups").exists()
+    assert disk.part(swap) in Path("/proc/swaps").read_text()
+
+
 def test_a_swap_that_is_off_stays_off_if_fstab_does_not_name_it(new_disk):
     disk, _target, swap = guest(new_disk, "gpt swap", "xfs", swap_on=False)
     disk.fstab("")

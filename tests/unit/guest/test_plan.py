@@ -127,11 +127,26 @@ def test_the_priority_of_a_swap_is_kept_and_fstab_is_asked_after_a_killed_run():
     assert fstab_swap("/dev/vda2 none swap noauto", ["/dev/vda2"]) is None
 
 
-def test_a_swap_in_use_is_not_turned_off_without_memory_for_it():
-    swaps, memory = (Swap("/dev/vda2", 2 * GIB, -2),), GIB
-    here = disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps, memory=memory)
-    with pytest.raises(FlexdiskError, match="holds 2 GiB, and only 1 GiB of memory"):
+@pytest.mark.parametrize(("used", "memory", "refused"), [(2048, 1024, True), (960, 1023, True), (960, 1024, False)])
+def test_a_swap_in_use_is_not_turned_off_without_memory_for_it(used, memory, refused):
+    swaps = (Swap("/dev/vda2", used * MIB, -2),)
+    here = disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps, memory=memory * MIB)
+    if not refused:
+        assert "swapoff /dev/vda2" in programs(plan(here))
+        return
+    words = r"holds (2 GiB|960 MiB), and only (1 GiB|1023 MiB) of memory are available, of which 64 MiB must stay"
+    with pytest.raises(FlexdiskError, match=words) as failed:
         plan(here)
+    assert failed.value.code == "InsufficientSpace"
+
+
+def test_a_swap_with_a_flaw_is_only_refused_where_it_would_move():
+    here = disk("dos", SWAP, 50 * 1024, found="ext4 swap", flaw="3 bad pages")
+    with pytest.raises(FlexdiskError, match="the swap vda2 cannot be moved: it has 3 bad pages") as failed:
+        plan(here)
+    assert failed.value.code == "UnknownLayout"
+    stays = [*ROOT, (2, (1 + 21 * 1024) * M, 1024 * M, "82")]
+    assert plan(disk("dos", stays, 22 * 1024 + 1, found="ext4 swap", flaw="3 bad pages")).lines[0].startswith("~ vda1")
 
 
 def test_what_a_killed_run_has_left_is_done():

@@ -9,19 +9,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import struct
 import time
 import typing as t
 
+from ..guest.observed import SWAP_HEADER_BYTES, swap_page
 from ..guest.steps import Backup, CopySwapHeader, Plan, Run, Step, Unchanged
 from ..model.command import Answer
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
 from .runner import SubprocessRunner
 
-_MAGIC = b"SWAPSPACE2"
-_PAGES = (4096, 8192, 16384, 32768, 65536)
-_BAD_PAGES = 1032  # where a swap header has their number
 _WRONG_PASSPHRASE = 2  # the status of cryptsetup
 PATIENCE = 30  # seconds. udev holds the lock while it looks at a disk, as it does at once when one has grown.
 
@@ -133,12 +130,10 @@ def copy_swap_header(device: str, step: CopySwapHeader) -> None:
     try:
         handle = os.open(device, os.O_RDWR)
         try:
-            head = os.pread(handle, _PAGES[-1], step.source)
-            page = next((page for page in _PAGES if head[page - len(_MAGIC) : page] == _MAGIC), 0)
-            if not page or struct.unpack_from("=I", head, _BAD_PAGES)[0]:
-                raise FlexdiskError(
-                    "UnknownLayout", f"the swap at byte {step.source} of {device} has bad pages or no header"
-                )
+            head = os.pread(handle, SWAP_HEADER_BYTES, step.source)
+            page, flaw = swap_page(head)
+            if flaw:
+                raise FlexdiskError("UnknownLayout", f"the swap at byte {step.source} of {device} has {flaw}")
             os.pwrite(handle, head[:page] + bytes(MIB - page), step.target)
             os.fsync(handle)
         finally:

@@ -74,7 +74,7 @@ class Guest:
             if answer.rc == 0:
                 raise FlexdiskError("UnknownLayout", f"{path} has a partition table and {kind.kind} on it")
             return Disk(path, device.size, self._layers(device, device.size, kind, wishes))
-        table = parse_table(answer.stdout, _head(path), device.size)
+        table = parse_table(answer.stdout, _bytes(path, 0, HEAD_BYTES), device.size)
         return self._partitioned(device, table, wishes)
 
     def _partitioned(self, device: observed.Device, table: Table, wishes: Wishes) -> Disk:
@@ -106,6 +106,7 @@ class Guest:
             observed.parse_swaps(self._text("proc/swaps")),
             self._text("etc/fstab"),
             observed.available_memory(self._text("proc/meminfo")),
+            _swap_flaw(path, table, cast.swap),
         )
 
     def _layers(
@@ -216,6 +217,13 @@ def _normal(address: str) -> str:
     return f"{found.group(1) or '0000'}:{found.group(2)}:{found.group(3)}.{found.group(4)}"
 
 
-def _head(path: str) -> bytes:
+def _swap_flaw(path: str, table: Table, swap: t.Optional[Partition]) -> str:
+    if swap is None:
+        return ""
+    return observed.swap_page(_bytes(path, swap.start * table.sector, observed.SWAP_HEADER_BYTES))[1]
+
+
+def _bytes(path: str, start: int, size: int) -> bytes:
     with open(path, "rb") as file:
-        return file.read(HEAD_BYTES)
+        file.seek(start)
+        return file.read(size)

@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..model.errors import FlexdiskError
-from ..model.sizes import render_apart, render_bytes
+from ..model.sizes import MIB, render_apart, render_bytes
 from .growth import Cast, places
 from .layers import Layer
 from .observed import Content, Swap, fstab_swap
@@ -19,6 +19,7 @@ from .steps import Backup, CopySwapHeader, Plan, Run, Step, Unchanged
 from .table import Partition, Table, changed, script
 
 _SECTOR = 512  # bytes, in which the kernel counts
+_SPARE_BYTES = 64 * MIB  # of memory, when a swap is turned off: what is available is an estimate, and changes
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Disk:
     """All that is known of one disk before the plan. size is bytes. dump is the output of sfdisk -d.
 
     kernel has the partitions that the kernel knows, contents what is on those of the table. swaps, fstab and memory
-    (bytes that are available) are those of the guest. layers are what lies on the partition that grows, or on the disk.
+    (bytes that are available) are those of the guest. flaw is why the swap cannot be moved, "" for nothing. layers are
+    what lies on the partition that grows, or on the disk.
     """
 
     device: str
@@ -48,6 +50,7 @@ class Disk:
     swaps: t.Tuple[Swap, ...] = ()
     fstab: str = ""
     memory: int = 0
+    flaw: str = ""
 
 
 def plan(disk: Disk) -> Plan:
@@ -62,6 +65,7 @@ def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
     new = places(table, found)
     after = changed(table, new)
     _check_kernel(disk, table, found)
+    _check_swap(disk, found, new)
     sync = _Sync(disk, found, {part.number: part for part in after.partitions})
     below = sync.after[found.grown.number].size * table.sector
     layer_lines, layer_steps = _layers(disk.layers, below)
@@ -130,6 +134,11 @@ def _check_kernel(disk: Disk, table: Table, found: Cast) -> None:
         )
 
 
+def _check_swap(disk: Disk, found: Cast, new: t.Sequence[Partition]) -> None:
+    if found.swap is not None and disk.flaw and _moves(found, new):
+        raise FlexdiskError("UnknownLayout", f"the swap {found.swap.name} cannot be moved: it has {disk.flaw}")
+
+
 def _size(known: t.Optional[Place]) -> int:
     return known.size if known is not None else 0
 
@@ -189,11 +198,11 @@ def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:
     active = _active(disk, swap)
     if active is None:
         return ()
-    if active.used > disk.memory:
+    if active.used and active.used + _SPARE_BYTES > disk.memory:
         raise FlexdiskError(
             "InsufficientSpace",
             f"swap {active.device} holds {render_bytes(active.used)}, and only {render_bytes(disk.memory)} of memory "
-            "are available, so it cannot be turned off to be moved",
+            f"are available, of which {render_bytes(_SPARE_BYTES)} must stay, so it cannot be turned off to be moved",
         )
     return (Run(("swapoff", active.device)),)
 
