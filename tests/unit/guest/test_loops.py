@@ -264,6 +264,24 @@ def test_somebody_changes_the_table_meanwhile(new_disk, monkeypatch):
     assert "other" in disk.dump()
 
 
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_btrfs_on_several_devices_is_refused_with_what_to_do(new_disk, first):
+    """Whichever of its devices the mount names."""
+    disk = new_disk(SMALL)
+    disk.partition("label: gpt\nsize=200MiB\nsize=200MiB\n")
+    run("mkfs.btrfs", "-q", "-f", disk.part(first), disk.part(3 - first))
+    run("btrfs", "device", "scan", disk.part(1), disk.part(2))
+    target = disk.folder / "mount"
+    target.mkdir()
+    run("mount", "-t", "btrfs", disk.part(1), str(target))
+    disk.mounts.append((disk.part(1), target, "btrfs"))
+    disk.to_size(GROWN)
+    table = disk.dump()
+    with pytest.raises(FlexdiskError, match=rf"p2 has 2 devices .* run: btrfs filesystem resize {3 - first}:max"):
+        disk.grow()
+    assert disk.dump() == table
+
+
 def test_refused_layouts(new_disk):
     unknown = new_disk(SMALL)
     unknown.partition(LAYOUTS["gpt"] + "size=20MiB\n")

@@ -142,13 +142,16 @@ class Guest:
         path, kind = f"/dev/{device.kname}", content.kind
         if kind not in ("ext2", "ext3", "ext4", "xfs", "btrfs"):
             raise FlexdiskError("UnknownLayout", f"{path} has {kind or 'nothing that is known'} on it")
+        shown, known_as = "", (path, f"/dev/mapper/{device.name}")
+        if kind == "btrfs":
+            shown = self._run("btrfs", "filesystem", "show", "--raw", path)
+            layers.check_btrfs(known_as, shown)
         mount = layers.chosen_mount(content, path, device.numbers, self._mounts())
         name = f"{kind} on {device.name} at {mount}"
         if kind == "xfs":
             return layers.xfs_layer(name, mount, self._run("xfs_growfs", "-n", mount))
         if kind == "btrfs":
-            known_as = (path, f"/dev/mapper/{device.name}")
-            return layers.btrfs_layer(name, known_as, mount, self._run("btrfs", "filesystem", "show", "--raw", path))
+            return layers.btrfs_layer(name, known_as, mount, shown)
         return layers.ext_layer(name, path, self._run("dumpe2fs", "-h", path), below)
 
     def _mounts(self) -> t.List[observed.Mount]:

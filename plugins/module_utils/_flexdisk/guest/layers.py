@@ -103,10 +103,31 @@ def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> L
 
     Raises FlexdiskError UnexpectedOutput.
     """
-    for number, size, path in re.findall(r"devid\s+(\d+)\s+size\s+(\d+)\s+used\s+\d+\s+path\s+(\S+)", text):
+    for number, size, path in _members(text):
         if path in devices:
             return Layer(name, ("btrfs", "filesystem", "resize", f"{number}:max", mount), int(size))
     raise _unexpected("btrfs filesystem show", text)
+
+
+def check_btrfs(devices: t.Sequence[str], text: str) -> None:
+    """That a btrfs has only one device, from the output of btrfs filesystem show --raw. Raises UnknownLayout.
+
+    A mount names only one of several, so that it would not be known where the file system is mounted.
+    """
+    count = _figure(text, r"^\s*Total devices\s+(\d+)", "btrfs filesystem show")
+    if count == 1:
+        return
+    members = _members(text)
+    number = next((number for number, _size, path in members if path in devices), "DEVID")
+    raise FlexdiskError(
+        "UnknownLayout",
+        f"the btrfs on {devices[0]} has {count} devices ({', '.join(path for _number, _size, path in members)}); make "
+        f"its partition larger, if it has one, and run: btrfs filesystem resize {number}:max MOUNT_POINT",
+    )
+
+
+def _members(text: str) -> t.List[t.Tuple[str, str, str]]:
+    return re.findall(r"devid\s+(\d+)\s+size\s+(\d+)\s+used\s+\d+\s+path\s+(\S+)", text)
 
 
 def crypt_layer(name: str, device: str, text: str, passphrase: bool, below: int) -> Layer:
