@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import threading
 import time
 from itertools import count
@@ -241,6 +242,23 @@ def test_a_swap_with_bad_pages_is_found_before_anything_changes(new_disk):
     assert disk.dump() == table
     assert not (disk.folder / "backups").exists()
     assert disk.part(swap) in Path("/proc/swaps").read_text()
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_swap_that_was_turned_on_by_another_name(new_disk, removed):
+    """The kernel tells the name by which it was turned on, and whether that has been removed since."""
+    disk, target, swap = guest(new_disk, "gpt swap", "xfs", swap_on=False)
+    disk.fstab("")
+    other, where = disk.folder / "a device", os.stat(disk.part(swap)).st_rdev
+    os.mknod(other, 0o600 | stat.S_IFBLK, where)
+    run("swapon", str(other))
+    if removed:
+        other.unlink()
+        os.mknod(other, 0o600 | stat.S_IFBLK, where)
+    assert disk.grow()["changed"]
+    assert disk.part(swap) in Path("/proc/swaps").read_text()
+    assert space(target) > 700 << 20
+    assert not disk.grow()["changed"]
 
 
 def test_a_swap_that_is_off_stays_off_if_fstab_does_not_name_it(new_disk):

@@ -61,9 +61,9 @@ def disk(label, parts, mib, *, found="", layers=(), kernel=None, kinds=None, **m
     dump = "label: x\nlast-lba: 1\n" + "".join(
         f"{row['node']} : start= {row['start']}, size= {row['size']}, type={row['type']}\n" for row in rows
     )
-    known = {number: Place(start, size) for number, start, size, _kind in parts} if kernel is None else kernel
+    known = {number: Place(start, size, f"254:{number}") for number, start, size, _kind in parts}
     cast = growth.cast(table, contents)
-    return Disk("/dev/vda", mib * MIB, layers, table, dump, cast, known, contents, **more)
+    return Disk("/dev/vda", mib * MIB, layers, table, dump, cast, known if kernel is None else kernel, contents, **more)
 
 
 def file_system(size, argv=("resize2fs", "/dev/vda1")):
@@ -99,7 +99,14 @@ def test_nothing_to_do():
 @pytest.mark.parametrize(("parts", "found", "number"), [(SWAP, "ext4 swap", 2), (DEBIAN, "ext4 - swap", 5)])
 def test_swap_behind_moves(parts, found, number):
     node = f"/dev/vda{number}"
-    here = disk("dos", parts, 50 * 1024, found=found, layers=(file_system(20 * GIB),), swaps=(Swap(node, 0, -2),))
+    here = disk(
+        "dos",
+        parts,
+        50 * 1024,
+        found=found,
+        layers=(file_system(20 * GIB),),
+        swaps=(Swap("/elsewhere", 0, -2, f"254:{number}"),),
+    )
     planned = plan(here)
     assert planned.lines[1] == f"> swap vda{number} moves to the end, 1 GiB, UUID kept"
     done = programs(planned)
@@ -109,6 +116,14 @@ def test_swap_behind_moves(parts, found, number):
     assert planned.written().undo == ()
 
 
+def test_another_swap_of_the_same_name_is_left():
+    """A device with other numbers, or a file."""
+    swaps = (Swap("/dev/vda2", 0, -2, "8:2"), Swap("/dev/vda2", 0, -2))
+    for kernel in (None, {1: Place(M, 20 * 1024 * M), 2: Place((1 + 20 * 1024) * M, 1024 * M)}):
+        done = programs(plan(disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps, kernel=kernel)))
+        assert done[0] == "partx -d --nr 2"
+
+
 def test_the_container_goes_and_comes_around_what_it_contains():
     done = programs(plan(disk("dos", DEBIAN, 50 * 1024, found="ext4 - swap", layers=(file_system(20 * GIB),))))
     assert done[:2] == ["partx -d --nr 5", "partx -d --nr 2"]
@@ -116,7 +131,7 @@ def test_the_container_goes_and_comes_around_what_it_contains():
 
 
 def test_the_priority_of_a_swap_is_kept_and_fstab_is_asked_after_a_killed_run():
-    swaps = (Swap("/dev/vda2", 0, 7),)
+    swaps = (Swap("/dev/vda2", 0, 7, "254:2"),)
     on = plan(disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps)).steps[-1]
     assert on.argv == ("swapon", "-p", "7", "/dev/vda2")
     for name in ("UUID=uuid2", "PARTUUID=abcdef01-02", "/dev/vda2", '"UUID=uuid2"'):
@@ -129,7 +144,7 @@ def test_the_priority_of_a_swap_is_kept_and_fstab_is_asked_after_a_killed_run():
 
 @pytest.mark.parametrize(("used", "memory", "refused"), [(2048, 1024, True), (960, 1023, True), (960, 1024, False)])
 def test_a_swap_in_use_is_not_turned_off_without_memory_for_it(used, memory, refused):
-    swaps = (Swap("/dev/vda2", used * MIB, -2),)
+    swaps = (Swap("/dev/vda2", used * MIB, -2, "254:2"),)
     here = disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps, memory=memory * MIB)
     if not refused:
         assert "swapoff /dev/vda2" in programs(plan(here))
@@ -259,7 +274,7 @@ def test_a_swap_whose_headers_would_overlap_stays(off, logical):
     parts, found = [(1, M, 500 * M, "83"), *swap], "ext4 - swap" if logical else "ext4 swap"
     node = f"/dev/vda{swap[-1][0]}"
     for size_of_disk in (701, 702):
-        planned = plan(disk("dos", parts, size_of_disk, found=found, swaps=(Swap(node, 0, -2),)))
+        planned = plan(disk("dos", parts, size_of_disk, found=found, swaps=(Swap(node, 0, -2, f"254:{swap[-1][0]}"),)))
         copies = [step for step in planned.steps if isinstance(step, CopySwapHeader)]
         assert all(step.target >= step.source + MIB for step in copies)
         moves = (size_of_disk - 100) * M - start >= M
@@ -289,4 +304,5 @@ def test_layers_take_what_the_one_below_gets():
 def test_the_files_of_proc():
     swaps = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/vda2   partition\t1048572\t\t12\t\t-2\n"
     assert parse_swaps(swaps) == (Swap("/dev/vda2", 12288, -2),)
+    assert parse_swaps(swaps.replace("/dev/vda2", r"/a\040file"))[0].device == "/a file"
     assert available_memory("MemTotal: 9 kB\nMemAvailable:    2048 kB\n") == 2 * MIB

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -103,7 +104,7 @@ class Guest:
             cast,
             kernel,
             contents,
-            observed.parse_swaps(self._text("proc/swaps")),
+            tuple(replace(each, numbers=_numbers(each)) for each in observed.parse_swaps(self._text("proc/swaps"))),
             self._text("etc/fstab"),
             observed.available_memory(self._text("proc/meminfo")),
             _swap_flaw(path, table, cast.swap),
@@ -193,7 +194,7 @@ class Guest:
 
     def _place(self, kname: str) -> Place:
         start, size = (int(self._text(f"sys/class/block/{kname}/{name}") or 0) for name in ("start", "size"))
-        return Place(start, size)
+        return Place(start, size, self._text(f"sys/class/block/{kname}/dev").strip())
 
     def _serial(self, kname: str) -> str:
         return (self._text(f"sys/block/{kname}/serial") or self._text(f"sys/block/{kname}/device/serial")).strip()
@@ -218,6 +219,15 @@ def _normal(address: str) -> str:
     if found is None:
         raise FlexdiskError("InvalidArgument", f'pci_address {address} is not like "0000:00:04.1" or "00:04.1", quoted')
     return f"{found.group(1) or '0000'}:{found.group(2)}:{found.group(3)}.{found.group(4)}"
+
+
+def _numbers(swap: observed.Swap) -> str:
+    """A device that has been removed and made again has the same name; the kernel says so behind it."""
+    try:
+        found = os.stat(re.sub(r" ?\(deleted\)\Z", "", swap.device))
+    except OSError:
+        return ""
+    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else ""
 
 
 def _swap_flaw(path: str, table: Table, swap: t.Optional[Partition]) -> str:

@@ -60,11 +60,12 @@ class Mount:
 
 @dataclass(frozen=True)
 class Swap:
-    """A swap in use. used is bytes."""
+    """A swap in use. used is bytes. numbers are its device's MAJOR:MINOR, "" for a file: names can be anything."""
 
     device: str
     used: int
     priority: int
+    numbers: str = ""
 
 
 def parse_lsblk(text: str) -> t.Tuple[Device, ...]:
@@ -121,9 +122,13 @@ def _plain(source: t.Optional[str]) -> str:
 
 
 def parse_swaps(text: str) -> t.Tuple[Swap, ...]:
-    """The swaps of /proc/swaps."""
+    """The swaps of /proc/swaps, which has spaces and the like in names as octal numbers."""
     rows = [line.split() for line in text.splitlines()[1:]]
-    return tuple(Swap(row[0], int(row[3]) * 1024, int(row[4])) for row in rows if len(row) >= 5)
+    return tuple(Swap(_unescaped(row[0]), int(row[3]) * 1024, int(row[4])) for row in rows if len(row) >= 5)
+
+
+def _unescaped(name: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), name)
 
 
 def swap_page(head: bytes) -> t.Tuple[int, str]:

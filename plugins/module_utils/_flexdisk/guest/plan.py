@@ -24,10 +24,11 @@ _SPARE_BYTES = 64 * MIB  # of memory, when a swap is turned off: what is availab
 
 @dataclass(frozen=True)
 class Place:
-    """A partition as the kernel knows it, in sectors of 512 bytes."""
+    """A partition as the kernel knows it, in sectors of 512 bytes. numbers are those of its device, MAJOR:MINOR."""
 
     start: int
     size: int
+    numbers: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,12 +192,13 @@ class _Sync:
 
 
 def _active(disk: Disk, swap: t.Optional[Partition]) -> t.Optional[Swap]:
-    return next((each for each in disk.swaps if swap is not None and each.device == swap.node), None)
+    known = disk.kernel.get(swap.number) if swap is not None else None
+    return next((each for each in disk.swaps if known is not None and known.numbers == each.numbers != ""), None)
 
 
 def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:
     active = _active(disk, swap)
-    if active is None:
+    if active is None or swap is None:
         return ()
     if active.used and active.used + _SPARE_BYTES > disk.memory:
         raise FlexdiskError(
@@ -204,7 +206,7 @@ def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:
             f"swap {active.device} holds {render_bytes(active.used)}, and only {render_bytes(disk.memory)} of memory "
             f"are available, of which {render_bytes(_SPARE_BYTES)} must stay, so it cannot be turned off to be moved",
         )
-    return (Run(("swapoff", active.device)),)
+    return (Run(("swapoff", swap.node)),)
 
 
 def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool) -> t.Tuple[Run, ...]:
