@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 
 import pytest
 
@@ -81,6 +82,30 @@ def test_a_backup_that_cannot_be_written(disk, tmp_path):
     with pytest.raises(FlexdiskError, match=r"the backup .* cannot be written") as failed:
         doer(tmp_path / "file").step(str(disk), Backup("a", "b"))
     assert failed.value.code == "FileFailed"
+
+
+def test_an_undo_that_fails_does_not_hide_the_cause(disk, tmp_path):
+    """All of it is tried, the last step first, but not that of the step that failed."""
+    first, second, third = (("touch", str(tmp_path / name)) for name in ("first", "second", "third"))
+    steps = (
+        Run(("true",), undo=(("ls", "/nowhere"), first)),
+        Run(("true",), undo=(("no-such-program",), second)),
+        Run(("ls", "/the cause"), undo=(third,)),
+    )
+    with pytest.raises(FlexdiskError) as failed:
+        doer(tmp_path).do(Plan(str(disk), 0, steps=steps, table=3))
+    words = r"ls /the cause ended .*; what was done before could not be undone: no-such-program .*; ls /nowhere ended"
+    assert re.match(words, failed.value.message.replace("\n", " "))
+    assert failed.value.code == "GrowthFailed"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "first", "second"]
+
+
+def test_nothing_is_undone_when_the_table_is_written(disk, tmp_path):
+    touch = ("touch", str(tmp_path / "undone"))
+    steps = (Run(("true",), undo=(touch,)), Run(("sfdisk", "--version")), Run(("false",)))
+    with pytest.raises(FlexdiskError, match="false ended with status 1"):
+        doer(tmp_path).do(Plan(str(disk), 0, steps=steps, table=3))
+    assert not (tmp_path / "undone").exists()
 
 
 def test_a_passphrase_goes_to_stdin_only(disk, tmp_path):

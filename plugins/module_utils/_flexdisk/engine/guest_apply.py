@@ -44,17 +44,32 @@ class Doer:
         """All steps of a plan. Raises FlexdiskError GrowthFailed, Changed, Locked, FileFailed."""
         table, rest = plan.steps[: plan.table], plan.steps[plan.table :]
         with _locked(plan.device, self._runner) if table else contextlib.nullcontext():
-            try:
-                for step in table:
-                    self.step(plan.device, step)
-                    if isinstance(step, Run) and step.argv[0] == "sfdisk":
-                        plan = plan.written()
-            except FlexdiskError:
-                for step in plan.undo:
-                    self._runner(step.argv)
-                raise
+            self._table(plan.device, table)
         for step in rest:
             self.step(plan.device, step)
+
+    def _table(self, device: str, steps: t.Sequence[Step]) -> None:
+        """What was done before a failure is undone, unless the table is written by then."""
+        undo: t.List[t.Tuple[str, ...]] = []
+        try:
+            for step in steps:
+                self.step(device, step)
+                if isinstance(step, Run):
+                    undo = [] if step.argv[0] == "sfdisk" else [*step.undo, *undo]
+        except FlexdiskError as exc:
+            failed = [said for said in map(self._try, undo) if said]
+            if not failed:
+                raise
+            words = f"{exc.message}; what was done before could not be undone: {'; '.join(failed)}"
+            raise FlexdiskError(exc.code, words) from exc
+
+    def _try(self, argv: t.Tuple[str, ...]) -> str:
+        """Why a program failed, "" if it did not."""
+        try:
+            self.step("", Run(argv))
+        except FlexdiskError as exc:
+            return exc.message
+        return ""
 
     def step(self, device: str, step: Step) -> None:
         """One step."""

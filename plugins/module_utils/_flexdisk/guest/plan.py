@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes
@@ -74,7 +74,7 @@ def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
     if not new and sync.needed:
         lines = ("~ the kernel learns the partition table",)
     moves = _moves(found, new)
-    before: t.Tuple[Step, ...] = (*_off(disk, found.swap), *sync.drop()) if moves or sync.dropped else ()
+    before = _before(disk, table, found.swap, sync) if moves or sync.dropped else ()
     write = _write(disk, table, found, new) if new else ()
     backup = _backup(disk, table) if new else ()
     steps = (*backup, *before, *write, *sync.tell())
@@ -82,9 +82,8 @@ def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
         on = _on(disk, table, found.swap, bool(before))
         lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not moves)
         steps += on
-    undo = (*sync.restore(), *_on(disk, table, found.swap, True)) if before else ()
     tests = _tests(disk.layers, layer_steps)
-    return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), undo, len(steps), tests)
+    return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), len(steps), tests)
 
 
 def _layers(layers: t.Sequence[Layer], below: int) -> t.Tuple[t.Tuple[str, ...], t.Tuple[Run, ...]]:
@@ -177,15 +176,13 @@ class _Sync:
 
     def drop(self) -> t.Tuple[Run, ...]:
         """Before the table is written: what moves goes, a container after what it contains."""
-        return tuple(self._partx("-d", part) for part in reversed(self.dropped))
+        return tuple(
+            replace(self._partx("-d", part), undo=(self._partx("-a", part).argv,)) for part in reversed(self.dropped)
+        )
 
     def tell(self) -> t.Tuple[Run, ...]:
         """After the table is written. What is not dropped first would still be at its old place."""
         return (*(self._partx("-u", part) for part in self._resized), *(self._partx("-a", p) for p in self._added))
-
-    def restore(self) -> t.Tuple[Run, ...]:
-        """What was dropped comes back where it was."""
-        return tuple(self._partx("-a", part) for part in self.dropped)
 
     def _partx(self, how: str, part: Partition) -> Run:
         return Run(("partx", how, "--nr", str(part.number), self._device))
@@ -194,6 +191,13 @@ class _Sync:
 def _active(disk: Disk, swap: t.Optional[Partition]) -> t.Optional[Swap]:
     known = disk.kernel.get(swap.number) if swap is not None else None
     return next((each for each in disk.swaps if known is not None and known.numbers == each.numbers != ""), None)
+
+
+def _before(disk: Disk, table: Table, swap: t.Optional[Partition], sync: _Sync) -> t.Tuple[Run, ...]:
+    """Before the table is written. When all is undone, the swap is turned on at last."""
+    steps = (*_off(disk, swap), *sync.drop())
+    on = tuple(run.argv for run in _on(disk, table, swap, True))
+    return (replace(steps[0], undo=(*steps[0].undo, *on)), *steps[1:]) if steps else ()
 
 
 def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:

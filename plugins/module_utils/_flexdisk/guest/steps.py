@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Run:
-    """A program. secret: it reads the passphrase from its stdin."""
+    """A program. secret: it reads the passphrase from its stdin. undo are the programs that undo it, one by one."""
 
     argv: t.Tuple[str, ...]
     stdin: str = ""
     secret: bool = False
+    undo: t.Tuple[t.Tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ Step = t.Union[Run, Backup, CopySwapHeader, Unchanged]
 
 @dataclass(frozen=True)
 class Plan:
-    """A growth. lines are for a reader; undo turns a swap on again if the table could not be written.
+    """A growth. lines are for a reader.
 
     tests change nothing. They come first, in check mode too: each reads the passphrase, and fails if it is a wrong one.
     table: how many of the steps concern the table, while the disk is locked.
@@ -57,7 +58,6 @@ class Plan:
     size: int
     lines: t.Tuple[str, ...] = ()
     steps: t.Tuple[Step, ...] = ()
-    undo: t.Tuple[Run, ...] = ()
     table: int = 0
     tests: t.Tuple[Run, ...] = ()
 
@@ -65,7 +65,3 @@ class Plan:
     def backup(self) -> str:
         """The name of the backup's file, "" for none."""
         return next((step.name for step in self.steps if isinstance(step, Backup)), "")
-
-    def written(self) -> Plan:
-        """The plan once the table is written: nothing can be undone any more."""
-        return replace(self, undo=())
