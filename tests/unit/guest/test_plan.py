@@ -53,7 +53,7 @@ def disk(label, parts, mib, *, found="", layers=(), kernel=None, kinds=None, **m
     text = json.dumps(
         {"partitiontable": {"label": label, "id": "0xabcdef01", "device": "/dev/vda", "partitions": rows}}
     )
-    table = parse_table(text, head(label, kinds), mib * MIB)
+    table = parse_table(text, head(label, kinds), mib * MIB, 512)
     kinds_found = dict(zip([number for number, *_rest in parts], found.split(), strict=False))
     contents = {number: Content(kind.replace("-", ""), f"uuid{number}") for number, kind in kinds_found.items()}
     for part in table.partitions:
@@ -262,7 +262,20 @@ def test_a_gpt_whose_entries_are_not_behind_its_header():
     moved[584] = 40
     text = json.dumps({"partitiontable": {"label": "gpt", "device": "/dev/vda", "partitions": []}})
     with pytest.raises(FlexdiskError, match="entries of the GPT begin at sector 40"):
-        parse_table(text, bytes(moved), GIB)
+        parse_table(text, bytes(moved), GIB, 512)
+
+
+def test_the_size_of_sectors():
+    """Old sfdisk does not say it, so the kernel is asked. What sfdisk says is what it counts in."""
+    found = {"label": "dos", "device": "/dev/vda", "partitions": []}
+
+    def sector(kernel, **more):
+        return parse_table(json.dumps({"partitiontable": {**found, **more}}), head("dos"), GIB, kernel).sector
+
+    assert (sector(4096), sector(512, sectorsize=4096), sector(0, sectorsize=512)) == (4096, 4096, 512)
+    with pytest.raises(FlexdiskError, match="neither sfdisk nor the kernel tells") as refused:
+        sector(0)
+    assert refused.value.code == "UnexpectedOutput"
 
 
 @pytest.mark.parametrize("logical", [False, True])

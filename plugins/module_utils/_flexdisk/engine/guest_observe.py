@@ -75,7 +75,8 @@ class Guest:
             if answer.rc == 0:
                 raise FlexdiskError("UnknownLayout", f"{path} has a partition table and {kind.kind} on it")
             return Disk(path, device.size, self._layers(device, device.size, kind, wishes))
-        table = parse_table(answer.stdout, _bytes(path, 0, HEAD_BYTES), device.size)
+        sector = int(self._text(f"sys/block/{kname}/queue/logical_block_size") or 0)
+        table = parse_table(answer.stdout, _bytes(path, 0, HEAD_BYTES), device.size, sector)
         return self._partitioned(device, table, wishes)
 
     def _partitioned(self, device: observed.Device, table: Table, wishes: Wishes) -> Disk:

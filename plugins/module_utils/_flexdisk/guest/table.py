@@ -74,19 +74,22 @@ class Table:
         )
 
 
-def parse_table(text: str, head: bytes, size: int) -> Table:
+def parse_table(text: str, head: bytes, size: int, sector: int) -> Table:
     """The table in the output of sfdisk -J. head is the first HEAD_BYTES of the disk, size its bytes.
 
+    sector is the bytes of a sector, 0 if the kernel does not tell. Old sfdisk does not say it.
     Raises FlexdiskError UnknownLayout for a table that cannot be changed safely, UnexpectedOutput.
     """
     try:
         found = json.loads(text)["partitiontable"]
-        sector = int(found.get("sectorsize", 512))
+        sector = int(found.get("sectorsize") or sector)
         device = found["device"]
         parts = [_partition(device, part) for part in found.get("partitions", [])]
         label, identity = found["label"], found.get("id", "")
     except (ValueError, KeyError, TypeError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"sfdisk -J printed something unknown: {text[:200]!r}") from exc
+    if not sector:
+        raise FlexdiskError("UnexpectedOutput", "neither sfdisk nor the kernel tells the size of the disk's sectors")
     _check_label(label, head)
     sectors = size // sector
     limit = _gpt_limit(head, sector, sectors) if label == "gpt" else min(sectors, _MBR_SECTORS)
