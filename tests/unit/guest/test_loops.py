@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -272,6 +273,32 @@ def test_a_swap_that_was_turned_on_by_another_name(new_disk, removed):
     assert disk.part(swap) in Path("/proc/swaps").read_text()
     assert space(target) > 700 << 20
     assert not disk.grow()["changed"]
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("limit", ["size=256k", "nr_inodes=2"])
+def test_a_full_file_system_has_no_room_for_the_backup(new_disk, monkeypatch, limit, seen):
+    """Whether it is seen before, or another program takes the room meanwhile."""
+    disk, _target, _swap = guest(new_disk, "gpt swap", "xfs")
+    table, full = disk.dump(), disk.folder / "full"
+    full.mkdir()
+    run("mount", "-t", "tmpfs", "-o", limit, "tmpfs", str(full))
+    try:
+        with contextlib.suppress(OSError), (full / "file").open("wb", buffering=0) as file:
+            while limit.startswith("size"):
+                file.write(bytes(4096))
+        folder = str(full / "backups") if seen else str(full)
+        if not seen:
+            monkeypatch.setattr(guest_apply, "check_room", lambda *_what: None)
+        for check_mode in (True, False) if seen else (False,):
+            with pytest.raises(FlexdiskError, match=rf"backup {folder}/.* needs \d+ bytes, and its .* full") as refused:
+                disk.grow(backup_dir=folder, check_mode=check_mode)
+            assert refused.value.code == "InsufficientSpace"
+        assert [path.name for path in full.iterdir()] == ["file"]
+    finally:
+        run("umount", str(full))
+    assert disk.dump() == table
+    assert disk.grow()["changed"]
 
 
 def test_a_swap_that_is_off_stays_off_if_fstab_does_not_name_it(new_disk):

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -32,7 +33,13 @@ class Doer:
         self._passphrase = passphrase
 
     def test(self, plan: Plan) -> None:
-        """What can fail later is tried before anything changes. Raises FlexdiskError InvalidArgument, GrowthFailed."""
+        """What can fail later is tried before anything changes.
+
+        Raises FlexdiskError InvalidArgument, InsufficientSpace, GrowthFailed.
+        """
+        for step in plan.steps:
+            if isinstance(step, Backup):
+                check_room(self._backups, step)
         for each in plan.tests:
             answer = self._runner(each.argv, stdin=self._passphrase)
             if answer.rc == _WRONG_PASSPHRASE:
@@ -41,7 +48,7 @@ class Doer:
                 raise _failed(each, answer)
 
     def do(self, plan: Plan) -> None:
-        """All steps of a plan. Raises FlexdiskError GrowthFailed, Changed, Locked, FileFailed."""
+        """All steps of a plan. Raises FlexdiskError GrowthFailed, Changed, Locked, FileFailed, InsufficientSpace."""
         table, rest = plan.steps[: plan.table], plan.steps[plan.table :]
         with _locked(plan.device, self._runner) if table else contextlib.nullcontext():
             self._table(plan.device, table)
@@ -118,8 +125,28 @@ def _flock(handle: int) -> bool:
     return True
 
 
+def check_room(folder: str, backup: Backup) -> None:
+    """That a backup can be written, as far as its file system tells. Raises FlexdiskError InsufficientSpace."""
+    there = os.path.abspath(folder)
+    while not os.path.isdir(there):
+        there = os.path.dirname(there)
+    found = os.statvfs(there)
+    full = found.f_bfree * found.f_frsize < len(backup.text.encode())
+    if full or (found.f_files and not found.f_ffree):
+        raise _no_room(folder, backup)
+
+
+def _no_room(folder: str, backup: Backup) -> FlexdiskError:
+    path, size = os.path.join(folder, backup.name), len(backup.text.encode())
+    return FlexdiskError(
+        "InsufficientSpace",
+        f"the partition table's backup {path} needs {size} bytes, and its file system is full; nothing was changed. "
+        "Make room there, or name another directory with backup_dir",
+    )
+
+
 def keep(folder: str, backup: Backup) -> None:
-    """Write a backup so that it outlives a crash. Raises FlexdiskError FileFailed."""
+    """Write a backup so that it outlives a crash. Raises FlexdiskError FileFailed, InsufficientSpace."""
     path = os.path.join(folder, backup.name)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -134,6 +161,10 @@ def keep(folder: str, backup: Backup) -> None:
         finally:
             os.close(directory)
     except OSError as exc:
+        with contextlib.suppress(OSError):
+            os.unlink(path + ".partial")
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _no_room(folder, backup) from exc
         raise FlexdiskError("FileFailed", f"the backup {path} cannot be written: {exc}") from exc
 
 
