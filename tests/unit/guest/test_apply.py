@@ -20,6 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.gues
     CopySwapHeader,
     Plan,
     Run,
+    SetActive,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -148,6 +149,24 @@ def test_the_header_of_a_swap(tools, disk, tmp_path, page):
     assert data[5 * M :] == b"x" * 3 * M
     where = ("-O", str(4 * M), "-S", str(2 * M), str(disk))
     assert "words" in run("blkid", "-p", "-o", "value", "-s", "LABEL", *where)
+
+
+def test_a_protective_mbr_that_has_gone(disk, tmp_path):
+    marker = tmp_path / "a.active"
+    marker.touch()
+    with pytest.raises(FlexdiskError, match="has no protective MBR any more") as failed:
+        doer(tmp_path).step(str(disk), SetActive("a.active"))
+    assert failed.value.code == "Changed"
+    assert marker.exists()
+    with disk.open("r+b") as file:
+        file.seek(466)
+        file.write(b"\xee")
+    doer(tmp_path).step(str(disk), SetActive("a.active"))
+    data = disk.read_bytes()
+    assert (data[462], data.count(0), marker.exists()) == (0x80, 8 * M - 2, False)
+    with pytest.raises(FlexdiskError, match="not removed") as failed:
+        doer(tmp_path).step(str(disk), SetActive("a.active"))
+    assert failed.value.code == "FileFailed"
 
 
 def test_a_swap_with_bad_pages_or_without_header_stays(tools, disk):

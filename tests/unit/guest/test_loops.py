@@ -227,6 +227,42 @@ def test_a_killed_run_is_continued(new_disk, monkeypatch, layout, kind, boot):
         disk.close()
 
 
+def mbr_entry(disk):
+    """The first bytes of the protective MBR's entry: its flag, its place in the old way of counting, its type."""
+    with open(disk.device, "rb") as file:
+        return file.read(512)[446:451]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_the_active_flag_of_a_protective_mbr_is_kept(new_disk, active):
+    disk, _target, _swap = guest(new_disk, "gpt", "xfs")
+    run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", "-A", disk.device, "1" if active else "-")
+    before = mbr_entry(disk)
+    assert before[0] == 0x80 * active
+    done = disk.grow()
+    assert mbr_entry(disk) == before
+    assert ("--activate" in Path(done["backup"]).read_text()) == active
+    assert [path.name for path in (disk.folder / "backups").iterdir()] == [Path(done["backup"]).name]
+    assert not disk.grow()["changed"]
+
+
+def test_the_active_flag_is_kept_by_a_killed_run_and_the_next(new_disk, monkeypatch):
+    kept = 0
+    for number in count():
+        disk, _target, _swap = guest(new_disk, "gpt", "xfs")
+        run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", "-A", disk.device, "1")
+        before = mbr_entry(disk)
+        if not killed_before(monkeypatch, disk, number):
+            break
+        kept += mbr_entry(disk) == before
+        disk.grow()
+        assert mbr_entry(disk) == before
+        assert not list((disk.folder / "backups").glob("*.active"))
+        assert not disk.grow()["changed"]
+        disk.close()
+    assert number - 1 == kept, "it is off before one of the steps only"
+
+
 def test_a_failed_write_of_the_table_leaves_the_swap_on(new_disk, monkeypatch):
     disk, _target, swap = guest(new_disk, "gpt swap", "xfs")
     table = disk.dump()

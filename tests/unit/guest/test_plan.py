@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.gues
     Backup,
     CopySwapHeader,
     Run,
+    SetActive,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.table import parse_table
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -276,6 +278,19 @@ def test_the_size_of_sectors():
     with pytest.raises(FlexdiskError, match="neither sfdisk nor the kernel tells") as refused:
         sector(0)
     assert refused.value.code == "UnexpectedOutput"
+
+
+def test_the_active_flag_of_a_protective_mbr():
+    """It is remembered before the table is written. A killed run may have left nothing else to do."""
+    here = disk("gpt", ROOT, 50 * 1024, found="ext4")
+    assert not any(isinstance(step, SetActive) for step in plan(here).steps)
+    steps = plan(replace(here, table=replace(here.table, active=True))).steps
+    names = [type(step).__name__ for step in steps]
+    assert names == ["Backup", "Backup", "Unchanged", "Run", "SetActive", "Run"]
+    assert (steps[1].name, steps[4].name) == ("0xabcdef01.active", "0xabcdef01.active")
+    left = plan(disk("gpt", ROOT, 20 * 1024 + 2, found="ext4", marked=True))
+    assert (left.steps, left.lines) == ((steps[4],), ("~ the protective MBR is active again",))
+    assert (left.table, left.backup) == (1, "")
 
 
 @pytest.mark.parametrize("logical", [False, True])

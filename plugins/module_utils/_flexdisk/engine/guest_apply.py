@@ -14,7 +14,8 @@ import time
 import typing as t
 
 from ..guest.observed import SWAP_HEADER_BYTES, swap_page
-from ..guest.steps import Backup, CopySwapHeader, Plan, Run, Step, Unchanged
+from ..guest.steps import Backup, CopySwapHeader, Plan, Run, SetActive, Step, Unchanged
+from ..guest.table import ACTIVE, HEAD_BYTES, protective
 from ..model.command import Answer
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
@@ -84,6 +85,8 @@ class Doer:
             keep(self._backups, step)
         elif isinstance(step, CopySwapHeader):
             copy_swap_header(device, step)
+        elif isinstance(step, SetActive):
+            set_active(device, os.path.join(self._backups, step.name))
         elif isinstance(step, Unchanged):
             if self._runner(("sfdisk", "-d", device)).stdout != step.text:
                 raise FlexdiskError("Changed", f"somebody has changed the partition table of {device} meanwhile")
@@ -166,6 +169,23 @@ def keep(folder: str, backup: Backup) -> None:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _no_room(folder, backup) from exc
         raise FlexdiskError("FileFailed", f"the backup {path} cannot be written: {exc}") from exc
+
+
+def set_active(device: str, marker: str) -> None:
+    """Set the active flag of a protective MBR, then remove a file. Raises FlexdiskError Changed, FileFailed."""
+    try:
+        handle = os.open(device, os.O_RDWR)
+        try:
+            at = protective(os.pread(handle, HEAD_BYTES, 0))
+            if not at:
+                raise FlexdiskError("Changed", f"{device} has no protective MBR any more")
+            os.pwrite(handle, bytes([ACTIVE]), at)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.unlink(marker)
+    except OSError as exc:
+        raise FlexdiskError("FileFailed", f"{device} cannot be written, or {marker} not removed: {exc}") from exc
 
 
 def copy_swap_header(device: str, step: CopySwapHeader) -> None:

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..guest import growth, layers, observed
-from ..guest.plan import Disk, Place
+from ..guest.plan import Disk, Place, active_name
 from ..guest.table import HEAD_BYTES, Partition, Table, parse_table
 from ..model.command import Runner
 from ..model.errors import FlexdiskError
@@ -27,10 +27,11 @@ _LVS = "lv_name,vg_name,lv_size,segtype,lv_attr"
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user says of layers: the logical volume that grows, and whether there is a passphrase for LUKS."""
+    """What the user says: the logical volume that grows, whether there is a passphrase for LUKS, where backups are."""
 
     logical_volume: t.Optional[str] = None
     passphrase: bool = False
+    backups: str = ""
 
 
 class Guest:
@@ -109,6 +110,7 @@ class Guest:
             self._text("etc/fstab"),
             observed.available_memory(self._text("proc/meminfo")),
             _swap_flaw(path, table, cast.swap),
+            os.path.exists(os.path.join(wishes.backups, active_name(table))),
         )
 
     def _layers(

@@ -15,7 +15,7 @@ from ..model.sizes import MIB, render_apart, render_bytes
 from .growth import Cast, places
 from .layers import Layer
 from .observed import Content, Swap, fstab_swap
-from .steps import Backup, CopySwapHeader, Plan, Run, Step, Unchanged
+from .steps import Backup, CopySwapHeader, Plan, Run, SetActive, Step, Unchanged
 from .table import Partition, Table, changed, script
 
 _SECTOR = 512  # bytes, in which the kernel counts
@@ -36,8 +36,9 @@ class Disk:
     """All that is known of one disk before the plan. size is bytes. dump is the output of sfdisk -d.
 
     kernel has the partitions that the kernel knows, contents what is on those of the table. swaps, fstab and memory
-    (bytes that are available) are those of the guest. flaw is why the swap cannot be moved, "" for nothing. layers are
-    what lies on the partition that grows, or on the disk.
+    (bytes that are available) are those of the guest. flaw is why the swap cannot be moved, "" for nothing. marked: a
+    run has cleared the active flag of the protective MBR. layers are what lies on the partition that grows, or on the
+    disk.
     """
 
     device: str
@@ -52,6 +53,7 @@ class Disk:
     fstab: str = ""
     memory: int = 0
     flaw: str = ""
+    marked: bool = False
 
 
 def plan(disk: Disk) -> Plan:
@@ -77,7 +79,9 @@ def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
     before = _before(disk, table, found.swap, sync) if moves or sync.dropped else ()
     write = _write(disk, table, found, new) if new else ()
     backup = _backup(disk, table) if new else ()
-    steps = (*backup, *before, *write, *sync.tell())
+    active = (SetActive(active_name(table)),) if disk.marked or (new and table.active) else ()
+    lines += () if new else tuple("~ the protective MBR is active again" for _step in active)
+    steps = (*backup, *before, *write, *active, *sync.tell())
     if steps or layer_steps:
         on = _on(disk, table, found.swap, bool(before))
         lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not moves)
@@ -234,12 +238,22 @@ def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool)
 
 
 def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
+    active = table.active or disk.marked
     digest = hashlib.sha256(disk.dump.encode()).hexdigest()[:8]
     words = (
         "# The partition table before it was changed. It would cut a file system that has grown. To write it again:\n"
         f"# sfdisk --no-reread {disk.device} < this file"
     )
-    return (Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{disk.dump}"),)
+    if active:
+        words += f"\n# sfdisk --no-reread --activate {disk.device} 1"
+    saved = Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{disk.dump}")
+    marker = f"The protective MBR of {disk.device} was active. It becomes so again, and then this file goes.\n"
+    return (saved, Backup(active_name(table), marker)) if active else (saved,)
+
+
+def active_name(table: Table) -> str:
+    """The file that remembers the active flag of a protective MBR, from before sfdisk clears it to when it is back."""
+    return f"{table.identity.lower()}.active"
 
 
 def _write(disk: Disk, table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[Step, ...]:

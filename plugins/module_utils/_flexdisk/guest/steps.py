@@ -29,6 +29,13 @@ class Backup:
 
 
 @dataclass(frozen=True)
+class SetActive:
+    """The protective MBR gets its active flag back, which sfdisk clears. The file of this name is not needed then."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class CopySwapHeader:
     """The header of a swap goes to where the swap shall be. All figures are bytes on the disk."""
 
@@ -43,7 +50,7 @@ class Unchanged:
     text: str
 
 
-Step = t.Union[Run, Backup, CopySwapHeader, Unchanged]
+Step = t.Union[Run, Backup, CopySwapHeader, Unchanged, SetActive]
 
 
 @dataclass(frozen=True)

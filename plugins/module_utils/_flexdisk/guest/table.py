@@ -10,12 +10,13 @@ import json
 import re
 import struct
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_bytes
 
 HEAD_BYTES = 8192  # the first two sectors of a disk, whatever their size
+ACTIVE = 0x80  # the first byte of an active entry of an MBR
 _EXTENDED = ("5", "f", "85")
 _PROTECTIVE = 0xEE
 _MBR_SECTORS = 2**32 - 1
@@ -53,7 +54,10 @@ class Partition:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. sector is bytes; sectors is the size of the disk; no partition may reach limit, a sector."""
+    """A table. sector is bytes; sectors is the size of the disk; no partition may reach limit, a sector.
+
+    active: the protective MBR of a GPT has the flag without which some BIOSes do not boot.
+    """
 
     label: str
     identity: str
@@ -61,6 +65,7 @@ class Table:
     sectors: int
     limit: int
     partitions: t.Tuple[Partition, ...]  # by start
+    active: bool = False
 
     @property
     def step(self) -> int:
@@ -93,7 +98,8 @@ def parse_table(text: str, head: bytes, size: int, sector: int) -> Table:
     _check_label(label, head)
     sectors = size // sector
     limit = _gpt_limit(head, sector, sectors) if label == "gpt" else min(sectors, _MBR_SECTORS)
-    table = Table(label, identity, sector, sectors, limit, tuple(sorted(parts, key=lambda part: part.start)))
+    active = label == "gpt" and head[protective(head)] == ACTIVE
+    table = Table(label, identity, sector, sectors, limit, tuple(sorted(parts, key=lambda part: part.start)), active)
     _check_places(table)
     return table
 
@@ -102,7 +108,7 @@ def changed(table: Table, parts: t.Iterable[Partition]) -> Table:
     """The table with these partitions in place of those of the same numbers."""
     new = {part.number: part for part in parts}
     places = sorted((new.get(part.number, part) for part in table.partitions), key=lambda part: part.start)
-    return Table(table.label, table.identity, table.sector, table.sectors, table.limit, tuple(places))
+    return replace(table, partitions=tuple(places))
 
 
 def script(dump: str, parts: t.Iterable[Partition]) -> str:
@@ -120,6 +126,11 @@ def script(dump: str, parts: t.Iterable[Partition]) -> str:
         if not line.startswith("last-lba:"):
             lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def protective(head: bytes) -> int:
+    """Where the protective entry of an MBR begins, 0 if it has none."""
+    return next((at for at in range(446, 510, 16) if head[at + 4 : at + 5] == bytes([_PROTECTIVE])), 0)
 
 
 def _partition(device: str, part: t.Mapping[str, t.Any]) -> Partition:
