@@ -25,7 +25,7 @@ class Played:
     def __init__(self):
         self.disk, self.crypt = 50 * GIB, 20 * GIB - HEADER
         self.pv = self.lv = self.fs = (self.crypt - MIB) // EXTENT * EXTENT
-        self.integrity = ""
+        self.active, self.integrity = self.lv, ""
         self.keyring, self.open, self.told, self.tested, self.left = True, True, [], [], 99
 
     def __call__(self, argv, stdin="", timeout=0):
@@ -35,7 +35,7 @@ class Played:
             self.tested.append((argv, stdin))
             return Answer(0 if stdin == "a passphrase" else 2, "", "No key available with this passphrase.")
         play = getattr(self, name.replace(" ", "_"))
-        if name in ("cryptsetup resize", "pvresize", "lvextend", "resize2fs"):
+        if name in ("cryptsetup resize", "pvresize", "lvextend", "lvchange", "resize2fs"):
             if self.left == 0:
                 raise KeyboardInterrupt
             self.left -= 1
@@ -52,7 +52,7 @@ class Played:
         return Answer(1, "", "does not contain a recognized partition table")
 
     def lsblk(self, _argv):
-        volume = {"name": "my--vg-srv", "kname": "dm-1", "type": "lvm", "size": self.lv}
+        volume = {"name": "my--vg-srv", "kname": "dm-1", "type": "lvm", "size": self.active}
         crypt = {"name": "data", "kname": "dm-0", "type": "crypt", "size": self.crypt, "children": [volume]}
         above = [crypt] if self.open else []
         return json.dumps(
@@ -88,7 +88,10 @@ class Played:
 
     def lvextend(self):
         assert self.pv > self.lv, "lvextend fails without free extents"
-        self.lv = self.pv
+        self.lv = self.active = self.pv
+
+    def lvchange(self):
+        self.active = self.lv
 
     def findmnt(self, _argv):
         mount = {"source": "/dev/dm-1", "target": "/srv", "fstype": "ext4", "options": "rw"}
@@ -98,12 +101,12 @@ class Played:
         return f"Filesystem features: 64bit\nBlock count: {self.fs // 4096}\nBlock size: 4096\n"
 
     def resize2fs(self):
-        self.fs = self.lv
+        self.fs = self.active
 
 
-def growth_of(guest, passphrase="a passphrase", *, check_mode=False):
+def growth_of(guest, passphrase="a passphrase", *, check_mode=False, root="/nowhere"):
     params = {"logical_volume": None, "luks_passphrase": passphrase, "backup_dir": "/nowhere"}
-    return grow(guest, "vdb", params, check_mode)
+    return grow(guest, "vdb", params, check_mode, root)
 
 
 COMMANDS = [
@@ -134,6 +137,33 @@ def test_a_killed_run_is_continued(left):
     assert growth_of(guest)["changed"]
     assert [argv for argv, _stdin in guest.told] == COMMANDS
     assert not growth_of(guest)["changed"]
+
+
+@pytest.mark.parametrize("more", [0, GIB])
+def test_a_run_that_was_killed_within_lvextend_is_continued(more):
+    """LVM has written that the volume is larger, and its device is not. The disk may have grown again since."""
+    guest = Played()
+    guest.left = 2
+    with pytest.raises(KeyboardInterrupt):
+        growth_of(guest)
+    guest.lv, guest.left, guest.disk = guest.pv, 99, guest.disk + more
+    done = growth_of(guest)
+    assert guest.told[-2][0] == (COMMANDS[2] if more else ("lvchange", "--refresh", "my-vg/srv"))
+    assert done["steps"][-2].startswith("~ my-vg/srv 19.9 GiB -> ")
+    assert guest.fs == guest.active == guest.lv == guest.pv
+    assert not growth_of(guest)["changed"]
+
+
+def test_a_volume_that_lvextend_has_left_suspended_is_not_read(tmp_path):
+    """Whoever reads it waits for ever."""
+    guest, folder = Played(), tmp_path / "sys/block/dm-1/dm"
+    folder.mkdir(parents=True)
+    (folder / "suspended").write_text("1\n")
+    with pytest.raises(FlexdiskError, match=r"my-vg/srv is suspended, .* run: lvchange --refresh my-vg/srv") as refused:
+        growth_of(guest, root=str(tmp_path))
+    assert (refused.value.code, guest.told) == ("UnknownLayout", [])
+    (folder / "suspended").write_text("0\n")
+    assert growth_of(guest, root=str(tmp_path))["changed"]
 
 
 def test_the_key_in_the_keyring_needs_a_passphrase():

@@ -138,8 +138,12 @@ class Guest:
         if not name:
             return own
         above = _only(device, [above for above in device.above if above.name == name], "lvm")
-        for layer in own:
-            below = layer.grown(below)
+        if self._text(f"sys/block/{above.kname}/dm/suspended").strip() == "1":
+            words = f"{own[1].name} is suspended, as when lvextend was killed; run: lvchange --refresh {own[1].name}"
+            raise FlexdiskError("UnknownLayout", words)
+        below = own[0].grown(below)
+        own = (own[0], layers.activated(own[1], above.size, below))
+        below = own[1].grown(below)
         return (*own, *self._layers(above, below, self._blkid(f"/dev/{above.kname}"), wishes))
 
     def _file_system(self, device: observed.Device, below: int, content: observed.Content) -> layers.Layer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import render_change
@@ -184,6 +184,17 @@ def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tu
     argv = ("lvextend", "-l", "+100%FREE", name, known_as)
     logical = Layer(name, argv, volume.size, size - free - volume.size, extent, extent)
     return (physical, logical), f"{group.replace('-', '--')}-{volume.name.replace('-', '--')}"
+
+
+def activated(volume: Layer, active: int, below: int) -> Layer:
+    """A logical volume whose device has that many bytes: less than LVM says, if lvextend was killed.
+
+    lvextend without free extents fails.
+    """
+    if active >= volume.size:
+        return volume
+    argv = volume.argv if volume.grown(below) != volume.size else ("lvchange", "--refresh", volume.name)
+    return replace(volume, size=active, argv=argv)
 
 
 def _choose(group: str, volumes: t.Sequence[Logical], wanted: t.Optional[str]) -> Logical:
