@@ -57,7 +57,8 @@ options:
   luks_passphrase:
     description:
       - A passphrase of the LUKS device on the disk. It is needed if the kernel's keyring holds the key, as is usual
-        with LUKS2. It is given to C(cryptsetup) on its standard input.
+        with LUKS2. It is given to C(cryptsetup) on its standard input, and tested before anything changes, in check
+        mode too.
     type: str
   backup_dir:
     description:

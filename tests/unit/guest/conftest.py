@@ -141,9 +141,8 @@ class LoopDisk:
             run("swapon", line.split()[0])
 
     def swaps_off(self):
-        for line in Path("/proc/swaps").read_text().splitlines()[1:]:
-            if line.startswith(self.device + "p"):
-                run("swapoff", line.split()[0], check=False)
+        for part in Path("/dev").glob(f"{self.kname}p*"):
+            run("swapoff", str(part), check=False)
 
     def dump(self):
         return run("sfdisk", "-d", self.device)

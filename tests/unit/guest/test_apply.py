@@ -7,16 +7,20 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import re
 
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.layers import check_luks, crypt_layer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import (
     Backup,
     CopySwapHeader,
     Plan,
     Run,
+    SetActive,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -81,11 +85,54 @@ def test_a_backup_that_cannot_be_written(disk, tmp_path):
     assert failed.value.code == "FileFailed"
 
 
+def test_an_undo_that_fails_does_not_hide_the_cause(disk, tmp_path):
+    """All of it is tried, the last step first, but not that of the step that failed."""
+    first, second, third = (("touch", str(tmp_path / name)) for name in ("first", "second", "third"))
+    steps = (
+        Run(("true",), undo=(("ls", "/nowhere"), first)),
+        Run(("true",), undo=(("no-such-program",), second)),
+        Run(("ls", "/the cause"), undo=(third,)),
+    )
+    with pytest.raises(FlexdiskError) as failed:
+        doer(tmp_path).do(Plan(str(disk), 0, steps=steps, table=3))
+    words = r"ls /the cause ended .*; what was done before could not be undone: no-such-program .*; ls /nowhere ended"
+    assert re.match(words, failed.value.message.replace("\n", " "))
+    assert failed.value.code == "GrowthFailed"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "first", "second"]
+
+
+def test_nothing_is_undone_when_the_table_is_written(disk, tmp_path):
+    touch = ("touch", str(tmp_path / "undone"))
+    steps = (Run(("true",), undo=(touch,)), Run(("sfdisk", "--version")), Run(("false",)))
+    with pytest.raises(FlexdiskError, match="false ended with status 1"):
+        doer(tmp_path).do(Plan(str(disk), 0, steps=steps, table=3))
+    assert not (tmp_path / "undone").exists()
+
+
 def test_a_passphrase_goes_to_stdin_only(disk, tmp_path):
     program = ("sh", "-c", 'read -r line; [ "$line" = secret ] && ! grep -q secret /proc/$$/environ')
     doer(tmp_path, "secret").step(str(disk), Run(program, secret=True))
     with pytest.raises(FlexdiskError, match="ended with status 1"):
         doer(tmp_path, "secret").step(str(disk), Run(program))
+
+
+def test_the_real_cryptsetup_tells_a_wrong_passphrase(tools, disk, tmp_path):
+    header = tmp_path / "luks"
+    header.touch()
+    os.truncate(header, 32 * M)
+    cheap = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
+    tools("cryptsetup", "luksFormat", "-q", *cheap, "--key-file=-", str(header), stdin="right")
+    layer = crypt_layer("data", str(header), "offset: 1 sectors\nsize: 2 sectors\n", True, 64 * M)
+    plan = Plan(str(disk), 8 * M, tests=(Run(layer.test, secret=True),))
+    doer(tmp_path, "right").test(plan)
+    with pytest.raises(FlexdiskError, match=f"luks_passphrase is none of those of {header}") as refused:
+        doer(tmp_path, "wrong").test(plan)
+    assert refused.value.code == "InvalidArgument"
+    check_luks(str(header), tools("cryptsetup", "luksDump", str(header)))
+    header.write_bytes(bytes(M))
+    with pytest.raises(FlexdiskError, match=r"cryptsetup open .* ended with status") as failed:
+        doer(tmp_path, "right").test(plan)
+    assert failed.value.code == "GrowthFailed"
 
 
 @pytest.mark.parametrize("page", [4096, 65536])
@@ -104,12 +151,30 @@ def test_the_header_of_a_swap(tools, disk, tmp_path, page):
     assert "words" in run("blkid", "-p", "-o", "value", "-s", "LABEL", *where)
 
 
+def test_a_protective_mbr_that_has_gone(disk, tmp_path):
+    marker = tmp_path / "a.active"
+    marker.touch()
+    with pytest.raises(FlexdiskError, match="has no protective MBR any more") as failed:
+        doer(tmp_path).step(str(disk), SetActive("a.active"))
+    assert failed.value.code == "Changed"
+    assert marker.exists()
+    with disk.open("r+b") as file:
+        file.seek(466)
+        file.write(b"\xee")
+    doer(tmp_path).step(str(disk), SetActive("a.active"))
+    data = disk.read_bytes()
+    assert (data[462], data.count(0), marker.exists()) == (0x80, 8 * M - 2, False)
+    with pytest.raises(FlexdiskError, match="not removed") as failed:
+        doer(tmp_path).step(str(disk), SetActive("a.active"))
+    assert failed.value.code == "FileFailed"
+
+
 def test_a_swap_with_bad_pages_or_without_header_stays(tools, disk):
-    with pytest.raises(FlexdiskError, match="has bad pages or no header"):
+    with pytest.raises(FlexdiskError, match="has no header of version 1"):
         guest_apply.copy_swap_header(str(disk), CopySwapHeader(M, 4 * M))
     tools("mkswap", "-q", str(disk))
     with disk.open("r+b") as file:
         file.seek(1032)
         file.write(b"\1")
-    with pytest.raises(FlexdiskError, match="has bad pages or no header"):
+    with pytest.raises(FlexdiskError, match="has 1 bad pages"):
         guest_apply.copy_swap_header(str(disk), CopySwapHeader(0, 4 * M))

@@ -82,15 +82,26 @@ def test_xfs_and_btrfs():
     assert (btrfs.size, btrfs.argv[3:]) == (576716800, ("3:max", "/srv"))
 
 
+def test_a_btrfs_on_several_devices():
+    words = r"/dev/vda1 has 2 devices \(/dev/vdc, /dev/vda1\); make .* run: btrfs filesystem resize 3:max MOUNT_POINT"
+    with pytest.raises(FlexdiskError, match=words) as refused:
+        layers.check_btrfs(("/dev/vda1", "/dev/mapper/x"), BTRFS)
+    assert refused.value.code == "UnknownLayout"
+    with pytest.raises(FlexdiskError, match="resize DEVID:max"):
+        layers.check_btrfs(("/dev/vdd",), BTRFS)
+    layers.check_btrfs(("/dev/vdc",), BTRFS.replace("devices 2", "devices 1"))
+
+
 def test_luks():
-    layer = layers.crypt_layer("data", CRYPT.format("dm-crypt"), False, GIB)
+    layer = layers.crypt_layer("data", "/dev/vdb1", CRYPT.format("dm-crypt"), False, GIB)
     assert (layer.argv, layer.secret, layer.size) == (("cryptsetup", "-q", "resize", "data"), False, 2064384 * 512)
     assert layer.grown(1024 * MIB) == layer.size
     assert layer.grown(2048 * MIB) == 2032 * MIB
-    secret = layers.crypt_layer("data", CRYPT.format("keyring"), True, GIB)
+    secret = layers.crypt_layer("data", "/dev/vdb1", CRYPT.format("keyring"), True, GIB)
     assert (secret.argv, secret.secret) == (("cryptsetup", "resize", "--key-file=-", "data"), True)
+    assert (layer.test, secret.test[1:]) == ((), ("open", "--test-passphrase", "--key-file=-", "/dev/vdb1"))
     with pytest.raises(FlexdiskError, match="give luks_passphrase") as refused:
-        layers.crypt_layer("data", CRYPT.format("keyring"), False, 2 * GIB)
+        layers.crypt_layer("data", "/dev/vdb1", CRYPT.format("keyring"), False, 2 * GIB)
     assert refused.value.code == "MissingParameter"
 
 
@@ -235,8 +246,9 @@ def test_what_is_printed_is_read():
         lambda text: parse_blkid(4, text),
         lambda text: layers.xfs_layer("a", "b", text),
         lambda text: layers.btrfs_layer("a", ("b",), "c", text),
+        lambda text: layers.check_btrfs(("b",), text),
         lambda text: layers.ext_layer("a", "b", text, 1),
-        lambda text: layers.crypt_layer("a", text, True, GIB),
+        lambda text: layers.crypt_layer("a", "b", text, True, GIB),
         lambda text: layers.lvm_layers("a", text, text, None),
     ],
 )

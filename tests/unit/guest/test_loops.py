@@ -6,16 +6,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import re
+import stat
 import threading
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply, guest_growth
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from .conftest import hashes, may_grow_ext4, run
@@ -152,18 +157,28 @@ def test_all_grows_while_a_process_writes(new_disk, layout, kind):
     disk.check()
 
 
-def test_sectors_of_4096_bytes(new_disk):
+class OldSfdisk(SubprocessRunner):
+    """It does not say the size of sectors."""
+
+    def __call__(self, argv, stdin="", timeout=300):
+        answer = super().__call__(argv, stdin, timeout)
+        text = re.sub(r'"sectorsize":\s*\d+,?|sector-size: \d+\n', "", answer.stdout)
+        return replace(answer, stdout=text) if argv[0] == "sfdisk" else answer
+
+
+@pytest.mark.parametrize("runner", [SubprocessRunner, OldSfdisk])
+def test_sectors_of_4096_bytes(new_disk, runner):
     disk = new_disk(SMALL, sector=4096)
     disk.partition(LAYOUTS["gpt swap"])
     target = disk.put("xfs", disk.part(1))
     run("mkswap", "-q", disk.part(2))
     before = hashes(target)
     disk.to_size(GROWN)
-    assert disk.grow()["changed"]
+    assert disk.grow(runner())["changed"]
     assert space(target) > 700 << 20
     assert hashes(target) == before
     assert run("blkid", "-p", "-o", "value", "-s", "TYPE", disk.part(2)).strip() == "swap"
-    assert not disk.grow()["changed"]
+    assert not disk.grow(runner())["changed"]
     disk.check()
 
 
@@ -212,6 +227,42 @@ def test_a_killed_run_is_continued(new_disk, monkeypatch, layout, kind, boot):
         disk.close()
 
 
+def mbr_entry(disk):
+    """The first bytes of the protective MBR's entry: its flag, its place in the old way of counting, its type."""
+    with open(disk.device, "rb") as file:
+        return file.read(512)[446:451]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_the_active_flag_of_a_protective_mbr_is_kept(new_disk, active):
+    disk, _target, _swap = guest(new_disk, "gpt", "xfs")
+    run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", "-A", disk.device, "1" if active else "-")
+    before = mbr_entry(disk)
+    assert before[0] == 0x80 * active
+    done = disk.grow()
+    assert mbr_entry(disk) == before
+    assert ("--activate" in Path(done["backup"]).read_text()) == active
+    assert [path.name for path in (disk.folder / "backups").iterdir()] == [Path(done["backup"]).name]
+    assert not disk.grow()["changed"]
+
+
+def test_the_active_flag_is_kept_by_a_killed_run_and_the_next(new_disk, monkeypatch):
+    kept = 0
+    for number in count():
+        disk, _target, _swap = guest(new_disk, "gpt", "xfs")
+        run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", "-A", disk.device, "1")
+        before = mbr_entry(disk)
+        if not killed_before(monkeypatch, disk, number):
+            break
+        kept += mbr_entry(disk) == before
+        disk.grow()
+        assert mbr_entry(disk) == before
+        assert not list((disk.folder / "backups").glob("*.active"))
+        assert not disk.grow()["changed"]
+        disk.close()
+    assert number - 1 == kept, "it is off before one of the steps only"
+
+
 def test_a_failed_write_of_the_table_leaves_the_swap_on(new_disk, monkeypatch):
     disk, _target, swap = guest(new_disk, "gpt swap", "xfs")
     table = disk.dump()
@@ -225,6 +276,64 @@ def test_a_failed_write_of_the_table_leaves_the_swap_on(new_disk, monkeypatch):
     assert disk.dump() == table
     assert disk.part(swap) in Path("/proc/swaps").read_text()
     monkeypatch.undo()
+    assert disk.grow()["changed"]
+
+
+def test_a_swap_with_bad_pages_is_found_before_anything_changes(new_disk):
+    disk, _target, swap = guest(new_disk, "gpt swap", "xfs")
+    table = disk.dump()
+    start = int(Path(f"/sys/class/block/{disk.kname}p{swap}/start").read_text()) * 512
+    with open(disk.device, "r+b") as file:
+        file.seek(start + 1032)
+        file.write(b"\3")
+    for check_mode in (True, False):
+        with pytest.raises(FlexdiskError, match=r"p2 cannot be moved: it has 3 bad pages"):
+            disk.grow(check_mode=check_mode)
+    assert disk.dump() == table
+    assert not (disk.folder / "backups").exists()
+    assert disk.part(swap) in Path("/proc/swaps").read_text()
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_swap_that_was_turned_on_by_another_name(new_disk, removed):
+    """The kernel tells the name by which it was turned on, and whether that has been removed since."""
+    disk, target, swap = guest(new_disk, "gpt swap", "xfs", swap_on=False)
+    disk.fstab("")
+    other, where = disk.folder / "a device", os.stat(disk.part(swap)).st_rdev
+    os.mknod(other, 0o600 | stat.S_IFBLK, where)
+    run("swapon", str(other))
+    if removed:
+        other.unlink()
+        os.mknod(other, 0o600 | stat.S_IFBLK, where)
+    assert disk.grow()["changed"]
+    assert disk.part(swap) in Path("/proc/swaps").read_text()
+    assert space(target) > 700 << 20
+    assert not disk.grow()["changed"]
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("limit", ["size=256k", "nr_inodes=2"])
+def test_a_full_file_system_has_no_room_for_the_backup(new_disk, monkeypatch, limit, seen):
+    """Whether it is seen before, or another program takes the room meanwhile."""
+    disk, _target, _swap = guest(new_disk, "gpt swap", "xfs")
+    table, full = disk.dump(), disk.folder / "full"
+    full.mkdir()
+    run("mount", "-t", "tmpfs", "-o", limit, "tmpfs", str(full))
+    try:
+        with contextlib.suppress(OSError), (full / "file").open("wb", buffering=0) as file:
+            while limit.startswith("size"):
+                file.write(bytes(4096))
+        folder = str(full / "backups") if seen else str(full)
+        if not seen:
+            monkeypatch.setattr(guest_apply, "check_room", lambda *_what: None)
+        for check_mode in (True, False) if seen else (False,):
+            with pytest.raises(FlexdiskError, match=rf"backup {folder}/.* needs \d+ bytes, and its .* full") as refused:
+                disk.grow(backup_dir=folder, check_mode=check_mode)
+            assert refused.value.code == "InsufficientSpace"
+        assert [path.name for path in full.iterdir()] == ["file"]
+    finally:
+        run("umount", str(full))
+    assert disk.dump() == table
     assert disk.grow()["changed"]
 
 
@@ -247,6 +356,24 @@ def test_somebody_changes_the_table_meanwhile(new_disk, monkeypatch):
     with pytest.raises(FlexdiskError, match="somebody has changed"):
         disk.grow()
     assert "other" in disk.dump()
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_btrfs_on_several_devices_is_refused_with_what_to_do(new_disk, first):
+    """Whichever of its devices the mount names."""
+    disk = new_disk(SMALL)
+    disk.partition("label: gpt\nsize=200MiB\nsize=200MiB\n")
+    run("mkfs.btrfs", "-q", "-f", disk.part(first), disk.part(3 - first))
+    run("btrfs", "device", "scan", disk.part(1), disk.part(2))
+    target = disk.folder / "mount"
+    target.mkdir()
+    run("mount", "-t", "btrfs", disk.part(1), str(target))
+    disk.mounts.append((disk.part(1), target, "btrfs"))
+    disk.to_size(GROWN)
+    table = disk.dump()
+    with pytest.raises(FlexdiskError, match=rf"p2 has 2 devices .* run: btrfs filesystem resize {3 - first}:max"):
+        disk.grow()
+    assert disk.dump() == table
 
 
 def test_refused_layouts(new_disk):

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.gues
     Backup,
     CopySwapHeader,
     Run,
+    SetActive,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.table import parse_table
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -53,7 +55,7 @@ def disk(label, parts, mib, *, found="", layers=(), kernel=None, kinds=None, **m
     text = json.dumps(
         {"partitiontable": {"label": label, "id": "0xabcdef01", "device": "/dev/vda", "partitions": rows}}
     )
-    table = parse_table(text, head(label, kinds), mib * MIB)
+    table = parse_table(text, head(label, kinds), mib * MIB, 512)
     kinds_found = dict(zip([number for number, *_rest in parts], found.split(), strict=False))
     contents = {number: Content(kind.replace("-", ""), f"uuid{number}") for number, kind in kinds_found.items()}
     for part in table.partitions:
@@ -61,9 +63,9 @@ def disk(label, parts, mib, *, found="", layers=(), kernel=None, kinds=None, **m
     dump = "label: x\nlast-lba: 1\n" + "".join(
         f"{row['node']} : start= {row['start']}, size= {row['size']}, type={row['type']}\n" for row in rows
     )
-    known = {number: Place(start, size) for number, start, size, _kind in parts} if kernel is None else kernel
+    known = {number: Place(start, size, f"254:{number}") for number, start, size, _kind in parts}
     cast = growth.cast(table, contents)
-    return Disk("/dev/vda", mib * MIB, layers, table, dump, cast, known, contents, **more)
+    return Disk("/dev/vda", mib * MIB, layers, table, dump, cast, known if kernel is None else kernel, contents, **more)
 
 
 def file_system(size, argv=("resize2fs", "/dev/vda1")):
@@ -99,14 +101,29 @@ def test_nothing_to_do():
 @pytest.mark.parametrize(("parts", "found", "number"), [(SWAP, "ext4 swap", 2), (DEBIAN, "ext4 - swap", 5)])
 def test_swap_behind_moves(parts, found, number):
     node = f"/dev/vda{number}"
-    here = disk("dos", parts, 50 * 1024, found=found, layers=(file_system(20 * GIB),), swaps=(Swap(node, 0, -2),))
+    here = disk(
+        "dos",
+        parts,
+        50 * 1024,
+        found=found,
+        layers=(file_system(20 * GIB),),
+        swaps=(Swap("/elsewhere", 0, -2, f"254:{number}"),),
+    )
     planned = plan(here)
     assert planned.lines[1] == f"> swap vda{number} moves to the end, 1 GiB, UUID kept"
     done = programs(planned)
     assert done[:2] == [f"swapoff {node}", f"partx -d --nr {number}"]
     assert done[-2:] == [f"swapon {node}", "resize2fs /dev/vda1"]
-    assert [" ".join(step.argv) for step in planned.undo][-1] == f"swapon {node}"
-    assert planned.written().undo == ()
+    undo = [" ".join(argv) for step in reversed(planned.steps) if isinstance(step, Run) for argv in step.undo]
+    assert undo[-2:] == [f"partx -a --nr {number} /dev/vda", f"swapon {node}"]
+
+
+def test_another_swap_of_the_same_name_is_left():
+    """A device with other numbers, or a file."""
+    swaps = (Swap("/dev/vda2", 0, -2, "8:2"), Swap("/dev/vda2", 0, -2))
+    for kernel in (None, {1: Place(M, 20 * 1024 * M), 2: Place((1 + 20 * 1024) * M, 1024 * M)}):
+        done = programs(plan(disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps, kernel=kernel)))
+        assert done[0] == "partx -d --nr 2"
 
 
 def test_the_container_goes_and_comes_around_what_it_contains():
@@ -116,7 +133,7 @@ def test_the_container_goes_and_comes_around_what_it_contains():
 
 
 def test_the_priority_of_a_swap_is_kept_and_fstab_is_asked_after_a_killed_run():
-    swaps = (Swap("/dev/vda2", 0, 7),)
+    swaps = (Swap("/dev/vda2", 0, 7, "254:2"),)
     on = plan(disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps)).steps[-1]
     assert on.argv == ("swapon", "-p", "7", "/dev/vda2")
     for name in ("UUID=uuid2", "PARTUUID=abcdef01-02", "/dev/vda2", '"UUID=uuid2"'):
@@ -127,11 +144,26 @@ def test_the_priority_of_a_swap_is_kept_and_fstab_is_asked_after_a_killed_run():
     assert fstab_swap("/dev/vda2 none swap noauto", ["/dev/vda2"]) is None
 
 
-def test_a_swap_in_use_is_not_turned_off_without_memory_for_it():
-    swaps, memory = (Swap("/dev/vda2", 2 * GIB, -2),), GIB
-    here = disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps, memory=memory)
-    with pytest.raises(FlexdiskError, match="holds 2 GiB, and only 1 GiB of memory"):
+@pytest.mark.parametrize(("used", "memory", "refused"), [(2048, 1024, True), (960, 1023, True), (960, 1024, False)])
+def test_a_swap_in_use_is_not_turned_off_without_memory_for_it(used, memory, refused):
+    swaps = (Swap("/dev/vda2", used * MIB, -2, "254:2"),)
+    here = disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps, memory=memory * MIB)
+    if not refused:
+        assert "swapoff /dev/vda2" in programs(plan(here))
+        return
+    words = r"holds (2 GiB|960 MiB), and only (1 GiB|1023 MiB) of memory are available, of which 64 MiB must stay"
+    with pytest.raises(FlexdiskError, match=words) as failed:
         plan(here)
+    assert failed.value.code == "InsufficientSpace"
+
+
+def test_a_swap_with_a_flaw_is_only_refused_where_it_would_move():
+    here = disk("dos", SWAP, 50 * 1024, found="ext4 swap", flaw="3 bad pages")
+    with pytest.raises(FlexdiskError, match="the swap vda2 cannot be moved: it has 3 bad pages") as failed:
+        plan(here)
+    assert failed.value.code == "UnknownLayout"
+    stays = [*ROOT, (2, (1 + 21 * 1024) * M, 1024 * M, "82")]
+    assert plan(disk("dos", stays, 22 * 1024 + 1, found="ext4 swap", flaw="3 bad pages")).lines[0].startswith("~ vda1")
 
 
 def test_what_a_killed_run_has_left_is_done():
@@ -232,7 +264,33 @@ def test_a_gpt_whose_entries_are_not_behind_its_header():
     moved[584] = 40
     text = json.dumps({"partitiontable": {"label": "gpt", "device": "/dev/vda", "partitions": []}})
     with pytest.raises(FlexdiskError, match="entries of the GPT begin at sector 40"):
-        parse_table(text, bytes(moved), GIB)
+        parse_table(text, bytes(moved), GIB, 512)
+
+
+def test_the_size_of_sectors():
+    """Old sfdisk does not say it, so the kernel is asked. What sfdisk says is what it counts in."""
+    found = {"label": "dos", "device": "/dev/vda", "partitions": []}
+
+    def sector(kernel, **more):
+        return parse_table(json.dumps({"partitiontable": {**found, **more}}), head("dos"), GIB, kernel).sector
+
+    assert (sector(4096), sector(512, sectorsize=4096), sector(0, sectorsize=512)) == (4096, 4096, 512)
+    with pytest.raises(FlexdiskError, match="neither sfdisk nor the kernel tells") as refused:
+        sector(0)
+    assert refused.value.code == "UnexpectedOutput"
+
+
+def test_the_active_flag_of_a_protective_mbr():
+    """It is remembered before the table is written. A killed run may have left nothing else to do."""
+    here = disk("gpt", ROOT, 50 * 1024, found="ext4")
+    assert not any(isinstance(step, SetActive) for step in plan(here).steps)
+    steps = plan(replace(here, table=replace(here.table, active=True))).steps
+    names = [type(step).__name__ for step in steps]
+    assert names == ["Backup", "Backup", "Unchanged", "Run", "SetActive", "Run"]
+    assert (steps[1].name, steps[4].name) == ("0xabcdef01.active", "0xabcdef01.active")
+    left = plan(disk("gpt", ROOT, 20 * 1024 + 2, found="ext4", marked=True))
+    assert (left.steps, left.lines) == ((steps[4],), ("~ the protective MBR is active again",))
+    assert (left.table, left.backup) == (1, "")
 
 
 @pytest.mark.parametrize("logical", [False, True])
@@ -244,7 +302,7 @@ def test_a_swap_whose_headers_would_overlap_stays(off, logical):
     parts, found = [(1, M, 500 * M, "83"), *swap], "ext4 - swap" if logical else "ext4 swap"
     node = f"/dev/vda{swap[-1][0]}"
     for size_of_disk in (701, 702):
-        planned = plan(disk("dos", parts, size_of_disk, found=found, swaps=(Swap(node, 0, -2),)))
+        planned = plan(disk("dos", parts, size_of_disk, found=found, swaps=(Swap(node, 0, -2, f"254:{swap[-1][0]}"),)))
         copies = [step for step in planned.steps if isinstance(step, CopySwapHeader)]
         assert all(step.target >= step.source + MIB for step in copies)
         moves = (size_of_disk - 100) * M - start >= M
@@ -274,4 +332,5 @@ def test_layers_take_what_the_one_below_gets():
 def test_the_files_of_proc():
     swaps = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/vda2   partition\t1048572\t\t12\t\t-2\n"
     assert parse_swaps(swaps) == (Swap("/dev/vda2", 12288, -2),)
+    assert parse_swaps(swaps.replace("/dev/vda2", r"/a\040file"))[0].device == "/a file"
     assert available_memory("MemTotal: 9 kB\nMemAvailable:    2048 kB\n") == 2 * MIB

@@ -25,12 +25,17 @@ class Played:
     def __init__(self):
         self.disk, self.crypt = 50 * GIB, 20 * GIB - HEADER
         self.pv = self.lv = self.fs = (self.crypt - MIB) // EXTENT * EXTENT
-        self.keyring, self.open, self.told, self.left = True, True, [], 99
+        self.active, self.integrity = self.lv, ""
+        self.keyring, self.open, self.told, self.tested, self.left = True, True, [], [], 99
 
     def __call__(self, argv, stdin="", timeout=0):
-        name = argv[0] if argv[0] != "cryptsetup" else f"cryptsetup {'status' if 'status' in argv else 'resize'}"
+        verbs = [word for word in argv if word in ("status", "resize", "open", "luksDump")]
+        name = " ".join((argv[0], *verbs[: argv[0] == "cryptsetup"]))
+        if name == "cryptsetup open":
+            self.tested.append((argv, stdin))
+            return Answer(0 if stdin == "a passphrase" else 2, "", "No key available with this passphrase.")
         play = getattr(self, name.replace(" ", "_"))
-        if name in ("cryptsetup resize", "pvresize", "lvextend", "resize2fs"):
+        if name in ("cryptsetup resize", "pvresize", "lvextend", "lvchange", "resize2fs"):
             if self.left == 0:
                 raise KeyboardInterrupt
             self.left -= 1
@@ -47,7 +52,7 @@ class Played:
         return Answer(1, "", "does not contain a recognized partition table")
 
     def lsblk(self, _argv):
-        volume = {"name": "my--vg-srv", "kname": "dm-1", "type": "lvm", "size": self.lv}
+        volume = {"name": "my--vg-srv", "kname": "dm-1", "type": "lvm", "size": self.active}
         crypt = {"name": "data", "kname": "dm-0", "type": "crypt", "size": self.crypt, "children": [volume]}
         above = [crypt] if self.open else []
         return json.dumps(
@@ -58,6 +63,9 @@ class Played:
         return {"/dev/vdb": "TYPE=crypto_LUKS\n", "/dev/dm-0": "TYPE=LVM2_member\n", "/dev/dm-1": "TYPE=ext4\n"}[
             argv[-1]
         ]
+
+    def cryptsetup_luksDump(self, _argv):
+        return f"Data segments:\n  0: crypt\n\tcipher: aes-xts-plain64\n{self.integrity}\nKeyslots:\n"
 
     def cryptsetup_status(self, _argv):
         key = "  key location: keyring\n" if self.keyring else ""
@@ -80,7 +88,10 @@ class Played:
 
     def lvextend(self):
         assert self.pv > self.lv, "lvextend fails without free extents"
-        self.lv = self.pv
+        self.lv = self.active = self.pv
+
+    def lvchange(self):
+        self.active = self.lv
 
     def findmnt(self, _argv):
         mount = {"source": "/dev/dm-1", "target": "/srv", "fstype": "ext4", "options": "rw"}
@@ -90,12 +101,12 @@ class Played:
         return f"Filesystem features: 64bit\nBlock count: {self.fs // 4096}\nBlock size: 4096\n"
 
     def resize2fs(self):
-        self.fs = self.lv
+        self.fs = self.active
 
 
-def growth_of(guest, passphrase="a passphrase", **more):
-    params = {"logical_volume": None, "luks_passphrase": passphrase, "backup_dir": "/nowhere", **more}
-    return grow(guest, "vdb", params)
+def growth_of(guest, passphrase="a passphrase", *, check_mode=False, root="/nowhere"):
+    params = {"logical_volume": None, "luks_passphrase": passphrase, "backup_dir": "/nowhere"}
+    return grow(guest, "vdb", params, check_mode, root)
 
 
 COMMANDS = [
@@ -128,6 +139,33 @@ def test_a_killed_run_is_continued(left):
     assert not growth_of(guest)["changed"]
 
 
+@pytest.mark.parametrize("more", [0, GIB])
+def test_a_run_that_was_killed_within_lvextend_is_continued(more):
+    """LVM has written that the volume is larger, and its device is not. The disk may have grown again since."""
+    guest = Played()
+    guest.left = 2
+    with pytest.raises(KeyboardInterrupt):
+        growth_of(guest)
+    guest.lv, guest.left, guest.disk = guest.pv, 99, guest.disk + more
+    done = growth_of(guest)
+    assert guest.told[-2][0] == (COMMANDS[2] if more else ("lvchange", "--refresh", "my-vg/srv"))
+    assert done["steps"][-2].startswith("~ my-vg/srv 19.9 GiB -> ")
+    assert guest.fs == guest.active == guest.lv == guest.pv
+    assert not growth_of(guest)["changed"]
+
+
+def test_a_volume_that_lvextend_has_left_suspended_is_not_read(tmp_path):
+    """Whoever reads it waits for ever."""
+    guest, folder = Played(), tmp_path / "sys/block/dm-1/dm"
+    folder.mkdir(parents=True)
+    (folder / "suspended").write_text("1\n")
+    with pytest.raises(FlexdiskError, match=r"my-vg/srv is suspended, .* run: lvchange --refresh my-vg/srv") as refused:
+        growth_of(guest, root=str(tmp_path))
+    assert (refused.value.code, guest.told) == ("UnknownLayout", [])
+    (folder / "suspended").write_text("0\n")
+    assert growth_of(guest, root=str(tmp_path))["changed"]
+
+
 def test_the_key_in_the_keyring_needs_a_passphrase():
     guest = Played()
     with pytest.raises(FlexdiskError, match="give luks_passphrase"):
@@ -137,6 +175,26 @@ def test_the_key_in_the_keyring_needs_a_passphrase():
     guest.keyring = True
     assert not growth_of(guest, None)["changed"], "without growth, no passphrase is needed"
     assert guest.told[0] == (("cryptsetup", "-q", "resize", "data"), "")
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_wrong_passphrase_is_found_before_anything_changes(check_mode):
+    guest = Played()
+    with pytest.raises(FlexdiskError, match="luks_passphrase is none of those of /dev/vdb") as refused:
+        growth_of(guest, "another passphrase", check_mode=check_mode)
+    assert (refused.value.code, guest.told) == ("InvalidArgument", [])
+    growth_of(guest)
+    assert guest.tested[-1] == (("cryptsetup", "open", "--test-passphrase", "--key-file=-", "/dev/vdb"), "a passphrase")
+    assert not growth_of(guest, "another passphrase")["changed"], "without growth, no passphrase is needed"
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_integrity_is_refused(check_mode):
+    guest = Played()
+    guest.integrity = "\tintegrity: hmac(sha256)\n"
+    with pytest.raises(FlexdiskError, match=r"the LUKS on /dev/vdb has integrity \(hmac\(sha256\)\)") as refused:
+        growth_of(guest, check_mode=check_mode)
+    assert (refused.value.code, guest.told) == ("UnknownLayout", [])
 
 
 def test_a_closed_device_is_refused():

@@ -84,7 +84,7 @@ def read(path):
     """(table, dump) as the module reads them."""
     with open(path, "rb") as file:
         head = file.read(HEAD_BYTES)
-    return parse_table(run("sfdisk", "-J", path), head, os.path.getsize(path)), run("sfdisk", "-d", path)
+    return parse_table(run("sfdisk", "-J", path), head, os.path.getsize(path), 512), run("sfdisk", "-d", path)
 
 
 def places(dump):

@@ -41,10 +41,12 @@ def grow(
     Raises FlexdiskError with what was found, or what failed.
     """
     passphrase = params["luks_passphrase"] or ""
-    guest, wishes = Guest(runner, root), Wishes(params["logical_volume"], bool(passphrase))
+    guest, wishes = Guest(runner, root), Wishes(params["logical_volume"], bool(passphrase), params["backup_dir"])
     planned = plan(guest.read(kname, wishes))
+    doer = Doer(runner, params["backup_dir"], passphrase)
+    doer.test(planned)
     if planned.steps and not check_mode:
-        Doer(runner, params["backup_dir"], passphrase).do(planned)
+        doer.do(planned)
         left = plan(guest.read(kname, wishes))
         if left.steps:
             raise FlexdiskError(

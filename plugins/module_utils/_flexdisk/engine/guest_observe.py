@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import typing as t
 from dataclasses import dataclass, replace
 
 from ..guest import growth, layers, observed
-from ..guest.plan import Disk, Place
+from ..guest.plan import Disk, Place, active_name
 from ..guest.table import HEAD_BYTES, Partition, Table, parse_table
 from ..model.command import Runner
 from ..model.errors import FlexdiskError
@@ -26,10 +27,11 @@ _LVS = "lv_name,vg_name,lv_size,segtype,lv_attr"
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user says of layers: the logical volume that grows, and whether there is a passphrase for LUKS."""
+    """What the user says: the logical volume that grows, whether there is a passphrase for LUKS, where backups are."""
 
     logical_volume: t.Optional[str] = None
     passphrase: bool = False
+    backups: str = ""
 
 
 class Guest:
@@ -74,7 +76,8 @@ class Guest:
             if answer.rc == 0:
                 raise FlexdiskError("UnknownLayout", f"{path} has a partition table and {kind.kind} on it")
             return Disk(path, device.size, self._layers(device, device.size, kind, wishes))
-        table = parse_table(answer.stdout, _head(path), device.size)
+        sector = int(self._text(f"sys/block/{kname}/queue/logical_block_size") or 0)
+        table = parse_table(answer.stdout, _bytes(path, 0, HEAD_BYTES), device.size, sector)
         return self._partitioned(device, table, wishes)
 
     def _partitioned(self, device: observed.Device, table: Table, wishes: Wishes) -> Disk:
@@ -103,9 +106,11 @@ class Guest:
             cast,
             kernel,
             contents,
-            observed.parse_swaps(self._text("proc/swaps")),
+            tuple(replace(each, numbers=_numbers(each)) for each in observed.parse_swaps(self._text("proc/swaps"))),
             self._text("etc/fstab"),
             observed.available_memory(self._text("proc/meminfo")),
+            _swap_flaw(path, table, cast.swap),
+            os.path.exists(os.path.join(wishes.backups, active_name(table))),
         )
 
     def _layers(
@@ -116,9 +121,10 @@ class Guest:
         if content.kind == "LVM2_member":
             return self._lvm(device, below, path, wishes)
         if content.kind == "crypto_LUKS":
+            layers.check_luks(path, self._run("cryptsetup", "luksDump", path))
             above = _only(device, device.above, "crypt")
             status = self._run("cryptsetup", "status", above.name)
-            own = layers.crypt_layer(above.name, status, wishes.passphrase, below)
+            own = layers.crypt_layer(above.name, path, status, wishes.passphrase, below)
             more = self._layers(above, own.grown(below), self._blkid(f"/dev/{above.kname}"), wishes)
             return (own, *more)
         if device.above:
@@ -132,21 +138,28 @@ class Guest:
         if not name:
             return own
         above = _only(device, [above for above in device.above if above.name == name], "lvm")
-        for layer in own:
-            below = layer.grown(below)
+        if self._text(f"sys/block/{above.kname}/dm/suspended").strip() == "1":
+            words = f"{own[1].name} is suspended, as when lvextend was killed; run: lvchange --refresh {own[1].name}"
+            raise FlexdiskError("UnknownLayout", words)
+        below = own[0].grown(below)
+        own = (own[0], layers.activated(own[1], above.size, below))
+        below = own[1].grown(below)
         return (*own, *self._layers(above, below, self._blkid(f"/dev/{above.kname}"), wishes))
 
     def _file_system(self, device: observed.Device, below: int, content: observed.Content) -> layers.Layer:
         path, kind = f"/dev/{device.kname}", content.kind
         if kind not in ("ext2", "ext3", "ext4", "xfs", "btrfs"):
             raise FlexdiskError("UnknownLayout", f"{path} has {kind or 'nothing that is known'} on it")
+        shown, known_as = "", (path, f"/dev/mapper/{device.name}")
+        if kind == "btrfs":
+            shown = self._run("btrfs", "filesystem", "show", "--raw", path)
+            layers.check_btrfs(known_as, shown)
         mount = layers.chosen_mount(content, path, device.numbers, self._mounts())
         name = f"{kind} on {device.name} at {mount}"
         if kind == "xfs":
             return layers.xfs_layer(name, mount, self._run("xfs_growfs", "-n", mount))
         if kind == "btrfs":
-            known_as = (path, f"/dev/mapper/{device.name}")
-            return layers.btrfs_layer(name, known_as, mount, self._run("btrfs", "filesystem", "show", "--raw", path))
+            return layers.btrfs_layer(name, known_as, mount, shown)
         return layers.ext_layer(name, path, self._run("dumpe2fs", "-h", path), below)
 
     def _mounts(self) -> t.List[observed.Mount]:
@@ -188,7 +201,7 @@ class Guest:
 
     def _place(self, kname: str) -> Place:
         start, size = (int(self._text(f"sys/class/block/{kname}/{name}") or 0) for name in ("start", "size"))
-        return Place(start, size)
+        return Place(start, size, self._text(f"sys/class/block/{kname}/dev").strip())
 
     def _serial(self, kname: str) -> str:
         return (self._text(f"sys/block/{kname}/serial") or self._text(f"sys/block/{kname}/device/serial")).strip()
@@ -215,6 +228,22 @@ def _normal(address: str) -> str:
     return f"{found.group(1) or '0000'}:{found.group(2)}:{found.group(3)}.{found.group(4)}"
 
 
-def _head(path: str) -> bytes:
+def _numbers(swap: observed.Swap) -> str:
+    """A device that has been removed and made again has the same name; the kernel says so behind it."""
+    try:
+        found = os.stat(re.sub(r" ?\(deleted\)\Z", "", swap.device))
+    except OSError:
+        return ""
+    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else ""
+
+
+def _swap_flaw(path: str, table: Table, swap: t.Optional[Partition]) -> str:
+    if swap is None:
+        return ""
+    return observed.swap_page(_bytes(path, swap.start * table.sector, observed.SWAP_HEADER_BYTES))[1]
+
+
+def _bytes(path: str, start: int, size: int) -> bytes:
     with open(path, "rb") as file:
-        return file.read(HEAD_BYTES)
+        file.seek(start)
+        return file.read(size)

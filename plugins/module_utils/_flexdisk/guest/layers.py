@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import render_change
@@ -23,7 +23,7 @@ _LARGEST_32_BIT = 2**32
 class Layer:
     """One layer. argv makes it take the space below. All figures are bytes; offset is what it does not use of it.
 
-    secret: the program reads the passphrase from its stdin.
+    secret: the program reads the passphrase from its stdin; test does so too, and tells whether it is the right one.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Layer:
     unit: int = 1
     least: int = LEAST_BYTES
     secret: bool = False
+    test: t.Tuple[str, ...] = ()
 
     def grown(self, below: int) -> int:
         """Its size on a device of that many bytes. Less than least is not worth a change."""
@@ -102,25 +103,59 @@ def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> L
 
     Raises FlexdiskError UnexpectedOutput.
     """
-    for number, size, path in re.findall(r"devid\s+(\d+)\s+size\s+(\d+)\s+used\s+\d+\s+path\s+(\S+)", text):
+    for number, size, path in _members(text):
         if path in devices:
             return Layer(name, ("btrfs", "filesystem", "resize", f"{number}:max", mount), int(size))
     raise _unexpected("btrfs filesystem show", text)
 
 
-def crypt_layer(name: str, text: str, passphrase: bool, below: int) -> Layer:
-    """An open LUKS device, from the output of cryptsetup status. passphrase: whether one was given.
+def check_btrfs(devices: t.Sequence[str], text: str) -> None:
+    """That a btrfs has only one device, from the output of btrfs filesystem show --raw. Raises UnknownLayout.
+
+    A mount names only one of several, so that it would not be known where the file system is mounted.
+    """
+    count = _figure(text, r"^\s*Total devices\s+(\d+)", "btrfs filesystem show")
+    if count == 1:
+        return
+    members = _members(text)
+    number = next((number for number, _size, path in members if path in devices), "DEVID")
+    raise FlexdiskError(
+        "UnknownLayout",
+        f"the btrfs on {devices[0]} has {count} devices ({', '.join(path for _number, _size, path in members)}); make "
+        f"its partition larger, if it has one, and run: btrfs filesystem resize {number}:max MOUNT_POINT",
+    )
+
+
+def _members(text: str) -> t.List[t.Tuple[str, str, str]]:
+    return re.findall(r"devid\s+(\d+)\s+size\s+(\d+)\s+used\s+\d+\s+path\s+(\S+)", text)
+
+
+def crypt_layer(name: str, device: str, text: str, passphrase: bool, below: int) -> Layer:
+    """An open LUKS device on another one, from the output of cryptsetup status. passphrase: whether one was given.
 
     One is only needed to grow. Raises FlexdiskError MissingParameter, UnexpectedOutput.
     """
     size = _figure(text, r"^\s*size:\s+(\d+)", "cryptsetup status") * 512
     offset = _figure(text, r"^\s*offset:\s+(\d+)", "cryptsetup status") * 512
     argv = ("cryptsetup", "resize", "--key-file=-", name) if passphrase else ("cryptsetup", "-q", "resize", name)
-    layer = Layer(name, argv, size, offset, 512, secret=passphrase)
+    test = ("cryptsetup", "open", "--test-passphrase", "--key-file=-", device) if passphrase else ()
+    layer = Layer(name, argv, size, offset, 512, secret=passphrase, test=test)
     keyring = re.search(r"^\s*key location:\s+keyring", text, re.MULTILINE)
     if keyring and not passphrase and layer.grown(below) != size:
         raise FlexdiskError("MissingParameter", f"{name}: the key is in the kernel's keyring; give luks_passphrase")
     return layer
+
+
+def check_luks(device: str, text: str) -> None:
+    """That a LUKS device can grow at all, from the output of cryptsetup luksDump. Raises FlexdiskError UnknownLayout.
+
+    cryptsetup would say so only when the partition has grown.
+    """
+    found = re.search(r"^\s*integrity:\s+(\S+)", text, re.MULTILINE)
+    if found is not None:
+        raise FlexdiskError(
+            "UnknownLayout", f"the LUKS on {device} has integrity ({found.group(1)}); cryptsetup cannot grow such a one"
+        )
 
 
 def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tuple[t.Tuple[Layer, ...], str]:
@@ -149,6 +184,17 @@ def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tu
     argv = ("lvextend", "-l", "+100%FREE", name, known_as)
     logical = Layer(name, argv, volume.size, size - free - volume.size, extent, extent)
     return (physical, logical), f"{group.replace('-', '--')}-{volume.name.replace('-', '--')}"
+
+
+def activated(volume: Layer, active: int, below: int) -> Layer:
+    """A logical volume whose device has that many bytes: less than LVM says, if lvextend was killed.
+
+    lvextend without free extents fails.
+    """
+    if active >= volume.size:
+        return volume
+    argv = volume.argv if volume.grown(below) != volume.size else ("lvchange", "--refresh", volume.name)
+    return replace(volume, size=active, argv=argv)
 
 
 def _choose(group: str, volumes: t.Sequence[Logical], wanted: t.Optional[str]) -> Logical:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import typing as t
 from dataclasses import dataclass
 
 from ..model.errors import FlexdiskError
 
 AMBIGUOUS = "several signatures"
+SWAP_HEADER_BYTES = 65536  # enough for each size of page
+_SWAP_MAGIC = b"SWAPSPACE2"
+_PAGES = (4096, 8192, 16384, 32768, 65536)
+_BAD_PAGES = 1032  # where the header of a swap has their number
 _BLKID_NOTHING, _BLKID_AMBIGUOUS = 2, 8
 
 
@@ -55,11 +60,12 @@ class Mount:
 
 @dataclass(frozen=True)
 class Swap:
-    """A swap in use. used is bytes."""
+    """A swap in use. used is bytes. numbers are its device's MAJOR:MINOR, "" for a file: names can be anything."""
 
     device: str
     used: int
     priority: int
+    numbers: str = ""
 
 
 def parse_lsblk(text: str) -> t.Tuple[Device, ...]:
@@ -116,9 +122,22 @@ def _plain(source: t.Optional[str]) -> str:
 
 
 def parse_swaps(text: str) -> t.Tuple[Swap, ...]:
-    """The swaps of /proc/swaps."""
+    """The swaps of /proc/swaps, which has spaces and the like in names as octal numbers."""
     rows = [line.split() for line in text.splitlines()[1:]]
-    return tuple(Swap(row[0], int(row[3]) * 1024, int(row[4])) for row in rows if len(row) >= 5)
+    return tuple(Swap(_unescaped(row[0]), int(row[3]) * 1024, int(row[4])) for row in rows if len(row) >= 5)
+
+
+def _unescaped(name: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), name)
+
+
+def swap_page(head: bytes) -> t.Tuple[int, str]:
+    """The size of page in the first bytes of a swap, and what keeps the swap from being moved, "" for nothing."""
+    page = next((page for page in _PAGES if head[page - len(_SWAP_MAGIC) : page] == _SWAP_MAGIC), 0)
+    if not page:
+        return 0, "no header of version 1"
+    bad = t.cast(int, struct.unpack_from("=I", head, _BAD_PAGES)[0])
+    return page, f"{bad} bad pages" if bad else ""
 
 
 def available_memory(text: str) -> int:

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..model.errors import FlexdiskError
-from ..model.sizes import render_apart, render_bytes
+from ..model.sizes import MIB, render_apart, render_bytes
 from .growth import Cast, places
 from .layers import Layer
 from .observed import Content, Swap, fstab_swap
-from .steps import Backup, CopySwapHeader, Plan, Run, Step, Unchanged
+from .steps import Backup, CopySwapHeader, Plan, Run, SetActive, Step, Unchanged
 from .table import Partition, Table, changed, script
 
 _SECTOR = 512  # bytes, in which the kernel counts
+_SPARE_BYTES = 64 * MIB  # of memory, when a swap is turned off: what is available is an estimate, and changes
 
 
 @dataclass(frozen=True)
 class Place:
-    """A partition as the kernel knows it, in sectors of 512 bytes."""
+    """A partition as the kernel knows it, in sectors of 512 bytes. numbers are those of its device, MAJOR:MINOR."""
 
     start: int
     size: int
+    numbers: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class Disk:
     """All that is known of one disk before the plan. size is bytes. dump is the output of sfdisk -d.
 
     kernel has the partitions that the kernel knows, contents what is on those of the table. swaps, fstab and memory
-    (bytes that are available) are those of the guest. layers are what lies on the partition that grows, or on the disk.
+    (bytes that are available) are those of the guest. flaw is why the swap cannot be moved, "" for nothing. marked: a
+    run has cleared the active flag of the protective MBR. layers are what lies on the partition that grows, or on the
+    disk.
     """
 
     device: str
@@ -48,13 +52,15 @@ class Disk:
     swaps: t.Tuple[Swap, ...] = ()
     fstab: str = ""
     memory: int = 0
+    flaw: str = ""
+    marked: bool = False
 
 
 def plan(disk: Disk) -> Plan:
     """The growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with what was found."""
     if disk.table is None or disk.cast is None:
         lines, runs = _layers(disk.layers, disk.size)
-        return Plan(disk.device, disk.size, lines, runs)
+        return Plan(disk.device, disk.size, lines, runs, tests=_tests(disk.layers, runs))
     return _partitioned(disk, disk.table, disk.cast)
 
 
@@ -62,6 +68,7 @@ def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
     new = places(table, found)
     after = changed(table, new)
     _check_kernel(disk, table, found)
+    _check_swap(disk, found, new)
     sync = _Sync(disk, found, {part.number: part for part in after.partitions})
     below = sync.after[found.grown.number].size * table.sector
     layer_lines, layer_steps = _layers(disk.layers, below)
@@ -69,16 +76,18 @@ def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
     if not new and sync.needed:
         lines = ("~ the kernel learns the partition table",)
     moves = _moves(found, new)
-    before: t.Tuple[Step, ...] = (*_off(disk, found.swap), *sync.drop()) if moves or sync.dropped else ()
+    before = _before(disk, table, found.swap, sync) if moves or sync.dropped else ()
     write = _write(disk, table, found, new) if new else ()
     backup = _backup(disk, table) if new else ()
-    steps = (*backup, *before, *write, *sync.tell())
+    active = (SetActive(active_name(table)),) if disk.marked or (new and table.active) else ()
+    lines += () if new else tuple("~ the protective MBR is active again" for _step in active)
+    steps = (*backup, *before, *write, *active, *sync.tell())
     if steps or layer_steps:
         on = _on(disk, table, found.swap, bool(before))
         lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not moves)
         steps += on
-    undo = (*sync.restore(), *_on(disk, table, found.swap, True)) if before else ()
-    return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), undo, len(steps))
+    tests = _tests(disk.layers, layer_steps)
+    return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), len(steps), tests)
 
 
 def _layers(layers: t.Sequence[Layer], below: int) -> t.Tuple[t.Tuple[str, ...], t.Tuple[Run, ...]]:
@@ -90,6 +99,12 @@ def _layers(layers: t.Sequence[Layer], below: int) -> t.Tuple[t.Tuple[str, ...],
             steps.append(Run(layer.argv, secret=layer.secret))
         below = new
     return tuple(lines), tuple(steps)
+
+
+def _tests(layers: t.Sequence[Layer], steps: t.Sequence[Run]) -> t.Tuple[Run, ...]:
+    """For the layers that these steps grow."""
+    grown = [step.argv for step in steps]
+    return tuple(Run(layer.test, secret=True) for layer in layers if layer.test and layer.argv in grown)
 
 
 def _moves(found: Cast, new: t.Sequence[Partition]) -> bool:
@@ -121,6 +136,11 @@ def _check_kernel(disk: Disk, table: Table, found: Cast) -> None:
         raise FlexdiskError(
             "UnknownLayout", f"the kernel knows a partition {number} of {disk.device} that its table does not have"
         )
+
+
+def _check_swap(disk: Disk, found: Cast, new: t.Sequence[Partition]) -> None:
+    if found.swap is not None and disk.flaw and _moves(found, new):
+        raise FlexdiskError("UnknownLayout", f"the swap {found.swap.name} cannot be moved: it has {disk.flaw}")
 
 
 def _size(known: t.Optional[Place]) -> int:
@@ -160,35 +180,41 @@ class _Sync:
 
     def drop(self) -> t.Tuple[Run, ...]:
         """Before the table is written: what moves goes, a container after what it contains."""
-        return tuple(self._partx("-d", part) for part in reversed(self.dropped))
+        return tuple(
+            replace(self._partx("-d", part), undo=(self._partx("-a", part).argv,)) for part in reversed(self.dropped)
+        )
 
     def tell(self) -> t.Tuple[Run, ...]:
         """After the table is written. What is not dropped first would still be at its old place."""
         return (*(self._partx("-u", part) for part in self._resized), *(self._partx("-a", p) for p in self._added))
-
-    def restore(self) -> t.Tuple[Run, ...]:
-        """What was dropped comes back where it was."""
-        return tuple(self._partx("-a", part) for part in self.dropped)
 
     def _partx(self, how: str, part: Partition) -> Run:
         return Run(("partx", how, "--nr", str(part.number), self._device))
 
 
 def _active(disk: Disk, swap: t.Optional[Partition]) -> t.Optional[Swap]:
-    return next((each for each in disk.swaps if swap is not None and each.device == swap.node), None)
+    known = disk.kernel.get(swap.number) if swap is not None else None
+    return next((each for each in disk.swaps if known is not None and known.numbers == each.numbers != ""), None)
+
+
+def _before(disk: Disk, table: Table, swap: t.Optional[Partition], sync: _Sync) -> t.Tuple[Run, ...]:
+    """Before the table is written. When all is undone, the swap is turned on at last."""
+    steps = (*_off(disk, swap), *sync.drop())
+    on = tuple(run.argv for run in _on(disk, table, swap, True))
+    return (replace(steps[0], undo=(*steps[0].undo, *on)), *steps[1:]) if steps else ()
 
 
 def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:
     active = _active(disk, swap)
-    if active is None:
+    if active is None or swap is None:
         return ()
-    if active.used > disk.memory:
+    if active.used and active.used + _SPARE_BYTES > disk.memory:
         raise FlexdiskError(
             "InsufficientSpace",
             f"swap {active.device} holds {render_bytes(active.used)}, and only {render_bytes(disk.memory)} of memory "
-            "are available, so it cannot be turned off to be moved",
+            f"are available, of which {render_bytes(_SPARE_BYTES)} must stay, so it cannot be turned off to be moved",
         )
-    return (Run(("swapoff", active.device)),)
+    return (Run(("swapoff", swap.node)),)
 
 
 def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool) -> t.Tuple[Run, ...]:
@@ -212,12 +238,22 @@ def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool)
 
 
 def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
+    active = table.active or disk.marked
     digest = hashlib.sha256(disk.dump.encode()).hexdigest()[:8]
     words = (
         "# The partition table before it was changed. It would cut a file system that has grown. To write it again:\n"
         f"# sfdisk --no-reread {disk.device} < this file"
     )
-    return (Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{disk.dump}"),)
+    if active:
+        words += f"\n# sfdisk --no-reread --activate {disk.device} 1"
+    saved = Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{disk.dump}")
+    marker = f"The protective MBR of {disk.device} was active. It becomes so again, and then this file goes.\n"
+    return (saved, Backup(active_name(table), marker)) if active else (saved,)
+
+
+def active_name(table: Table) -> str:
+    """The file that remembers the active flag of a protective MBR, from before sfdisk clears it to when it is back."""
+    return f"{table.identity.lower()}.active"
 
 
 def _write(disk: Disk, table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[Step, ...]:

@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Run:
-    """A program. secret: it reads the passphrase from its stdin."""
+    """A program. secret: it reads the passphrase from its stdin. undo are the programs that undo it, one by one."""
 
     argv: t.Tuple[str, ...]
     stdin: str = ""
     secret: bool = False
+    undo: t.Tuple[t.Tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,13 @@ class Backup:
 
     name: str
     text: str
+
+
+@dataclass(frozen=True)
+class SetActive:
+    """The protective MBR gets its active flag back, which sfdisk clears. The file of this name is not needed then."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -42,13 +50,14 @@ class Unchanged:
     text: str
 
 
-Step = t.Union[Run, Backup, CopySwapHeader, Unchanged]
+Step = t.Union[Run, Backup, CopySwapHeader, Unchanged, SetActive]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A growth. lines are for a reader; undo turns a swap on again if the table could not be written.
+    """A growth. lines are for a reader.
 
+    tests change nothing. They come first, in check mode too: each reads the passphrase, and fails if it is a wrong one.
     table: how many of the steps concern the table, while the disk is locked.
     """
 
@@ -56,14 +65,10 @@ class Plan:
     size: int
     lines: t.Tuple[str, ...] = ()
     steps: t.Tuple[Step, ...] = ()
-    undo: t.Tuple[Run, ...] = ()
     table: int = 0
+    tests: t.Tuple[Run, ...] = ()
 
     @property
     def backup(self) -> str:
         """The name of the backup's file, "" for none."""
         return next((step.name for step in self.steps if isinstance(step, Backup)), "")
-
-    def written(self) -> Plan:
-        """The plan once the table is written: nothing can be undone any more."""
-        return replace(self, undo=())

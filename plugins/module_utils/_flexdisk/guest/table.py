@@ -10,12 +10,13 @@ import json
 import re
 import struct
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_bytes
 
 HEAD_BYTES = 8192  # the first two sectors of a disk, whatever their size
+ACTIVE = 0x80  # the first byte of an active entry of an MBR
 _EXTENDED = ("5", "f", "85")
 _PROTECTIVE = 0xEE
 _MBR_SECTORS = 2**32 - 1
@@ -53,7 +54,10 @@ class Partition:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. sector is bytes; sectors is the size of the disk; no partition may reach limit, a sector."""
+    """A table. sector is bytes; sectors is the size of the disk; no partition may reach limit, a sector.
+
+    active: the protective MBR of a GPT has the flag without which some BIOSes do not boot.
+    """
 
     label: str
     identity: str
@@ -61,6 +65,7 @@ class Table:
     sectors: int
     limit: int
     partitions: t.Tuple[Partition, ...]  # by start
+    active: bool = False
 
     @property
     def step(self) -> int:
@@ -74,23 +79,27 @@ class Table:
         )
 
 
-def parse_table(text: str, head: bytes, size: int) -> Table:
+def parse_table(text: str, head: bytes, size: int, sector: int) -> Table:
     """The table in the output of sfdisk -J. head is the first HEAD_BYTES of the disk, size its bytes.
 
+    sector is the bytes of a sector, 0 if the kernel does not tell. Old sfdisk does not say it.
     Raises FlexdiskError UnknownLayout for a table that cannot be changed safely, UnexpectedOutput.
     """
     try:
         found = json.loads(text)["partitiontable"]
-        sector = int(found.get("sectorsize", 512))
+        sector = int(found.get("sectorsize") or sector)
         device = found["device"]
         parts = [_partition(device, part) for part in found.get("partitions", [])]
         label, identity = found["label"], found.get("id", "")
     except (ValueError, KeyError, TypeError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"sfdisk -J printed something unknown: {text[:200]!r}") from exc
+    if not sector:
+        raise FlexdiskError("UnexpectedOutput", "neither sfdisk nor the kernel tells the size of the disk's sectors")
     _check_label(label, head)
     sectors = size // sector
     limit = _gpt_limit(head, sector, sectors) if label == "gpt" else min(sectors, _MBR_SECTORS)
-    table = Table(label, identity, sector, sectors, limit, tuple(sorted(parts, key=lambda part: part.start)))
+    active = label == "gpt" and head[protective(head)] == ACTIVE
+    table = Table(label, identity, sector, sectors, limit, tuple(sorted(parts, key=lambda part: part.start)), active)
     _check_places(table)
     return table
 
@@ -99,7 +108,7 @@ def changed(table: Table, parts: t.Iterable[Partition]) -> Table:
     """The table with these partitions in place of those of the same numbers."""
     new = {part.number: part for part in parts}
     places = sorted((new.get(part.number, part) for part in table.partitions), key=lambda part: part.start)
-    return Table(table.label, table.identity, table.sector, table.sectors, table.limit, tuple(places))
+    return replace(table, partitions=tuple(places))
 
 
 def script(dump: str, parts: t.Iterable[Partition]) -> str:
@@ -117,6 +126,11 @@ def script(dump: str, parts: t.Iterable[Partition]) -> str:
         if not line.startswith("last-lba:"):
             lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def protective(head: bytes) -> int:
+    """Where the protective entry of an MBR begins, 0 if it has none."""
+    return next((at for at in range(446, 510, 16) if head[at + 4 : at + 5] == bytes([_PROTECTIVE])), 0)
 
 
 def _partition(device: str, part: t.Mapping[str, t.Any]) -> Partition:
