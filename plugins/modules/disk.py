@@ -152,6 +152,14 @@ options:
     description:
       - Allow a smaller O(size). Data beyond the new size is lost.
     type: bool
+  min_size_from_guest: &min_size_from_guest
+    description:
+      - The smallest size that the guest needs, a number of MiB or a size with a binary unit. The module
+        M(flexdisk.hypervisor.guest_growth_info) tells it.
+      - The disk is not made smaller than that, even with O(dangerous_allow_shrink=true). The task is refused before
+        anything changes.
+      - It has no effect if the disk does not become smaller. It is never stored.
+    type: raw
   destroy_snapshots: &destroy_snapshots
     description:
       - Allow the disk's snapshots to be destroyed with it.
@@ -195,6 +203,7 @@ options:
       tags: *tags
       serial_no: *serial_no
       dangerous_allow_shrink: *dangerous_allow_shrink
+      min_size_from_guest: *min_size_from_guest
       destroy_snapshots: *destroy_snapshots
       release_holds: *release_holds
       destroy_clones: *destroy_clones

@@ -71,6 +71,12 @@ MUTATIONS = (
         "if False:",
     ),
     Mutation(
+        "shrink below what the guest needs",
+        "plan/checks.py",
+        "if least is not None and target.bytes < least * MIB:",
+        "if False:",
+    ),
+    Mutation(
         "snapshots go without their flag",
         "plan/checks.py",
         "if disk.snapshots and not leaver.snapshots:",

@@ -79,6 +79,15 @@ def declared(node, module="vm_disks"):
                 yield from declared(value, module)
 
 
+def told(vm):
+    """An entry whose figures are no templates of what another task has found."""
+    disks = [
+        {key: 1024 if str(value).startswith("{{") else value for key, value in disk.items()}
+        for disk in vm.get("disks", [])
+    ]
+    return {**vm, "disks": disks} if disks else vm
+
+
 EXAMPLES = [
     (f"{page.relative_to(ROOT)}-{n}", block) for page in PAGES for n, block in enumerate(blocks(page, "yaml"))
 ] + [
@@ -95,7 +104,7 @@ def test_examples_are_valid_declarations(block):
         for vm in arguments["vms"]:
             assert set(vm) <= set(vm_disks.VM)
             assert all(set(disk) <= set(DISK) for disk in vm.get("disks", []))
-            assert parse_vm_disks(vm)[1] == []
+            assert parse_vm_disks(told(vm))[1] == []
 
 
 @pytest.mark.parametrize("block", [b for _name, b in EXAMPLES], ids=[name for name, _b in EXAMPLES])

@@ -50,6 +50,26 @@ def test_shrink_keeps_what_is_below_the_new_end(sim):
     assert idle.warnings == ["web01: disk a: dangerous_allow_shrink is set, but nothing shrinks; remove it"]
 
 
+def test_a_shrink_to_what_the_guest_needs(sim):
+    sim.adopted(2048)
+    least = {"name": "a", "min_size_from_guest": "1 GiB"}
+    done = sim.four_steps(one({**least, "size": 1024, "dangerous_allow_shrink": True}))
+    assert kinds(done) == ["shrink"]
+
+
+def test_what_the_guest_needs_matters_only_to_a_shrink(sim):
+    """The figure may be older than the disk is small, or of a disk that has grown since."""
+    sim.adopted(2048)
+    sim.four_steps(one({"name": "a", "size": 3072, "min_size_from_guest": "4GiB"}))
+    idle = sim.converge(
+        one({"name": "a", "size": 3072, "min_size_from_guest": "4GiB"}, {"name": "b", "state": "absent"})
+    )
+    assert (idle.problems, idle.changed, idle.warnings) == ([], False, [])
+    sim.four_steps(
+        one({"name": "a", "min_size_from_guest": 4096}, {"name": "n", "size": 64, "min_size_from_guest": 128})
+    )
+
+
 def test_shrink_and_grow_with_snapshots(sim):
     sim.adopted(2048, 1024)
     volume = sim.disks()["a"].volume.name

@@ -256,6 +256,13 @@ CASES = [
         "shrink without its flag", INVALID, ("2 GiB -> 1 GiB", "dangerous_allow_shrink"), data(size=1024), disk="data"
     ),
     Case(
+        "shrink below what the guest needs",
+        "TooSmallForGuest",
+        ("1 GiB would", "min_size_from_guest is 1.5 GiB, and the disk has 2 GiB"),
+        data(size=1024, min_size_from_guest="1.5GiB", dangerous_allow_shrink=True),
+        disk="data",
+    ),
+    Case(
         "boot disk below its image",
         INVALID,
         ("10 GiB -> 9 GiB", f"cannot be smaller than its image {IMAGE}, which has 10 GiB"),

@@ -93,6 +93,16 @@ def test_less_space_is_a_shrink(filled):
     assert size(filled) == 6144
 
 
+def test_what_remains_must_be_what_the_guest_needs(filled):
+    rest = {**REST, "dangerous_allow_shrink": True, "min_size_from_guest": 6144}
+    refused = filled.converge(one({"name": "a", "size": 4097}, rest))
+    assert [(p.code, p.disk) for p in refused.problems] == [("TooSmallForGuest", "rest")]
+    assert "5.9 GiB would cut off what the guest uses: min_size_from_guest is 6 GiB" in refused.problems[0].message
+    assert size(filled) == 8192
+    filled.four_steps(one({"name": "a", "size": 4096}, rest))
+    assert size(filled) == 6144
+
+
 def test_the_others_shrink_for_it(filled):
     filled.four_steps(one({"name": "a", "size": 1024, "dangerous_allow_shrink": True}, REST))
     assert size(filled) == 9216

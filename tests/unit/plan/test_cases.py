@@ -212,6 +212,21 @@ REFUSED = [
         "InvalidArgument",
         ("64 MiB -> 32 MiB", "dangerous_allow_shrink"),
     ),
+    *(
+        Refusal(
+            f"smaller than the guest allows, {permitted}",
+            disks(ROOT, {**A, "size": 32, "min_size_from_guest": "33MiB", "dangerous_allow_shrink": permitted}),
+            "TooSmallForGuest",
+            ("32 MiB would cut off what the guest uses", "min_size_from_guest is 33 MiB, and the disk has 64 MiB"),
+        )
+        for permitted in (False, True)
+    ),
+    Refusal(
+        "a smaller disk that the guest would allow",
+        disks(ROOT, {**A, "size": 32, "min_size_from_guest": 32}),
+        "InvalidArgument",
+        ("64 MiB -> 32 MiB", "dangerous_allow_shrink"),
+    ),
     Refusal(
         "more than F holds",
         disks(ROOT, {**A, "size": "4GiB"}),

@@ -262,6 +262,16 @@ NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
         ("InvalidArgument", {"name": "x", "source": "a", "size": 16}, "size 16 MiB is too small"),
         ("InvalidArgument", {"name": "a", "serial_no": -1}, "from 0 to 999999999999999"),
         ("InvalidArgument", {"name": "a", "size": 16}, "dangerous_allow_shrink=true allows it"),
+        (
+            "TooSmallForGuest",
+            {"name": "a", "size": 16, "dangerous_allow_shrink": True, "min_size_from_guest": 17},
+            "16 MiB would cut off what the guest uses: min_size_from_guest is 17 MiB",
+        ),
+        (
+            "InvalidArgument",
+            {"name": "a", "state": "absent", "min_size_from_guest": 17},
+            "min_size_from_guest works only with state=present and attached",
+        ),
         ("InvalidArgument", {"vm": "web01", "index": 0, "state": "detached"}, "the boot disk cannot be removed"),
         ("InvalidArgument", {"name": "a", "vm": "web01", "state": "attached", "index": 5}, "has index 1"),
         ("InvalidArgument", {"name": "a", "model": "x"}, "model 'x' is not valid: it must be one of"),

@@ -41,6 +41,7 @@ DISK: _Spec = {
     "compression": {"type": "str"},
     **OWN,
     "dangerous_allow_shrink": {"type": "bool", "default": False},
+    "min_size_from_guest": {"type": "raw"},
     "destroy_snapshots": {"type": "bool", "default": False},
     "recreate": {"type": "bool", "default": False},
     "recreate_for": {"type": "str"},

@@ -26,7 +26,7 @@ def run_guest_growth(module: Module) -> None:
         if os.geteuid() != 0:
             raise FlexdiskError("NotPermitted", "only root can grow file systems; set become")
         runner = SubprocessRunner()
-        kname = Guest(runner).find(_serial(params), params["pci_address"])
+        kname = Guest(runner).find(wanted_serial(params), params["pci_address"])
         result = grow(runner, kname, params, module.check_mode)
     except FlexdiskError as exc:
         module.fail_json(**error(exc))
@@ -55,7 +55,8 @@ def grow(
     return _result(planned, params["backup_dir"])
 
 
-def _serial(params: t.Mapping[str, t.Any]) -> t.Optional[str]:
+def wanted_serial(params: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    """The serial number of the disk that the arguments mean, None if they do not say. Raises InvalidArgument."""
     if params["disk_uuid"] is None:
         return t.cast(t.Optional[str], params["serial"])
     uuid = params["disk_uuid"].lower()

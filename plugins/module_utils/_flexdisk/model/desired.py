@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 class DiskDeclaration:
     """One entry of a VM's disks. size is MiB; remaining excludes size; index is the number in the volume's name.
 
+    least is the MiB below which the disk may not shrink, because the guest uses them; None: nobody has said.
+
     own has what is declared of the properties in rules/disk_properties.py. recreate_for is a word of the user: a boot
     disk that was made for another one is made anew.
     """
@@ -32,6 +34,7 @@ class DiskDeclaration:
     compression: t.Optional[str] = None
     own: t.Mapping[str, t.Any] = field(default_factory=dict)
     dangerous_allow_shrink: bool = False
+    least: t.Optional[int] = None
     destroy_snapshots: bool = False
     recreate: bool = False
     recreate_for: str = ""

@@ -79,7 +79,16 @@ def check_shrink(target: Target, problems: Problems) -> bool:
         return False
     _replicated(disk, "made smaller", problems)
     change = render_change(disk.size, target.bytes)
-    if not target.spec.dangerous_allow_shrink:
+    least = target.spec.least
+    if least is not None and target.bytes < least * MIB:
+        wanted, limit = render_apart(target.bytes, least * MIB)
+        problems.add(
+            "TooSmallForGuest",
+            f"{wanted} would cut off what the guest uses: min_size_from_guest is {limit}, and the disk has "
+            f"{render_bytes(disk.size)}",
+            target.label,
+        )
+    elif not target.spec.dangerous_allow_shrink:
         problems.add(
             "InvalidArgument",
             f"{change} would cut off data; dangerous_allow_shrink=true allows it",

@@ -30,6 +30,7 @@ _OF_STATE = {
     "compression": ("present", "attached"),
     **dict.fromkeys(disk_properties.PROPERTIES, ("present", "attached")),
     "dangerous_allow_shrink": ("present", "attached"),
+    "min_size_from_guest": ("present", "attached"),
     "from_vm": ("attached",),
     "take": ("attached",),
     "destroy_snapshots": ("absent",),

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 
 from ..model.desired import DiskDeclaration
 from ..model.errors import Problems
-from ..model.sizes import REMAINING, parse_size_or_remaining
+from ..model.sizes import REMAINING, parse_size, parse_size_or_remaining
 from ..model.vm import FILE, SPARSE, THICK
 from ..rules import disk_properties, disk_values, identity
 from .values import Raw, check_image, optional_slot
@@ -45,6 +46,7 @@ def parse_disk_entry(raw: Raw, label: str, problems: Problems) -> DiskDeclaratio
         pci_slot=slot,
         own=disk_properties.parsed(problems, label, raw),
         dangerous_allow_shrink=bool(raw.get("dangerous_allow_shrink")),
+        least=_least(problems, label, raw),
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         recreate=bool(raw.get("recreate")),
         recreate_for=_recreate_for(raw, label, problems),
@@ -65,6 +67,13 @@ def _size(problems: Problems, label: str, raw: Raw) -> t.Tuple[t.Optional[int], 
         return None, False
     size = problems.attempt(label, parse_size_or_remaining, raw["size"])
     return (None, True) if size == REMAINING else (size, False)
+
+
+def _least(problems: Problems, label: str, raw: Raw) -> t.Optional[int]:
+    value = raw.get("min_size_from_guest")
+    if value is None:
+        return None
+    return t.cast(t.Optional[int], problems.attempt(label, partial(parse_size, what="min_size_from_guest"), value))
 
 
 def _check_block_size(problems: Problems, label: str, raw: Raw) -> None:

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The run of guest_growth_info: find the disk, and tell how small it can become."""
+
+from __future__ import annotations
+
+import os
+
+from ..model.errors import FlexdiskError
+from .guest_growth import wanted_serial
+from .guest_room import RoomReader, result
+from .module_run import Module, error
+from .runner import SubprocessRunner
+
+
+def run_guest_growth_info(module: Module) -> None:
+    """The whole run of the module."""
+    params = module.params
+    try:
+        if os.geteuid() != 0:
+            raise FlexdiskError("NotPermitted", "only root can read disks; set become")
+        guest = RoomReader(SubprocessRunner())
+        found = guest.room(guest.find(wanted_serial(params), params["pci_address"]))
+    except FlexdiskError as exc:
+        module.fail_json(**error(exc))
+    module.exit_json(**result(found))

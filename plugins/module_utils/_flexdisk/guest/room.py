@@ -1,0 +1,133 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""How small a disk can become before it cuts a partition, its table, or what fills it. Where in doubt, no smaller."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import typing as t
+from dataclasses import dataclass
+
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB, render_bytes
+from .layers import crypt_layer, ext_layer
+from .table import Table
+
+_LAST_USABLE = 48  # where a header of a GPT has it
+_BEYOND_STATUS = re.compile(r"^\s*(integrity|reencryption):", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Room:
+    """The room that a disk needs. All figures are bytes; least is the answer.
+
+    table is gpt, dos or ""; content is what fills a disk without table. end is that of the last partition or of the
+    content. backup is what the second header of a GPT takes behind it. compact is what least becomes after relocate,
+    the command that puts this header behind the last partition. why says why nothing can go.
+    """
+
+    device: str
+    size: int
+    least: int
+    table: str = ""
+    content: str = ""
+    end: int = 0
+    backup: int = 0
+    compact: int = 0
+    relocate: t.Tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot shrink, "" if it can."""
+        return self.why if whole_mib(self.least) * MIB >= self.size else ""
+
+    def words(self) -> str:
+        """The answer for a reader."""
+        said = f"{self.device}: {render_bytes(self.size)}, "
+        said += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.least)} MiB"
+        if self.relocate:
+            said += f"; to {whole_mib(self.compact)} MiB after {' '.join(self.relocate)}"
+        return said
+
+
+def whole_mib(size: int) -> int:
+    """Bytes in MiB, rounded up."""
+    return -(-size // MIB)
+
+
+def unknown(device: str, size: int, why: str, content: str = "") -> Room:
+    """A disk of which nothing can go."""
+    return Room(device, size, size, content=content, end=size, why=why)
+
+
+def filled(device: str, size: int, content: str, end: int) -> Room:
+    """A disk without a table, with something on it that reaches to end."""
+    end = min(end, size)
+    return Room(device, size, end, content=content, end=end, why=f"the {content} on it takes all of it")
+
+
+def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Iterable[int]) -> Room:
+    """A disk with a table. head is what it begins with; ends are those of the partitions that the kernel knows, bytes.
+
+    The header of a GPT says how far partitions may reach. Where that is behind the end of the disk, the GPT counts as
+    damaged, and the guest does not find its partitions. So as long as it says that, the disk cannot be smaller.
+    """
+    end = max([part.end * table.sector for part in table.partitions] + list(ends) + [0])
+    if table.label != "gpt":
+        return Room(device, size, min(size, max(end, table.sector)), table.label, end=end, why=_full(table))
+    backup = (table.sectors - table.limit) * table.sector
+    used = max(end, table.sector + backup)  # before the first partition: an MBR, the header, and the same entries
+    (last,) = struct.unpack_from("<Q", head, table.sector + _LAST_USABLE)
+    least = min(size, max(used, (last + 1) * table.sector) + backup)
+    # sfdisk lets one sector more be usable.
+    compact = min(size, used + table.sector + backup)
+    relocate: t.Tuple[str, ...] = ()
+    if whole_mib(compact) < whole_mib(least):
+        relocate = ("sfdisk", "--relocate", "gpt-bak-mini", device)
+    why = "its GPT lets partitions reach to its end" if relocate else _full(table)
+    return Room(device, size, least, "gpt", end=end, backup=backup, compact=compact, relocate=relocate, why=why)
+
+
+def ext_end(device: str, text: str, mounted: bool) -> int:
+    """Where an ext2, ext3 or ext4 ends, from the output of dumpe2fs -h. Raises UnknownLayout, UnexpectedOutput."""
+    if not mounted and re.search(r"^Filesystem features:.*\bneeds_recovery\b", text, re.MULTILINE):
+        raise FlexdiskError("UnknownLayout", f"the file system on {device} was not unmounted; its journal may grow it")
+    return ext_layer(device, device, text, 0).size
+
+
+def crypt_end(name: str, text: str) -> int:
+    """Where an open LUKS device ends, from the output of cryptsetup status. Raises UnknownLayout, UnexpectedOutput."""
+    found = _BEYOND_STATUS.search(text)
+    if found:
+        raise FlexdiskError("UnknownLayout", f"{name} has {found.group(1)}, so it may use more than it shows")
+    layer = crypt_layer(name, text, True, 0)
+    return layer.offset + layer.size
+
+
+def physical_end(device: str, pvs: str) -> int:
+    """Where a physical volume ends, from a JSON report of pvs in bytes. Raises UnknownLayout, UnexpectedOutput.
+
+    LVM remembers a size that is up to one extent larger than all extents, and warns of a smaller device.
+    """
+    try:
+        (row,) = json.loads(pvs)["report"][0]["pv"]
+        start, extents, extent, copies = (
+            int(row[key]) for key in ("pe_start", "pv_size", "vg_extent_size", "pv_mda_count")
+        )
+    except (ValueError, KeyError, TypeError, IndexError) as exc:
+        raise FlexdiskError("UnexpectedOutput", f"pvs printed something unknown: {pvs[:200]!r}") from exc
+    if not extent:
+        raise FlexdiskError("UnknownLayout", f"{device} is a physical volume without volume group")
+    if copies > 1:
+        raise FlexdiskError("UnknownLayout", f"{device} has a second copy of LVM's metadata at its end")
+    return start + extents + extent
+
+
+def _full(table: Table) -> str:
+    parts = [part for part in table.partitions if not part.extended]
+    return f"{max(parts, key=lambda part: part.end).name} reaches to its end" if parts else "it is too small"
