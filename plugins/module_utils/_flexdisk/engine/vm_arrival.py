@@ -305,7 +305,7 @@ class Arrival:
         if not place:
             if there is None or not there.disks:
                 raise FlexdiskError("Changed", f"{host_name()} does not expect VM {uuid}, and does not have it")
-            self._forget(uuid)
+            self.forget(uuid)
             return False
         if host.moves[uuid].host != source:
             words = f"{host_name()} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
@@ -407,7 +407,7 @@ class Arrival:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
         self._note(record, made, move)
         self._zfs.destroy(place)
-        self._forget(record.uuid)
+        self.forget(record.uuid)
 
     def _note(self, record: Record, made: Vm, move: Move) -> None:
         """The disks say which hosts have replicas, and nothing of what they have been."""
@@ -423,7 +423,7 @@ class Arrival:
             [n for names in texts.values() for n in names], {key: "" for key in (*MARKS, COMES) if key != ROLE}
         )
 
-    def _forget(self, uuid: str) -> None:
+    def forget(self, uuid: str) -> None:
         """The VM is here: nobody needs its records any more."""
         for kind in (records.MOVES, records.FAILOVER):
             records.remove(uuid, kind)

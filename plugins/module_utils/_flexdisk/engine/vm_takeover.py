@@ -134,7 +134,7 @@ class TakeOver:
         ready = self._ready(name, most, leave_out)
         if ready.here or ready.known is None or ready.takeover is None:
             if ready.known is not None:
-                records.remove(ready.known.record.uuid, records.FAILOVER)
+                self._arrival.forget(ready.known.record.uuid)
             return False
         record = ready.known.record
         uuids = [disk.uuid for disk in record.disks]
