@@ -36,7 +36,7 @@ class FileDisk:
     def table(self):
         with self.path.open("rb") as file:
             head = file.read(HEAD_BYTES)
-        return parse_table(run("sfdisk", "-J", str(self.path)), head, self.size), head
+        return parse_table(run("sfdisk", "-J", str(self.path)), head, self.size, 512), head
 
     def room(self, ends=()):
         return room.partitioned("disk", self.size, *self.table(), ends)

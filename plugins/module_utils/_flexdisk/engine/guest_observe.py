@@ -76,9 +76,12 @@ class Guest:
             if answer.rc == 0:
                 raise FlexdiskError("UnknownLayout", f"{path} has a partition table and {kind.kind} on it")
             return Disk(path, device.size, self._layers(device, device.size, kind, wishes))
-        sector = int(self._text(f"sys/block/{kname}/queue/logical_block_size") or 0)
-        table = parse_table(answer.stdout, _bytes(path, 0, HEAD_BYTES), device.size, sector)
+        table = parse_table(answer.stdout, _bytes(path, 0, HEAD_BYTES), device.size, self._sector(kname))
         return self._partitioned(device, table, wishes)
+
+    def _sector(self, kname: str) -> int:
+        """Bytes of a disk's sector, 0 if the kernel does not tell."""
+        return int(self._text(f"sys/block/{kname}/queue/logical_block_size") or 0)
 
     def _partitioned(self, device: observed.Device, table: Table, wishes: Wishes) -> Disk:
         path = f"/dev/{device.kname}"

@@ -55,7 +55,7 @@ class RoomReader(Guest):
         known = [self._place(above.kname) for above in device.above]
         head = _head(path)
         try:
-            table = parse_table(text, head, device.size)
+            table = parse_table(text, head, device.size, self._sector(device.kname))
         except FlexdiskError as exc:
             if exc.code != "UnknownLayout":
                 raise

@@ -105,7 +105,7 @@ def crypt_end(name: str, text: str) -> int:
     found = _BEYOND_STATUS.search(text)
     if found:
         raise FlexdiskError("UnknownLayout", f"{name} has {found.group(1)}, so it may use more than it shows")
-    layer = crypt_layer(name, text, True, 0)
+    layer = crypt_layer(name, "", text, True, 0)
     return layer.offset + layer.size
 
 
