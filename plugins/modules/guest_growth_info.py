@@ -126,7 +126,8 @@ min_size_mib:
 relocate:
   description:
     - A command that must be run in the guest before the disk can shrink as far as its partitions allow. It moves the
-      second header of a GPT behind the last partition, and lets the first header end there.
+      second header of a GPT behind the last partition, and lets the first header end there. If the protective MBR is
+      active, a second command behind V(&&) makes it so again.
     - Empty if it would gain nothing.
   returned: success
   type: str

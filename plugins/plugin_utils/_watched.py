@@ -77,10 +77,10 @@ class Watched(ActionBase):
                 self._module("ansible.legacy.async_status", {**asked, "mode": "cleanup"}, task_vars)
                 return state
             silent = silent + 1 if state.get("failed") or state.get("unreachable") else 0
+            took = 0.0 if silent else time.monotonic() - began
             if time.monotonic() - told >= PAUSE:
                 self._tell(task_vars)
                 told = time.monotonic()
-            took = time.monotonic() - began
         return {"failed": True, "msg": f"the host does not tell any more how far the transfer (job {job}) has come"}
 
     def _tell(self, task_vars: t.Optional[_Dict]) -> None:

@@ -66,6 +66,15 @@ def covered(spans: Iterable[Span]) -> float:
     return total
 
 
+def starts(spans: Iterable[Span]) -> int:
+    """How many of the spans begin when no other lasts: the programs of a pipe begin at once."""
+    count, until = 0, 0.0
+    for began, ended in sorted(spans):
+        count += began >= until
+        until = max(until, ended)
+    return count
+
+
 def created(lab: Lab, uuid: str, alias: str, disks: int, size: int) -> None:
     """A VM with so many disks of so many MiB, and as much room for their snapshots."""
     payload = {
@@ -123,7 +132,7 @@ def switch(lab: Lab, peer: Lab) -> float:
     (stop,) = (began for began, _ended, words in commands if words == "vmadm stop")
     start = max(ended for _began, ended, words in commands if words == "vmadm start")
     spans = [(began, ended) for began, ended, _words in commands if began >= stop and ended <= start]
-    down, floor = start - stop, covered(spans) + len(spans) * between
+    down, floor = start - stop, covered(spans) + starts(spans) * between
     print(
         f"switch: down for {down:.1f} s (the playbook says {told} s), {len(spans)} commands take {covered(spans):.1f} s"
     )

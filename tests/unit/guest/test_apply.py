@@ -109,6 +109,21 @@ def test_nothing_is_undone_when_the_table_is_written(disk, tmp_path):
     assert not (tmp_path / "undone").exists()
 
 
+def test_the_active_flag_is_set_again_if_sfdisk_fails(disk, tmp_path):
+    """It may have written the table before."""
+    with disk.open("r+b") as file:
+        file.seek(466)
+        file.write(b"\xee")
+    marker, active = Backup("a.active", "the flag"), SetActive("a.active")
+    steps = (marker, Run(("sfdisk", "--no-such-option")), active)
+    with pytest.raises(FlexdiskError, match=r"^sfdisk --no-such-option ended"):
+        doer(tmp_path).do(Plan(str(disk), 0, steps=steps, table=3))
+    assert disk.read_bytes()[462] == 0x80
+    assert not (tmp_path / "a.active").exists()
+    with pytest.raises(FlexdiskError, match=r"^ls /nowhere ended with status 2: [^;]*$"):
+        doer(tmp_path).do(Plan(str(disk), 0, steps=(Run(("ls", "/nowhere")), *steps), table=4))
+
+
 def test_a_passphrase_goes_to_stdin_only(disk, tmp_path):
     program = ("sh", "-c", 'read -r line; [ "$line" = secret ] && ! grep -q secret /proc/$$/environ')
     doer(tmp_path, "secret").step(str(disk), Run(program, secret=True))

@@ -85,11 +85,16 @@ def test_xfs_and_btrfs():
 def test_a_btrfs_on_several_devices():
     words = r"/dev/vda1 has 2 devices \(/dev/vdc, /dev/vda1\); make .* run: btrfs filesystem resize 3:max MOUNT_POINT"
     with pytest.raises(FlexdiskError, match=words) as refused:
-        layers.check_btrfs(("/dev/vda1", "/dev/mapper/x"), BTRFS)
+        layers.full_btrfs(("/dev/vda1", "/dev/mapper/x"), BTRFS, GIB)
     assert refused.value.code == "UnknownLayout"
     with pytest.raises(FlexdiskError, match="resize DEVID:max"):
-        layers.check_btrfs(("/dev/vdd",), BTRFS)
-    layers.check_btrfs(("/dev/vdc",), BTRFS.replace("devices 2", "devices 1"))
+        layers.full_btrfs(("/dev/vdd",), BTRFS, GIB)
+    assert layers.full_btrfs(("/dev/vdc",), BTRFS.replace("devices 2", "devices 1"), GIB) is None
+
+
+def test_a_btrfs_on_several_devices_that_has_all_of_its_own():
+    layer = layers.full_btrfs(("/dev/vda1",), BTRFS, 576716800)
+    assert (layer.size, layer.grown(576716800)) == (576716800, 576716800)
 
 
 def test_luks():
@@ -246,7 +251,7 @@ def test_what_is_printed_is_read():
         lambda text: parse_blkid(4, text),
         lambda text: layers.xfs_layer("a", "b", text),
         lambda text: layers.btrfs_layer("a", ("b",), "c", text),
-        lambda text: layers.check_btrfs(("b",), text),
+        lambda text: layers.full_btrfs(("b",), text, 1),
         lambda text: layers.ext_layer("a", "b", text, 1),
         lambda text: layers.crypt_layer("a", "b", text, True, GIB),
         lambda text: layers.lvm_layers("a", text, text, None),

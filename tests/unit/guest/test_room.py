@@ -64,7 +64,7 @@ def test_a_gpt_counts_with_all_that_its_header_allows(disk):
     found = disk(GPT.format(102400)).room()
     assert (found.end, found.backup) == (51 * MIB, 33 * 512)
     assert (found.least, found.reason) == (found.size, "its GPT lets partitions reach to its end")
-    assert found.relocate == ("sfdisk", "--relocate", "gpt-bak-mini", "disk")
+    assert found.relocate == (("sfdisk", "--relocate", "gpt-bak-mini", "disk"),)
     assert found.compact == 51 * MIB + 34 * 512
     assert found.words() == (
         "disk: 100 MiB, cannot shrink: its GPT lets partitions reach to its end; "
@@ -85,6 +85,26 @@ def test_a_gpt_whose_second_header_has_moved_leaves_room(disk):
     made.relocate("std")
     assert "No errors" in run("sfdisk", "--verify", str(made.path))
     assert made.places() == before
+
+
+def test_a_second_header_behind_what_partitions_may_use_is_not_cut(disk):
+    made = disk("label: gpt\nlast-lba: 100000\nstart=2048, size=20480\n")
+    assert made.room().least == made.size
+    made.relocate()
+    made.shrink(made.room().least)
+    assert "No errors" in run("sfdisk", "--verify", str(made.path))
+
+
+def test_the_active_flag_is_set_again(disk):
+    made = disk(GPT.format(102400))
+    run("sfdisk", "-q", "--no-reread", "--activate", str(made.path), "1")
+    first, second = made.room().relocate
+    assert first[1:3] == ("--relocate", "gpt-bak-mini")
+    run(*first[:-1], str(made.path))
+    assert made.room().relocate == made.table()[0].active * (second,)
+    assert not made.table()[0].active
+    run(*(str(made.path) if word == "disk" else word for word in second))
+    assert made.table()[0].active
 
 
 def test_a_gpt_that_is_shrunk_as_it_is_is_lost(disk):

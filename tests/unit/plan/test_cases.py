@@ -222,6 +222,12 @@ REFUSED = [
         for permitted in (False, True)
     ),
     Refusal(
+        "a disk made anew that is smaller than the guest allows",
+        disks(ROOT, {**A, "size": 32, "min_size_from_guest": 33, "block_size": 4096, "recreate": True}),
+        "TooSmallForGuest",
+        ("32 MiB would cut off what the guest uses", "min_size_from_guest is 33 MiB, and the disk has 64 MiB"),
+    ),
+    Refusal(
         "a smaller disk that the guest would allow",
         disks(ROOT, {**A, "size": 32, "min_size_from_guest": 32}),
         "InvalidArgument",

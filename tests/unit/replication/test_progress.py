@@ -189,4 +189,4 @@ def test_looks_take_a_fifth_of_the_time_at_most(monkeypatch):
     made = object.__new__(replica_send.ActionModule)
     made._task = SimpleNamespace(args={"transfers": transfers(1 << 40)}, async_val=0)
     assert made._watched({})["finished"]
-    assert slept == [8, 120, 120]
+    assert slept == [8, 60, 60]

@@ -58,23 +58,27 @@ class Doer:
 
     def _table(self, device: str, steps: t.Sequence[Step]) -> None:
         """What was done before a failure is undone, unless the table is written by then."""
-        undo: t.List[t.Tuple[str, ...]] = []
+        undo: t.List[Step] = []
         try:
             for step in steps:
                 self.step(device, step)
                 if isinstance(step, Run):
-                    undo = [] if step.argv[0] == "sfdisk" else [*step.undo, *undo]
+                    undo = [] if step.argv[0] == "sfdisk" else [*map(Run, step.undo), *undo]
         except FlexdiskError as exc:
-            failed = [said for said in map(self._try, undo) if said]
+            undo += [step for step in steps if isinstance(step, SetActive) and self._marked(step)]
+            failed = [said for said in (self._try(device, step) for step in undo) if said]
             if not failed:
                 raise
             words = f"{exc.message}; what was done before could not be undone: {'; '.join(failed)}"
             raise FlexdiskError(exc.code, words) from exc
 
-    def _try(self, argv: t.Tuple[str, ...]) -> str:
-        """Why a program failed, "" if it did not."""
+    def _marked(self, step: SetActive) -> bool:
+        return os.path.exists(os.path.join(self._backups, step.name))
+
+    def _try(self, device: str, step: Step) -> str:
+        """Why a step failed, "" if it did not."""
         try:
-            self.step("", Run(argv))
+            self.step(device, step)
         except FlexdiskError as exc:
             return exc.message
         return ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ..guest import growth, layers, observed
 from ..guest.plan import Disk, Place, active_name
 from ..guest.table import HEAD_BYTES, Partition, Table, parse_table
-from ..model.command import Runner
+from ..model.command import Answer, Runner
 from ..model.errors import FlexdiskError
 
 _PCI = re.compile(r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
@@ -65,19 +65,22 @@ class Guest:
 
     def read(self, kname: str, wishes: Wishes) -> Disk:
         """All that a plan needs of a disk. Raises FlexdiskError with what was found."""
-        (device,) = self._lsblk(f"/dev/{kname}")
         path = f"/dev/{kname}"
-        self._run("blockdev", "--flushbufs", path)  # what the kernel remembers of the disk beside its partitions is old
-        kind = self._blkid(path)
-        answer = self._runner(("sfdisk", "-J", path))
+        device, kind, answer = self._first(path)
         if answer.rc or kind.kind:
             if kind.kind not in growth.GROWABLE:
                 raise FlexdiskError("UnknownLayout", f"{path} has {kind.kind or 'nothing that is known'} on it")
             if answer.rc == 0:
                 raise FlexdiskError("UnknownLayout", f"{path} has a partition table and {kind.kind} on it")
             return Disk(path, device.size, self._layers(device, device.size, kind, wishes))
-        table = parse_table(answer.stdout, _bytes(path, 0, HEAD_BYTES), device.size, self._sector(kname))
+        table = parse_table(answer.stdout, read_bytes(path, 0, HEAD_BYTES), device.size, self._sector(kname))
         return self._partitioned(device, table, wishes)
+
+    def _first(self, path: str) -> t.Tuple[observed.Device, observed.Content, Answer]:
+        """A disk, what fills it, and what sfdisk -J says of its table."""
+        (device,) = self._lsblk(path)
+        self._run("blockdev", "--flushbufs", path)  # what the kernel remembers of the disk beside its partitions is old
+        return device, self._blkid(path), self._runner(("sfdisk", "-J", path))
 
     def _sector(self, kname: str) -> int:
         """Bytes of a disk's sector, 0 if the kernel does not tell."""
@@ -156,7 +159,9 @@ class Guest:
         shown, known_as = "", (path, f"/dev/mapper/{device.name}")
         if kind == "btrfs":
             shown = self._run("btrfs", "filesystem", "show", "--raw", path)
-            layers.check_btrfs(known_as, shown)
+            full = layers.full_btrfs(known_as, shown, below)
+            if full is not None:
+                return full
         mount = layers.chosen_mount(content, path, device.numbers, self._mounts())
         name = f"{kind} on {device.name} at {mount}"
         if kind == "xfs":
@@ -243,10 +248,14 @@ def _numbers(swap: observed.Swap) -> str:
 def _swap_flaw(path: str, table: Table, swap: t.Optional[Partition]) -> str:
     if swap is None:
         return ""
-    return observed.swap_page(_bytes(path, swap.start * table.sector, observed.SWAP_HEADER_BYTES))[1]
+    return observed.swap_page(read_bytes(path, swap.start * table.sector, observed.SWAP_HEADER_BYTES))[1]
 
 
-def _bytes(path: str, start: int, size: int) -> bytes:
-    with open(path, "rb") as file:
-        file.seek(start)
-        return file.read(size)
+def read_bytes(path: str, start: int, size: int) -> bytes:
+    """Part of a disk. Raises FlexdiskError FileFailed."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(start)
+            return file.read(size)
+    except OSError as exc:
+        raise FlexdiskError("FileFailed", f"{path} cannot be read: {exc}") from exc

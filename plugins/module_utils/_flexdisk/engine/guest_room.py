@@ -12,7 +12,7 @@ from ..guest import layers, observed, room
 from ..guest.room import Room
 from ..guest.table import HEAD_BYTES, parse_table
 from ..model.errors import FlexdiskError
-from .guest_observe import Guest
+from .guest_observe import Guest, read_bytes
 
 _PVS = (
     "pvs",
@@ -33,10 +33,9 @@ class RoomReader(Guest):
     def room(self, kname: str) -> Room:
         """The answer for the disk of this name in /sys/block. What is not known takes the whole disk."""
         path = f"/dev/{kname}"
-        (device,) = self._lsblk(path)
-        self._run("blockdev", "--flushbufs", path)  # what the kernel remembers of the disk beside its partitions is old
-        content = self._blkid(path)
-        answer = self._runner(("sfdisk", "-J", path))
+        device, content, answer = self._first(path)
+        if answer.rc == 0 and "corrupt" in answer.stderr:  # it has answered from one header alone
+            return room.unknown(path, device.size, f"sfdisk says of it: {' '.join(answer.stderr.split())}")
         if answer.rc == 0 and not content.kind:
             return self._partitions(path, device, answer.stdout)
         if answer.rc == 0:
@@ -53,7 +52,7 @@ class RoomReader(Guest):
         if whole:
             return room.unknown(path, device.size, f"{', '.join(whole)} uses it as a whole")
         known = [self._place(above.kname) for above in device.above]
-        head = _head(path)
+        head = read_bytes(path, 0, HEAD_BYTES)
         try:
             table = parse_table(text, head, device.size, self._sector(device.kname))
         except FlexdiskError as exc:
@@ -93,14 +92,6 @@ class RoomReader(Guest):
         return room.crypt_end(names[0], self._run("cryptsetup", "status", names[0]))
 
 
-def _head(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(HEAD_BYTES)
-    except OSError as exc:
-        raise FlexdiskError("FileFailed", f"{path} cannot be read: {exc}") from exc
-
-
 def result(found: Room) -> t.Dict[str, t.Any]:
     """What the module returns."""
     return {
@@ -114,7 +105,7 @@ def result(found: Room) -> t.Dict[str, t.Any]:
         "backup_bytes": found.backup,
         "min_size_bytes": found.least,
         "min_size_mib": room.whole_mib(found.least),
-        "relocate": " ".join(found.relocate),
+        "relocate": room.shown(found.relocate),
         "relocated_min_size_mib": room.whole_mib(found.compact if found.relocate else found.least),
         "reason": found.reason,
     }

@@ -109,16 +109,20 @@ def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> L
     raise _unexpected("btrfs filesystem show", text)
 
 
-def check_btrfs(devices: t.Sequence[str], text: str) -> None:
-    """That a btrfs has only one device, from the output of btrfs filesystem show --raw. Raises UnknownLayout.
+def full_btrfs(devices: t.Sequence[str], text: str, below: int) -> t.Optional[Layer]:
+    """A btrfs of several devices that has all of this one; None if it has only one device.
 
-    A mount names only one of several, so that it would not be known where the file system is mounted.
+    A mount names only one of several, so that it would not be known where the file system is mounted. text is the
+    output of btrfs filesystem show --raw. Raises FlexdiskError UnknownLayout if it is to grow, UnexpectedOutput.
     """
     count = _figure(text, r"^\s*Total devices\s+(\d+)", "btrfs filesystem show")
     if count == 1:
-        return
+        return None
     members = _members(text)
-    number = next((number for number, _size, path in members if path in devices), "DEVID")
+    number, size = next(((number, int(size)) for number, size, path in members if path in devices), ("DEVID", 0))
+    layer = Layer(f"btrfs on {devices[0]}", (), size)
+    if layer.grown(below) == size:
+        return layer
     raise FlexdiskError(
         "UnknownLayout",
         f"the btrfs on {devices[0]} has {count} devices ({', '.join(path for _number, _size, path in members)}); make "

@@ -16,7 +16,7 @@ from .growth import Cast, places
 from .layers import Layer
 from .observed import Content, Swap, fstab_swap
 from .steps import Backup, CopySwapHeader, Plan, Run, SetActive, Step, Unchanged
-from .table import Partition, Table, changed, script
+from .table import Partition, Table, activate, changed, script
 
 _SECTOR = 512  # bytes, in which the kernel counts
 _SPARE_BYTES = 64 * MIB  # of memory, when a swap is turned off: what is available is an estimate, and changes
@@ -245,7 +245,7 @@ def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
         f"# sfdisk --no-reread {disk.device} < this file"
     )
     if active:
-        words += f"\n# sfdisk --no-reread --activate {disk.device} 1"
+        words += f"\n# {' '.join(activate(disk.device))}"
     saved = Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{disk.dump}")
     marker = f"The protective MBR of {disk.device} was active. It becomes so again, and then this file goes.\n"
     return (saved, Backup(active_name(table), marker)) if active else (saved,)

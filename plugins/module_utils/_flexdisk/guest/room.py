@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_bytes
 from .layers import crypt_layer, ext_layer
-from .table import Table
+from .table import Table, activate
 
-_LAST_USABLE = 48  # where a header of a GPT has it
+_ALTERNATE, _LAST_USABLE = 32, 48  # where a header of a GPT says where the other one is, and how far partitions reach
 _BEYOND_STATUS = re.compile(r"^\s*(integrity|reencryption):", re.MULTILINE)
 
 
@@ -27,7 +27,7 @@ class Room:
 
     table is gpt, dos or ""; content is what fills a disk without table. end is that of the last partition or of the
     content. backup is what the second header of a GPT takes behind it. compact is what least becomes after relocate,
-    the command that puts this header behind the last partition. why says why nothing can go.
+    the commands that put this header behind the last partition. why says why nothing can go.
     """
 
     device: str
@@ -38,7 +38,7 @@ class Room:
     end: int = 0
     backup: int = 0
     compact: int = 0
-    relocate: t.Tuple[str, ...] = ()
+    relocate: t.Tuple[t.Tuple[str, ...], ...] = ()
     why: str = ""
 
     @property
@@ -51,8 +51,13 @@ class Room:
         said = f"{self.device}: {render_bytes(self.size)}, "
         said += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.least)} MiB"
         if self.relocate:
-            said += f"; to {whole_mib(self.compact)} MiB after {' '.join(self.relocate)}"
+            said += f"; to {whole_mib(self.compact)} MiB after {shown(self.relocate)}"
         return said
+
+
+def shown(commands: t.Iterable[t.Sequence[str]]) -> str:
+    """Commands for a shell."""
+    return " && ".join(" ".join(argv) for argv in commands)
 
 
 def whole_mib(size: int) -> int:
@@ -83,12 +88,16 @@ def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Itera
     backup = (table.sectors - table.limit) * table.sector
     used = max(end, table.sector + backup)  # before the first partition: an MBR, the header, and the same entries
     (last,) = struct.unpack_from("<Q", head, table.sector + _LAST_USABLE)
-    least = min(size, max(used, (last + 1) * table.sector) + backup)
+    (other,) = struct.unpack_from("<Q", head, table.sector + _ALTERNATE)
+    other = other + 1 if other < table.sectors else 0
+    least = min(size, max(max(used, (last + 1) * table.sector) + backup, other * table.sector))
     # sfdisk lets one sector more be usable.
     compact = min(size, used + table.sector + backup)
-    relocate: t.Tuple[str, ...] = ()
+    relocate: t.Tuple[t.Tuple[str, ...], ...] = ()
     if whole_mib(compact) < whole_mib(least):
-        relocate = ("sfdisk", "--relocate", "gpt-bak-mini", device)
+        relocate = (("sfdisk", "--relocate", "gpt-bak-mini", device),)
+        if table.active:  # sfdisk clears the flag
+            relocate += (activate(device),)
     why = "its GPT lets partitions reach to its end" if relocate else _full(table)
     return Room(device, size, least, "gpt", end=end, backup=backup, compact=compact, relocate=relocate, why=why)
 

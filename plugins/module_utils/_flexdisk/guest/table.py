@@ -104,6 +104,11 @@ def parse_table(text: str, head: bytes, size: int, sector: int) -> Table:
     return table
 
 
+def activate(device: str) -> t.Tuple[str, ...]:
+    """The command that sets the active flag of a protective MBR."""
+    return ("sfdisk", "--no-reread", "--activate", device, "1")
+
+
 def changed(table: Table, parts: t.Iterable[Partition]) -> Table:
     """The table with these partitions in place of those of the same numbers."""
     new = {part.number: part for part in parts}

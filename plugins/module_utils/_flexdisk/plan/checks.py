@@ -63,6 +63,8 @@ def _target(resolved: Resolved, target: Target, capabilities: Capabilities, prob
     if target.disk is not None and check_shrink(target, problems):
         _ownership(target.disk, "shrink", problems)
         _protected(resolved.vm, target.disk, "made smaller", problems)
+    if target.disk is None and target.replaces is not None:
+        check_guest(target, target.replaces, problems)
 
 
 def check_name(target: Target, problems: Problems) -> None:
@@ -72,6 +74,21 @@ def check_name(target: Target, problems: Problems) -> None:
         check_new_name(problems, target.label, name)
 
 
+def check_guest(target: Target, disk: Disk, problems: Problems) -> bool:
+    """Whether a disk, or the one in its place, becomes smaller than its guest needs; then it is added to problems."""
+    least = target.spec.least
+    if least is None or not target.bytes < min(disk.size, least * MIB):
+        return False
+    wanted, limit = render_apart(target.bytes, least * MIB)
+    problems.add(
+        "TooSmallForGuest",
+        f"{wanted} would cut off what the guest uses: min_size_from_guest is {limit}, and the disk has "
+        f"{render_bytes(disk.size)}",
+        target.label,
+    )
+    return True
+
+
 def check_shrink(target: Target, problems: Problems) -> bool:
     """Whether the disk becomes smaller. What forbids it is added to problems."""
     disk = target.disk
@@ -79,16 +96,7 @@ def check_shrink(target: Target, problems: Problems) -> bool:
         return False
     _replicated(disk, "made smaller", problems)
     change = render_change(disk.size, target.bytes)
-    least = target.spec.least
-    if least is not None and target.bytes < least * MIB:
-        wanted, limit = render_apart(target.bytes, least * MIB)
-        problems.add(
-            "TooSmallForGuest",
-            f"{wanted} would cut off what the guest uses: min_size_from_guest is {limit}, and the disk has "
-            f"{render_bytes(disk.size)}",
-            target.label,
-        )
-    elif not target.spec.dangerous_allow_shrink:
+    if not check_guest(target, disk, problems) and not target.spec.dangerous_allow_shrink:
         problems.add(
             "InvalidArgument",
             f"{change} would cut off data; dangerous_allow_shrink=true allows it",
