@@ -67,14 +67,14 @@ MUTATIONS = (
     Mutation(
         "shrink without its flag",
         "plan/checks.py",
-        "if not target.spec.dangerous_allow_shrink:",
+        "if not check_guest(target, disk, problems) and not target.spec.dangerous_allow_shrink:",
         "if False:",
     ),
     Mutation(
         "shrink below what the guest needs",
         "plan/checks.py",
-        "if least is not None and target.bytes < least * MIB:",
-        "if False:",
+        "if least is None or not target.bytes < min(disk.size, least * MIB):",
+        "if True:",
     ),
     Mutation(
         "snapshots go without their flag",
