@@ -17,7 +17,7 @@ from tree import BIN, require, run
 def main() -> None:
     """Exit with pytest's exit code."""
     folder, *arguments = sys.argv[1:]
-    shared = ["--numprocesses", "auto", "--dist", "worksteal"]
+    shared = ["--numprocesses", "auto", "--dist", "worksteal", "--durations=20", "--durations-min=5"]
     sys.exit(run([BIN / "python", "-m", "pytest", *shared, *arguments, require(folder)]))
 
 
