@@ -26,6 +26,7 @@ from ..zfs import copies
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import trust as keys
+from .at_once import at_once
 from .container import make_container
 from .receivers import end_receiver, note_of
 from .replica_info import HOLD, Kept, kept
@@ -141,19 +142,24 @@ class Receiver:
         for uuid in uuids:
             end_receiver(self._runner, uuid)
         found = self._found(vm.pool for vm in vms)
-        complete, failures, changes = [], [], False
+        whole, failures, changes = [], [], False
         for vm in vms:
             try:
-                whole, changed = self._close_vm(vm, found, since)
+                has_all, changed = self._close_vm(vm, found)
             except FlexdiskError as exc:
                 failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
                 continue
-            complete += [vm.uuid] if whole else []
+            whole += [vm] if has_all else []
             changes = changes or changed
-        return Stock(complete, failures, changes)
+        complete = at_once(whole, lambda some: self._date(some, since), failures)
+        return Stock([vm.uuid for vm in complete], failures, changes)
 
-    def _close_vm(self, vm: VmTransfer, found: t.Mapping[str, Kept], since: str) -> t.Tuple[bool, bool]:
-        """Whether its replicas have the whole set, and whether anything was changed beside the time."""
+    def _date(self, vms: t.Sequence[VmTransfer], since: str) -> None:
+        names = [(place(vm, disk), vm.set) for vm in vms for disk in vm.disks]
+        self._zfs.set_facts([f"{name}@{one}" for name, one in names] + [name for name, _one in names], {SYNCED: since})
+
+    def _close_vm(self, vm: VmTransfer, found: t.Mapping[str, Kept]) -> t.Tuple[bool, bool]:
+        """Whether its replicas have the whole set, and whether anything was changed."""
         there = [(disk, found.get(place(vm, disk))) for disk in vm.disks]
         came = [(disk, one) for disk, one in there if one is not None and one.replica.snapshots]
         for disk, one in came:
@@ -163,10 +169,7 @@ class Receiver:
             changed = self._settle(vm, disk, one) or changed
         if len(came) < len(there) or not all(_has(disk, one, vm.set) for disk, one in came):
             return False, changed
-        changed = self._keep_set(vm, came) or changed
-        places = [place(vm, disk) for disk in vm.disks]
-        self._zfs.set_facts([f"{one}@{vm.set}" for one in places] + places, {SYNCED: since})
-        return True, changed
+        return True, self._keep_set(vm, came) or changed
 
     def _settle(self, vm: VmTransfer, disk: DiskTransfer, there: Kept) -> bool:
         """Mark what has come, and reserve what the disk reserves. Whether anything was to do."""

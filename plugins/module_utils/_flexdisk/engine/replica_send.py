@@ -31,6 +31,7 @@ from ..zfs.commands import Zfs
 from ..zfs.copies import EVERYTHING, Copies, Table
 from . import rates, replica_info, sync_space
 from . import trust as keys
+from .at_once import at_once
 from .journal import host_name
 from .observe import observe
 from .progress import Progress
@@ -194,7 +195,7 @@ class Sender:
         names = [disk.disk.dataset for disk in planning.disks]
         if any(short(vm.peer) not in disk.disk.peers for disk in planning.disks):
             table = self.copies.table(names, [_FACT], EVERYTHING, depth=0)
-            self._note(table, names, short(vm.peer), Note(short(vm.peer), peer, ""))
+            self._note(table, dict.fromkeys(names, (short(vm.peer), Note(short(vm.peer), peer, ""))))
         taken = [f"{name}@{planning.name}" for name in names]
         self.zfs.snapshot(*taken)
         found = self.copies.table(taken, ("guid", "createtxg"), "snapshot", depth=0)
@@ -267,17 +268,18 @@ class Sender:
         """Keep the set of each VM whose replicas all have it (its uuid is in complete), with a bookmark for each
         snapshot; older sets and keys go. Whether anything but the time was changed, and what failed.
         """
-        changed = False
-        failures = []
-        busy = [vm for vm in transfers if not vm.idle and vm.uuid in complete]
+        failures: t.List[str] = []
+        whole: t.List[VmTransfer] = []
+        changed: t.Set[str] = set()
         for vm in transfers:
             try:
                 keys.forget_keys(vm.uuid)
-                if vm.uuid in complete:
-                    changed = self._keep(vm, peer) or changed
+                whole += [vm] if vm.uuid in complete else []
             except FlexdiskError as exc:
                 failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
-        return self._settle([vm.uuid for vm in busy]) or changed, failures
+        at_once(whole, lambda some: self._keep(some, peer, changed), failures)
+        busy = [vm.uuid for vm in transfers if not vm.idle and vm.uuid in complete]
+        return self._settle(busy) or bool(changed), failures
 
     def _settle(self, vms: t.Sequence[str]) -> bool:
         """Give VMs the space that their snapshots of syncs need now. Whether something was changed."""
@@ -287,32 +289,34 @@ class Sender:
         found = [vm for vm in host.vms if vm.config.uuid in vms]
         return True in [sync_space.settle(self.zfs, vm, sync_needs(vm), host) for vm in found]
 
-    def _keep(self, vm: VmTransfer, peer: str) -> bool:
-        names = [disk.dataset for disk in vm.disks]
-        table = self.copies.table(names, ("guid", "createtxg", _FACT), EVERYTHING)
+    def _keep(self, vms: t.Sequence[VmTransfer], peer: str, changed: t.Set[str]) -> None:
+        """changed: gets the uuids of the VMs of which something is changed."""
+        disks = [(vm, disk) for vm in vms for disk in vm.disks]
+        table = self.copies.table([disk.dataset for _vm, disk in disks], ("guid", "createtxg", _FACT), EVERYTHING)
         found = replica_info.by_dataset(table)
-        changed = False
-        for disk in vm.disks:
+        for vm, disk in disks:
             original = Original(disk.uuid, disk.dataset, disk.volsize, found[disk.dataset])
             if not any(point.name == vm.set for point in original.bookmarks):
                 self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
-                changed = True
+                changed.add(vm.uuid)
             for point in gone_here(original, vm.set, (vm.home, vm.peer)):
                 self.copies.destroy(disk.dataset + point.word)
-                changed = True
-        note = Note(short(vm.peer), peer, render_time(time.time()))
-        return self._note(table, names, note.peer, note) or changed
+                changed.add(vm.uuid)
+        notes = {vm.uuid: Note(short(vm.peer), peer, render_time(time.time())) for vm in vms}
+        news = self._note(table, {disk.dataset: (short(vm.peer), notes[vm.uuid]) for vm, disk in disks})
+        changed |= {vm.uuid for vm, disk in disks if disk.dataset in news}
 
-    def _note(self, table: Table, names: t.Sequence[str], peer: str, note: t.Optional[Note]) -> bool:
-        """Note on the disks that the peer has their replicas, or has none. Whether it is news."""
+    def _note(self, table: Table, wanted: t.Mapping[str, t.Tuple[str, t.Optional[Note]]]) -> t.Set[str]:
+        """Note on disks, by dataset, that a peer has their replicas, or has none. Those of which it is news."""
         texts: t.Dict[str, t.List[str]] = {}
-        news = False
-        for name in names:
+        news = set()
+        for name, (peer, note) in wanted.items():
             value, source = table[name][_FACT]
             before = decode(value) if source == "local" else []
             after = [one for one in before if one.peer != peer] + ([note] if note is not None else [])
             texts.setdefault(encode(after), []).append(name)
-            news = news or {one.peer for one in before} != {one.peer for one in after}
+            if {one.peer for one in before} != {one.peer for one in after}:
+                news.add(name)
         for text, some in texts.items():
             self.zfs.set_facts(some, {FACT: text})
         return news
@@ -344,7 +348,8 @@ class Sender:
                     self.copies.destroy(name)
                 datasets = [one.dataset for one in originals]
                 for text in sorted(known):
-                    self._note(self.copies.table(datasets, [_FACT], EVERYTHING, depth=0), datasets, text, None)
+                    table = self.copies.table(datasets, [_FACT], EVERYTHING, depth=0)
+                    self._note(table, dict.fromkeys(datasets, (text, None)))
         if not check_mode:
             self._settle([vm.config.uuid for vm in seen.vms])
         marked = [vm.config.uuid for vm in seen.vms if vm.config.failover]
