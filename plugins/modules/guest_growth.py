@@ -56,7 +56,7 @@ seealso:
   - module: flexdisk.hypervisor.vm_disks
 notes:
   - Needs C(sfdisk), C(partx), C(lsblk), C(blkid), C(blockdev) and C(findmnt) of util-linux, and the tools of the file
-    systems, LVM and LUKS that are there.
+    systems, LVM, LUKS and ZFS that are there.
   - The collection's C(docs/guests.md) says what is refused, and why.
 """
 
