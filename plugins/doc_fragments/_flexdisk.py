@@ -4,7 +4,7 @@
 # Note that this doc fragment is **PRIVATE** to the collection. It can have breaking changes at any time.
 # Do not use this from other collections or standalone plugins/modules!
 
-"""Options and attributes that all modules share."""
+"""Options and attributes that modules share."""
 
 from __future__ import annotations
 
@@ -78,6 +78,25 @@ options:
     choices:
       stop: No VM is changed.
       continue: The other VMs are changed. The task still fails and reports every problem.
+"""
+
+    DISK_OF_GUEST = r"""
+options:
+  serial:
+    description:
+      - The serial number of the disk as the guest sees it. Quote it, because YAML takes some for numbers.
+    type: str
+  disk_uuid:
+    description:
+      - UUID of the disk as the hypervisor knows it. The drivers give guests the first 20 hexadecimal digits of it as
+        serial number.
+    type: str
+  pci_address:
+    description:
+      - PCI address of the disk in the guest, such as V(0000:00:04.1). The domain V(0000) can be left out. Quote it,
+        because YAML takes some addresses for numbers.
+      - The address of a controller with several disks is refused.
+    type: str
 """
 
     ATTRIBUTES = r"""

@@ -19,11 +19,13 @@ description:
   - If a swap partition is the last one, the partition before it grows. The swap moves to the end of the disk and keeps
     its size, UUID, label and, in a GPT, the UUID of the partition. It is turned off for a moment.
   - Knows tables of type GPT and MBR, with a logical partition at the end too, and disks without a table. On them,
-    mounted ext2, ext3, ext4, XFS and Btrfs file systems, LVM and LUKS. Everything else is refused with what was found.
+    mounted ext2, ext3, ext4, XFS and Btrfs file systems, LVM, LUKS, and ZFS pools whose device is a vdev of its own.
+    Everything else is refused with what was found.
   - Less than 16 MiB is left as it is.
   - Everything is planned anew from what the guest says. So the same task ends the work of a run that was killed.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.disk_of_guest
 attributes:
   check_mode:
     support: full
@@ -32,21 +34,6 @@ attributes:
   idempotent:
     support: full
 options:
-  serial:
-    description:
-      - The serial number of the disk as the guest sees it. Quote it, because YAML takes some for numbers.
-    type: str
-  disk_uuid:
-    description:
-      - UUID of the disk as the hypervisor knows it. The drivers give guests the first 20 hexadecimal digits of it as
-        serial number.
-    type: str
-  pci_address:
-    description:
-      - PCI address of the disk in the guest, such as V(0000:00:04.1). The domain V(0000) can be left out. Quote it,
-        because YAML takes some addresses for numbers.
-      - The address of a controller with several disks is refused.
-    type: str
   logical_volume:
     description:
       - Name of the logical volume that gets the free space of the disk's physical volume. This includes space that was
@@ -69,7 +56,7 @@ seealso:
   - module: flexdisk.hypervisor.vm_disks
 notes:
   - Needs C(sfdisk), C(partx), C(lsblk), C(blkid), C(blockdev) and C(findmnt) of util-linux, and the tools of the file
-    systems, LVM and LUKS that are there.
+    systems, LVM, LUKS and ZFS that are there.
   - The collection's C(docs/guests.md) says what is refused, and why.
 """
 

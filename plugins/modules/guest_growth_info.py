@@ -23,6 +23,7 @@ description:
     physical volumes of LVM and open LUKS devices. Everything else takes the whole disk.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.disk_of_guest
 attributes:
   check_mode:
     support: full
@@ -32,22 +33,6 @@ attributes:
       - Nothing is changed.
   idempotent:
     support: full
-options:
-  serial:
-    description:
-      - The serial number of the disk as the guest sees it. Quote it, because YAML takes some for numbers.
-    type: str
-  disk_uuid:
-    description:
-      - UUID of the disk as the hypervisor knows it. The drivers give guests the first 20 hexadecimal digits of it as
-        serial number.
-    type: str
-  pci_address:
-    description:
-      - PCI address of the disk in the guest, such as V(0000:00:04.1). The domain V(0000) can be left out. Quote it,
-        because YAML takes some addresses for numbers.
-      - The address of a controller with several disks is refused.
-    type: str
 seealso:
   - module: flexdisk.hypervisor.guest_growth
   - module: flexdisk.hypervisor.vm_disks

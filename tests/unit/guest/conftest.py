@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.testing import patch_module_args
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "lab"))
 import recipe
@@ -214,3 +216,19 @@ def new_disk(loops, tmp_path):
     yield new
     for disk in made:
         disk.close()
+
+
+@pytest.fixture
+def answer_of(capsys):
+    """A function that runs a module and returns its result."""
+
+    def run_it(module, check_mode=False, **arguments):
+        capsys.readouterr()
+        with (
+            patch_module_args({**arguments, "_ansible_check_mode": check_mode}),
+            pytest.raises(SystemExit),
+        ):
+            module.main()
+        return json.loads(capsys.readouterr().out)
+
+    return run_it

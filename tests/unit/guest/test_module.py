@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
-from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_growth as engine
 from ansible_collections.flexdisk.hypervisor.plugins.modules import guest_growth
@@ -22,21 +21,11 @@ from .conftest import new_runner
 
 UUID = "11c1a5a7-aaaa-4bbb-8ccc-000000000001"
 DOCUMENTED = yaml.safe_load(guest_growth.RETURN)
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "guests.md"
 
 
 @pytest.fixture
-def module(capsys):
-    def run(check_mode=False, **arguments):
-        capsys.readouterr()
-        with (
-            patch_module_args({**arguments, "_ansible_check_mode": check_mode}),
-            pytest.raises(SystemExit),
-        ):
-            guest_growth.main()
-        return json.loads(capsys.readouterr().out)
-
-    return run
+def module(answer_of):
+    return partial(answer_of, guest_growth)
 
 
 @pytest.fixture
@@ -74,32 +63,3 @@ def test_results_are_as_documented(module, disk):
 def test_a_passphrase_is_not_shown(module, disk):
     done = module(True, serial="a", luks_passphrase="very secret words")
     assert "very secret words" not in json.dumps(done)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({}, "one of the following is required"),
-        ({"serial": "a", "disk_uuid": UUID}, "mutually exclusive"),
-        ({"disk_uuid": "a"}, "disk_uuid a is not a UUID"),
-        ({"pci_address": "vda"}, "pci_address vda is not like"),
-        ({"serial": "no such disk"}, "no disk with the serial number no such disk"),
-    ],
-)
-def test_refused_arguments(module, arguments, words):
-    if os.geteuid() != 0 and words.startswith(("disk_uuid", "pci_address", "no disk")):
-        words = "only root can grow"
-    failed = module(**arguments)
-    assert words in failed["msg"]
-    failure = {key for key, value in DOCUMENTED.items() if value["returned"] == "failure"}
-    assert not failed.get("error_code") or failure <= set(failed)
-
-
-def test_only_root_can_grow(module, monkeypatch):
-    monkeypatch.setattr(engine.os, "geteuid", lambda: 1)
-    assert module(serial="a")["error_code"] == "NotPermitted"
-
-
-def test_the_page_names_every_option():
-    options = yaml.safe_load(guest_growth.DOCUMENTATION)["options"]
-    assert set(re.findall(r"`(\w+)[`:]", PAGE.read_text())) >= set(options)

@@ -169,7 +169,14 @@ def test_which_steps_are_watched(monkeypatch, action, given, watched):
     assert made.run() == {"watched": watched}
 
 
-def test_a_slow_host_is_asked_less_often(monkeypatch):
+@pytest.mark.parametrize(
+    ("action", "given", "pauses"),
+    [
+        (replica_send.ActionModule, {"transfers": transfers(1 << 40)}, [8, 60, 60]),
+        (vm_move.ActionModule, {"transfer": transfers(1 << 40)[0]}, [1, 15, 15]),  # the VM is down meanwhile
+    ],
+)
+def test_a_slow_host_is_asked_less_often(monkeypatch, action, given, pauses):
     """Each module takes 15 seconds here, of which the line of progress does not count."""
     now, slept, ends = [0.0], [], iter((False, False, True))
 
@@ -186,7 +193,7 @@ def test_a_slow_host_is_asked_less_often(monkeypatch):
     monkeypatch.setattr(_watched.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(Watched, "_module", module)
     monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"ansible_job_id": "j1"})
-    made = object.__new__(replica_send.ActionModule)
-    made._task = SimpleNamespace(args={"transfers": transfers(1 << 40)}, async_val=0)
+    made = object.__new__(action)
+    made._task = SimpleNamespace(args=given, async_val=0)
     assert made._watched({})["finished"]
-    assert slept == [8, 60, 60]
+    assert slept == pauses

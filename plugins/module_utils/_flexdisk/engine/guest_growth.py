@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import os
+import time
 import typing as t
 
 from ..guest.plan import plan
 from ..guest.steps import Plan
 from ..model.errors import FlexdiskError
 from ..rules.identity import is_uuid, serial_of
-from .guest_apply import Doer
+from .guest_apply import PATIENCE, Doer
 from .guest_observe import Guest, Wishes
 from .module_run import Module, error
 from .runner import SubprocessRunner
@@ -47,12 +48,22 @@ def grow(
     doer.test(planned)
     if planned.steps and not check_mode:
         doer.do(planned)
-        left = plan(guest.read(kname, wishes))
+        left = _left(guest, kname, wishes, PATIENCE if planned.later else 0)
         if left.steps:
             raise FlexdiskError(
                 "NotApplied", f"the disk has not become what was planned; left: {', '.join(left.lines)}"
             )
     return _result(planned, params["backup_dir"])
+
+
+def _left(guest: Guest, kname: str, wishes: Wishes, patience: float) -> Plan:
+    """The plan for what has not become as it was planned after so many seconds."""
+    end = time.monotonic() + patience
+    left = plan(guest.read(kname, wishes))
+    while left.steps and time.monotonic() < end:
+        time.sleep(0.5)
+        left = plan(guest.read(kname, wishes))
+    return left
 
 
 def wanted_serial(params: t.Mapping[str, t.Any]) -> t.Optional[str]:

@@ -12,7 +12,7 @@ import stat
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..guest import growth, layers, observed
+from ..guest import growth, layers, observed, zfs
 from ..guest.plan import Disk, Place, active_name
 from ..guest.table import HEAD_BYTES, Partition, Table, parse_table
 from ..model.command import Answer, Runner
@@ -21,7 +21,7 @@ from ..model.errors import FlexdiskError
 _PCI = re.compile(r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _LSBLK = ("lsblk", "-J", "-b", "-o", "NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN")
 _LVM = ("--reportformat", "json", "--units", "b", "--nosuffix", "-o")
-_PVS = "pv_name,vg_name,pv_size,pv_free,pe_start,vg_extent_size"
+PVS = ("pvs", *_LVM, "pv_name,vg_name,pv_size,pv_free,pe_start,vg_extent_size,pv_mda_count")
 _LVS = "lv_name,vg_name,lv_size,segtype,lv_attr"
 
 
@@ -98,11 +98,16 @@ class Guest:
             for part in table.partitions
             if not part.extended
         }
+        if self._whole_pool(table, known, contents):
+            return Disk(path, device.size, ())
         cast = growth.cast(table, contents)
         grown = known.get(cast.grown.number)
         if grown is None:
             raise FlexdiskError("UnknownLayout", f"the kernel does not know {cast.grown.name}: boot first")
-        end = (growth.places(table, cast) or (cast.grown,))[0].size * table.sector
+        new = growth.places(table, cast)
+        end = (new or (cast.grown,))[0].size * table.sector
+        if new and contents[cast.grown.number].kind == growth.ZFS:
+            self._check_end(path, cast.grown, new[0].start * table.sector + end // zfs.LABEL_BYTES * zfs.LABEL_BYTES)
         return Disk(
             path,
             device.size,
@@ -139,7 +144,7 @@ class Guest:
         return (self._file_system(device, below, content),)
 
     def _lvm(self, device: observed.Device, below: int, path: str, wishes: Wishes) -> t.Tuple[layers.Layer, ...]:
-        pvs, lvs = self._run("pvs", *_LVM, _PVS, path), self._run("lvs", *_LVM, _LVS)
+        pvs, lvs = self._run(*PVS, path), self._run("lvs", *_LVM, _LVS)
         own, name = layers.lvm_layers(path, pvs, lvs, wishes.logical_volume)
         if not name:
             return own
@@ -154,6 +159,8 @@ class Guest:
 
     def _file_system(self, device: observed.Device, below: int, content: observed.Content) -> layers.Layer:
         path, kind = f"/dev/{device.kname}", content.kind
+        if kind == growth.ZFS:
+            return self._pool(device, below)
         if kind not in ("ext2", "ext3", "ext4", "xfs", "btrfs"):
             raise FlexdiskError("UnknownLayout", f"{path} has {kind or 'nothing that is known'} on it")
         shown, known_as = "", (path, f"/dev/mapper/{device.name}")
@@ -169,6 +176,41 @@ class Guest:
         if kind == "btrfs":
             return layers.btrfs_layer(name, known_as, mount, shown)
         return layers.ext_layer(name, path, self._run("dumpe2fs", "-h", path), below)
+
+    def _whole_pool(
+        self,
+        table: Table,
+        known: t.Mapping[int, observed.Device],
+        contents: t.Mapping[int, observed.Content],
+    ) -> bool:
+        """Whether a ZFS pool has the whole disk, and all of it. Raises FlexdiskError UnknownLayout if it has less."""
+        part = zfs.data_partition(table, contents)
+        device = known.get(part.number) if part is not None else None
+        if part is None or device is None or not self._label(f"/dev/{device.kname}").whole:
+            return False
+        self._pool(device, zfs.whole_size(table, part))
+        return True
+
+    def _label(self, path: str) -> zfs.Label:
+        return zfs.parse_label(path, self._runner(("zdb", "-l", path)).stdout)
+
+    def _pool(self, device: observed.Device, below: int) -> layers.Layer:
+        path = f"/dev/{device.kname}"
+        label = self._label(path)
+        pool = zfs.pool_name(path, label, self._run("zpool", "list", "-Hp", "-o", "guid,health,readonly,name"))
+        name = f"ZFS pool {pool} on {device.name}"
+        layer = zfs.pool_layer(name, path, label, pool, self._run("zpool", "list", "-HpvLP", pool))
+        zfs.check_whole(layer, label, path, pool, below)
+        return layer
+
+    def _check_end(self, path: str, part: Partition, end: int) -> None:
+        """That ZFS finds no old label at the new end of its partition, a byte of the disk."""
+        if zfs.old_label(read_bytes(path, end - 2 * zfs.LABEL_BYTES, 2 * zfs.LABEL_BYTES)):
+            raise FlexdiskError(
+                "UnknownLayout",
+                f"where {part.name} would end, at byte {end} of {path}, there are labels of an old ZFS pool; ZFS would "
+                "take them for its own: overwrite them first",
+            )
 
     def _mounts(self) -> t.List[observed.Mount]:
         found = observed.parse_findmnt(self._run("findmnt", "-J", "-l", "-o", "SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN"))

@@ -9,21 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ..guest import layers, observed, room
+from ..guest.growth import ZFS
 from ..guest.room import Room
 from ..guest.table import HEAD_BYTES, parse_table
 from ..model.errors import FlexdiskError
-from .guest_observe import Guest, read_bytes
+from .guest_observe import PVS, Guest, read_bytes
 
-_PVS = (
-    "pvs",
-    "--reportformat",
-    "json",
-    "--units",
-    "b",
-    "--nosuffix",
-    "-o",
-    "pe_start,pv_size,vg_extent_size,pv_mda_count",
-)
 _EXT = ("ext2", "ext3", "ext4")
 
 
@@ -65,7 +56,7 @@ class RoomReader(Guest):
         """Where what fills a disk ends. Raises FlexdiskError if that is not known."""
         kind = content.kind
         if kind == "LVM2_member":
-            return room.physical_end(path, self._run(*_PVS, path))
+            return room.physical_end(path, self._run(*PVS, path))
         if kind == "crypto_LUKS":
             return self._crypt(device)
         if device.above:
@@ -75,6 +66,8 @@ class RoomReader(Guest):
         if kind in _EXT:
             mounted = any(device.numbers == mount.numbers or path == mount.source for mount in mounts)
             return room.ext_end(path, self._run("dumpe2fs", "-h", path), mounted)
+        if kind == ZFS:
+            raise FlexdiskError("UnknownLayout", "a ZFS pool cannot shrink")
         if kind not in ("xfs", "btrfs"):
             raise FlexdiskError("UnknownLayout", f"how far its {kind} reaches is not known")
         mount = layers.chosen_mount(content, path, device.numbers, mounts)

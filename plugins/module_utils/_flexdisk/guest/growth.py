@@ -16,7 +16,8 @@ from .table import Partition, Table
 
 # Less is left as it is: installers and file systems round by that much.
 LEAST_BYTES = 16 * MIB
-GROWABLE = ("ext2", "ext3", "ext4", "xfs", "btrfs", "LVM2_member", "crypto_LUKS")
+ZFS = "zfs_member"
+GROWABLE = ("ext2", "ext3", "ext4", "xfs", "btrfs", "LVM2_member", "crypto_LUKS", ZFS)
 SWAP = "swap"
 
 

@@ -72,3 +72,8 @@ class Plan:
     def backup(self) -> str:
         """The name of the backup's file, "" for none."""
         return next((step.name for step in self.steps if isinstance(step, Backup)), "")
+
+    @property
+    def later(self) -> bool:
+        """Whether what was told to grow does so in the background, a moment later: ZFS."""
+        return any(isinstance(step, Run) and step.argv[0] == "zpool" for step in self.steps)

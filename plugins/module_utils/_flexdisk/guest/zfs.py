@@ -1,0 +1,140 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""ZFS on a device of a guest: what its label and its pool say, and how it takes the space below it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..model.errors import FlexdiskError
+from .growth import ZFS
+from .layers import Layer
+from .observed import Content
+from .table import Partition, Table
+
+LABEL_BYTES = 256 * 1024  # there are two at each end, and a device is used in multiples of it
+_OVERHEAD = (4 << 20) + 2 * LABEL_BYTES  # the labels, and the room for a boot loader behind the first two
+_RESERVED_TYPE = "6A945A3B-1DD2-11B2-99A6-080020736631"
+_RESERVED_SECTORS = 16384
+_STEP_SECTORS = 2048
+_SUFFIX = re.compile(r"(-part|(?<=\d)p|(?<=[a-z]))1\Z")
+
+
+@dataclass(frozen=True)
+class Label:
+    """What the label on a device says. kind is the type of its top-level vdev, "" for a spare or a cache.
+
+    whole: ZFS has made the partition table. shift: the pool grows in steps of 2 to the power of it.
+    """
+
+    pool: str
+    guid: str
+    kind: str
+    whole: bool
+    path: str
+    shift: int
+
+
+def parse_label(device: str, text: str) -> Label:
+    """The label in the output of zdb -l. Raises FlexdiskError UnknownLayout, UnexpectedOutput."""
+    labels = [_label(part, text) for part in re.split(r"^LABEL \d.*$", text, flags=re.MULTILINE)[1:]]
+    if not labels:
+        raise FlexdiskError("UnexpectedOutput", f"zdb -l {device} printed no label: {text[:200]!r}")
+    if len({(label.pool, label.guid) for label in labels}) > 1:
+        raise FlexdiskError("UnknownLayout", f"{device} has ZFS labels of several devices, one of them an old one")
+    return labels[0]
+
+
+def _label(part: str, text: str) -> Label:
+    pool, guid = (_value(part, 4, key) for key in ("pool_guid", "guid"))
+    if not (pool.isdigit() and guid.isdigit()):
+        raise FlexdiskError("UnexpectedOutput", f"zdb -l printed something unknown: {text[:200]!r}")
+    kind, path = _value(part, 8, "type"), _value(part, 8, "path")
+    return Label(
+        pool, guid, kind, _value(part, 8, "whole_disk") == "1", path, int(_value(part, 8, "metaslab_shift", "0"))
+    )
+
+
+def _value(part: str, indent: int, key: str, missing: str = "") -> str:
+    found = re.search(rf"^ {{{indent}}}{key}: '?(.*?)'?\s*$", part, re.MULTILINE)
+    return found.group(1) if found else missing
+
+
+def pool_name(device: str, label: Label, text: str) -> str:
+    """The name of the imported pool, from the output of zpool list -Hp -o guid,health,readonly,name.
+
+    Raises FlexdiskError NotMounted, UnknownLayout if it cannot grow.
+    """
+    rows = [line.split("\t") for line in text.splitlines()]
+    found = next((row for row in rows if len(row) == 4 and row[0] == label.pool), None)
+    if found is None:
+        raise FlexdiskError("NotMounted", f"the ZFS pool on {device} is not imported")
+    _guid, health, readonly, name = found
+    if readonly != "off":
+        raise FlexdiskError("NotMounted", f"the ZFS pool {name} on {device} is imported read-only")
+    if health != "ONLINE":
+        raise FlexdiskError("UnknownLayout", f"the ZFS pool {name} on {device} is {health}, not ONLINE")
+    if label.kind != "disk" or not label.shift:
+        what = label.kind or "spare or cache"
+        raise FlexdiskError(
+            "UnknownLayout",
+            f"{device} is part of a {what} in the ZFS pool {name}; a mirror or raidz grows when all its devices have "
+            f"grown: make their partitions larger, and run for each: zpool online -e {name} DEVICE",
+        )
+    return name
+
+
+def pool_layer(name: str, device: str, label: Label, pool: str, text: str) -> Layer:
+    """The vdev on a device, from the output of zpool list -HpvLP of its pool.
+
+    Its size is that of its metaslabs. SIZE is not, but ALLOC and FREE together are. Raises FlexdiskError UnknownLayout,
+    UnexpectedOutput.
+    """
+    rows = [line.split("\t") for line in text.splitlines()]
+    found = next((row for row in rows if row[:2] == ["", device]), None)
+    if found is None:
+        raise FlexdiskError(
+            "UnknownLayout", f"{device} has the label of a device of the ZFS pool {pool}, which does not use it"
+        )
+    try:
+        size, health = int(found[3]) + int(found[4]), found[10]
+    except (ValueError, IndexError) as exc:
+        raise FlexdiskError("UnexpectedOutput", f"zpool list printed something unknown: {text[:200]!r}") from exc
+    if health != "ONLINE":
+        raise FlexdiskError("UnknownLayout", f"{device} is {health} in the ZFS pool {pool}, not ONLINE")
+    unit = 1 << label.shift
+    return Layer(name, ("zpool", "online", "-e", pool, label.guid), size, _OVERHEAD, unit, unit)
+
+
+def data_partition(table: Table, contents: t.Mapping[int, Content]) -> t.Optional[Partition]:
+    """The partition with ZFS, if another one behind it is as ZFS makes it on a whole disk."""
+    if table.label != "gpt" or len(table.partitions) < 2:
+        return None
+    data, reserved = table.partitions[-2:]
+    return data if reserved.kind.upper() == _RESERVED_TYPE and contents[data.number].kind == ZFS else None
+
+
+def whole_size(table: Table, data: Partition) -> int:
+    """The bytes that ZFS would make of its partition on a whole disk. The rule is that of libefi."""
+    end = table.limit - 1 - _RESERVED_SECTORS
+    return (end - end % _STEP_SECTORS - data.start) * table.sector
+
+
+def check_whole(layer: Layer, label: Label, device: str, pool: str, below: int) -> None:
+    """Raises FlexdiskError UnknownLayout if ZFS must write the table to grow."""
+    if label.whole and layer.grown(below) != layer.size:
+        disk = _SUFFIX.sub("", label.path)
+        raise FlexdiskError(
+            "UnknownLayout",
+            f"the ZFS pool {pool} has got the whole disk of {device}, and ZFS writes its partition table itself; run: "
+            f"zpool online -e {pool} {disk}",
+        )
+
+
+def old_label(data: bytes) -> bool:
+    """Whether the place where the last two labels will be has a label already. ZFS would take that for its own."""
+    return b"pool_guid" in data
