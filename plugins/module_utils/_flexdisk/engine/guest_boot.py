@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from ..model.errors import FlexdiskError
@@ -13,16 +14,19 @@ from .guest_grow import grow
 from .guest_observe import Guest
 from .runner import SubprocessRunner
 
-BACKUPS = "/var/lib/flexdisk"  # as the module guest_growth has it by default
+BACKUPS = "var/lib/flexdisk"  # as the module guest_growth has it by default
 
 
-def main(mount_point: str = "/") -> None:
-    """Grow, and print what was done. What is refused goes to standard error, with status 1."""
+def main(mount_point: str = "/", root: str = "/") -> None:
+    """Grow, and print what was done. What is refused goes to standard error, with status 1.
+
+    root is where the guest's /sys, /proc, /etc and /var are.
+    """
     runner = SubprocessRunner()
     try:
-        kname, volume = Guest(runner).below(mount_point)
-        wishes = {"logical_volume": volume, "luks_passphrase": None, "backup_dir": BACKUPS}
-        done = grow(runner, kname, wishes)
+        kname, volume = Guest(runner, root).below(mount_point)
+        wishes = {"logical_volume": volume, "luks_passphrase": None, "backup_dir": os.path.join(root, BACKUPS)}
+        done = grow(runner, kname, wishes, root=root)
     except FlexdiskError as exc:
         sys.exit(f"flexdisk: {exc.message} [{exc.code}]")
     print(f"flexdisk: {done['msg']}")
