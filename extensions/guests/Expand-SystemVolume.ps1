@@ -156,7 +156,7 @@ function Invoke-DiskPart {
     param([int] $DiskNumber, [string[]] $Commands)
     $file = [System.IO.Path]::GetTempFileName()
     try {
-        Set-Content -LiteralPath $file -Value (@("select disk $DiskNumber") + $Commands) -Encoding Ascii
+        Set-Content -LiteralPath $file -Value (@("select disk $DiskNumber") + $Commands) -Encoding Ascii -Confirm:$false
         $null = Invoke-Program 'diskpart' @('/s', $file)
     }
     finally {
@@ -301,6 +301,9 @@ if ($gain -gt 0) {
 if ($null -eq $record -and $gain -lt $Least) {
     Write-Output "$env:SystemDrive has nothing to grow"
     return
+}
+if ($gain -lt 0) {
+    throw "refused: $env:SystemDrive leaves no room for the recovery partition, $recoverySize bytes, behind it"
 }
 $protection = Get-Protection
 if ($protection -ne 'Off') {
