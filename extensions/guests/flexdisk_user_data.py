@@ -18,9 +18,9 @@ import typing as t
 import zipfile
 from pathlib import Path
 
-HOUSE = Path(__file__).resolve().parents[2] / "plugins" / "module_utils" / "_flexdisk"
-ENTRY = HOUSE / "engine" / "guest_boot.py"
-MAIN = "import sys\n\nfrom _flexdisk.engine.guest_boot import main\n\nmain(*sys.argv[1:])\n"
+HERE = Path(__file__).resolve().parent
+HOUSE = HERE.parents[1] / "plugins" / "module_utils" / "_flexdisk"
+PROGRAM = HERE / "flexdisk_growth.py"
 USER_DATA = """\
 #cloud-config
 # The root file system gets its whole disk, also if a swap partition lies behind it. Layouts that are not known stay as
@@ -37,9 +37,9 @@ bootcmd:
 
 
 def sources(file: Path) -> t.Set[Path]:
-    """A file and all of the house that it imports."""
+    """All files of the house that a file imports, and those that these import."""
     found: t.Set[Path] = set()
-    waiting = [file]
+    waiting = [*_imported(file)]
     while waiting:
         file = waiting.pop()
         if file not in found:
@@ -50,18 +50,19 @@ def sources(file: Path) -> t.Set[Path]:
 
 def _imported(file: Path) -> t.Iterator[Path]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith(HOUSE.name)):
+            folder = file.parents[node.level - 1] if node.level else HOUSE.parent
+            base = folder.joinpath(*(node.module or "").split("."))
             module = base.with_suffix(".py")
             yield from [module] if module.is_file() else (base / f"{name.name}.py" for name in node.names)
 
 
 def program() -> bytes:
     """The archive. The same sources always give the same bytes."""
-    files = {str(file.relative_to(HOUSE.parent)): file.read_bytes() for file in sources(ENTRY)}
+    files = {str(file.relative_to(HOUSE.parent)): file.read_bytes() for file in sources(PROGRAM)}
     packages = {f"{Path(name).parent}/__init__.py" for name in files} | {f"{HOUSE.name}/__init__.py"}
     files.update(dict.fromkeys(packages, b""))
-    files["__main__.py"] = MAIN.encode()
+    files["__main__.py"] = PROGRAM.read_bytes()
     packed = io.BytesIO(b"#!/usr/bin/env python3\n")
     packed.seek(0, io.SEEK_END)
     with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
