@@ -19,15 +19,17 @@ from tree import BIN, BUILD, ROOT, copy_tree, dev_tree, environment, python_fold
 PLUGINS = dev_tree() / "ansible_collections" / "flexdisk" / "hypervisor" / "plugins"
 SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
 IALLOCATOR = ROOT / "extensions" / "iallocator"
+GUESTS = ROOT / "extensions" / "guests"
 
 
 def old_pythons() -> int:
-    """The simulated node promises Python 3.9 and the program for Ganeti 3.8, which no tool here checks (ansible-test
-    checks plugins): import the one and start the other.
+    """The simulated node promises Python 3.9 and the programs beside it 3.8, which no tool here checks (ansible-test
+    checks plugins): import the one and start the others.
     """
     code = 0
     for version, folder in python_folders().items():
-        code |= run([folder / f"python{version}", "-B", IALLOCATOR / "flexdisk_iallocator.py", "--help"])
+        for program in (IALLOCATOR / "flexdisk_iallocator.py", GUESTS / "flexdisk_user_data.py"):
+            code |= run([folder / f"python{version}", "-B", program, "--help"])
         if version != "3.8":
             env = environment(PYTHONPATH=str(SIMULATED_NODE), PYTHONDONTWRITEBYTECODE="1")
             code |= run([folder / f"python{version}", ROOT / "tests" / "tools" / "import_all.py", "simnode"], env=env)
@@ -47,7 +49,7 @@ def artifact() -> int:
 CHECKS: dict[str, Callable[[], int]] = {
     "format": partial(run, [BIN / "ruff", "format", "--check", "."]),
     "ruff": partial(run, [BIN / "ruff", "check", "."]),
-    "mypy": partial(run, [BIN / "mypy", PLUGINS, SIMULATED_NODE, IALLOCATOR, "tests"]),
+    "mypy": partial(run, [BIN / "mypy", PLUGINS, SIMULATED_NODE, IALLOCATOR, GUESTS, "tests"]),
     "old-pythons": old_pythons,
     "yamllint": partial(run, [BIN / "yamllint", "--strict", "."]),
     "ansible-lint": partial(run, [BIN / "ansible-lint", "--offline", "--profile", "production"]),

@@ -21,7 +21,7 @@ from ansible.module_utils.testing import patch_module_args
 sys.path.append(str(Path(__file__).resolve().parents[2] / "lab"))
 import recipe
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_growth import grow
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_grow import grow
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 
 CAP_SYS_RESOURCE = 24

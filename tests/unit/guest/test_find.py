@@ -74,3 +74,64 @@ def test_not_found(guest, serial, address, code, words):
     with pytest.raises(FlexdiskError, match=words) as refused:
         guest.find(serial, address)
     assert refused.value.code == code
+
+
+def node(name, kind, numbers, *above, kname=""):
+    """A device as lsblk -J shows it."""
+    row = {"name": name, "kname": kname or name, "type": kind, "size": 1, "serial": None, "maj:min": numbers}
+    return {**row, "children": list(above)} if above else row
+
+
+ROOT = node("vg0-my--root", "lvm", "254:0", kname="dm-0")
+SWAP = node("vg0-swap", "lvm", "254:1", kname="dm-1")
+PLAIN = node("vda", "disk", "254:0", node("vda1", "part", "8:1"), node("vda2", "part", "8:2"))
+LUKS = node("vdb", "disk", "254:16", node("vdb1", "part", "254:17", node("crypt", "crypt", "254:2", ROOT, SWAP)))
+OTHER = node("vdc", "disk", "254:32", ROOT)
+MOUNTS = {
+    "plain": ("/dev/vda1", "ext4", "8:1"),
+    "old name": ("/dev/root", "ext4", "8:2"),
+    "btrfs": ("/dev/vda2[/@rootfs]", "btrfs", "0:25"),
+    "lvm": ("/dev/mapper/vg0-my--root", "xfs", "254:0"),
+    "overlay": ("overlay", "overlay", "0:31"),
+}
+
+
+def booted(tmp_path, disks, mount):
+    source, kind, numbers = MOUNTS[mount]
+    rows = [{"source": source, "target": "/", "fstype": kind, "options": "rw", "maj:min": numbers}]
+
+    def run(argv, stdin="", timeout=0):
+        if argv[0] == "lvs":
+            assert argv[-1] == "/dev/mapper/vg0-my--root"
+            return Answer(0, "  my-root\n", "")
+        found = {"lsblk": {"blockdevices": disks}, "findmnt": {"filesystems": rows}}[argv[0]]
+        return Answer(0, json.dumps(found), "")
+
+    return Guest(run, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("disks", "mount", "found"),
+    [
+        ([PLAIN, LUKS], "plain", ("vda", None)),
+        ([LUKS, PLAIN], "old name", ("vda", None)),
+        ([LUKS, PLAIN], "btrfs", ("vda", None)),
+        ([node("vda", "disk", "8:0"), LUKS], "lvm", ("vdb", "my-root")),
+    ],
+)
+def test_the_disk_below_a_mount_point(tmp_path, disks, mount, found):
+    assert booted(tmp_path, disks, mount).below("/") == found
+
+
+@pytest.mark.parametrize(
+    ("disks", "mount", "where", "code", "words"),
+    [
+        ([PLAIN], "plain", "/home", "NotMounted", "nothing is mounted at /home"),
+        ([PLAIN], "overlay", "/", "ResourceNotFound", "no disk is below overlay on overlay at /"),
+        ([LUKS, OTHER], "lvm", "/", "Ambiguous", "several disks are below /: vdb, vdc"),
+    ],
+)
+def test_no_disk_below_a_mount_point(tmp_path, disks, mount, where, code, words):
+    with pytest.raises(FlexdiskError, match=words) as refused:
+        booted(tmp_path, disks, mount).below(where)
+    assert refused.value.code == code

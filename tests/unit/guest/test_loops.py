@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply, guest_growth
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply, guest_grow
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -346,13 +346,13 @@ def test_a_swap_that_is_off_stays_off_if_fstab_does_not_name_it(new_disk):
 
 def test_somebody_changes_the_table_meanwhile(new_disk, monkeypatch):
     disk, _target, _swap = guest(new_disk, "gpt", "xfs")
-    plan = guest_growth.plan
+    plan = guest_grow.plan
 
     def slow(found):
         run("sfdisk", "-q", "--no-reread", "--part-label", disk.device, "1", "other")
         return plan(found)
 
-    monkeypatch.setattr(guest_growth, "plan", slow)
+    monkeypatch.setattr(guest_grow, "plan", slow)
     with pytest.raises(FlexdiskError, match="somebody has changed"):
         disk.grow()
     assert "other" in disk.dump()

@@ -2,20 +2,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""The run of guest_growth: read the guest, plan, do it, and read again."""
+"""The run of guest_growth: find the disk, and grow what lies on it."""
 
 from __future__ import annotations
 
 import os
-import time
 import typing as t
 
-from ..guest.plan import plan
-from ..guest.steps import Plan
 from ..model.errors import FlexdiskError
 from ..rules.identity import is_uuid, serial_of
-from .guest_apply import PATIENCE, Doer
-from .guest_observe import Guest, Wishes
+from .guest_grow import grow
+from .guest_observe import Guest
 from .module_run import Module, error
 from .runner import SubprocessRunner
 
@@ -34,38 +31,6 @@ def run_guest_growth(module: Module) -> None:
     module.exit_json(**result)
 
 
-def grow(
-    runner: SubprocessRunner, kname: str, params: t.Mapping[str, t.Any], check_mode: bool = False, root: str = "/"
-) -> t.Dict[str, t.Any]:
-    """Let what lies on a disk take the space that has come. The result is that of the module.
-
-    Raises FlexdiskError with what was found, or what failed.
-    """
-    passphrase = params["luks_passphrase"] or ""
-    guest, wishes = Guest(runner, root), Wishes(params["logical_volume"], bool(passphrase), params["backup_dir"])
-    planned = plan(guest.read(kname, wishes))
-    doer = Doer(runner, params["backup_dir"], passphrase)
-    doer.test(planned)
-    if planned.steps and not check_mode:
-        doer.do(planned)
-        left = _left(guest, kname, wishes, PATIENCE if planned.later else 0)
-        if left.steps:
-            raise FlexdiskError(
-                "NotApplied", f"the disk has not become what was planned; left: {', '.join(left.lines)}"
-            )
-    return _result(planned, params["backup_dir"])
-
-
-def _left(guest: Guest, kname: str, wishes: Wishes, patience: float) -> Plan:
-    """The plan for what has not become as it was planned after so many seconds."""
-    end = time.monotonic() + patience
-    left = plan(guest.read(kname, wishes))
-    while left.steps and time.monotonic() < end:
-        time.sleep(0.5)
-        left = plan(guest.read(kname, wishes))
-    return left
-
-
 def wanted_serial(params: t.Mapping[str, t.Any]) -> t.Optional[str]:
     """The serial number of the disk that the arguments mean, None if they do not say. Raises InvalidArgument."""
     if params["disk_uuid"] is None:
@@ -74,17 +39,3 @@ def wanted_serial(params: t.Mapping[str, t.Any]) -> t.Optional[str]:
     if not is_uuid(uuid):
         raise FlexdiskError("InvalidArgument", f"disk_uuid {uuid} is not a UUID")
     return serial_of(uuid)
-
-
-def _result(planned: Plan, folder: str) -> t.Dict[str, t.Any]:
-    changed = bool(planned.steps)
-    words = f"{planned.device}: {'; '.join(planned.lines) if changed else 'nothing to grow'}"
-    return {
-        "changed": changed,
-        "msg": words,
-        "device": planned.device,
-        "size_bytes": planned.size,
-        "steps": list(planned.lines),
-        "backup": os.path.join(folder, planned.backup) if planned.backup else "",
-        "diff": {"prepared": "".join(f"{line}\n" for line in planned.lines)},
-    }

@@ -63,6 +63,26 @@ class Guest:
             raise FlexdiskError("Ambiguous", f"several disks {what}: {', '.join(found)}")
         return found[0]
 
+    def below(self, mount_point: str) -> t.Tuple[str, t.Optional[str]]:
+        """The disk on which a mounted file system lies, as in /sys/block, and the logical volume that holds it, if any.
+
+        Raises FlexdiskError NotMounted, ResourceNotFound, Ambiguous.
+        """
+        mounts = [mount for mount in self._mounts() if mount.target == mount_point]
+        if not mounts:
+            raise FlexdiskError("NotMounted", f"nothing is mounted at {mount_point}")
+        mount = mounts[-1]
+        found = [(disk, own) for disk in self._lsblk() for own in _stack(disk) if _holds(own, mount)]
+        if not found:
+            raise FlexdiskError("ResourceNotFound", f"no disk is below {mount.kind} on {mount.source} at {mount_point}")
+        disks = sorted({disk.kname for disk, _own in found})
+        if len(disks) > 1:
+            raise FlexdiskError("Ambiguous", f"several disks are below {mount_point}: {', '.join(disks)}")
+        own = found[0][1]
+        named = own.kind == "lvm"
+        lvs = ("lvs", "--noheadings", "-o", "lv_name", f"/dev/mapper/{own.name}")
+        return disks[0], self._run(*lvs).strip() if named else None
+
     def read(self, kname: str, wishes: Wishes) -> Disk:
         """All that a plan needs of a disk. Raises FlexdiskError with what was found."""
         path = f"/dev/{kname}"
@@ -269,6 +289,18 @@ def _only(device: observed.Device, above: t.Sequence[observed.Device], kind: str
         wanted = {"crypt": "an open LUKS device", "lvm": "an active logical volume"}[kind]
         raise FlexdiskError("UnknownLayout", f"on {device.name} there should be {wanted}, but there is {used}")
     return above[0]
+
+
+def _stack(device: observed.Device) -> t.Iterator[observed.Device]:
+    """A device and all that lie on it."""
+    yield device
+    for above in device.above:
+        yield from _stack(above)
+
+
+def _holds(device: observed.Device, mount: observed.Mount) -> bool:
+    known_as = (f"/dev/{device.kname}", f"/dev/mapper/{device.name}")
+    return mount.source in known_as or (bool(device.numbers) and device.numbers == mount.numbers)
 
 
 def _normal(address: str) -> str:
