@@ -222,7 +222,6 @@ LOGICAL_ROOT = [(1, M, 100 * M, "83"), (2, 200 * M, 300 * M, "5"), (5, 201 * M, 
         ("dos", SWAP, "ntfs swap", "vda1, before the swap at the end, has ntfs on it"),
         ("dos", SWAP, "swap swap", "vda1, before the swap at the end, has swap on it"),
         ("gpt", ROOT, "linux_raid_member", "has linux_raid_member on it"),
-        ("gpt", ROOT, "linux_raid_member", "has linux_raid_member on it"),
         (
             "dos",
             [*LOGICAL_ROOT, (6, 400 * M, 50 * M, "82")],
