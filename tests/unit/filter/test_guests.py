@@ -207,7 +207,9 @@ def test_examples_hold(name):
     assert list(docs) == ["DOCUMENTATION", "EXAMPLES", "RETURN"]
     (task,) = yaml.safe_load(docs["EXAMPLES"])
     environment = NativeEnvironment()
-    environment.filters |= {f"flexdisk.hypervisor.{each}": work for each, work in guests.FilterModule().filters().items()}
+    environment.filters |= {
+        f"flexdisk.hypervisor.{each}": work for each, work in guests.FilterModule().filters().items()
+    }
     result, template = list(task["vars"].items())[-1]
     given = {key: value for key, value in task["vars"].items() if key != result}
     given[result] = environment.from_string(template).render(given)
