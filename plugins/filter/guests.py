@@ -40,7 +40,7 @@ def _guarded(name: str, work: t.Callable[..., _Result], *args: t.Any) -> _Result
     """What work returns. Input of a strange form becomes an error of the filter, which shows no value of it."""
     try:
         return work(*args)
-    except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as exc:
+    except (AttributeError, LookupError, TypeError, ValueError) as exc:
         wanted = f"{name} wants what flexdisk.hypervisor.guest_growth and grow_guests give it"
         raise AnsibleFilterError(f"{wanted} ({type(exc).__name__})") from exc
 

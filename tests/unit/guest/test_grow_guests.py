@@ -20,7 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.filter.guests import guest_
 from ansible_collections.flexdisk.hypervisor.plugins.modules import guest_growth
 from tests.unit.playbooks.nodes import Nodes
 
-from .conftest import hashes, recipe
+from .conftest import SEARCH_PATH, hashes
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "guests.md").read_text(encoding="utf-8")
@@ -57,9 +57,9 @@ def programs(folder, disks):
     folder.mkdir()
     serials = {disk.kname: identity(name).replace("-", "")[:20] for name, disk in disks.items()}
     program = folder / "lsblk"
-    program.write_text(LSBLK.format(python=sys.executable, path=recipe.SEARCH_PATH, serials=json.dumps(serials)))
+    program.write_text(LSBLK.format(python=sys.executable, path=SEARCH_PATH, serials=json.dumps(serials)))
     program.chmod(0o755)
-    return f"{folder}:{recipe.SEARCH_PATH}"
+    return f"{folder}:{SEARCH_PATH}"
 
 
 class Guests(Nodes):

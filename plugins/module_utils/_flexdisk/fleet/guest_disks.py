@@ -63,7 +63,8 @@ def report(vm: str, targets: t.Sequence[_Target], results: t.Sequence[_Raw]) -> 
     rows: t.List[t.Tuple[str, ...]] = []
     failures = []
     for target in targets:
-        result = {"msg": f"{target['why']} [{_CODE}]", "error_code": _CODE} if "why" in target else next(told)
+        refused = {"msg": f"{target.get('why')} [{_CODE}]", "error_code": _CODE}
+        result: _Raw = refused if "why" in target else next(told, {})
         if "steps" not in result:
             rows.append((target["label"], "-", "-", f"REFUSED {result.get('error_code', '')}".rstrip()))
             failures.append(f"{vm}, disk {target['label']}: {result.get('msg') or 'the module failed'}")
