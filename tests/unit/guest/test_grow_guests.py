@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from .conftest import SEARCH_PATH, hashes
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "guests.md").read_text(encoding="utf-8")
+BACKUPS = Path("/var/lib/flexdisk")
 VOLUME = "tank/0dd5e7c4-0000-4000-8000-000000000001/disk"
 # It shows the guest only disks of the test, with serial numbers as a VM has them.
 LSBLK = """#!{python}
@@ -124,12 +126,24 @@ def full(new_disk):
     return disk
 
 
-def test_four_steps(new_disk, full, tmp_path):
+@pytest.fixture
+def grown(new_disk):
+    """A disk whose partition and file system can grow."""
+    disk = new_disk(400)
+    disk.partition("label: gpt\nsize=350MiB\n")
+    disk.put("xfs", disk.part(1))
+    disk.to_size(600)
+    name = re.search(r"^label-id: (\S+)$", disk.dump(), re.MULTILINE)[1].lower()
+    yield disk
+    for backup in BACKUPS.glob(f"{name}-*.sfdisk"):
+        backup.unlink()
+    with contextlib.suppress(OSError):
+        BACKUPS.rmdir()
+
+
+def test_four_steps(new_disk, grown, full, tmp_path):
     """As the page has it: a disk grows, one has nothing to grow, and one is left out."""
-    root = new_disk(400)
-    root.partition("label: gpt\nsize=350MiB\n")
-    target = root.put("xfs", root.part(1))
-    root.to_size(600)
+    root, target = grown, grown.mounts[0][1]
     text = section("All disks of all guests")
     (check, real), (own, _other) = commands(text), re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     (shown,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
@@ -158,6 +172,7 @@ def test_four_steps(new_disk, full, tmp_path):
     done = guests.grow(*real)
     assert (lines(done), changed(done), changed(predicted)) == (lines(predicted), ["db01"], ["db01"])
     assert hashes(target) == before
+    assert table in "".join(path.read_text() for path in BACKUPS.iterdir())
     table = root.dump()
     again, last = guests.grow(*check), guests.grow(*real)
     assert lines(again) == lines(last)
@@ -166,7 +181,7 @@ def test_four_steps(new_disk, full, tmp_path):
     assert set(guests.calls()) == {"db01"}
 
 
-def test_a_group(new_disk, full, tmp_path):
+def test_a_group(new_disk, grown, full, tmp_path):
     """One member is away, one does not run, and one has a disk on which nothing can grow."""
     (words,) = commands(section("A group, batch by batch"))
     hosts = {
@@ -174,10 +189,13 @@ def test_a_group(new_disk, full, tmp_path):
     }
     hosts["web-2"] = {"flexdisk_vm": reported("raw", "full", alias="web-2")}
     hosts["web-0"]["flexdisk_vm"]["state"] = "stopped"
-    hosts["web-3"]["guest_growth_disks"] = [{"disk": "full", "luks_passphrase": "very secret words"}]
-    policy = {"max_batch_size": 1, "failure_budget": 1, "pause_time": 3600}  # no pause where nothing has changed
+    hosts["web-3"]["flexdisk_vm"] = reported("data", alias="web-3")
+    hosts["web-3"]["guest_growth_disks"] = [{"disk": "data", "luks_passphrase": "very secret words"}]
+    policy = {"max_batch_size": 1, "failure_budget": 1, "pause_time": 1}
     web = {"name": "web", "size": 5, "template": {}, "policy": policy}
-    guests = Guests(tmp_path / "guests", hosts, {"full": full, "raw": new_disk(30)}, {"flexdisk_groups": [web]})
+    guests = Guests(
+        tmp_path / "guests", hosts, {"data": grown, "full": full, "raw": new_disk(30)}, {"flexdisk_groups": [web]}
+    )
     (guests.folder / "web-4" / "dead").touch()
     printed = guests.grow(*words, "-v", status=2)
     assert "very secret words" not in printed
@@ -185,7 +203,8 @@ def test_a_group(new_disk, full, tmp_path):
         *("batch 1: web-4", "batch 2: web-3", "batch 3: web-2", "batch 4: web-1"),
         *("left out: web-0: it is stopped", "cannot be reached: web-4"),
     ]
-    assert [line.split()[0] for line in told(printed)[6:]] == ["DISK", "full", "DISK", "raw", "full"]
+    assert [line.split()[0] for line in told(printed)[6:]] == ["DISK", "data", "~", "DISK", "raw", "full"]
+    assert printed.count("Pausing for 1 seconds") == 1, "only where something has changed"
     failed = fatal(printed)
     assert "web-2, disk raw: /dev/loop" in failed["web-2"]
     assert "has nothing that is known on it [UnknownLayout]" in failed["web-2"]
