@@ -23,6 +23,7 @@ ROLES = [
     "vm_placement",
     "vm_replica",
     "vm_move",
+    "guest_growth",
 ]
 NAME = rf"(?<![./\w])((?:flexdisk|{'|'.join(ROLES)}|rfd154)_\w+)"
 SECTIONS = (ROOT / "docs" / "variables.md").read_text().split("\n## ")

@@ -24,6 +24,7 @@ import recipe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_grow import grow
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 
+SEARCH_PATH = recipe.SEARCH_PATH
 CAP_SYS_RESOURCE = 24
 # The Debian packages of the programs that tests of guests need
 PACKAGES = {
@@ -38,14 +39,14 @@ PACKAGES = {
 
 def install(*tools):
     """Install programs from Debian. What apt cannot do is a failure, not a skip."""
-    missing = sorted({PACKAGES[tool] for tool in tools if not shutil.which(tool, path=recipe.SEARCH_PATH)})
+    missing = sorted({PACKAGES[tool] for tool in tools if not shutil.which(tool, path=SEARCH_PATH)})
     if missing and (os.geteuid() != 0 or not shutil.which("apt-get")):
         pytest.skip(f"needs {', '.join(missing)}, and only root on a system with apt can install them")
     recipe.install(missing)
 
 
 def run(*argv, stdin="", check=True):
-    environment = {**os.environ, "PATH": recipe.SEARCH_PATH, "LC_ALL": "C"}
+    environment = {**os.environ, "PATH": SEARCH_PATH, "LC_ALL": "C"}
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, env=environment)
     if check and done.returncode:
         raise AssertionError(f"{argv}: {done.stdout}{done.stderr}")

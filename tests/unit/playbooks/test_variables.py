@@ -108,6 +108,8 @@ def play(collections, name, variables):
          ["template found in flexdisk_groups", "two"]),
         ("scale_group", {"flexdisk_group": "web", "flexdisk_groups": [WEB]}, ["missing", "flexdisk_size"]),
         ("scale_group", {"flexdisk_group": "web", "flexdisk_size": "more", "flexdisk_groups": [WEB]}, ["more"]),
+        ("grow_guests", {"flexdisk_guests": "all", "flexdisk_vm": "web01"},
+         ["flexdisk_hosts is unknown", "flexdisk_guests", "argument 'flexdisk_vm'", "dict"]),
         ("rfd154_grow", {"rfd154_scale": 0}, ["rfd154_image", "rfd154_scale must be at least 1"]),
     ],
 )  # fmt: skip

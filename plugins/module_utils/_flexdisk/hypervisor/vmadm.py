@@ -16,6 +16,7 @@ import typing as t
 
 from ..model.capabilities import Capabilities
 from ..model.command import Answer, Runner
+from ..model.dataset import RAW_ZVOL
 from ..model.desired import Description, NewVm
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources
@@ -60,7 +61,7 @@ class Vmadm:
         live=_LIVE,
         models=("virtio", "ahci", "nvme"),
         whole_quota=GIB,
-        device_prefix=vmadm_read.ZVOL,
+        device_prefix=RAW_ZVOL,
         functions_per_slot=8,
         usual_quota=10 * GIB,
         default_pool="zones",

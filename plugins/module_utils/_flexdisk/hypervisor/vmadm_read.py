@@ -10,13 +10,13 @@ import json
 import re
 import typing as t
 
+from ..model.dataset import RAW_ZVOL
 from ..model.errors import FlexdiskError
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.identity import is_pool, is_uuid, mac_of
 from ..rules.slots import SMARTOS
 
 OLDEST_PLATFORM = "20181206"
-ZVOL = "/dev/zvol/rdsk/"
 VMINFOD_TIMEOUT = re.compile(r"vminfod watchForChanges .* timeout exceeded")
 
 _ERRORS = (
@@ -151,10 +151,10 @@ def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
 def _disk(row: t.Mapping[str, t.Any]) -> DiskConfig:
     path = _text(row, "path")
     media = _text(row, "media") or "disk"
-    is_zvol = media == "disk" and path.startswith(ZVOL)
+    is_zvol = media == "disk" and path.startswith(RAW_ZVOL)
     return DiskConfig(
         path=path,
-        volume=path[len(ZVOL) :] if is_zvol else "",
+        volume=path[len(RAW_ZVOL) :] if is_zvol else "",
         boot=row.get("boot") in (True, "true"),
         model=_text(row, "model"),
         media=media,

@@ -15,6 +15,9 @@ RECORD = 131072
 # Where FreeBSD and Linux have the devices of volumes.
 ZVOL = "/dev/zvol/"
 
+# Where SmartOS has the raw ones, which are those of disks.
+RAW_ZVOL = "/dev/zvol/rdsk/"
+
 
 @dataclass(frozen=True)
 class Dataset:

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Which guests a run touches, in which batches, and how many of them may fail."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .groups.members import index_of, member_name
+from .groups.policy import CONTINUE, RollPolicy, parse_policy
+
+_Raw = t.Mapping[str, t.Any]
+
+
+class _Group(t.NamedTuple):
+    name: str
+    size: int
+    policy: RollPolicy
+
+
+def batches(vms: t.Mapping[str, _Raw], group: t.Optional[str], declared: t.Sequence[_Raw]) -> t.Dict[str, t.Any]:
+    """The guests that are touched, batch by batch, those that are left out, and all that is wrong with the group.
+
+    vms: the variable flexdisk_vm by host, empty for a host without one. group: the name of one of those declared, None
+    for all guests at once. A batch has its guests and the pause after it, in seconds. budget: so many guests may fail
+    before the next batch; -1 is no limit.
+    """
+    own, texts = (None, []) if group is None else _group(group, declared)
+    names = {host: str(vm.get("alias") or host) for host, vm in vms.items()}
+    meant = [host for host in vms if group is None or index_of(names[host], group) >= 0]
+    if group is not None:
+        texts += _doubled(meant, names, vms)
+    off = {host: why for host, why in ((host, _off(vms[host])) for host in meant) if why}
+    guests = [host for host in meant if host not in off]
+    if group is None:
+        found = [(guests, 0)] if guests else []
+    elif own is None or texts:
+        found = []
+    else:
+        guests.sort(key=lambda host: -index_of(names[host], group))
+        found = _rolled(guests, names, own.policy, own.size)
+        absent = {member_name(group, index) for index in range(own.size)} - {names[host] for host in meant}
+        off.update(dict.fromkeys(sorted(absent), "not among the guests of this run"))
+    limited = own is not None and own.policy.on_failure != CONTINUE
+    return {
+        "batches": [{"guests": several, "pause": pause} for several, pause in found],
+        "left_out": [f"{host}: {why}" for host, why in off.items()],
+        "budget": own.policy.failure_budget.of(own.size) if own is not None and limited else -1,
+        "problems": texts,
+    }
+
+
+def _off(vm: _Raw) -> str:
+    """Why a VM is not touched, "" for one that runs or of which nothing is known."""
+    if vm.get("reason"):
+        return str(vm["reason"])
+    state = vm.get("state", "running")
+    return "" if state == "running" else f"it is {state}"
+
+
+def _group(name: str, declared: t.Sequence[_Raw]) -> t.Tuple[t.Optional[_Group], t.List[str]]:
+    """The group of that name. Each host may tell of it, but all must say the same of its size and its policy."""
+    said: t.List[t.Tuple[t.Any, _Raw]] = []
+    for entry in declared:
+        own = (entry.get("size"), entry.get("policy") or {})
+        if entry.get("name") == name and own not in said:
+            said.append(own)
+    if len(said) != 1:
+        others = ", ".join(sorted({str(entry.get("name")) for entry in declared})) or "no group"
+        how = f"is declared in {len(said)} ways" if said else "is not declared"
+        return None, [f"group {name} {how}; flexdisk_groups has {others}"]
+    size, policy = said[0]
+    parsed, problems = parse_policy(policy)
+    texts = [problem.message for problem in problems]
+    if isinstance(size, bool) or not str(size).isdigit():
+        texts.append(f"size is {size!r}, which is not a whole number")
+    return (None if texts else _Group(name, int(size), parsed)), texts
+
+
+def _doubled(hosts: t.Sequence[str], names: t.Mapping[str, str], vms: t.Mapping[str, _Raw]) -> t.List[str]:
+    """A name that several VMs have could mean either."""
+    by_name: t.Dict[str, t.List[str]] = {}
+    for host in hosts:
+        home = vms[host].get("hypervisor")
+        by_name.setdefault(names[host], []).append(f"{host} of {home}" if home else host)
+    return [f"{name} is {' and '.join(several)}" for name, several in sorted(by_name.items()) if len(several) > 1]
+
+
+def _rolled(
+    guests: t.Sequence[str], names: t.Mapping[str, str], policy: RollPolicy, size: int
+) -> t.List[t.Tuple[t.List[str], int]]:
+    """The batches, canaries first, with the pause after each."""
+    wanted = policy.canary
+    first = list(guests[:wanted]) if isinstance(wanted, int) else [host for host in guests if names[host] in wanted]
+    rest = [host for host in guests if host not in first]
+    most = policy.limits(size).max_batch_size
+    found = [(batch, policy.pause) for part in (first, rest) for batch in _cut(part, most)]
+    last_canary = len(_cut(first, most)) - 1
+    if last_canary >= 0 and policy.canary_pause is not None:
+        found[last_canary] = (found[last_canary][0], policy.canary_pause)
+    return [(batch, pause if number + 1 < len(found) else 0) for number, (batch, pause) in enumerate(found)]
+
+
+def _cut(guests: t.Sequence[str], most: int) -> t.List[t.List[str]]:
+    return [list(guests[start : start + most]) for start in range(0, len(guests), most)]
