@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_growth
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_grow
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_room import RoomReader
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest import zfs
@@ -176,7 +176,7 @@ def test_less_than_a_metaslab_is_left(grown):
 
 def test_a_pool_that_does_not_grow_is_told(grown, monkeypatch):
     disk, guest = grown("label: gpt\nsize=550MiB\n", 1)
-    monkeypatch.setattr(guest_growth, "PATIENCE", 0.1)
+    monkeypatch.setattr(guest_grow, "PATIENCE", 0.1)
     monkeypatch.setattr(Guest, "space", lambda self: self.size)
     with pytest.raises(FlexdiskError, match="left: ~ ZFS pool tank on") as failed:
         disk.grow(guest)
