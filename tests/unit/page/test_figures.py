@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.page.figures import (
@@ -30,6 +30,7 @@ def by_name(found, alias):
     return next(vm for vm in found["vm_info"]["vms"] if vm["alias"] == alias)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**50), max_size=12), st.integers(1, 2000))
 def test_widths_add_up_to_the_bar(sizes, width):
     found = edges([Part("disks", "", size) for size in sizes], width)

@@ -82,7 +82,7 @@ ul.marks li::before { content: "\\2022\\a0"; }
   html { font-size: 10px; }
   body { max-width: none; padding: 0; }
   .tools, nav { display: none; }
-  tr { break-inside: avoid; }
+  thead, tr { break-inside: avoid; }
   h2 { break-after: avoid; }
   a { color: inherit; text-decoration: none; }
 }

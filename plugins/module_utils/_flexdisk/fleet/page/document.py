@@ -17,13 +17,13 @@ from .rows import Column, Row
 
 _Dict = t.Mapping[str, t.Any]
 MOST_SNAPSHOTS = 200
-PLACES = (
-    ("pools", "Pools"),
-    ("vms", "VMs"),
-    ("findings", "Findings"),
-    ("snapshots", "Snapshots"),
-    ("parked", "Detached disks"),
-)
+PLACES = {
+    "pools": "Pools",
+    "vms": "VMs",
+    "findings": "Findings",
+    "snapshots": "Snapshots",
+    "parked": "Detached disks",
+}
 
 
 def page(found: t.Mapping[str, _Dict], time: str, unread: t.Mapping[str, str]) -> str:
@@ -87,7 +87,7 @@ def _summary(hosts: t.Sequence[str], found: t.Mapping[str, _Dict], time: str, un
     if unread:
         names = Html(", ".join(map(isolated, sorted(unread))))
         lines.append(element("p", {"class": "bad"}, "Not read, and missing on this page: ", names, "."))
-    links = [element("a", {"href": "#" + to}, name) for to, name in PLACES]
+    links = [element("a", {"href": "#" + to}, name) for to, name in PLACES.items()]
     return joined(*lines, element("nav", None, *links))
 
 

@@ -113,8 +113,11 @@ def _of_vm(host: str, vm: _Dict, quota: t.Optional[_Dict], findings: t.Sequence[
     label = vm["alias"] or vm["uuid"]
     marks, worst = _marks(space, quota, findings)
     _vm, at, state, wide, total, left, set_to, law, attention = VMS
-    actual, lawful = (quota["actual"]["quota_bytes"], quota["expected_bytes"]) if quota is not None else (None, None)
-    told = render_apart(actual, lawful) if actual is not None else ("-", "-")
+    actual = lawful = None
+    told: t.Tuple[str, ...] = ("-", "-")
+    if quota is not None:
+        actual, lawful = quota["actual"]["quota_bytes"], quota["expected_bytes"]
+        told = render_apart(actual, lawful)
     cells = [
         heading(label, vm["uuid"] if vm["alias"] else ""),
         cell(at, isolated(host)),
@@ -126,7 +129,7 @@ def _of_vm(host: str, vm: _Dict, quota: t.Optional[_Dict], findings: t.Sequence[
         cell(law, told[1], lawful),
         cell(attention, element("ul", {"class": "marks"}, *marks) if marks else Html("")),
     ]
-    return Row((worst, host, label, vm["uuid"]), cells, name, worst == len(SEVERITIES))
+    return Row((worst, host, label, vm["uuid"]), cells, name, worst > SEVERITIES.index("warning"))
 
 
 def _order(left: t.Optional[int]) -> t.Optional[int]:
