@@ -83,6 +83,7 @@ ul.marks li::before { content: "\\2022\\a0"; }
   body { max-width: none; padding: 0; }
   .tools, nav { display: none; }
   thead, tr { break-inside: avoid; }
+  th button { display: contents; }
   h2 { break-after: avoid; }
   a { color: inherit; text-decoration: none; }
 }
