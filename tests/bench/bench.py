@@ -37,6 +37,7 @@ NOISE = 1.25  # by how much a figure of linear growth may come out too large
 sys.path[:0] = [str(SIMNODE), str(COLLECTIONS), str(Path(__file__).resolve().parent)]
 
 import group
+import pages
 import placement
 
 MEASURE = """
@@ -277,6 +278,9 @@ def main() -> int:
         print(f"group of {count:>4} members: {words}, {look:.0f} ms to read what 10 hosts say")
         if count == 1000 and step > TARGETS["step_ms"]:
             missed.append("step of a group")
+    for count in (10, 100, 1000):
+        seconds, size = pages.page(count)
+        print(f"report of {count:>4} VMs as a page: {seconds * 1000:.0f} ms, {size / 1024:.0f} KiB")
     if options.hosts:
         missed += group.calls(options.hosts)
     if options.placement:

@@ -21,6 +21,7 @@ from tree import BUILD, ROOT, environment
 
 DEMO = BUILD / "demo"
 NODE = DEMO / "node"
+PAGE = DEMO / "report.html"
 SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
 
 INVENTORY = """\
@@ -79,7 +80,12 @@ def main() -> None:
     heading("Converge again: nothing is left to do")
     again = play("converge", "--diff")
     promise(changed(again) == 0 and not steps(again), "the second run changes nothing")
+    heading("The report as a page")
+    written = play("report", "-e", f"flexdisk_report_html={PAGE}")
+    promise(table(written) == table(after), "the second run has changed nothing that the report shows")
+    promise(PAGE.read_text().count('<tr id="vm-') == 3, "the page has the three VMs")
     heading(f"Done in {time.monotonic() - start:.0f} s. The node is still there to play with:")
+    print(f"The report as a page: {shown(PAGE)}")
     print(f"PATH={shown(NODE / 'bin')}:$PATH vmadm list    # or zfs list, zpool list, vmadm get UUID ...")
 
 

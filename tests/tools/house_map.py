@@ -27,6 +27,7 @@ ROOMS = {
     "fleet/groups": "rolling updates of groups of VMs, for all hosts together",
     "fleet/replication": "copies of disks on other hosts: which snapshots, which base, what is kept",
     "fleet/placement": "where VMs go, decided as Ganeti's hail does, or better",
+    "fleet/page": "the report of all hosts as an HTML page",
     "guest": "how the partitions and file systems of a guest take the space of a grown disk, and what they need of it",
     "zfs": "the storage",
     "hypervisor": "one driver for each hypervisor, behind one protocol",

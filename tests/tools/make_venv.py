@@ -41,6 +41,8 @@ def add_zipcache() -> None:
 def main() -> None:
     """Bring .venv to the level named on the command line."""
     level = sys.argv[1]
+    if VENV.is_symlink():
+        sys.exit(f"{VENV} is a link: what it leads to would be emptied for this tree. Remove the link")
     want = fingerprint()
     stamps = [VENV / f"stamp-{name}" for name in LEVELS[LEVELS.index(level) :]]
     if any(stamp.is_file() and stamp.read_text() == want for stamp in stamps):

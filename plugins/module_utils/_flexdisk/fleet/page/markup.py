@@ -1,0 +1,82 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""HTML that escapes whatever is not HTML already. The result is well-formed XML, too."""
+
+from __future__ import annotations
+
+import html
+import re
+import typing as t
+
+from ...model.sizes import render_bytes
+from .figures import Part, colour_classes, edges
+
+LONGEST = 200
+BAR = 1000
+VOID = ("meta", "link", "input")
+
+# What XML forbids, control characters, and surrogates, which UTF-8 does not have.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+# What would change the order of the characters around it, or is not seen at all.
+_TREACHEROUS = re.compile("[\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+
+
+class Html(str):
+    """Text that is HTML."""
+
+    __slots__ = ()
+
+
+_Child = t.Union[str, int]
+
+
+def clean(text: object) -> str:
+    """A text of anybody's as one can see it, cut if it is very long. It is not escaped yet."""
+    said = str(text)
+    if len(said) <= LONGEST and said.isascii() and said.isprintable():
+        return said
+    if len(said) > LONGEST:
+        said = f"{said[:LONGEST]}… ({len(said)} characters)"
+    said = _TREACHEROUS.sub(lambda found: f"[U+{ord(found[0]):04X}]", said)
+    return _FORBIDDEN.sub("\ufffd", said)
+
+
+def escaped(text: object) -> Html:
+    """The text as HTML, if it is not HTML already."""
+    return text if isinstance(text, Html) else Html(html.escape(clean(text)))
+
+
+def element(name: str, attributes: t.Optional[t.Mapping[str, object]] = None, *children: _Child) -> Html:
+    """An element. An attribute that is None is left out."""
+    given = [(key, value) for key, value in (attributes or {}).items() if value is not None]
+    head = name + "".join(f' {key}="{escaped(value)}"' for key, value in given)
+    if name in VOID:
+        return Html(f"<{head}/>")
+    return Html(f"<{head}>{joined(*children)}</{name}>")
+
+
+def joined(*children: _Child) -> Html:
+    """One after the other."""
+    return Html("".join(map(escaped, children)))
+
+
+def isolated(text: object) -> Html:
+    """A name of anybody's, which may run from right to left without turning what is beside it."""
+    return element("bdi", None, str(text))
+
+
+def bar(parts: t.Sequence[Part]) -> Html:
+    """A stacked bar. It is hidden from those who have the page read out, so all it shows must be said in words, too."""
+    drawn = [
+        element(
+            "rect",
+            {"class": kind, "x": begin, "width": width, "height": 20},
+            element("title", None, f"{part.label} {render_bytes(part.size)}"),
+        )
+        for part, kind, (begin, width) in zip(parts, colour_classes(parts), edges(parts, BAR))
+        if width
+    ]
+    size = {"viewBox": f"0 0 {BAR} 20", "preserveAspectRatio": "none", "aria-hidden": "true"}
+    return element("svg", size, *drawn)

@@ -1,0 +1,313 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What the tables of the page say, each row as its cells."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from ...model.sizes import MIB, render_apart, render_bytes
+from .figures import Part, Pool, Room, colour_classes, disk_label, pools, room
+from .markup import Html, bar, element, isolated, joined
+
+_Dict = t.Mapping[str, t.Any]
+_Cells = t.List[Html]
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+SEVERITIES = ("error", "warning", "info")
+_OF_LAW = "quota_drift"  # the finding that the figures of zfs_quota tell better
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table. kind is the class of its cells: C(num) for figures, C(wide) for bars, C(text) for sentences,
+    C(word) for words that stay on one line.
+    """
+
+    title: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table. calm: nothing in it needs attention. order is where it stands in its table."""
+
+    order: t.Tuple[t.Any, ...]
+    cells: t.Sequence[Html]
+    name: str = ""
+    calm: bool = False
+
+
+def heading(name: object, *below: object) -> Html:
+    """The cell that names its row."""
+    more = [element("span", {"class": "id"}, isolated(text)) for text in below if text]
+    return element("th", {"scope": "row"}, isolated(name), *more)
+
+
+def cell(column: Column, content: object, value: t.Optional[float] = None) -> Html:
+    """A cell. value is what a figure is sorted by."""
+    if column.kind == "num" and value is None:
+        value = -1
+    attributes = {"class": column.kind or None, "data-label": column.title, "data-v": value}
+    return element("td", attributes, content if isinstance(content, Html) else str(content))
+
+
+def size(column: Column, found: t.Optional[int], more: str = "") -> Html:
+    """A cell with a figure in bytes, or a dash."""
+    return cell(column, "-" if found is None else render_bytes(found) + more, found)
+
+
+POOLS = (
+    Column("Host"),
+    Column("Pool"),
+    Column("What takes its space", "wide"),
+    Column("Size", "num"),
+    Column("Allocatable", "num"),
+)
+
+
+def of_pool(host: str, pool: Pool) -> Row:
+    """A pool as a stacked bar with its figures."""
+    share = f" ({percent(pool.available, pool.size)})"
+    _host, name, wide, total, left = POOLS
+    cells = [heading(host), cell(name, isolated(pool.name)), cell(wide, _drawn(pool.parts))]
+    return Row((host, pool.name), [*cells, size(total, pool.size), size(left, pool.available, share)])
+
+
+VMS = (
+    Column("VM"),
+    Column("Host"),
+    Column("State", "word"),
+    Column("Disks and what is left", "wide"),
+    Column("Flexible size", "num"),
+    Column("Allocatable", "num"),
+    Column("Quota", "num"),
+    Column("Quota by law", "num"),
+    Column("Attention", "text"),
+)
+
+
+def of_vms(host: str, found: _Dict, number: int) -> t.List[Row]:
+    """The VMs of a host. What needs attention comes first. number is that of the host, for the names of the rows."""
+    quotas = {vm["uuid"]: vm for vm in found["zfs_quota"]["vms"]}
+    findings: t.Dict[str, t.List[_Dict]] = {}
+    for finding in found["disk_verify"]["findings"]:
+        findings.setdefault(finding["vm"], []).append(finding)
+    return [
+        _of_vm(host, vm, quotas.get(vm["uuid"]), findings.get(vm["uuid"], []), row_name(number, vm["uuid"]))
+        for vm in found["vm_info"]["vms"]
+    ]
+
+
+def row_name(number: int, uuid: str) -> str:
+    """The name of a VM's row, to which links lead. A UUID can be on two hosts."""
+    return f"vm-{number}-{uuid}"
+
+
+def _of_vm(host: str, vm: _Dict, quota: t.Optional[_Dict], findings: t.Sequence[_Dict], name: str) -> Row:
+    space = room(vm)
+    label = vm["alias"] or vm["uuid"]
+    marks, worst = _marks(space, quota, findings)
+    _vm, at, state, wide, total, left, set_to, law, attention = VMS
+    actual = lawful = None
+    told: t.Tuple[str, ...] = ("-", "-")
+    if quota is not None:
+        actual, lawful = quota["actual"]["quota_bytes"], quota["expected_bytes"]
+        told = render_apart(actual, lawful)
+    cells = [
+        heading(label, vm["uuid"] if vm["alias"] else ""),
+        cell(at, isolated(host)),
+        cell(state, vm["state"]),
+        cell(wide, _drawn(space.parts)),
+        size(total, space.size),
+        cell(left, "-" if space.left is None else render_bytes(space.left), _order(space.left)),
+        cell(set_to, told[0], actual),
+        cell(law, told[1], lawful),
+        cell(attention, element("ul", {"class": "marks"}, *marks) if marks else Html("")),
+    ]
+    return Row((worst, host, label, vm["uuid"]), cells, name, worst > SEVERITIES.index("warning"))
+
+
+def _order(left: t.Optional[int]) -> t.Optional[int]:
+    """By what figures of room are sorted: a VM without flexible disk space comes before any that has some left."""
+    return -(2**63) if left is None else left
+
+
+def _marks(space: Room, quota: t.Optional[_Dict], findings: t.Sequence[_Dict]) -> t.Tuple[t.List[Html], int]:
+    """What is to be seen of a VM, the worst first, and how bad that is: an index of SEVERITIES, or one beyond it."""
+    marks: t.List[t.Tuple[int, str]] = []
+    if space.over:
+        marks.append((0, f"error: holds {render_bytes(space.over)} more than its flexible size"))
+    drifted = quota is not None and quota["cause"]
+    if quota is not None and drifted:
+        drift = [f"{key} {_signed(quota['drift'][key + '_bytes'])}" for key in ("quota", "reservation")]
+        marks.append((1, f"warning: drift of {', '.join(drift)}: {quota['cause']}"))
+    for finding in findings:
+        if not (drifted and finding["kind"] == _OF_LAW):
+            words = [
+                finding["severity"] + ":",
+                finding["kind"],
+                *([f"of {finding['disk']}"] if finding["disk"] else []),
+            ]
+            marks.append((SEVERITIES.index(finding["severity"]), " ".join(words)))
+    marks.sort()
+    told = [element("li", {"class": "bad" if level == 0 else None}, isolated(words)) for level, words in marks]
+    return told, marks[0][0] if marks else len(SEVERITIES)
+
+
+def _signed(found: int) -> str:
+    return ("+" if found > 0 else "") + render_bytes(found)
+
+
+FINDINGS = (
+    Column("Severity", "word"),
+    Column("Finding", "word"),
+    Column("Host"),
+    Column("VM"),
+    Column("Disk"),
+    Column("What was found", "text"),
+    Column("Task that repairs it", "text"),
+)
+
+
+def of_finding(host: str, finding: _Dict, link: str) -> Row:
+    """A finding. link is the name of its VM's row, "" if it has none."""
+    _severity, kind, at, vm, disk, message, repair = FINDINGS
+    owner = isolated(finding["alias"] or finding["vm"])
+    bad = {"class": "bad" if finding["severity"] == "error" else None, "scope": "row"}
+    task = json.dumps(finding["repair"], sort_keys=True) if finding["repair"] else ""
+    cells = [
+        element("th", bad, finding["severity"]),
+        cell(kind, finding["kind"]),
+        cell(at, isolated(host)),
+        cell(vm, element("a", {"href": "#" + link}, owner) if link else owner),
+        cell(disk, isolated(finding["disk"] or finding["volume"])),
+        cell(message, isolated(finding["message"])),
+        cell(repair, element("code", None, task) if task else Html("")),
+    ]
+    places = (finding["alias"], finding["vm"], finding["kind"], finding["volume"], finding["message"])
+    return Row((SEVERITIES.index(finding["severity"]), host, *places), cells)
+
+
+SNAPSHOTS = (
+    Column("Snapshot"),
+    Column("VM"),
+    Column("Host"),
+    Column("Disks"),
+    Column("Taken (UTC)", "word"),
+    Column("Deleting it frees", "num"),
+)
+
+
+def of_snapshots(host: str, vm: _Dict) -> t.List[Row]:
+    """The snapshots of a VM. Those that free most come first."""
+    _name, owner, at, disks, taken, frees = SNAPSHOTS
+    label = vm["alias"] or vm["uuid"]
+    return [
+        Row(
+            (-found["frees_bytes"], host, label, vm["uuid"], found["created"], found["name"]),
+            [
+                heading(found["name"]),
+                cell(owner, isolated(label)),
+                cell(at, isolated(host)),
+                cell(disks, isolated(", ".join(found["disks"]))),
+                cell(taken, _moment(found["created"])),
+                size(frees, found["frees_bytes"]),
+            ],
+        )
+        for found in vm["snapshots"]
+    ]
+
+
+PARKED = (
+    Column("Disk"),
+    Column("Last VM"),
+    Column("Host"),
+    Column("Size", "num"),
+    Column("Takes", "num"),
+    Column("Since (UTC)", "word"),
+    Column("Days", "num"),
+    Column("Description", "text"),
+)
+
+
+def of_parked(host: str, disk: _Dict, aliases: t.Mapping[str, str], now: datetime) -> Row:
+    """A detached disk with its age. aliases: the names of the host's VMs by UUID."""
+    _disk, owner, at, volsize, takes, since, days, description = PARKED
+    vm = disk["vm"]
+    when = _read(disk.get("mtime", ""))
+    age = None if when is None else max(0, (now - when).days)
+    last = joined(isolated(aliases.get(vm) or vm or "-"), " (gone)" if vm and vm not in aliases else "")
+    cells = [
+        heading(disk_label(disk), disk.get("uuid", "")),
+        cell(owner, last),
+        cell(at, isolated(host)),
+        size(volsize, disk["size"] * MIB),
+        size(takes, (disk["refreservation"] + disk["pinned"]) * MIB),
+        cell(since, "-" if when is None else when.strftime("%Y-%m-%d %H:%M")),
+        cell(days, "-" if age is None else age, age),
+        cell(description, isolated(disk["description"]) if disk["description"] else Html("")),
+    ]
+    return Row((-(age if age is not None else -1), host, disk_label(disk), disk["volume"]), cells)
+
+
+LEFT_OUT = (Column("VM"), Column("Host"), Column("Why the collection leaves it alone"))
+
+
+def of_left_out(host: str, vm: _Dict) -> Row:
+    """A VM that vm_info skips."""
+    _vm, at, why = LEFT_OUT
+    label = vm["alias"] or vm["uuid"]
+    cells = [heading(label, vm["uuid"] if vm["alias"] else ""), cell(at, isolated(host)), cell(why, vm["reason"])]
+    return Row((host, label, vm["uuid"]), cells)
+
+
+UNREAD = (Column("Host"), Column("Why"))
+
+
+def of_unread(host: str, why: str) -> Row:
+    """A host that could not be read."""
+    return Row((host,), [heading(host), cell(UNREAD[1], isolated(why))])
+
+
+def percent(part: int, whole: int) -> str:
+    """A share, rounded down."""
+    if not whole:
+        return "-"
+    return f"{part * 100 // whole} %" if part * 100 >= whole or not part else "under 1 %"
+
+
+def _drawn(parts: t.Sequence[Part]) -> Html:
+    """A bar, with all that it shows in words below it."""
+    if not parts:
+        return Html("no disks")
+    whole = sum(part.size for part in parts)
+    listed = [
+        element(
+            "li", {"class": kind}, isolated(part.label), f" {render_bytes(part.size)} ({percent(part.size, whole)})"
+        )
+        for part, kind in zip(parts, colour_classes(parts))
+        if part.size
+    ]
+    return joined(bar(parts), element("ul", {"class": "parts"}, *listed))
+
+
+def _read(text: object) -> t.Optional[datetime]:
+    try:
+        return datetime.strptime(str(text), TIME).replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
+
+
+def _moment(seconds: int) -> str:
+    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=seconds)
+    return moment.strftime("%Y-%m-%d %H:%M")
+
+
+def told_pools(host: str, found: _Dict) -> t.List[Row]:
+    """The pools of a host."""
+    return [of_pool(host, pool) for pool in pools(found)]
