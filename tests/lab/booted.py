@@ -36,6 +36,8 @@ NO_CLOUD = "cloud-init=disabled"
 BYTES = ("--noheadings", "--units", "b", "--nosuffix")
 # Without udev and the kernel's device mapper, and so that the guests' root file system stays as it was built
 LVM = (
+    "--driverloaded",
+    "n",
     "--config",
     'devices { obtain_device_list_from_udev=0 external_device_info_source="none" use_devicesfile=0 } '
     "activation { udev_sync=0 udev_rules=0 } backup { backup=0 archive=0 }",
@@ -105,7 +107,8 @@ def host(*argv: str, stdin: str = "") -> str:
 
 def by_its_programs(*argv: str) -> str:
     """Run a program of the guests' root file system on a device of this machine."""
-    script = 'base=$1; shift; mount --bind /dev "$base/dev"; mount -t tmpfs tmpfs "$base/run"; exec chroot "$base" "$@"'
+    mounts = 'mount --bind /dev "$base/dev"; mount --bind /sys "$base/sys"; mount -t proc proc "$base/proc"'
+    script = f'base=$1; shift; {mounts}; mount -t tmpfs tmpfs "$base/run"; exec chroot "$base" "$@"'
     return host("unshare", "--mount", "--", "sh", "-euc", script, "sh", str(guest_image.ensure()), *argv)
 
 

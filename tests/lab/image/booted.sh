@@ -20,9 +20,10 @@ SCRIPT
 cat > /etc/initramfs-tools/scripts/init-bottom/overlay <<'SCRIPT'
 #!/bin/sh
 [ "$1" = prereqs ] && exit
-grep -q flexdisk.overlay /proc/cmdline || exit 0
+read -r line < /proc/cmdline
+case $line in *flexdisk.overlay*) ;; *) exit 0 ;; esac
 mkdir -p /run/overlay /run/lower
-mount --move "$rootmnt" /run/lower
+mount -o move "$rootmnt" /run/lower
 mount -t tmpfs tmpfs /run/overlay
 mkdir /run/overlay/upper /run/overlay/work
 modprobe overlay
@@ -50,6 +51,9 @@ systemctl enable systemd-networkd
 systemctl disable systemd-networkd-wait-online
 systemctl mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
     fstrim.timer systemd-timesyncd.service getty.target
+# What costs time under emulation and is not needed
+systemctl mask lvm2-monitor.service lvm2-lvmpolld.socket systemd-binfmt.service proc-sys-fs-binfmt_misc.automount \
+    sys-kernel-debug.mount sys-kernel-tracing.mount dev-mqueue.mount systemd-pstore.service systemd-update-utmp.service
 cat > /etc/ssh/sshd_config.d/lab.conf <<'CONF'
 PermitRootLogin prohibit-password
 PasswordAuthentication no

@@ -10,12 +10,13 @@ target=$folder/target
 mkdir "$target"
 
 mount --bind /dev "$base/dev"
+mount -t proc proc "$base/proc"
 case $kind in
     ext4) chroot "$base" mkfs.ext4 -q -F -U "$uuid" "$device" ;;
     xfs) chroot "$base" mkfs.xfs -q -f -m uuid="$uuid" "$device" ;;
     btrfs) chroot "$base" mkfs.btrfs -q -f -U "$uuid" "$device" ;;
 esac
-umount "$base/dev"
+umount "$base/dev" "$base/proc"
 
 mount -t "$kind" "$device" "$target"
 if [ "$kind" = btrfs ]; then
@@ -31,9 +32,11 @@ cp "$folder/authorized_keys" "$target/root/.ssh/authorized_keys"
 if [ "$disk" ]; then
     mkdir -p "$target/boot/grub"
     cat > "$target/boot/grub/grub.cfg" <<CONF
+serial --unit=0
+terminal_output serial
 search --no-floppy --fs-uuid --set=root $uuid
-linux $(cd "$base" && echo /boot/vmlinuz-*) $arguments
-initrd $(cd "$base" && echo /boot/initrd.img-*)
+linux /$(cd "$base" && echo boot/vmlinuz-*) $arguments
+initrd /$(cd "$base" && echo boot/initrd.img-*)
 boot
 CONF
     mount --bind /dev "$target/dev"

@@ -36,7 +36,7 @@ LAYOUTS = {
         grub=True,
     ),
     "gpt-xfs-swap": Layout(GPT, "xfs", root=2, swap=3),
-    "mbr-btrfs": Layout("label: dos\nsize=1MiB\nbootable\n", "btrfs", root=2),
+    "mbr-btrfs": Layout("label: dos\ntype=83, bootable\n", "btrfs", root=1),
     "gpt-lvm": Layout(f"label: gpt\n{BIOS}type=lvm\n", "ext4", root=2, group="guest-vg"),
 }
 
@@ -119,9 +119,7 @@ def test_a_root_grows_while_its_guest_writes(guest: Guest, tmp_path: Path, name:
     done("booted again")
     all_is_there()
     assert guest.boot_id() != this_boot
-    guest.power_off()
-    booted.check(root)
-    done("off and checked again")
+    done("all found again")
 
 
 PASSPHRASE = "what only the test knows"
