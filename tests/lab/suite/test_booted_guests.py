@@ -17,7 +17,8 @@ import guest_image
 import pytest
 import recipe
 import remote
-from booted import MIB, Disk, Guest, Layout, Writer
+from booted import MIB, Disk, Guest, Layout, Root, Writer
+from harness import PARTITION
 
 pytestmark = pytest.mark.full
 
@@ -123,120 +124,134 @@ def test_a_root_grows_while_its_guest_writes(guest: Guest, tmp_path: Path, name:
 
 
 PASSPHRASE = "what only the test knows"
+UNLOCK = ("cryptsetup", "open", "--key-file=-")
+FILL = "for i in 1 2 3 4; do head -c 2500000 /dev/urandom > $1/file$i; done; sync"
 
 
-def test_data_disks_grow_while_they_are_used(guest: Guest, tmp_path: Path) -> None:
-    """LUKS in a partition, whose key the kernel's keyring has; and LVM on a whole disk."""
-    root = booted.make_root(tmp_path / "root", guest.key, LAYOUTS["gpt-ext4-swap"], SMALL)
-    luks, group = Disk(tmp_path / "luks", "luks"), Disk(tmp_path / "group", "group")
-    for disk in (luks, group):
-        disk.to_size(400)
-    guest.start([root.disk, luks, group])
-    device = guest.device(luks)
-    part = f"{device}1"
-    guest.run(["sfdisk", "-q", device], stdin="label: gpt\nsize=398MiB\n")
-    quick = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file=-")
-    guest.run(["cryptsetup", "luksFormat", "-q", *quick, part], stdin=PASSPHRASE)
-    secret = ("cryptsetup", "open", "--key-file=-")
-    guest.run([*secret, part, "secret"], stdin=PASSPHRASE)
-    guest.run(["mkfs.ext4", "-q", "/dev/mapper/secret"])
-    guest.run(["vgcreate", "-q", "data", guest.device(group)])
-    guest.run(["lvcreate", "-q", "-l", "100%FREE", "-n", "home", "data"])
-    guest.run(["mkfs.xfs", "-q", "/dev/data/home"])
-    mounts = {"/dev/mapper/secret": "/mnt", "/dev/data/home": "/home"}
+class DataDisks:
+    """LUKS in a partition, whose key the kernel's keyring has, with ext4; and LVM on a whole disk, with XFS."""
 
-    def mount() -> None:
-        for source, target in mounts.items():
-            guest.run(["mount", source, target])
+    def __init__(self, guest: Guest, folder: Path) -> None:
+        self._guest = guest
+        self._luks, self._group = self.disks = (Disk(folder / "luks", "luks"), Disk(folder / "group", "group"))
+        for disk in self.disks:
+            disk.to_size(400)
+        self._tasks: dict[str, tuple[Disk, dict[str, object]]] = {
+            "/mnt": (self._luks, {"luks_passphrase": PASSPHRASE}),
+            "/home": (self._group, {}),
+        }
 
-    mount()
-    fill = "for folder in /mnt /home; do for i in 1 2 3 4; do head -c 2500000 /dev/urandom > $folder/file$i; done; done"
-    guest.run(["sh", "-euc", f"{fill}; sync"])
-    before = [guest.hashes(f"{target}/file*") for target in mounts.values()]
-    spaces = [guest.space(target) for target in mounts.values()]
-    tasks: list[tuple[Disk, dict[str, object]]] = [(luks, {"luks_passphrase": PASSPHRASE}), (group, {})]
+    def make(self) -> None:
+        guest, part = self._guest, f"{self._guest.device(self._luks)}1"
+        guest.run(["sfdisk", "-q", guest.device(self._luks)], stdin="label: gpt\nsize=398MiB\n")
+        quick = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file=-")
+        guest.run(["cryptsetup", "luksFormat", "-q", *quick, part], stdin=PASSPHRASE)
+        guest.run([*UNLOCK, part, "secret"], stdin=PASSPHRASE)
+        guest.run(["mkfs.ext4", "-q", "/dev/mapper/secret"])
+        guest.run(["vgcreate", "-q", "data", guest.device(self._group)])
+        guest.run(["lvcreate", "-q", "-l", "100%FREE", "-n", "home", "data"])
+        guest.run(["mkfs.xfs", "-q", "/dev/data/home"])
+        self._mount()
+        for target in self._tasks:
+            guest.run(["sh", "-euc", FILL, "sh", target])
+        self._before = [guest.hashes(f"{target}/file*") for target in self._tasks]
+        self._spaces = [guest.space(target) for target in self._tasks]
 
-    for (disk, arguments), target in zip(tasks, mounts.values(), strict=True):
-        writer = Writer(guest, f"{target}/growing")
-        writer.start()
-        guest.resize(disk, 600)
-        if disk is luks:
-            table = guest.run(["sfdisk", "-d", device]).stdout
-            refused = guest.grow(disk)
-            assert refused["error_code"] == "MissingParameter", refused
-            assert "the key is in the kernel's keyring; give luks_passphrase" in refused["msg"]
-            refused = guest.grow(disk, luks_passphrase="another")
-            assert refused["error_code"] == "InvalidArgument", refused
-            assert "luks_passphrase is none of those of" in refused["msg"]
-            assert guest.run(["sfdisk", "-d", device]).stdout == table
-        pieces = writer.pieces()
-        grown = guest.grow(disk, **arguments)
-        assert writer.pieces() > pieces
-        assert grown["changed"], grown
-        print("\n".join(grown["steps"]))
-        writer.stop()
+    def open(self) -> None:
+        """After a boot: have both checked by their own programs, and mount them."""
+        self._guest.run([*UNLOCK, f"{self._guest.device(self._luks)}1", "secret"], stdin=PASSPHRASE)
+        self._guest.run(["vgchange", "-q", "-ay", "data"])
+        self._guest.run(["e2fsck", "-fn", "/dev/mapper/secret"])
+        self._guest.run(["xfs_repair", "-n", "/dev/data/home"])
+        self._mount()
 
-    def all_is_there() -> None:
-        assert [guest.hashes(f"{target}/file*") for target in mounts.values()] == before
-        assert all(guest.space(target) > space + 180 for target, space in zip(mounts.values(), spaces, strict=True))
-        for disk, arguments in tasks:
-            again = guest.grow(disk, **arguments)
+    def _mount(self) -> None:
+        self._guest.run(["mount", "/dev/mapper/secret", "/mnt"])
+        self._guest.run(["mount", "/dev/data/home", "/home"])
+
+    def grow(self) -> None:
+        for target, (disk, arguments) in self._tasks.items():
+            writer = Writer(self._guest, f"{target}/growing")
+            writer.start()
+            self._guest.resize(disk, 600)
+            if arguments:
+                self._refused({}, "MissingParameter", "the key is in the kernel's keyring; give luks_passphrase")
+                self._refused({"luks_passphrase": "another"}, "InvalidArgument", "luks_passphrase is none of those of")
+            pieces = writer.pieces()
+            grown = self._guest.grow(disk, **arguments)
+            assert writer.pieces() > pieces
+            assert grown["changed"], grown
+            print("\n".join(grown["steps"]))
+            writer.stop()
+
+    def _refused(self, arguments: dict[str, object], code: str, words: str) -> None:
+        look = ["sfdisk", "-d", self._guest.device(self._luks)]
+        table = self._guest.run(look).stdout
+        result = self._guest.grow(self._luks, **arguments)
+        assert (result["error_code"], words in result["msg"]) == (code, True), result
+        assert self._guest.run(look).stdout == table
+
+    def check(self) -> None:
+        """All is there, and larger."""
+        assert [self._guest.hashes(f"{target}/file*") for target in self._tasks] == self._before
+        assert all(self._guest.space(each) > old + 180 for each, old in zip(self._tasks, self._spaces, strict=True))
+        for disk, arguments in self._tasks.values():
+            again = self._guest.grow(disk, **arguments)
             assert (again["changed"], again["steps"], again["size_bytes"]) == (False, [], 600 * MIB), again
 
-    all_is_there()
-    guest.power_off()
-    guest.start([root.disk, luks, group])
-    guest.run([*secret, f"{guest.device(luks)}1", "secret"], stdin=PASSPHRASE)
-    guest.run(["e2fsck", "-fn", "/dev/mapper/secret"])
-    guest.run(["xfs_repair", "-n", "/dev/data/home"])
-    mount()
-    all_is_there()
 
-
-def test_refused_layouts(guest: Guest, tmp_path: Path) -> None:
-    unknown = Layout(
-        f"{GPT.replace('type=swap, name=swap', '').strip()}\nsize=200MiB, type=swap\nsize=40MiB\n", "ext4", 2, 3
-    )
-    root = booted.make_root(tmp_path / "root", guest.key, unknown, SMALL)
-    guest.start([root.disk], root.source)
-    guest.resize(root.disk, GROWN)
+def refuse(guest: Guest, root: Root, message: str) -> None:
+    """In check mode and without, the root is refused with these words. Table and backups are as before."""
     device = guest.device(root.disk)
-    space = guest.space()
+    look = ["sh", "-c", f"head -c 17408 {device} | sha256sum; ls -A /var/lib/flexdisk || true"]
+    before = guest.run(look).stdout
+    for options in (["--check"], []):
+        result = guest.grow(root.disk, *options)
+        assert result["error_code"] == "UnknownLayout", result
+        assert result["msg"] == message.format(name=device.rpartition("/")[2], device=device)
+        print(result["msg"])
+    assert guest.run(look).stdout == before
 
-    def refused(message: str) -> None:
-        """In check mode and without, and the disk's table is as before."""
-        name = device.rpartition("/")[2]
-        table = guest.run(["sh", "-c", f"head -c 17408 {device} | sha256sum"]).stdout
-        for options in (["--check"], []):
-            result = guest.grow(root.disk, *options)
-            assert result["error_code"] == "UnknownLayout", result
-            assert result["msg"] == message.format(name=name, device=device)
-            print(result["msg"])
-        assert guest.run(["sh", "-c", f"head -c 17408 {device} | sha256sum"]).stdout == table
-        assert guest.run(["ls", "-A", "/var/lib"]).stdout.split().count("flexdisk") == 0
 
-    refused(
+def test_data_disks_grow_while_they_are_used_and_unknown_roots_are_refused(guest: Guest, tmp_path: Path) -> None:
+    table = f"label: gpt\n{BIOS}size=1750MiB\nsize=200MiB, type=swap\nsize=40MiB\n"
+    root = booted.make_root(tmp_path / "root", guest.key, Layout(table, "ext4", root=2, swap=3), SMALL)
+    data = DataDisks(guest, tmp_path)
+    guest.start([root.disk, *data.disks], root.source)
+    data.make()
+    data.grow()
+    data.check()
+
+    space, device = guest.space(), guest.device(root.disk)
+    guest.resize(root.disk, GROWN)
+    refuse(
+        guest,
+        root,
         "{name}4, the last one, has nothing that is known on it; "
-        "found: gpt: {name}1 ?, {name}2 ext4, {name}3 swap, {name}4 ?"
+        "found: gpt: {name}1 ?, {name}2 ext4, {name}3 swap, {name}4 ?",
     )
-    guest.run(["sfdisk", "-q", "--no-reread", "--delete", device, "4"])
+    guest.run(["sfdisk", "-q", "--no-reread", "--no-tell-kernel", "--delete", device, "4"])
     guest.run(["partx", "-d", "--nr", "4", device])
     assert guest.grow(root.disk, "--check")["changed"]
-
-    write = (
-        f"import os, sys; handle = os.open({device!r}, os.O_RDWR); os.pwrite(handle, bytes.fromhex(sys.argv[1]), 462)"
-    )
-    second = bytes([0, 0, 0, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") * 2
-    guest.run(["python3", "-c", write, second.hex()])
-    refused("the table is a hybrid of GPT and MBR; the MBR has types ee, 83")
+    write = f"import os, sys; os.pwrite(os.open({device!r}, os.O_RDWR), bytes.fromhex(sys.argv[1]), 462)"
+    guest.run(["python3", "-c", write, PARTITION.hex()])
+    refuse(guest, root, "the table is a hybrid of GPT and MBR; the MBR has types ee, 83")
     guest.run(["python3", "-c", write, bytes(16).hex()])
     assert guest.grow(root.disk, "--check")["changed"]
     assert guest.space() == space
-    guest.power_off()
 
+    guest.power_off()
+    guest.start([root.disk, *data.disks], root.source)
+    data.open()
+    data.check()
+
+
+def test_an_overlay_as_root_is_refused(guest: Guest, tmp_path: Path) -> None:
+    root = booted.make_root(tmp_path / "root", guest.key, LAYOUTS["gpt-ext4-swap"], SMALL)
+    root.disk.to_size(GROWN)
     guest.start([root.disk], f"{root.source} flexdisk.overlay")
     assert guest.run(["findmnt", "-n", "-o", "FSTYPE", "/"]).stdout == "overlay\n"
-    refused("the root file system is an overlay; {device}2 is only what lies below")
+    refuse(guest, root, "the root file system is an overlay; {device}2 is only what lies below")
 
 
 def test_a_new_guest_grows_at_its_first_boot(guest: Guest, tmp_path: Path) -> None:
