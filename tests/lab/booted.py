@@ -33,6 +33,7 @@ BOOT_SECONDS = 300.0
 MODULE = "flexdisk.hypervisor.guest_growth"
 MAKE_ROOT = recipe.IMAGE / "root.sh"
 NO_CLOUD = "cloud-init=disabled"
+KERNEL_ARGUMENTS = f"{boot.KERNEL_ARGUMENTS} systemd.default_timeout_start_sec=3600"  # on a busy host, a swap is late
 BYTES = ("--noheadings", "--units", "b", "--nosuffix")
 # Without udev and the kernel's device mapper, and so that the guests' root file system stays as it was built
 LVM = (
@@ -172,7 +173,7 @@ def make_root(folder: Path, key: Path, layout: Layout, mib: int) -> Root:
 
 def _copy(root: Root, part: str, device: str) -> None:
     words = [str(guest_image.ensure()), part, root.layout.kind, root.uuid, str(root.disk.file.parent)]
-    arguments = f"{root.source} {boot.KERNEL_ARGUMENTS} {NO_CLOUD}"
+    arguments = f"{root.source} {KERNEL_ARGUMENTS} {NO_CLOUD}"
     script = ["sh", "-eu", str(MAKE_ROOT), *words, arguments, device if root.layout.grub else ""]
     host("unshare", "--mount", "--", *script)
 
@@ -266,7 +267,7 @@ class Guest(Lab):
             own += ["-drive", drive, "-device", f"virtio-blk-pci,drive={disk.serial},serial={disk.serial}"]
         if source:
             kernel, ramdisk = map(str, guest_image.kernel())
-            arguments = f"{source} {boot.KERNEL_ARGUMENTS} {'' if cloud else NO_CLOUD}"
+            arguments = f"{source} {KERNEL_ARGUMENTS} {'' if cloud else NO_CLOUD}"
             own += ["-kernel", kernel, "-initrd", ramdisk, "-append", arguments]
         with boot.machine(self.name):
             boot.stop()
