@@ -78,9 +78,9 @@ def pid() -> int | None:
 
 
 def pids() -> list[int]:
-    """Those of all machines that run, and of the guest."""
+    """Those of all machines that run and of the guest; of the guest alone where it is about that one."""
     found = []
-    for name in (*MACHINES, GUEST):
+    for name in (GUEST,) if current() == GUEST else (*MACHINES, GUEST):
         with machine(name):
             found += [number] if (number := pid()) is not None else []
     return found

@@ -317,7 +317,8 @@ class Guest(Lab):
     def grow(self, disk: Disk, *options: str, **arguments: object) -> dict[str, Any]:
         """What the module says, run by Ansible. A failure is a result, too."""
         words = json.dumps({"serial": disk.serial, **arguments})
-        said = self.ad_hoc(MODULE, words, *options, check=False)
+        with boot.machine(self.name):
+            said = self.ad_hoc(MODULE, words, *options, check=False)
         _before, arrow, result = said.stdout.partition("=> ")
         assert arrow, said
         return dict(json.JSONDecoder().raw_decode(result)[0])
