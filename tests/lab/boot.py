@@ -22,12 +22,13 @@ from pathlib import Path
 from recipe import LabError, cache_dir, locked
 
 MACHINES = ("lab01", "lab02")
+GUEST = "guest"  # booted beside them, by booted.py
 
 MEMORY_MIB = 2048
 CPUS = 2
 POOL_DISK_BYTES = 48 << 30
 KERNEL_ARGUMENTS = (
-    "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off audit=0 quiet systemd.show_status=false "
+    "console=ttyS0 net.ifnames=0 mitigations=off audit=0 quiet systemd.show_status=false "
     "no_timer_check "  # on a busy host the kernel would find its timer broken and panic
     "tsc=reliable preempt=none clearcpuid=rep_good"  # what is cheap in emulation: no HPET, no interruption, no rep stos
 )
@@ -77,9 +78,9 @@ def pid() -> int | None:
 
 
 def pids() -> list[int]:
-    """Those of all machines that run."""
+    """Those of all machines that run and of the guest; of the guest alone where it is about that one."""
     found = []
-    for name in MACHINES:
+    for name in (GUEST,) if current() == GUEST else (*MACHINES, GUEST):
         with machine(name):
             found += [number] if (number := pid()) is not None else []
     return found
@@ -95,14 +96,14 @@ def start(image: Path) -> None:
     run = run_dir()
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir(parents=True, mode=0o700)
-    _call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(run / "key")])
+    call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(run / "key")])
     overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image / "disk.img")]
-    _call([*overlay, str(run / "root.qcow2")])
+    call([*overlay, str(run / "root.qcow2")])
     with (run / "pool.img").open("wb") as disk:
         disk.truncate(POOL_DISK_BYTES)
-    number = _free_port()
+    number = free_port()
     (run / "port").write_text(f"{number}\n", encoding="utf-8")
-    _call([*_qemu(image, run, number), *_network()])
+    call([*_qemu(image, run, number), *_network()])
 
 
 def stop() -> bool:
@@ -121,14 +122,20 @@ def stop() -> bool:
 
 def reset() -> None:
     """What a power failure does to the machine. It boots again with the disks as they are."""
-    with socket.socket(socket.AF_UNIX) as control:
-        control.connect(str(run_dir() / "qmp.sock"))
-        with control.makefile("rw", encoding="utf-8") as lines:
-            for command in ("qmp_capabilities", "system_reset"):
-                lines.write(json.dumps({"execute": command}) + "\n")
+    control("system_reset")
+
+
+def control(command: str, **arguments: object) -> None:
+    """A command of QEMU's monitor."""
+    with socket.socket(socket.AF_UNIX) as monitor:
+        monitor.connect(str(run_dir() / "qmp.sock"))
+        with monitor.makefile("rw", encoding="utf-8") as lines:
+            for message in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
+                lines.write(json.dumps(message) + "\n")
                 lines.flush()
-                while "return" not in json.loads(lines.readline()):
-                    pass
+                while "return" not in (answer := json.loads(lines.readline())):
+                    if "error" in answer:
+                        raise LabError(f"QEMU refused {message}: {answer['error']}")
 
 
 def console_tail(lines: int = 20) -> str:
@@ -142,15 +149,24 @@ def console_tail(lines: int = 20) -> str:
 
 def _qemu(image: Path, run: Path, number: int) -> list[str]:
     public_key = (run / "key.pub").read_text(encoding="utf-8").split()[1]
-    return [
-        "qemu-system-x86_64", "-name", current(), "-nodefaults", "-no-user-config", "-display", "none",
-        "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "qemu64", "-smp", str(CPUS), "-m", str(MEMORY_MIB),
+    own = [
         "-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd.img"),
-        "-append", f"{KERNEL_ARGUMENTS} flexdisk.key={public_key}",
+        "-append", f"root=/dev/vda rw {KERNEL_ARGUMENTS} flexdisk.key={public_key}",
         "-drive", f"if=none,id=root,file={run / 'root.qcow2'},format=qcow2,cache=unsafe",
         "-device", "virtio-blk-pci,drive=root",
         "-drive", f"if=none,id=pool,file={run / 'pool.img'},format=raw,cache=unsafe,discard=unmap",
         "-device", "virtio-blk-pci,drive=pool,serial=pool",
+    ]  # fmt: skip
+    return hardware(CPUS, MEMORY_MIB, number, own)
+
+
+def hardware(cpus: int, memory: int, number: int, own: list[str]) -> list[str]:
+    """QEMU's command line. number is the port that leads to its sshd, own its kernel and disks."""
+    run = run_dir()
+    return [
+        "qemu-system-x86_64", "-name", current(), "-nodefaults", "-no-user-config", "-display", "none",
+        "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "qemu64", "-smp", str(cpus), "-m", str(memory),
+        *own,
         "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{number}-:22",
         "-device", "virtio-net-pci,netdev=net,romfile=",
         "-device", "virtio-rng-pci",
@@ -169,13 +185,15 @@ def _network() -> list[str]:
     ]  # fmt: skip
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback address that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _call(argv: list[str]) -> None:
+def call(argv: list[str]) -> None:
+    """Run a program; LabError with what it said when it fails."""
     result = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if result.returncode:
         raise LabError(f"{argv[0]} ended with status {result.returncode}: {result.stderr.strip()}")

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import aptconfig
@@ -115,45 +115,59 @@ def install(packages: Sequence[str]) -> None:
 
 
 def ensure_image() -> Path:
-    """Build the image unless it is there; two builds never run at once."""
-    target = image_dir()
-    if (target / "disk.img").exists():
-        return target
-    with locked(cache_dir() / "build.lock"):
-        if not (target / "disk.img").exists():
+    """Build the image unless it is there."""
+    return ensure(image_dir() / "disk.img", _fill)
+
+
+def ensure(wanted: Path, fill: Callable[[Path], None]) -> Path:
+    """The folder of a file, filled unless the file is there; two builds never run at once.
+
+    It is filled in a scratch folder that is moved into place in one step.
+    """
+    target = wanted.parent
+    with locked(cache_dir() / "build.lock") if not wanted.exists() else nullcontext():
+        if not wanted.exists():
             install_tools(build=True)
-            build(target)
+            scratch = target.with_name(target.name + ".partial")
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir(parents=True)
+            fill(scratch)
+            shutil.rmtree(target, ignore_errors=True)
+            scratch.rename(target)
     return target
 
 
-def build(target: Path) -> None:
-    """Make root file system and disk image in a scratch folder, then move them into place in one step."""
-    scratch = target.with_name(target.name + ".partial")
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+def _fill(scratch: Path) -> None:
+    """Make root file system and disk image."""
     root = scratch / "root"
     log = scratch / "build.log"
-    with step(f"building the root file system (log: {log})"):
-        _run_logged(_mmdebstrap(root), log)
+    hooks = [
+        f'chroot "$1" sh -eu < "{IMAGE / "customize.sh"}"',
+        f'chroot "$1" sh -eu < "{IMAGE / "guests.sh"}"',
+        f'copy-in "{IMAGE / "guest"}" /var/lib',
+        'chroot "$1" sh -eu /var/lib/guest/pack.sh',
+    ]
+    bootstrap(root, PACKAGES, hooks, log)
     with step("checking the ZFS module and packing the disk image"):
         _collect(root, scratch, log)
     shutil.rmtree(root)
-    shutil.rmtree(target, ignore_errors=True)
-    scratch.rename(target)
 
 
-def _mmdebstrap(root: Path) -> list[str]:
+def bootstrap(root: Path, packages: Sequence[str], hooks: Sequence[str], log: Path) -> None:
+    """Make a root file system with these packages, and run mmdebstrap's hooks in the end."""
+    with step(f"building the root file system (log: {log})"):
+        run_logged(_mmdebstrap(root, packages, hooks), log)
+
+
+def _mmdebstrap(root: Path, packages: Sequence[str], hooks: Sequence[str]) -> list[str]:
     # In namespaces of its own: an interrupted build leaves no process, and no mount in the folder to be removed.
     return [
         "unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child", "--",
         "mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory",
-        f"--include={','.join(PACKAGES)}",
+        f"--include={','.join(packages)}",
         *(f"--aptopt={option}" for option in aptconfig.acquire_options()),
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDED_PATHS),
-        f'--customize-hook=chroot "$1" sh -eu < "{IMAGE / "customize.sh"}"',
-        f'--customize-hook=chroot "$1" sh -eu < "{IMAGE / "guests.sh"}"',
-        f'--customize-hook=copy-in "{IMAGE / "guest"}" /var/lib',
-        '--customize-hook=chroot "$1" sh -eu /var/lib/guest/pack.sh',
+        *(f"--customize-hook={hook}" for hook in hooks),
         RELEASE, str(root), *aptconfig.source_lines(RELEASE, COMPONENTS),
     ]  # fmt: skip
 
@@ -168,12 +182,12 @@ def _collect(root: Path, scratch: Path, log: Path) -> None:
     shutil.move(root / "boot" / f"initrd.img-{version}", scratch / "initrd.img")
     unfinished = scratch / "disk.unfinished"
     mke2fs = ["mke2fs", "-q", "-t", "ext4", "-L", "lab", "-m", "0", "-d", str(root)]
-    _run_logged([*mke2fs, str(unfinished), ROOT_SIZE], log)
+    run_logged([*mke2fs, str(unfinished), ROOT_SIZE], log)
     unfinished.chmod(0o444)
     unfinished.rename(scratch / "disk.img")
 
 
-def _run_logged(argv: list[str], log: Path) -> None:
+def run_logged(argv: list[str], log: Path) -> None:
     """Run to the end with all output in the log; say now and then that it still goes on."""
     environment = {**os.environ, "PATH": SEARCH_PATH, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     began = time.monotonic()

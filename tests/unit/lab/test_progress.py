@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import boot
 import progress
 import pytest
 from progress import Patience, Usage
@@ -164,3 +165,11 @@ def test_a_suite_that_hangs_is_ended_and_says_where(
 def test_a_suite_that_ends_keeps_its_status(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert progress.watched(["sh", "-c", "echo done; exit 5"], tmp_path, dict(os.environ), 60, 60) == (5, "")
     assert capfd.readouterr().out == "done\n"
+
+
+def test_who_waits_for_the_guest_does_not_count_the_work_of_the_labs(monkeypatch):
+    running = {"lab01": 1, "lab02": 2, "guest": 3}
+    monkeypatch.setattr(boot, "pid", lambda: running[boot.current()])
+    assert boot.pids() == [1, 2, 3]
+    with boot.machine(boot.GUEST):
+        assert boot.pids() == [3]
