@@ -107,3 +107,24 @@ def test_a_replica_that_cannot_be_dated_does_not_stop_the_others(many, monkeypat
     assert VM not in complete
     for name in ("web01", "web03"):
         assert many.peer.ok("zfs", "get", "-Ho", "value", "flexdisk:replica.synced", replicas[name]) == SINCE
+
+
+def test_news_before_a_failure_are_told(many, monkeypatch):
+    """The first note is written for all, the second fails at first: the retry finds the first as it shall be."""
+    transfers = many.sent(*OTHERS)
+    stock = many.receiver().close(transfers, SINCE)
+    many.sender().finish(transfers, stock.complete, many.peer_name)
+    disk = many.home.disks(OTHERS["web01"])[0]["dataset"]
+    many.home.ok("zfs", "set", "flexdisk:replicas=abcdef01=hv03@", disk)
+    run, calls = many.home.node.run, []
+
+    def broken(words, *stdin):
+        if words[:2] == ["zfs", "set"] and words[2].startswith("flexdisk:replicas="):
+            calls.append(words)
+            if len(calls) == 2:
+                return 1, "", "cannot set property: internal error: out of memory\n"
+        return run(words, *stdin)
+
+    monkeypatch.setattr(many.home.node, "run", broken)
+    assert many.sender().finish(transfers, stock.complete, many.peer_name) == (True, [])
+    assert len(calls) == 2 + len(OTHERS)

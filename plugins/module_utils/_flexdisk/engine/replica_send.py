@@ -195,7 +195,7 @@ class Sender:
         names = [disk.disk.dataset for disk in planning.disks]
         if any(short(vm.peer) not in disk.disk.peers for disk in planning.disks):
             table = self.copies.table(names, [_FACT], EVERYTHING, depth=0)
-            self._note(table, dict.fromkeys(names, (short(vm.peer), Note(short(vm.peer), peer, ""))))
+            self._note(table, dict.fromkeys(names, (short(vm.peer), Note(short(vm.peer), peer, ""))), set())
         taken = [f"{name}@{planning.name}" for name in names]
         self.zfs.snapshot(*taken)
         found = self.copies.table(taken, ("guid", "createtxg"), "snapshot", depth=0)
@@ -290,7 +290,7 @@ class Sender:
         return True in [sync_space.settle(self.zfs, vm, sync_needs(vm), host) for vm in found]
 
     def _keep(self, vms: t.Sequence[VmTransfer], peer: str, changed: t.Set[str]) -> None:
-        """changed: gets the uuids of the VMs of which something is changed."""
+        """changed: gets the disks of which something is changed."""
         disks = [(vm, disk) for vm in vms for disk in vm.disks]
         table = self.copies.table([disk.dataset for _vm, disk in disks], ("guid", "createtxg", _FACT), EVERYTHING)
         found = replica_info.by_dataset(table)
@@ -298,28 +298,27 @@ class Sender:
             original = Original(disk.uuid, disk.dataset, disk.volsize, found[disk.dataset])
             if not any(point.name == vm.set for point in original.bookmarks):
                 self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
-                changed.add(vm.uuid)
+                changed.add(disk.dataset)
             for point in gone_here(original, vm.set, (vm.home, vm.peer)):
                 self.copies.destroy(disk.dataset + point.word)
-                changed.add(vm.uuid)
+                changed.add(disk.dataset)
         notes = {vm.uuid: Note(short(vm.peer), peer, render_time(time.time())) for vm in vms}
-        news = self._note(table, {disk.dataset: (short(vm.peer), notes[vm.uuid]) for vm, disk in disks})
-        changed |= {vm.uuid for vm, disk in disks if disk.dataset in news}
+        self._note(table, {disk.dataset: (short(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
 
-    def _note(self, table: Table, wanted: t.Mapping[str, t.Tuple[str, t.Optional[Note]]]) -> t.Set[str]:
-        """Note on disks, by dataset, that a peer has their replicas, or has none. Those of which it is news."""
+    def _note(self, table: Table, wanted: t.Mapping[str, t.Tuple[str, t.Optional[Note]]], news: t.Set[str]) -> None:
+        """Note on disks, by dataset, that a peer has their replicas, or has none. news: gets those of which it is."""
         texts: t.Dict[str, t.List[str]] = {}
-        news = set()
+        said: t.Set[str] = set()
         for name, (peer, note) in wanted.items():
             value, source = table[name][_FACT]
             before = decode(value) if source == "local" else []
             after = [one for one in before if one.peer != peer] + ([note] if note is not None else [])
             texts.setdefault(encode(after), []).append(name)
             if {one.peer for one in before} != {one.peer for one in after}:
-                news.add(name)
+                said.add(name)
         for text, some in texts.items():
             self.zfs.set_facts(some, {FACT: text})
-        return news
+            news |= said.intersection(some)
 
     # -- remove
 
@@ -349,7 +348,7 @@ class Sender:
                 datasets = [one.dataset for one in originals]
                 for text in sorted(known):
                     table = self.copies.table(datasets, [_FACT], EVERYTHING, depth=0)
-                    self._note(table, dict.fromkeys(datasets, (text, None)))
+                    self._note(table, dict.fromkeys(datasets, (text, None)), set())
         if not check_mode:
             self._settle([vm.config.uuid for vm in seen.vms])
         marked = [vm.config.uuid for vm in seen.vms if vm.config.failover]
