@@ -219,7 +219,11 @@ class Guest:
         label = self._label(path)
         pool = zfs.pool_name(path, label, self._run("zpool", "list", "-Hp", "-o", "guid,health,readonly,name"))
         name = f"ZFS pool {pool} on {device.name}"
-        layer = zfs.pool_layer(name, path, label, pool, self._run("zpool", "list", "-HpvLP", pool))
+        shown = self._run("zpool", "list", "-HpvLP", pool)
+        if not zfs.alone(label):
+            zfs.check_member(path, label, pool, shown, below - device.size)
+            return layers.Layer(name, (), below)
+        layer = zfs.pool_layer(name, path, label, pool, shown)
         zfs.check_whole(layer, label, path, pool, below)
         return layer
 

@@ -158,7 +158,8 @@ def check_luks(device: str, text: str) -> None:
     found = re.search(r"^\s*integrity:\s+(\S+)", text, re.MULTILINE)
     if found is not None:
         raise FlexdiskError(
-            "UnknownLayout", f"the LUKS on {device} has integrity ({found.group(1)}); cryptsetup cannot grow such a one"
+            "UnknownLayout",
+            f"the LUKS on {device} has integrity ({found.group(1)}); cryptsetup cannot grow such a device",
         )
 
 
