@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tree import TARGET_PYTHONS
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.packages import parse_packages
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm import parse_vm
@@ -53,6 +54,11 @@ def test_own_keys_go_below(made):
     assert both["packages"] == ["nginx"]
     assert len(both["bootcmd"]) == 1
     assert round(len(made.read_bytes()) / 1000) == int(re.search(r"of about (\d+) KB", SECTION)[1])
+
+
+def test_the_python_that_is_named_is_the_lowest_that_is_tested():
+    found = re.findall(r"Python (\d+\.\d+) or later", SECTION)
+    assert found == [TARGET_PYTHONS[0]] * 2, "for the tool, and for the guest"
 
 
 def test_what_is_told_of_the_script_for_windows():

@@ -72,6 +72,10 @@ class Guest:
         if not mounts:
             raise FlexdiskError("NotMounted", f"nothing is mounted at {mount_point}")
         mount = mounts[-1]
+        if mount.kind == "zfs":
+            pool = mount.source.partition("/")[0]
+            device = zfs.sole_device(pool, self._run("zpool", "list", "-HvLP", pool))
+            mount = replace(mount, source=device, numbers="")
         found = [(disk, own) for disk in self._lsblk() for own in _stack(disk) if _holds(own, mount)]
         if not found:
             raise FlexdiskError("ResourceNotFound", f"no disk is below {mount.kind} on {mount.source} at {mount_point}")

@@ -121,6 +121,15 @@ def check_member(device: str, label: Label, pool: str, text: str, gained: int) -
     )
 
 
+def sole_device(pool: str, text: str) -> str:
+    """The only device of a pool, from the output of zpool list -HvLP. Raises FlexdiskError Ambiguous."""
+    names = [row[1] for row in (line.split("\t") for line in text.splitlines()) if row[0] == "" and len(row) > 1]
+    devices = [name for name in names if name.startswith("/")]
+    if len(devices) != 1:
+        raise FlexdiskError("Ambiguous", f"the ZFS pool {pool} has several devices: {', '.join(devices) or 'none'}")
+    return devices[0]
+
+
 def _rows(device: str, pool: str, text: str) -> t.Tuple[t.List[str], t.List[str]]:
     """The row of zpool list -HpvLP for a device, and the last one before it that is no device."""
     above: t.List[str] = []
