@@ -77,3 +77,23 @@ def test_the_recovery_partition_is_of_the_right_type():
     assert "'de94bba4-06d1-4d40-a16a-bfd50179d6ac'" in text
     assert "'gpt attributes=0x8000000000000001'" in text
     assert "'set id=27'" in text
+
+
+def test_other_files_are_looked_for_before_anything_changes():
+    """That they are found was never run. What is allowed is the same in the script and on the page."""
+    text = SCRIPT.decode()
+    calls = text[text.index("Is64BitOperatingSystem") :]
+    order = [
+        "@(Get-OtherFile",
+        "ShouldProcess(",
+        "Suspend-BitLocker",
+        "Invoke-RecoveryRelease",
+        "Invoke-RecoveryRemoval",
+    ]
+    assert sorted(order, key=calls.index) == order
+    (allowed,) = re.findall(r"-notin (.*) \}$", text, re.MULTILINE)
+    names = re.findall(r"'(.*?)'", allowed)
+    assert names[0] == "Recovery"
+    assert (
+        "anything outside of\n`\\Recovery\\WindowsRE`, but for " + " and ".join(f"`{n}`" for n in names[1:]) in SECTION
+    )
