@@ -18,7 +18,7 @@ removed and made again at the end of the disk: Windows RE is disabled, which put
 puts it into the new partition. Nothing else that was in the old partition is kept.
 
 Everything else is refused before anything changes: other partitions behind C:, a recovery partition that Windows RE
-does not use or that has other files in it, dynamic disks, file systems other than NTFS, volumes that BitLocker
+does not use or that has files outside of \Recovery\WindowsRE, dynamic disks, file systems other than NTFS, volumes that BitLocker
 encrypts or decrypts at the moment.
 
 A second run changes nothing. Less than 16 MiB is left as it is. What a moved recovery partition was is noted in
@@ -52,7 +52,6 @@ $RecoveryMbr = 0x27
 $RecoveryLabel = 'Windows RE tools'
 $DataGpt = 'ebd0a0a2-b9e5-4433-87c0-68b6b72699c7'
 $DataMbr = 0x07
-$OtherFiles = 100MB # of the recovery partition, beside Windows RE: what NTFS itself needs, boot.sdi, ReAgent.xml
 $RecordKey = 'SOFTWARE\flexdisk\Expand-SystemVolume'
 $Image = Join-Path $env:SystemRoot 'System32\Recovery\Winre.wim'
 
@@ -196,29 +195,41 @@ function Get-Protection {
     return "$($found.ProtectionStatus)"
 }
 
-# Disables Windows RE, which puts it on C:. If anything else is in its partition, all stays as it was.
+# What is in the recovery partition beside the folder of Windows RE. The partition needs no drive letter for that.
+function Get-OtherFile {
+    param($Partition, [switch] $WithImage)
+    $root = "$(($Partition | Get-Volume).Path)"
+    if (-not $root.EndsWith('\')) {
+        throw "refused: the recovery partition has no volume, but '$root'"
+    }
+    $names = @(Get-ChildItem -LiteralPath $root -Force | ForEach-Object { $_.Name })
+    $inner = @()
+    if ($names -contains 'Recovery') {
+        $inner = @(Get-ChildItem -LiteralPath "${root}Recovery" -Force | ForEach-Object { $_.Name })
+    }
+    if ($WithImage -and $inner -notcontains 'WindowsRE') {
+        throw "refused: Windows RE is in the recovery partition, but \Recovery\WindowsRE is not seen there"
+    }
+    $names | Where-Object { $_ -notin 'Recovery', 'System Volume Information', '$RECYCLE.BIN' }
+    $inner | Where-Object { $_ -ne 'WindowsRE' } | ForEach-Object { "Recovery\$_" }
+}
+
+# Disables Windows RE, which puts it on C:. If it is not there, Windows RE is enabled again.
 function Invoke-RecoveryRelease {
-    param($Partition)
     $enabled = Test-RecoveryUse
     if ($enabled) {
         $null = Invoke-Program 'reagentc' @('/disable')
     }
-    $why = ''
-    if (-not (Test-Path -LiteralPath $Image)) {
-        $why = "reagentc /disable has not put Windows RE to $Image"
-    }
-    elseif ($null -ne $Partition) {
-        $volume = $Partition | Get-Volume
-        $used = [long] ($volume.Size - $volume.SizeRemaining)
-        if ($used -gt (Get-Item -LiteralPath $Image -Force).Length + $OtherFiles) {
-            $why = "the recovery partition has other files than Windows RE in it, $used bytes are used"
+    try {
+        if (-not (Test-Path -LiteralPath $Image)) {
+            throw "refused: reagentc /disable has not put Windows RE to $Image"
         }
     }
-    if ($why) {
+    catch {
         if ($enabled) {
             $null = Invoke-Program 'reagentc' @('/enable')
         }
-        throw "refused: $why"
+        throw
     }
 }
 
@@ -278,7 +289,8 @@ if ($old) {
         throw "refused: something else than a recovery partition lies behind ${env:SystemDrive}: $found"
     }
     $stopped = $null -ne $record -and $last.Offset -eq $record.OldOffset
-    if (-not $stopped -and -not (Test-RecoveryUse $last)) {
+    $used = Test-RecoveryUse $last
+    if (-not $stopped -and -not $used) {
         throw "refused: Windows RE does not use the recovery partition behind ${env:SystemDrive}: $found"
     }
 }
@@ -305,6 +317,12 @@ if ($null -eq $record -and $gain -lt $Least) {
 if ($gain -lt 0) {
     throw "refused: $env:SystemDrive leaves no room for the recovery partition, $recoverySize bytes, behind it"
 }
+if ($old) {
+    $others = @(Get-OtherFile -Partition $last -WithImage:$used)
+    if ($others.Count) {
+        throw "refused: the recovery partition has other files than Windows RE in it: $($others -join ', ')"
+    }
+}
 $protection = Get-Protection
 if ($protection -ne 'Off') {
     if (-not $SuspendBitLocker) {
@@ -328,10 +346,10 @@ if ($plain) {
 $oldOffset = if ($old) { [long] $last.Offset } else { $record.OldOffset }
 Write-Record -Disk $identity -OldOffset $oldOffset -Target $target -Size $recoverySize
 try {
-    Invoke-RecoveryRelease $(if ($old) { $last } else { $null })
+    Invoke-RecoveryRelease
 }
 catch {
-    if ($old) {
+    if ($old -and (Test-RecoveryUse $last)) {
         Clear-Record # nothing has changed
     }
     throw

@@ -29,10 +29,11 @@ USER_DATA = """\
 # runcmd. What it says is in /var/log/cloud-init-output.log; tables as they were are in /var/lib/flexdisk.
 bootcmd:
   - |
-    base64 -d > /var/lib/cloud/scripts/per-boot/flexdisk-growth <<'END'
+    base64 -d > /var/lib/cloud/scripts/flexdisk-growth.new <<'END' &&
 {program}
     END
-    chmod 755 /var/lib/cloud/scripts/per-boot/flexdisk-growth
+    chmod 755 /var/lib/cloud/scripts/flexdisk-growth.new &&
+    mv -f /var/lib/cloud/scripts/flexdisk-growth.new /var/lib/cloud/scripts/per-boot/flexdisk-growth
 """
 
 

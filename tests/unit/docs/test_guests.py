@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tree import TARGET_PYTHONS
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.packages import parse_packages
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm import parse_vm
@@ -55,6 +56,11 @@ def test_own_keys_go_below(made):
     assert round(len(made.read_bytes()) / 1000) == int(re.search(r"of about (\d+) KB", SECTION)[1])
 
 
+def test_the_python_that_is_named_is_the_lowest_that_is_tested():
+    found = re.findall(r"Python (\d+\.\d+) or later", SECTION)
+    assert found == [TARGET_PYTHONS[0]] * 2, "for the tool, and for the guest"
+
+
 def test_what_is_told_of_the_script_for_windows():
     text = SCRIPT.decode("ascii")  # Windows PowerShell takes everything else for the code page of the system
     switches = set(re.findall(r"^    \[switch\] \$(\w+)", text, re.MULTILINE))
@@ -71,3 +77,23 @@ def test_the_recovery_partition_is_of_the_right_type():
     assert "'de94bba4-06d1-4d40-a16a-bfd50179d6ac'" in text
     assert "'gpt attributes=0x8000000000000001'" in text
     assert "'set id=27'" in text
+
+
+def test_other_files_are_looked_for_before_anything_changes():
+    """That they are found was never run. What is allowed is the same in the script and on the page."""
+    text = SCRIPT.decode()
+    calls = text[text.index("Is64BitOperatingSystem") :]
+    order = [
+        "@(Get-OtherFile",
+        "ShouldProcess(",
+        "Suspend-BitLocker",
+        "Invoke-RecoveryRelease",
+        "Invoke-RecoveryRemoval",
+    ]
+    assert sorted(order, key=calls.index) == order
+    (allowed,) = re.findall(r"-notin (.*) \}$", text, re.MULTILINE)
+    names = re.findall(r"'(.*?)'", allowed)
+    assert names[0] == "Recovery"
+    assert (
+        "anything outside of\n`\\Recovery\\WindowsRE`, but for " + " and ".join(f"`{n}`" for n in names[1:]) in SECTION
+    )

@@ -92,7 +92,14 @@ MOUNTS = {
     "old name": ("/dev/root", "ext4", "8:2"),
     "btrfs": ("/dev/vda2[/@rootfs]", "btrfs", "0:25"),
     "lvm": ("/dev/mapper/vg0-my--root", "xfs", "254:0"),
+    "zfs": ("rpool/ROOT/debian", "zfs", "0:27"),
+    "zfs mirror": ("bpool", "zfs", "0:28"),
     "overlay": ("overlay", "overlay", "0:31"),
+}
+# As zpool list -HvLP prints; of the rest only names are looked at.
+POOLS = {
+    "rpool": "rpool\t19G\t1G\t18G\t-\t-\t0%\t5%\t1.0x\tONLINE\t-\n\t/dev/vda2\t19G\t1G\t18G\t-\t-\t0%\t5%\t-\tONLINE\n",
+    "bpool": "bpool\t1G\n\tmirror-0\t1G\t1G\t1G\t-\t-\t0%\t5%\t-\tONLINE\n\t/dev/vda1\t-\n\t/dev/vdb1\t-\n",
 }
 
 
@@ -104,6 +111,9 @@ def booted(tmp_path, disks, mount):
         if argv[0] == "lvs":
             assert argv[-1] == "/dev/mapper/vg0-my--root"
             return Answer(0, "  my-root\n", "")
+        if argv[0] == "zpool":
+            assert argv[1:3] == ("list", "-HvLP")
+            return Answer(0, POOLS[argv[3]], "")
         found = {"lsblk": {"blockdevices": disks}, "findmnt": {"filesystems": rows}}[argv[0]]
         return Answer(0, json.dumps(found), "")
 
@@ -117,6 +127,7 @@ def booted(tmp_path, disks, mount):
         ([LUKS, PLAIN], "old name", ("vda", None)),
         ([LUKS, PLAIN], "btrfs", ("vda", None)),
         ([node("vda", "disk", "8:0"), LUKS], "lvm", ("vdb", "my-root")),
+        ([LUKS, PLAIN], "zfs", ("vda", None)),
     ],
 )
 def test_the_disk_below_a_mount_point(tmp_path, disks, mount, found):
@@ -128,6 +139,8 @@ def test_the_disk_below_a_mount_point(tmp_path, disks, mount, found):
     [
         ([PLAIN], "plain", "/home", "NotMounted", "nothing is mounted at /home"),
         ([PLAIN], "overlay", "/", "ResourceNotFound", "no disk is below overlay on overlay at /"),
+        ([PLAIN, LUKS], "zfs mirror", "/", "Ambiguous", "pool bpool has several devices: /dev/vda1, /dev/vdb1"),
+        ([LUKS], "zfs", "/", "ResourceNotFound", "no disk is below zfs on /dev/vda2 at /"),
         ([LUKS, OTHER], "lvm", "/", "Ambiguous", "several disks are below /: vdb, vdc"),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from itertools import count
@@ -17,11 +18,14 @@ import pytest
 import yaml
 from tree import python_folders
 
+from ansible_collections.flexdisk.hypervisor.plugins.modules import guest_growth
+
 from .conftest import hashes, may_grow_ext4, run
 from .test_loops import FULL, GROWN, SMALL, SWAPS, guest, space, swap_entry
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = ROOT / "extensions" / "guests" / "flexdisk_user_data.py"
+PROGRAM = TOOL.with_name("flexdisk_growth.py")
 PYTHONS = [sys.executable, *(str(folder / f"python{version}") for version, folder in python_folders().items())]
 CLOUD = "/var/lib/cloud"
 # Each program that changes something. $COUNT has a line for each start; the one that makes it $LAST lines kills first.
@@ -49,12 +53,32 @@ def program(user_data, tmp_path_factory):
     """What the shell makes of bootcmd, as cloud-init runs it, in another folder."""
     folder = tmp_path_factory.mktemp("cloud")
     (folder / "scripts" / "per-boot").mkdir(parents=True)
-    (command,) = yaml.safe_load(user_data)["bootcmd"]
     for _boot in range(2):
-        (folder / "boot.sh").write_text(f"#!/bin/sh\n{command.replace(CLOUD, str(folder))}\n")
-        subprocess.run(["/bin/sh", folder / "boot.sh"], check=True)
+        bootcmd(user_data, folder, check=True)
     (made,) = (folder / "scripts" / "per-boot").iterdir()
+    assert [*(folder / "scripts").iterdir()] == [made.parent]
     return made
+
+
+def bootcmd(user_data, folder, *, check=False, path=os.environ["PATH"]):
+    (command,) = yaml.safe_load(user_data)["bootcmd"]
+    (folder / "boot.sh").write_text(f"#!/bin/sh\n{command.replace(CLOUD, str(folder))}\n")
+    return subprocess.run(["/bin/sh", folder / "boot.sh"], check=check, env={"PATH": path})
+
+
+def test_a_program_that_cannot_be_written_leaves_the_old_one(user_data, tmp_path):
+    (tmp_path / "scripts" / "per-boot").mkdir(parents=True)
+    bootcmd(user_data, tmp_path, check=True)
+    (made,) = (tmp_path / "scripts" / "per-boot").iterdir()
+    before = made.read_bytes()
+    (tmp_path / "bin").mkdir()
+    failing = tmp_path / "bin" / "base64"
+    failing.write_text("#!/bin/sh\necho half\nexit 1\n")
+    failing.chmod(0o755)
+    done = bootcmd(user_data, tmp_path, path=f"{failing.parent}:{os.environ['PATH']}")
+    assert done.returncode != 0
+    assert [(file, file.read_bytes()) for file in made.parent.iterdir()] == [(made, before)]
+    assert os.access(made, os.X_OK)
 
 
 def test_the_user_data_is_a_cloud_config_of_one_key(user_data):
@@ -75,6 +99,12 @@ def test_the_program_needs_no_other_file(program):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("flexdisk: no disk is below proc on proc at /proc")
     assert done.stderr.endswith("[ResourceNotFound]\n")
+
+
+def test_tables_are_saved_where_the_module_has_them():
+    options = yaml.safe_load(guest_growth.DOCUMENTATION)["options"]
+    (found,) = re.findall(r'^BACKUPS = "(.*?)"', PROGRAM.read_text(), re.MULTILINE)
+    assert f"/{found}" == options["backup_dir"]["default"]
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -55,15 +55,16 @@ LABEL 0
 failed to unpack label 2
 failed to unpack label 3
 """  # noqa: W291
+# As 0.8 prints it, and others, which write more.
 SPARE = f"""------------------------------------
 LABEL 0 
 ------------------------------------
     version: 5000
     state: 3
     guid: {GUID}
-    pool_guid: {POOL}
     labels = 0 1 2 3 
 """  # noqa: W291
+CACHE = SPARE.replace("state: 3", "state: 4").replace("    labels", f"    pool_guid: {POOL}\n    labels")
 ONLINE = ("zpool", "online", "-e", "tank", GUID)
 RESERVED = "type=6A945A3B-1DD2-11B2-99A6-080020736631"
 
@@ -79,6 +80,13 @@ def rows(device, size, health="ONLINE"):
     return f"tank\t{size}\t{figures}\t1.00\tONLINE\t-\n\t{device}\t{size + 7 * MIB}\t{figures}\t-\t{health}\n"
 
 
+def shared_rows(device, kind="mirror-0", expandsz="-", health="ONLINE"):
+    """As zpool list -HpvLP prints a vdev of two devices, behind one of a single device."""
+    figures = f"{512 * MIB}\t5243392\t{507 * MIB}\t-\t{expandsz}\t0\t1\t-\tONLINE"
+    members = "".join(f"\t{name}\t{519 * MIB}\t-\t-\t-\t-\t-\t-\t-\t{health}\n" for name in ("/dev/sdz1", device))
+    return rows("/dev/sdy1", 512 * MIB) + f"\t{kind}\t{figures}\n{members}"
+
+
 class Killed(BaseException):
     """Nothing in the collection catches it."""
 
@@ -89,6 +97,7 @@ class Guest(SubprocessRunner):
     def __init__(self, device, whole=0):
         super().__init__()
         self.device, self.whole, self.told, self.looks, self.grows = device, whole, [], 0, True
+        self.kind, self.expandsz = "disk", "-"
         self.line = f"{POOL}\tONLINE\toff\ttank\n"
         self.size = self.wanted = self.space()
         with open(device, "r+b") as file:
@@ -102,7 +111,7 @@ class Guest(SubprocessRunner):
     def __call__(self, argv, stdin="", timeout=300):
         if argv[0] == "zdb":
             assert argv == ("zdb", "-l", self.device)
-            return Answer(1, label_text(self.device, whole=self.whole), "")
+            return Answer(1, label_text(self.device, self.kind, self.whole), "")
         if argv[0] != "zpool":
             return super().__call__(argv, stdin, timeout)
         if argv[1] == "online":
@@ -114,6 +123,8 @@ class Guest(SubprocessRunner):
         if argv == ("zpool", "list", "-Hp", "-o", "guid,health,readonly,name"):
             return Answer(0, f"77\tONLINE\toff\trpool\n{self.line}", "")
         assert argv == ("zpool", "list", "-HpvLP", "tank")
+        if self.kind != "disk":
+            return Answer(0, shared_rows(self.device, f"{self.kind}-0", self.expandsz), "")
         self.looks -= 1
         self.size = self.wanted if self.looks < 0 else self.size
         return Answer(0, rows(self.device, self.size), "")
@@ -218,6 +229,28 @@ def test_a_refusal_changes_nothing(grown):
     assert (refused.value.code, guest.told, disk.dump()) == ("NotMounted", [], before)
 
 
+@pytest.mark.parametrize("kind", ["mirror", "raidz"])
+@pytest.mark.parametrize(("table", "number"), [("label: gpt\nsize=550MiB\n", 1), ("", 0)])
+def test_one_of_several_devices_has_nothing_to_grow_or_is_refused(grown, kind, table, number):
+    disk, guest = grown(table.replace("550", "690"), number, mib=700)
+    guest.kind = kind
+    assert not disk.grow(guest)["changed"]
+    guest.expandsz = str(200 * MIB)
+    with pytest.raises(FlexdiskError, match=f"part of a {kind} in the ZFS pool tank"):
+        disk.grow(guest)
+    assert guest.told == []
+
+
+@pytest.mark.parametrize("kind", ["mirror", "raidz"])
+def test_one_of_several_devices_is_refused_on_a_grown_disk(grown, kind):
+    disk, guest = grown("label: gpt\nsize=550MiB\n", 1)
+    guest.kind = kind
+    before = disk.dump()
+    with pytest.raises(FlexdiskError, match=f"part of a {kind} in .* for each: zpool online -e tank DEVICE") as refused:
+        disk.grow(guest)
+    assert (refused.value.code, guest.told, disk.dump()) == ("UnknownLayout", [], before)
+
+
 def test_a_pool_takes_the_whole_disk(grown):
     disk, guest = grown("", 0)
     found = RoomReader(guest, str(disk.root)).room(disk.kname)
@@ -230,6 +263,8 @@ def test_a_pool_takes_the_whole_disk(grown):
         ("cannot open '/dev/sdb1': No such file", "printed no label"),
         ("LABEL 0 \n    version: 5000\n", "printed something unknown"),
         (label_text() + label_text(guid="1"), "labels of several devices"),
+        (SPARE, "/dev/sdb1 is a spare or cache of a ZFS pool"),
+        (CACHE, "/dev/sdb1 is a spare or cache of a ZFS pool"),
     ],
 )
 def test_labels_that_are_refused(text, words):
@@ -248,9 +283,6 @@ def test_a_label_is_read():
         (label_text(), "", "NotMounted", "is not imported"),
         (label_text(), f"{POOL}\tONLINE\ton\ttank\n", "NotMounted", "tank on /dev/sdb1 is imported read-only"),
         (label_text(), f"{POOL}\tDEGRADED\toff\ttank\n", "UnknownLayout", "is DEGRADED, not ONLINE"),
-        (label_text(kind="mirror"), f"{POOL}\tONLINE\toff\ttank\n", "UnknownLayout", "part of a mirror in .* tank"),
-        (label_text(kind="raidz"), f"{POOL}\tONLINE\toff\ttank\n", "UnknownLayout", "part of a raidz in"),
-        (SPARE, f"{POOL}\tONLINE\toff\ttank\n", "UnknownLayout", "part of a spare or cache"),
     ],
 )
 def test_pools_that_are_refused(text, line, code, words):
@@ -271,6 +303,24 @@ def test_devices_that_are_refused(text, words):
     label = zfs.parse_label("/dev/sdb1", label_text())
     with pytest.raises(FlexdiskError, match=words):
         zfs.pool_layer("tank", "/dev/sdb1", label, "tank", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "gained", "words"),
+    [
+        (shared_rows("/dev/sdb1"), 16 * MIB, "part of a mirror"),
+        (shared_rows("/dev/sdb1", expandsz="1048576"), 0, "part of a mirror"),
+        (shared_rows("/dev/sdb1", "replacing-0"), 0, "part of a mirror"),
+        (rows("/dev/sdb1", 512 * MIB), 0, "part of a mirror"),
+        ("logs  -  -  -\n" + shared_rows("/dev/sdb1", health="OFFLINE"), 0, "/dev/sdb1 is OFFLINE"),
+        ("\tmirror-0\t1\n" + shared_rows("/dev/sdb1").splitlines()[-1], 0, "part of a mirror"),
+    ],
+)
+def test_one_of_several_devices_that_is_refused(text, gained, words):
+    label = zfs.parse_label("/dev/sdb1", label_text(kind="mirror"))
+    zfs.check_member("/dev/sdb1", label, "tank", shared_rows("/dev/sdb1"), 16 * MIB - 1)
+    with pytest.raises(FlexdiskError, match=words):
+        zfs.check_member("/dev/sdb1", label, "tank", text, gained)
 
 
 @pytest.mark.parametrize(

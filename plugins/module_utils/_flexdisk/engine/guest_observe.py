@@ -72,6 +72,10 @@ class Guest:
         if not mounts:
             raise FlexdiskError("NotMounted", f"nothing is mounted at {mount_point}")
         mount = mounts[-1]
+        if mount.kind == "zfs":
+            pool = mount.source.partition("/")[0]
+            device = zfs.sole_device(pool, self._run("zpool", "list", "-HvLP", pool))
+            mount = replace(mount, source=device, numbers="")
         found = [(disk, own) for disk in self._lsblk() for own in _stack(disk) if _holds(own, mount)]
         if not found:
             raise FlexdiskError("ResourceNotFound", f"no disk is below {mount.kind} on {mount.source} at {mount_point}")
@@ -219,7 +223,11 @@ class Guest:
         label = self._label(path)
         pool = zfs.pool_name(path, label, self._run("zpool", "list", "-Hp", "-o", "guid,health,readonly,name"))
         name = f"ZFS pool {pool} on {device.name}"
-        layer = zfs.pool_layer(name, path, label, pool, self._run("zpool", "list", "-HpvLP", pool))
+        shown = self._run("zpool", "list", "-HpvLP", pool)
+        if not zfs.alone(label):
+            zfs.check_member(path, label, pool, shown, below - device.size)
+            return layers.Layer(name, (), below)
+        layer = zfs.pool_layer(name, path, label, pool, shown)
         zfs.check_whole(layer, label, path, pool, below)
         return layer
 

@@ -62,7 +62,7 @@ def chosen_mount(content: Content, device: str, numbers: str, mounts: t.Sequence
     """
     root = next((mount for mount in reversed(mounts) if mount.target == "/"), None)
     if root is not None and root.kind == "overlay":
-        raise FlexdiskError("UnknownLayout", f"the root file system is an overlay; {device} is only what lies below")
+        raise FlexdiskError("UnknownLayout", f"the root file system is an overlay; {device} may be what lies below it")
     own = [mount for mount in mounts if mount.source == device or (numbers and mount.numbers == numbers)]
     if not own:
         raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is not mounted; only mounted ones are grown")
@@ -158,7 +158,8 @@ def check_luks(device: str, text: str) -> None:
     found = re.search(r"^\s*integrity:\s+(\S+)", text, re.MULTILINE)
     if found is not None:
         raise FlexdiskError(
-            "UnknownLayout", f"the LUKS on {device} has integrity ({found.group(1)}); cryptsetup cannot grow such a one"
+            "UnknownLayout",
+            f"the LUKS on {device} has integrity ({found.group(1)}); cryptsetup cannot grow such a device",
         )
 
 

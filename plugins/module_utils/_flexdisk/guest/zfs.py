@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..model.errors import FlexdiskError
-from .growth import ZFS
+from .growth import LEAST_BYTES, ZFS
 from .layers import Layer
 from .observed import Content
 from .table import Partition, Table
@@ -21,12 +21,15 @@ _OVERHEAD = (4 << 20) + 2 * LABEL_BYTES  # the labels, and the room for a boot l
 _RESERVED_TYPE = "6A945A3B-1DD2-11B2-99A6-080020736631"
 _RESERVED_SECTORS = 16384
 _STEP_SECTORS = 2048
+_NOT_DATA = ("3", "4")  # POOL_STATE_SPARE, POOL_STATE_L2CACHE
+_EXPANDSZ, _HEALTH = 6, 10  # columns of zpool list -Hv
+_SHARED = re.compile(r"mirror|raidz|draid")
 _SUFFIX = re.compile(r"(-part|(?<=\d)p|(?<=[a-z]))1\Z")
 
 
 @dataclass(frozen=True)
 class Label:
-    """What the label on a device says. kind is the type of its top-level vdev, "" for a spare or a cache.
+    """What the label on a device says. kind is the type of its top-level vdev.
 
     whole: ZFS has made the partition table. shift: the pool grows in steps of 2 to the power of it.
     """
@@ -41,7 +44,7 @@ class Label:
 
 def parse_label(device: str, text: str) -> Label:
     """The label in the output of zdb -l. Raises FlexdiskError UnknownLayout, UnexpectedOutput."""
-    labels = [_label(part, text) for part in re.split(r"^LABEL \d.*$", text, flags=re.MULTILINE)[1:]]
+    labels = [_label(device, part, text) for part in re.split(r"^LABEL \d.*$", text, flags=re.MULTILINE)[1:]]
     if not labels:
         raise FlexdiskError("UnexpectedOutput", f"zdb -l {device} printed no label: {text[:200]!r}")
     if len({(label.pool, label.guid) for label in labels}) > 1:
@@ -49,7 +52,9 @@ def parse_label(device: str, text: str) -> Label:
     return labels[0]
 
 
-def _label(part: str, text: str) -> Label:
+def _label(device: str, part: str, text: str) -> Label:
+    if _value(part, 4, "state") in _NOT_DATA:  # many releases write no pool_guid then
+        raise FlexdiskError("UnknownLayout", f"{device} is a spare or cache of a ZFS pool, which does not grow")
     pool, guid = (_value(part, 4, key) for key in ("pool_guid", "guid"))
     if not (pool.isdigit() and guid.isdigit()):
         raise FlexdiskError("UnexpectedOutput", f"zdb -l printed something unknown: {text[:200]!r}")
@@ -78,13 +83,6 @@ def pool_name(device: str, label: Label, text: str) -> str:
         raise FlexdiskError("NotMounted", f"the ZFS pool {name} on {device} is imported read-only")
     if health != "ONLINE":
         raise FlexdiskError("UnknownLayout", f"the ZFS pool {name} on {device} is {health}, not ONLINE")
-    if label.kind != "disk" or not label.shift:
-        what = label.kind or "spare or cache"
-        raise FlexdiskError(
-            "UnknownLayout",
-            f"{device} is part of a {what} in the ZFS pool {name}; a mirror or raidz grows when all its devices have "
-            f"grown: make their partitions larger, and run for each: zpool online -e {name} DEVICE",
-        )
     return name
 
 
@@ -94,20 +92,63 @@ def pool_layer(name: str, device: str, label: Label, pool: str, text: str) -> La
     Its size is that of its metaslabs. SIZE is not, but ALLOC and FREE together are. Raises FlexdiskError UnknownLayout,
     UnexpectedOutput.
     """
-    rows = [line.split("\t") for line in text.splitlines()]
-    found = next((row for row in rows if row[:2] == ["", device]), None)
-    if found is None:
-        raise FlexdiskError(
-            "UnknownLayout", f"{device} has the label of a device of the ZFS pool {pool}, which does not use it"
-        )
+    _above, row = _rows(device, pool, text)
     try:
-        size, health = int(found[3]) + int(found[4]), found[10]
-    except (ValueError, IndexError) as exc:
-        raise FlexdiskError("UnexpectedOutput", f"zpool list printed something unknown: {text[:200]!r}") from exc
-    if health != "ONLINE":
-        raise FlexdiskError("UnknownLayout", f"{device} is {health} in the ZFS pool {pool}, not ONLINE")
+        size = int(row[3]) + int(row[4])
+    except ValueError as exc:
+        raise _unexpected(text) from exc
     unit = 1 << label.shift
     return Layer(name, ("zpool", "online", "-e", pool, label.guid), size, _OVERHEAD, unit, unit)
+
+
+def alone(label: Label) -> bool:
+    """Whether the device is a vdev of its own, so that the pool has what the device gets."""
+    return label.kind == "disk" and bool(label.shift)
+
+
+def check_member(device: str, label: Label, pool: str, text: str, gained: int) -> None:
+    """That one of several devices of a vdev has nothing to grow. gained: the bytes that its partition would get.
+
+    text is the output of zpool list -HpvLP of the pool. Raises FlexdiskError UnknownLayout, UnexpectedOutput.
+    """
+    above, _row = _rows(device, pool, text)
+    if gained < LEAST_BYTES and _SHARED.match("".join(above[1:2])) and above[_EXPANDSZ : _EXPANDSZ + 1] == ["-"]:
+        return
+    raise FlexdiskError(
+        "UnknownLayout",
+        f"{device} is part of a {label.kind} in the ZFS pool {pool}; a mirror or raidz grows when all its devices have "
+        f"grown: make their partitions larger, and run for each: zpool online -e {pool} DEVICE",
+    )
+
+
+def sole_device(pool: str, text: str) -> str:
+    """The only device of a pool, from the output of zpool list -HvLP. Raises FlexdiskError Ambiguous."""
+    names = [row[1] for row in (line.split("\t") for line in text.splitlines()) if row[0] == "" and len(row) > 1]
+    devices = [name for name in names if name.startswith("/")]
+    if len(devices) != 1:
+        raise FlexdiskError("Ambiguous", f"the ZFS pool {pool} has several devices: {', '.join(devices) or 'none'}")
+    return devices[0]
+
+
+def _rows(device: str, pool: str, text: str) -> t.Tuple[t.List[str], t.List[str]]:
+    """The row of zpool list -HpvLP for a device, and the last one before it that is no device."""
+    above: t.List[str] = []
+    for row in (line.split("\t") for line in text.splitlines()):
+        if row[:2] == ["", device]:
+            if len(row) <= _HEALTH:
+                raise _unexpected(text)
+            if row[_HEALTH] != "ONLINE":
+                raise FlexdiskError("UnknownLayout", f"{device} is {row[_HEALTH]} in the ZFS pool {pool}, not ONLINE")
+            return above, row
+        if not "".join(row[1:2]).startswith("/"):
+            above = row
+    raise FlexdiskError(
+        "UnknownLayout", f"{device} has the label of a device of the ZFS pool {pool}, which does not use it"
+    )
+
+
+def _unexpected(text: str) -> FlexdiskError:
+    return FlexdiskError("UnexpectedOutput", f"zpool list printed something unknown: {text[:200]!r}")
 
 
 def data_partition(table: Table, contents: t.Mapping[int, Content]) -> t.Optional[Partition]:
