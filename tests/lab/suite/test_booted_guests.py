@@ -208,7 +208,8 @@ def refuse(guest: Guest, root: Root, message: str) -> None:
     for options in (["--check"], []):
         result = guest.grow(root.disk, *options)
         assert result["error_code"] == "UnknownLayout", result
-        assert result["msg"] == message.format(name=device.rpartition("/")[2], device=device)
+        said = message.format(name=device.rpartition("/")[2], device=device)
+        assert result["msg"] == f"{said} [UnknownLayout]"
         print(result["msg"])
     assert guest.run(look).stdout == before
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.flexdisk.hypervisor.plugins.doc_fragments import _flexdisk
 from ansible_collections.flexdisk.hypervisor.plugins.filter.guests import guest_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import guest_growth
 from tests.unit.playbooks.nodes import Nodes
@@ -244,6 +245,8 @@ def test_the_disks_that_the_page_names():
     spec = yaml.safe_load((ROOT / "roles/guest_growth/meta/argument_specs.yml").read_text(encoding="utf-8"))
     options = spec["argument_specs"]["main"]["options"]["guest_growth_disks"]["options"]
     assert {key for disk in asked for key in disk} <= set(options)
-    assert set(options) == {"disk", *yaml.safe_load(guest_growth.DOCUMENTATION)["options"]}
+    of_module = yaml.safe_load(guest_growth.DOCUMENTATION)["options"]
+    of_disk = yaml.safe_load(_flexdisk.ModuleDocFragment.DISK_OF_GUEST)["options"]
+    assert set(options) == {"disk", *of_module, *of_disk}
     found = guest_disks(reported("root", "data", "logs"), asked)
     assert [disk["disk_uuid"] for disk in found["disks"]] == [identity("root"), identity("data")]
