@@ -89,6 +89,9 @@ class Guests(Nodes):
         found.write_text(yaml.safe_dump(groups))
         return found
 
+    def calls(self):
+        return super().calls() if (self.folder / "calls").exists() else []
+
     def grow(self, *words, status=0):
         """What the playbook prints."""
         ended, printed = self.play("grow_guests", *words)
@@ -212,6 +215,37 @@ def test_a_group(new_disk, grown, full, tmp_path):
     assert failed["web-1"] == "web-1 was not tried, because of web-4, web-2"
     assert set(failed) == {"web-4", "web-2", "web-1"}
     assert set(guests.calls()) == {"web-3", "web-2", "web-1"}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"db01": {"flexdisk_guests": "db01"}, "db02": {"flexdisk_guests": "db01"}},
+        {"db01": {"flexdisk_group": "db"}, "db02": {}},
+        {"db01": {"flexdisk_group": "db"}, "db02": {"flexdisk_group": "DB"}},
+    ],
+)
+def test_guests_that_the_inventory_chooses_are_refused(tmp_path, variables):
+    """The hosts of a play are known before the variables of hosts."""
+    guests = Guests(
+        tmp_path / "guests",
+        {host: {"flexdisk_vm": reported("root"), **own} for host, own in variables.items()},
+        {},
+        {"flexdisk_groups": [{"name": "db", "size": 1, "template": {}}]},
+    )
+    assert "Set it on the command line with -e" in guests.grow(status=2)
+    assert guests.calls() == []
+
+
+def test_a_hypervisor_is_no_guest(tmp_path):
+    """hv9 is in a group that is called like those of the inventory plugin, but it has no flexdisk_vm."""
+    guests = Guests(
+        tmp_path / "guests", {"db01": {"flexdisk_vm": reported()}, "hv9": {"guest_growth_disks": [{"serial": "a"}]}}, {}
+    )
+    printed = guests.grow()
+    assert told(printed)[:2] == ["batch 1: db01", "left out: hv9: it is no VM of the inventory plugin"]
+    assert set(guests.calls()) == {"db01"}
+    assert "hv9, disk a" in fatal(guests.grow("-e", "flexdisk_guests=hv9", status=2))["hv9"], "if it is asked for"
 
 
 @pytest.mark.skipif(
