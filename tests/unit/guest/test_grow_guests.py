@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sys
 import uuid
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.flexdisk.hypervisor.plugins.doc_fragments._flexdisk import ModuleDocFragment
 from ansible_collections.flexdisk.hypervisor.plugins.filter.guests import guest_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import guest_growth
 from tests.unit.playbooks.nodes import Nodes
@@ -237,6 +239,44 @@ def test_guests_that_the_inventory_chooses_are_refused(tmp_path, variables):
     assert guests.calls() == []
 
 
+def test_a_canary_that_has_changed_and_broken(grown, full, tmp_path):
+    """Its table is written by then. The pause after it is kept."""
+    hosts = {f"web-{number}": {"flexdisk_vm": reported(name)} for number, name in enumerate(("full", "data"))}
+    web = {"name": "web", "size": 2, "template": {}, "policy": {"canary": 1, "canary_pause": 1, "failure_budget": 1}}
+    guests = Guests(tmp_path / "guests", hosts, {"data": grown, "full": full}, {"flexdisk_groups": [web]})
+    broken = guests.folder / "bin" / "xfs_growfs"
+    broken.write_text(f'#!/bin/sh\n[ "$1" = -n ] || exit 1\nexec {shutil.which("xfs_growfs", path=SEARCH_PATH)} "$@"\n')
+    broken.chmod(0o755)
+    table = grown.dump()
+    printed = guests.grow("-e", "flexdisk_group=web", status=2)
+    assert grown.dump() != table
+    assert [line.split()[-2:] for line in told(printed)[3:]] == [
+        *(["FAILED", "GrowthFailed"], ["SIZE", "GROWTH"], ["to", "grow"]),
+    ]
+    assert printed.count("Pausing for 1 seconds") == 1
+    assert set(fatal(printed)) == {"web-1"}
+
+
+def test_members_that_are_not_in_the_inventory_count(tmp_path):
+    """The inventory plugin leaves out VMs of a hypervisor that it cannot read, if it is told to warn only."""
+    web = {"name": "web", "size": 3, "template": {}, "policy": {"failure_budget": 1}}
+    hosts = {"web-0": {"flexdisk_vm": reported()}}
+    guests = Guests(tmp_path / "guests", hosts, {})
+    words = ("-e", json.dumps({"flexdisk_group": "web", "flexdisk_groups": [web]}))
+    assert fatal(guests.grow(*words, status=2)) == {"web-0": "web-0 was not tried, because of web-1, web-2"}
+    assert fatal(guests.grow(*words, "--limit", "web-0")) == {}, "nobody has asked for the others"
+
+
+def test_a_group_of_hypervisors_that_are_not_in_the_inventory(tmp_path):
+    guests = Guests(tmp_path / "guests", {"web-0": {"flexdisk_vm": reported(hypervisor="hv02")}}, {})
+    printed = guests.grow("-e", "flexdisk_group=web", status=2)
+    assert fatal(printed)["web-0"] == (
+        "group web is not declared; flexdisk_groups has no group. "
+        "these hypervisors of the VMs are not in this inventory: hv02"
+    )
+    assert guests.calls() == []
+
+
 def test_a_hypervisor_is_no_guest(tmp_path):
     """hv9 is in a group that is called like those of the inventory plugin, but it has no flexdisk_vm."""
     guests = Guests(
@@ -278,6 +318,7 @@ def test_the_disks_that_the_page_names():
     spec = yaml.safe_load((ROOT / "roles/guest_growth/meta/argument_specs.yml").read_text(encoding="utf-8"))
     options = spec["argument_specs"]["main"]["options"]["guest_growth_disks"]["options"]
     assert {key for disk in asked for key in disk} <= set(options)
-    assert set(options) == {"disk", *yaml.safe_load(guest_growth.DOCUMENTATION)["options"]}
+    texts = (guest_growth.DOCUMENTATION, ModuleDocFragment.DISK_OF_GUEST)
+    assert set(options) == {"disk", *(key for text in texts for key in yaml.safe_load(text)["options"])}
     found = guest_disks(reported("root", "data", "logs"), asked)
     assert [disk["disk_uuid"] for disk in found["disks"]] == [identity("root"), identity("data")]
