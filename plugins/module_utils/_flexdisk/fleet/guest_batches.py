@@ -67,7 +67,7 @@ def _off(vm: _Raw) -> str:
 
 def _group(name: str, declared: t.Sequence[_Raw], unseen: t.Sequence[str]) -> t.Tuple[t.Optional[_Group], t.List[str]]:
     """The group of that name. Each host may tell of it, but all must say the same of its size and its policy."""
-    said: t.List[t.Tuple[t.Any, _Raw]] = []
+    said: t.List[t.Tuple[t.Any, t.Any]] = []
     for entry in declared:
         own = (entry.get("size"), entry.get("policy") or {})
         if entry.get("name") == name and own not in said:
