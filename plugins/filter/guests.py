@@ -18,10 +18,16 @@ _Result = t.TypeVar("_Result")
 
 
 def guest_batches(
-    vms: t.Mapping[str, _Dict], group: t.Optional[str] = None, declared: t.Sequence[_Dict] = ()
+    vms: t.Mapping[str, _Dict],
+    group: t.Optional[str] = None,
+    declared: t.Sequence[_Dict] = (),
+    unseen: t.Sequence[str] = (),
 ) -> t.Dict[str, t.Any]:
-    """vms: flexdisk_vm of each host, empty for a host without one. declared: the groups that hosts know of."""
-    return _guarded("guest_batches", batches.batches, vms, group, declared)
+    """vms: flexdisk_vm of each host, empty for a host without one. declared: the groups that hosts know of.
+
+    unseen: the hypervisors of the VMs that are not in the inventory.
+    """
+    return _guarded("guest_batches", batches.batches, vms, group, declared, unseen)
 
 
 def guest_disks(

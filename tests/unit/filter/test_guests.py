@@ -103,11 +103,13 @@ def test_a_name_that_fits_two_disks_is_refused(more, other):
 
 
 def test_what_has_grown():
-    targets = [{"label": "root"}, {"label": "data", "why": "no"}, {"label": "logs"}, {"label": "spare"}]
+    names = ("root", "data", "logs", "spare", "big")
+    targets = [{"label": name, **({"why": "no"} if name == "data" else {})} for name in names]
     results = [
         {"steps": ["a", "b"], "device": "/dev/vda", "size_bytes": 1 << 30},
         {"msg": "what was found [UnknownLayout]", "error_code": "UnknownLayout"},
         {"steps": [], "device": "/dev/vdc", "size_bytes": 1 << 20},
+        {"msg": "the program failed [GrowthFailed]", "error_code": "GrowthFailed"},
     ]
     found = guest_grown(results, targets, "db01")
     assert [row.split() for row in found["table"][1:]] == [
@@ -116,12 +118,16 @@ def test_what_has_grown():
         ["data", "-", "-", "REFUSED", "InvalidArgument"],
         ["logs", "-", "-", "REFUSED", "UnknownLayout"],
         ["spare", "/dev/vdc", "1", "MiB", "nothing", "to", "grow"],
+        ["big", "-", "-", "FAILED", "GrowthFailed"],
     ]
     assert found["failures"] == [
         "db01, disk data: no [InvalidArgument]",
         "db01, disk logs: what was found [UnknownLayout]",
+        "db01, disk big: the program failed [GrowthFailed]",
     ]
-    assert guest_grown([{}], targets[:1], "db01")["failures"] == ["db01, disk root: the module failed"]
+    crashed = guest_grown([{}], targets[:1], "db01")
+    assert crashed["failures"] == ["db01, disk root: the module failed"]
+    assert crashed["table"][1].split() == ["root", "-", "-", "FAILED"]
 
 
 def vms(*names, **states):
@@ -143,6 +149,7 @@ def test_without_a_group_all_that_run_are_one_batch():
     assert found == {
         "batches": [{"guests": ["a", "c"], "pause": 0}],
         "left_out": ["b: it is stopped", "d: not adopted"],
+        "absent": [],
         "budget": -1,
         "problems": [],
     }
@@ -171,6 +178,7 @@ def test_members_that_are_left_out_or_not_there():
     found = guest_batches(vms("web-0", "web-1", **{"web-1": "stopped"}), "web", [{"name": "web", "size": 3}] * 2)
     assert [batch["guests"] for batch in found["batches"]] == [["web-0"]]
     assert found["left_out"] == ["web-1: it is stopped", "web-2: not among the guests of this run"]
+    assert found["absent"] == ["web-2"]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +188,7 @@ def test_members_that_are_left_out_or_not_there():
         ("", [], "group  is not declared; flexdisk_groups has no group"),
         ("web", [{"name": "web", "size": 1}, {"name": "web", "size": 2}], "group web is declared in 2 ways"),
         ("web", [{"name": "web", "size": 1, "policy": {"max_batch": 1}}], 'policy has no option "max_batch"'),
+        ("web", [{"name": "web", "size": 1, "policy": "x"}], "policy of group web is 'x', which is not a dictionary"),
         ("web", [{"name": "web", "size": "two"}], "size is 'two', which is not a whole number"),
     ],
 )
@@ -187,6 +196,12 @@ def test_groups_that_are_refused(group, declared, words):
     found = guest_batches(WEB, group, declared)
     assert found["batches"] == []
     assert words in " ".join(found["problems"])
+
+
+def test_hypervisors_that_may_declare_the_group():
+    words = "these hypervisors of the VMs are not in this inventory: hv01, hv02"
+    assert guest_batches(WEB, "web", [], ["hv01", "hv02"])["problems"][1:] == [words]
+    assert guest_batches(WEB, "web", [{"name": "web", "size": 1}], ["hv01"])["problems"] == []
 
 
 def test_a_name_that_two_vms_have_is_refused():

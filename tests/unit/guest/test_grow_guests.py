@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sys
 import uuid
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.doc_fragments import _flexdisk
+from ansible_collections.flexdisk.hypervisor.plugins.doc_fragments._flexdisk import ModuleDocFragment
 from ansible_collections.flexdisk.hypervisor.plugins.filter.guests import guest_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import guest_growth
 from tests.unit.playbooks.nodes import Nodes
@@ -89,6 +90,9 @@ class Guests(Nodes):
         found = self.folder / "inventory.yml"
         found.write_text(yaml.safe_dump(groups))
         return found
+
+    def calls(self):
+        return super().calls() if (self.folder / "calls").exists() else []
 
     def grow(self, *words, status=0):
         """What the playbook prints."""
@@ -215,6 +219,73 @@ def test_a_group(new_disk, grown, full, tmp_path):
     assert set(guests.calls()) == {"web-3", "web-2", "web-1"}
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"db01": {"flexdisk_guests": "db01"}, "db02": {"flexdisk_guests": "db01"}},
+        {"db01": {"flexdisk_group": "db"}, "db02": {}},
+        {"db01": {"flexdisk_group": "db"}, "db02": {"flexdisk_group": "DB"}},
+    ],
+)
+def test_guests_that_the_inventory_chooses_are_refused(tmp_path, variables):
+    """The hosts of a play are known before the variables of hosts."""
+    guests = Guests(
+        tmp_path / "guests",
+        {host: {"flexdisk_vm": reported("root"), **own} for host, own in variables.items()},
+        {},
+        {"flexdisk_groups": [{"name": "db", "size": 1, "template": {}}]},
+    )
+    assert "Set it on the command line with -e" in guests.grow(status=2)
+    assert guests.calls() == []
+
+
+def test_a_canary_that_has_changed_and_broken(grown, tmp_path):
+    """Its table is written by then. The pause after it is kept."""
+    hosts = {"web-0": {"flexdisk_vm": reported()}, "web-1": {"flexdisk_vm": reported("data")}}
+    web = {"name": "web", "size": 2, "template": {}, "policy": {"canary": 1, "canary_pause": 1, "failure_budget": 1}}
+    guests = Guests(tmp_path / "guests", hosts, {"data": grown}, {"flexdisk_groups": [web]})
+    broken = guests.folder / "bin" / "xfs_growfs"
+    broken.write_text(f'#!/bin/sh\n[ "$1" = -n ] || exit 1\nexec {shutil.which("xfs_growfs", path=SEARCH_PATH)} "$@"\n')
+    broken.chmod(0o755)
+    table = grown.dump()
+    printed = guests.grow("-e", "flexdisk_group=web", status=2)
+    assert grown.dump() != table
+    assert [line.split()[-2:] for line in told(printed)[3:]] == [["FAILED", "GrowthFailed"]]
+    assert printed.count("Pausing for 1 seconds") == 1
+    assert set(fatal(printed)) == {"web-1"}
+
+
+def test_members_that_are_not_in_the_inventory_count(tmp_path):
+    """The inventory plugin leaves out VMs of a hypervisor that it cannot read, if it is told to warn only."""
+    web = {"name": "web", "size": 3, "template": {}, "policy": {"failure_budget": 1}}
+    hosts = {"web-0": {"flexdisk_vm": reported()}}
+    guests = Guests(tmp_path / "guests", hosts, {})
+    words = ("-e", json.dumps({"flexdisk_group": "web", "flexdisk_groups": [web]}))
+    assert fatal(guests.grow(*words, status=2)) == {"web-0": "web-0 was not tried, because of web-1, web-2"}
+    assert fatal(guests.grow(*words, "--limit", "web-0")) == {}, "nobody has asked for the others"
+
+
+def test_a_group_of_hypervisors_that_are_not_in_the_inventory(tmp_path):
+    guests = Guests(tmp_path / "guests", {"web-0": {"flexdisk_vm": reported(hypervisor="hv02")}}, {})
+    printed = guests.grow("-e", "flexdisk_group=web", status=2)
+    assert fatal(printed)["web-0"] == (
+        "group web is not declared; flexdisk_groups has no group. "
+        "these hypervisors of the VMs are not in this inventory: hv02"
+    )
+    assert guests.calls() == []
+
+
+def test_a_hypervisor_is_no_guest(tmp_path):
+    """hv9 is in a group that is called like those of the inventory plugin, but it has no flexdisk_vm."""
+    guests = Guests(
+        tmp_path / "guests", {"db01": {"flexdisk_vm": reported()}, "hv9": {"guest_growth_disks": [{"serial": "a"}]}}, {}
+    )
+    printed = guests.grow()
+    assert told(printed)[:2] == ["batch 1: db01", "left out: hv9: it is no VM of the inventory plugin"]
+    assert set(guests.calls()) == {"db01"}
+    assert "hv9, disk a" in fatal(guests.grow("-e", "flexdisk_guests=hv9", status=2))["hv9"], "if it is asked for"
+
+
 @pytest.mark.skipif(
     not os.environ.get("FLEXDISK_FULL"), reason="takes seconds; filter/test_guests.py has the same slots"
 )
@@ -245,8 +316,7 @@ def test_the_disks_that_the_page_names():
     spec = yaml.safe_load((ROOT / "roles/guest_growth/meta/argument_specs.yml").read_text(encoding="utf-8"))
     options = spec["argument_specs"]["main"]["options"]["guest_growth_disks"]["options"]
     assert {key for disk in asked for key in disk} <= set(options)
-    of_module = yaml.safe_load(guest_growth.DOCUMENTATION)["options"]
-    of_disk = yaml.safe_load(_flexdisk.ModuleDocFragment.DISK_OF_GUEST)["options"]
-    assert set(options) == {"disk", *of_module, *of_disk}
+    texts = (guest_growth.DOCUMENTATION, ModuleDocFragment.DISK_OF_GUEST)
+    assert set(options) == {"disk", *(key for text in texts for key in yaml.safe_load(text)["options"])}
     found = guest_disks(reported("root", "data", "logs"), asked)
     assert [disk["disk_uuid"] for disk in found["disks"]] == [identity("root"), identity("data")]

@@ -20,20 +20,24 @@ class _Group(t.NamedTuple):
     policy: RollPolicy
 
 
-def batches(vms: t.Mapping[str, _Raw], group: t.Optional[str], declared: t.Sequence[_Raw]) -> t.Dict[str, t.Any]:
+def batches(
+    vms: t.Mapping[str, _Raw], group: t.Optional[str], declared: t.Sequence[_Raw], unseen: t.Sequence[str] = ()
+) -> t.Dict[str, t.Any]:
     """The guests that are touched, batch by batch, those that are left out, and all that is wrong with the group.
 
     vms: the variable flexdisk_vm by host, empty for a host without one. group: the name of one of those declared, None
-    for all guests at once. A batch has its guests and the pause after it, in seconds. budget: so many guests may fail
-    before the next batch; -1 is no limit.
+    for all guests at once. unseen: hypervisors whose variables are not known. A batch has its guests and the pause
+    after it, in seconds. absent: members that no host is. budget: so many guests may fail before the next batch; -1 is
+    no limit.
     """
-    own, texts = (None, []) if group is None else _group(group, declared)
+    own, texts = (None, []) if group is None else _group(group, declared, unseen)
     names = {host: str(vm.get("alias") or host) for host, vm in vms.items()}
     meant = [host for host in vms if group is None or index_of(names[host], group) >= 0]
     if group is not None:
         texts += _doubled(meant, names, vms)
     off = {host: why for host, why in ((host, _off(vms[host])) for host in meant) if why}
     guests = [host for host in meant if host not in off]
+    absent: t.List[str] = []
     if group is None:
         found = [(guests, 0)] if guests else []
     elif own is None or texts:
@@ -41,12 +45,13 @@ def batches(vms: t.Mapping[str, _Raw], group: t.Optional[str], declared: t.Seque
     else:
         guests.sort(key=lambda host: -index_of(names[host], group))
         found = _rolled(guests, names, own.policy, own.size)
-        absent = {member_name(group, index) for index in range(own.size)} - {names[host] for host in meant}
-        off.update(dict.fromkeys(sorted(absent), "not among the guests of this run"))
+        absent = sorted({member_name(group, index) for index in range(own.size)} - {names[host] for host in meant})
+        off.update(dict.fromkeys(absent, "not among the guests of this run"))
     limited = own is not None and own.policy.on_failure != CONTINUE
     return {
         "batches": [{"guests": several, "pause": pause} for several, pause in found],
         "left_out": [f"{host}: {why}" for host, why in off.items()],
+        "absent": absent,
         "budget": own.policy.failure_budget.of(own.size) if own is not None and limited else -1,
         "problems": texts,
     }
@@ -60,9 +65,9 @@ def _off(vm: _Raw) -> str:
     return "" if state == "running" else f"it is {state}"
 
 
-def _group(name: str, declared: t.Sequence[_Raw]) -> t.Tuple[t.Optional[_Group], t.List[str]]:
+def _group(name: str, declared: t.Sequence[_Raw], unseen: t.Sequence[str]) -> t.Tuple[t.Optional[_Group], t.List[str]]:
     """The group of that name. Each host may tell of it, but all must say the same of its size and its policy."""
-    said: t.List[t.Tuple[t.Any, _Raw]] = []
+    said: t.List[t.Tuple[t.Any, t.Any]] = []
     for entry in declared:
         own = (entry.get("size"), entry.get("policy") or {})
         if entry.get("name") == name and own not in said:
@@ -70,8 +75,11 @@ def _group(name: str, declared: t.Sequence[_Raw]) -> t.Tuple[t.Optional[_Group],
     if len(said) != 1:
         others = ", ".join(sorted({str(entry.get("name")) for entry in declared})) or "no group"
         how = f"is declared in {len(said)} ways" if said else "is not declared"
-        return None, [f"group {name} {how}; flexdisk_groups has {others}"]
+        where = f"these hypervisors of the VMs are not in this inventory: {', '.join(unseen)}"
+        return None, [f"group {name} {how}; flexdisk_groups has {others}", *([where] if unseen and not said else [])]
     size, policy = said[0]
+    if not isinstance(policy, t.Mapping):
+        return None, [f"policy of group {name} is {policy!r}, which is not a dictionary"]
     parsed, problems = parse_policy(policy)
     texts = [problem.message for problem in problems]
     if isinstance(size, bool) or not str(size).isdigit():

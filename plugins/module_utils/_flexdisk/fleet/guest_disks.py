@@ -20,6 +20,11 @@ WISHES = ("logical_volume", "backup_dir")
 COLUMNS = ("DISK", "DEVICE", "SIZE", "GROWTH")
 _DISKS, _LEAVE_OUT = "guest_growth_disks", "guest_growth_leave_out"
 _CODE = "InvalidArgument"
+# With these, nothing was changed. What has another code may have been changed before.
+_REFUSALS = (
+    _CODE, "MissingParameter", "ResourceNotFound", "Ambiguous", "InsufficientSpace", "UnknownLayout", "NotMounted",
+    "Locked",
+)  # fmt: skip
 _Raw = t.Mapping[str, t.Any]
 _Target = t.Dict[str, t.Any]
 
@@ -55,7 +60,7 @@ def label(disk: _Raw) -> str:
 
 
 def report(vm: str, targets: t.Sequence[_Target], results: t.Sequence[_Raw]) -> t.Dict[str, t.List[str]]:
-    """The lines of a table, and a text for each disk that was refused.
+    """The lines of a table, and a text for each disk that was refused or has failed.
 
     results: what guest_growth returned, in the order of the targets that it was called for.
     """
@@ -66,7 +71,9 @@ def report(vm: str, targets: t.Sequence[_Target], results: t.Sequence[_Raw]) -> 
         refused = {"msg": f"{target.get('why')} [{_CODE}]", "error_code": _CODE}
         result: _Raw = refused if "why" in target else next(told, {})
         if "steps" not in result:
-            rows.append((target["label"], "-", "-", f"REFUSED {result.get('error_code', '')}".rstrip()))
+            code = str(result.get("error_code", ""))
+            word = "REFUSED" if code in _REFUSALS else "FAILED"
+            rows.append((target["label"], "-", "-", f"{word} {code}".rstrip()))
             failures.append(f"{vm}, disk {target['label']}: {result.get('msg') or 'the module failed'}")
             continue
         steps = result["steps"] or ["nothing to grow"]
