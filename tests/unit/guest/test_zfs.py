@@ -185,6 +185,15 @@ def test_less_than_a_metaslab_is_left(grown):
     assert guest.told == []
 
 
+def test_what_is_unknown_after_the_steps_is_no_refusal(grown, monkeypatch):
+    disk, guest = grown("label: gpt\nsize=550MiB\n", 1)
+    plans = [guest_grow.plan, lambda _found: (_ for _ in ()).throw(FlexdiskError("UnknownLayout", "nobody knows it"))]
+    monkeypatch.setattr(guest_grow, "plan", lambda found: plans.pop(0)(found))
+    with pytest.raises(FlexdiskError, match="the disk has changed, and now: nobody knows it") as failed:
+        disk.grow(guest)
+    assert failed.value.code == "NotApplied"
+
+
 def test_a_pool_that_does_not_grow_is_told(grown, monkeypatch):
     disk, guest = grown("label: gpt\nsize=550MiB\n", 1)
     monkeypatch.setattr(guest_grow, "PATIENCE", 0.1)

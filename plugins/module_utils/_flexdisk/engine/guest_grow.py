@@ -32,12 +32,18 @@ def grow(
     doer.test(planned)
     if planned.steps and not check_mode:
         doer.do(planned)
-        left = _left(guest, kname, wishes, PATIENCE if planned.later else 0)
-        if left.steps:
-            raise FlexdiskError(
-                "NotApplied", f"the disk has not become what was planned; left: {', '.join(left.lines)}"
-            )
+        _check(guest, kname, wishes, PATIENCE if planned.later else 0)
     return _result(planned, params["backup_dir"])
+
+
+def _check(guest: Guest, kname: str, wishes: Wishes, patience: float) -> None:
+    """Raise FlexdiskError NotApplied if the disk has not become what was planned after so many seconds."""
+    try:
+        left = _left(guest, kname, wishes, patience)
+    except FlexdiskError as exc:  # it would have been a refusal, but now the disk has changed
+        raise FlexdiskError("NotApplied", f"the disk has changed, and now: {exc.message}") from exc
+    if left.steps:
+        raise FlexdiskError("NotApplied", f"the disk has not become what was planned; left: {', '.join(left.lines)}")
 
 
 def _left(guest: Guest, kname: str, wishes: Wishes, patience: float) -> Plan:
