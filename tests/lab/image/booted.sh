@@ -62,7 +62,7 @@ UseDNS no
 MaxSessions 64
 CONF
 ls /etc/ssh/ssh_host_*_key
-mkdir -p -m 700 /root/.ssh
+install -d -m 700 /root/.ssh
 
 : > /etc/machine-id
 rm -rf /var/lib/apt/lists/* /var/cache/apt/* /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/99mmdebstrap

@@ -187,8 +187,16 @@ def test_less_than_a_metaslab_is_left(grown):
 
 def test_what_is_unknown_after_the_steps_is_no_refusal(grown, monkeypatch):
     disk, guest = grown("label: gpt\nsize=550MiB\n", 1)
-    plans = [guest_grow.plan, lambda _found: (_ for _ in ()).throw(FlexdiskError("UnknownLayout", "nobody knows it"))]
-    monkeypatch.setattr(guest_grow, "plan", lambda found: plans.pop(0)(found))
+    planned = []
+
+    def plan_once(found):
+        if planned:
+            raise FlexdiskError("UnknownLayout", "nobody knows it")
+        planned.append(plan(found))
+        return planned[0]
+
+    plan = guest_grow.plan
+    monkeypatch.setattr(guest_grow, "plan", plan_once)
     with pytest.raises(FlexdiskError, match="the disk has changed, and now: nobody knows it") as failed:
         disk.grow(guest)
     assert failed.value.code == "NotApplied"

@@ -35,7 +35,7 @@ def by_name(found, alias):
 def test_widths_add_up_to_the_bar(sizes, width):
     found = edges([Part("disks", "", size) for size in sizes], width)
     assert sum(wide for _begin, wide in found) == (width if sum(sizes) else 0)
-    assert all(begin + wide == after for (begin, wide), (after, _) in pairwise(found))
+    assert all(begin + wide == after for (begin, wide), (after, _wide) in pairwise(found))
     for size, (_begin, wide) in zip(sizes, found, strict=True):
         assert not size or abs(wide - size * width / sum(sizes)) < 1
 

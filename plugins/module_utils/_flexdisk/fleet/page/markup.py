@@ -67,7 +67,7 @@ def isolated(text: object) -> Html:
     return element("bdi", None, str(text))
 
 
-def bar(parts: t.Sequence[Part]) -> Html:
+def stacked_bar(parts: t.Sequence[Part]) -> Html:
     """A stacked bar. It is hidden from those who have the page read out, so all it shows must be said in words, too."""
     drawn = [
         element(

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 
 from ...model.sizes import MIB, render_apart, render_bytes
 from .figures import Part, Pool, Room, colour_classes, disk_label, pools, room
-from .markup import Html, bar, element, isolated, joined
+from .markup import Html, element, isolated, joined, stacked_bar
 
 _Dict = t.Mapping[str, t.Any]
 _Cells = t.List[Html]
@@ -293,7 +293,7 @@ def _drawn(parts: t.Sequence[Part]) -> Html:
         for part, kind in zip(parts, colour_classes(parts))
         if part.size
     ]
-    return joined(bar(parts), element("ul", {"class": "parts"}, *listed))
+    return joined(stacked_bar(parts), element("ul", {"class": "parts"}, *listed))
 
 
 def _read(text: object) -> t.Optional[datetime]:

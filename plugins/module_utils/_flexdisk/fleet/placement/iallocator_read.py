@@ -126,10 +126,10 @@ def _host(name: str, raw: _Raw, groups: t.Mapping[str, KnownGroup], tags: _Tags,
 _FIGURES = ("total_memory", "reserved_memory", "free_memory", "total_disk", "free_disk", "total_cpus", "reserved_cpus")
 
 
-def new_vm(request: _Raw, raw: _Raw) -> KnownVm:
+def new_vm(given: _Raw, wanted: _Raw) -> KnownVm:
     """The VM that a request wants to be made. It has no host yet."""
-    tags = _Tags(strings(request, "request", "cluster_tags"))
-    return _known_vm(of(raw, "request", "name", str), raw, [""], tags)
+    tags = _Tags(strings(given, "request", "cluster_tags"))
+    return _known_vm(of(wanted, "request", "name", str), wanted, [""], tags)
 
 
 def _vm(name: str, raw: _Raw, hosts: t.Mapping[str, KnownHost], tags: _Tags) -> KnownVm:
