@@ -280,6 +280,7 @@ def test_a_number_that_another_process_has_got_is_not_killed(site):
     site.admin("guests", "on", *SLEEPER)
     site.create()
     guest = site.pid()
+    time.sleep(2 / os.sysconf("SC_CLK_TCK"))  # the start of a process is known by the tick
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as stranger:
         path = site.folder / f"{UUID}.pid"
         path.write_text(json.dumps({**json.loads(path.read_text()), "pid": stranger.pid}))
