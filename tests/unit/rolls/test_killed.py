@@ -4,7 +4,7 @@
 
 """A roll that is killed again and again, and begun again by the same command each time.
 
-FLEXDISK_KILLS=60 kills so often, on twelve members of four nodes; make test kills ten times, on four of two.
+FLEXDISK_KILLS=60 kills so often, on twelve members of four nodes; make test kills six times, on four of two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.unit.fleet.cluster import SECOND
 
 from .farm import Farm, recap, watched
 
-KILLS = int(os.environ.get("FLEXDISK_KILLS", "10"))
+KILLS = int(os.environ.get("FLEXDISK_KILLS", "6"))
 CAMPAIGN = "FLEXDISK_KILLS" in os.environ
 SIZE, HOSTS, FLOOR = (12, 4, 10) if CAMPAIGN else (4, 2, 2)
 POLICY = {"min_in_service": FLOOR, "max_batch_size": 2, "action_ceiling": "recreate"}
