@@ -26,6 +26,7 @@ POWER: _Spec = {
     "allow_force_stop": {"type": "bool", "default": False},
 }
 REFUSAL: _Spec = {"on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]}}
+APPROVAL: _Spec = {"expect_plan": {"type": "str"}}
 OWN: _Spec = {name: {"type": kind.option} for name, kind in disk_properties.PROPERTIES.items()}
 DISK: _Spec = {
     "name": {"type": "str"},
@@ -63,12 +64,13 @@ def check_figures(params: t.Mapping[str, t.Any]) -> None:
 
 
 def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
-    """The policy from the arguments POWER and REFUSAL, with more fields that only some modules have."""
+    """The policy from the arguments POWER, REFUSAL and APPROVAL, with more fields that only some modules have."""
     return Policy(
         allow_restart=params["allow_restart"],
         stop_timeout=params["stop_timeout"],
         allow_force_stop=params["allow_force_stop"],
         continue_on_refusal=params["on_refusal"] == "continue",
+        expect_plan=params["expect_plan"],
         **more,
     )
 

@@ -33,11 +33,12 @@ def recalculate(
     reclaim: bool,
     check_mode: bool,
     continue_on_refusal: bool = False,
+    expect_plan: t.Optional[str] = None,
 ) -> t.Tuple[Outcome, t.List[t.Dict[str, str]]]:
     """Repairs the drift of the named VMs, or of all, and reports that of refused VMs, too. Also returns the VMs that
     were skipped, with the reason.
     """
-    policy = Policy(continue_on_refusal=continue_on_refusal)
+    policy = Policy(continue_on_refusal=continue_on_refusal, expect_plan=expect_plan)
     task = _Quotas(names, reclaim, zfs, hypervisor, policy, check_mode, Outcome(), pool)
     return task.run(), task.left_out
 

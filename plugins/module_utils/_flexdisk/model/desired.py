@@ -204,7 +204,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Policy:
-    """What a task permits for all its VMs."""
+    """What a task permits for all its VMs. expect_plan: only the plan with this digest, None for any."""
 
     allow_restart: bool = False
     stop_timeout: int = 180
@@ -213,6 +213,7 @@ class Policy:
     continue_on_refusal: bool = False
     reclaim: bool = False
     space: bool = True
+    expect_plan: t.Optional[str] = None
 
 
 @dataclass(frozen=True)
