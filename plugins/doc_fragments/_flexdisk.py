@@ -89,6 +89,13 @@ options:
       - A plan that changes nothing is never refused. So a task that is run again after it has done its work succeeds.
     type: str
     version_added: 0.2.0
+  expect_lines:
+    description:
+      - The RV(plan) that was approved. With it, the message of a refusal shows only what is different now. It needs
+        O(expect_plan), which alone decides.
+    type: list
+    elements: str
+    version_added: 0.2.0
 """
 
     DISK_OF_GUEST = r"""

@@ -230,7 +230,7 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine import disk_adopt
-from ..module_utils._flexdisk.engine.arguments import APPROVAL, HOST, LOCK, OWN, REFUSAL
+from ..module_utils._flexdisk.engine.arguments import APPROVAL, HOST, LOCK, OWN, REFUSAL, approval
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
 
 RELEASED_IDENTITY = {
@@ -289,7 +289,7 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         call.pool,
         call.check_mode,
         params["on_refusal"] == "continue",
-        params["expect_plan"],
+        approval(params),
     )
     return answer(found.outcome, released=found.released, skipped_vms=found.skipped)
 

@@ -181,7 +181,7 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import APPROVAL, HOST, LOCK, REFUSAL
+from ..module_utils._flexdisk.engine.arguments import APPROVAL, HOST, LOCK, REFUSAL, approval
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
 from ..module_utils._flexdisk.engine.zfs_quota import recalculate
 
@@ -213,7 +213,7 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         params["reclaim"],
         call.check_mode,
         params["on_refusal"] == "continue",
-        params["expect_plan"],
+        approval(params),
     )
     return answer(outcome, skipped_vms=skipped)
 

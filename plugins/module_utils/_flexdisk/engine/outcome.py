@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..model.desired import Approval
 from ..model.errors import FlexdiskError, Problem
 from ..plan import approval, summary
 from ..plan.steps import VmPlan
@@ -46,16 +47,16 @@ class Outcome:
         self.changed = any(plan.changed for plan in plans)
         self.diff = self.msg + "\n" + report.diff_text(plans) if self.changed else ""
 
-    def approved(self, plans: t.Sequence[VmPlan], expected: t.Optional[str]) -> bool:
-        """Whether the plans may be carried out. Those that change something must have the expected digest, unless that
-        is None. Another one becomes a problem.
+    def approved(self, plans: t.Sequence[VmPlan], expected: t.Optional[Approval]) -> bool:
+        """Whether the plans may be carried out: they are the expected one, if there is one, or change nothing. If not,
+        that is a problem of the task.
         """
         self.plan = [self.msg, *approval.lines(approval.in_order(plans))]
         self.plan_digest = approval.digest(plans)
-        if expected in (None, self.plan_digest) or not self.changed:
+        if expected is None or expected.digest == self.plan_digest or not self.changed:
             return True
-        words = f"the plan is another one now, with the digest {self.plan_digest}, not {expected}; nothing was changed."
-        self.problems.insert(0, Problem("PlanChanged", "\n".join([f"{words} The plan now:", *self.plan])))
+        words = approval.changed(expected, self.plan, self.plan_digest)
+        self.problems.insert(0, Problem("PlanChanged", words))
         self.changed, self.diff = False, ""
         return False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import fields, is_dataclass
 
+from ..model.desired import Approval
 from ..model.sizes import render_change
 from ..model.vm import Disk, DiskConfig, Vm
 from ..rules.digest import digest_of
@@ -49,6 +50,29 @@ def _block(plan: VmPlan) -> t.Iterator[str]:
         yield f"  quota {render_change(before.quota, after.quota)}"
     elif before.reservation != after.reservation:
         yield f"  reservation {render_change(before.reservation, after.reservation)}"
+
+
+def changed(approved: Approval, now: t.Sequence[str], digest_now: str) -> str:
+    """The message for a plan that is not the approved one. now: its lines."""
+    words = f"the plan has changed since it was approved: its digest is {digest_now}, not {approved.digest}"
+    if not approved.lines:
+        return "\n".join([f"{words}. Nothing was changed. The plan is now:", *now])
+    before, after = [dict.fromkeys(_standing_alone(those)) for those in (approved.lines, now)]
+    differ = [f"- {line}" for line in before if line not in after] + [f"+ {line}" for line in after if line not in before]
+    shown = differ or ["nothing that the lines of a plan show"]
+    return "\n".join([f"{words}. Nothing was changed. The differences are:", *shown])
+
+
+def _standing_alone(those: t.Sequence[str]) -> t.Iterator[str]:
+    """The lines, those of a VM each with the name of that VM."""
+    head = ""
+    for number, line in enumerate(those):
+        if line.startswith(" "):
+            yield f"{head} {line.strip()}"
+        elif any(following.startswith(" ") for following in those[number + 1 : number + 2]):
+            head = line
+        else:
+            yield line
 
 
 def digest(plans: t.Iterable[VmPlan]) -> str:
