@@ -118,7 +118,6 @@ SAME: dict[str, Between] = {
     "free space of the pool": lambda sim: sim.run("zfs", "create", "-V", "1G", "zones/foreign"),
     "what a guest has written": lambda sim: sim.write(f"zones/{VM}/disk1", 7),
     "a snapshot of a disk that grows": lambda sim: sim.run("zfs", "snapshot", f"zones/{VM}/disk1@backup"),
-    "time": lambda sim: sim.run("guest", "write", f"zones/{VM}/disk0", "0", "8", "1"),
 }
 
 

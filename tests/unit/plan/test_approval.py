@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
     NewVm,
+    Policy,
     SnapshotDeclaration,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import approval
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Told, VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_snapshot import plan_snapshot
@@ -141,7 +141,7 @@ def changed(value: t.Any) -> list[t.Any]:
         return [value + 1]
     if isinstance(value, str):
         return [value + "x"]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    if hasattr(value, "_fields"):
         return [value._replace(**{name: new}) for name in value._fields for new in changed(getattr(value, name))]
     if isinstance(value, tuple):
         return [(*value[:n], new, *value[n + 1 :]) for n, one in enumerate(value) for new in changed(one)]

@@ -58,7 +58,9 @@ def changed(approved: Approval, now: t.Sequence[str], digest_now: str) -> str:
     if not approved.lines:
         return "\n".join([f"{words}. Nothing was changed. The plan is now:", *now])
     before, after = [dict.fromkeys(_standing_alone(those)) for those in (approved.lines, now)]
-    differ = [f"- {line}" for line in before if line not in after] + [f"+ {line}" for line in after if line not in before]
+    differ = [f"- {line}" for line in before if line not in after] + [
+        f"+ {line}" for line in after if line not in before
+    ]
     shown = differ or ["nothing that the lines of a plan show"]
     return "\n".join([f"{words}. Nothing was changed. The differences are:", *shown])
 
