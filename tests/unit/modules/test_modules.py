@@ -649,6 +649,7 @@ def test_options_are_as_documented(module):
     if "on_refusal" in specified:
         of_all = yaml.safe_load(fragment.REFUSAL)["options"]["on_refusal"]
         documented["on_refusal"] = {**of_all, **documented.get("on_refusal", {})}
+        documented.update(yaml.safe_load(fragment.APPROVAL)["options"])
     if not module.endswith("_info"):
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
     if module == "disk" or (module.startswith("vm") and module != "vm_info"):
