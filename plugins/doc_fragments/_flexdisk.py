@@ -80,6 +80,24 @@ options:
       continue: The other VMs are changed. The task still fails and reports every problem.
 """
 
+    APPROVAL = r"""
+options:
+  expect_plan:
+    description:
+      - The RV(plan_digest) of the plan that was approved, as check mode returned it. A plan with another digest is
+        refused before the first change with the error code C(PlanChanged), and the message shows the plan as it is now.
+      - A plan that changes nothing is never refused. So a task that is run again after it has done its work succeeds.
+    type: str
+    version_added: 0.2.0
+  expect_lines:
+    description:
+      - The RV(plan) that was approved. With it, the message of a refusal shows only what is different now. It needs
+        O(expect_plan), which alone decides.
+    type: list
+    elements: str
+    version_added: 0.2.0
+"""
+
     DISK_OF_GUEST = r"""
 options:
   serial:

@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.lock
   - flexdisk.hypervisor._flexdisk.power
   - flexdisk.hypervisor._flexdisk.refusal
+  - flexdisk.hypervisor._flexdisk.approval
 attributes:
   check_mode:
     support: full
@@ -282,6 +283,30 @@ msg:
   returned: always; it gives the reason if the task fails
   type: str
   sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
+plan:
+  description:
+    - What is done, or would be done in check mode. The first line is the summary. After it come one block for each VM
+      that changes, in the order of their names, and the number of the other VMs. If nothing changes, there is only the
+      first line.
+  returned: if the task is not refused, or refused with the error code C(PlanChanged)
+  type: list
+  elements: str
+  sample:
+    - "3 VMs: 1 changes, none restarts, +30 GiB, 0 B destroyed"
+    - "web01 (cccccccc-0000-4000-8000-000000000001):"
+    - "  ~ data 20 GiB -> 50 GiB"
+    - "  quota 31.1 GiB -> 61.6 GiB"
+    - "2 VMs unchanged"
+  version_added: 0.2.0
+plan_digest:
+  description:
+    - 16 letters and digits that stand for what is to be done. Plans with the same digest do the same to the same disks.
+      Check mode and the real run return the same one. O(expect_plan) takes it.
+    - The clock, free space and the order of the VMs in the task do not count.
+  returned: if the task is not refused, or refused with the error code C(PlanChanged)
+  type: str
+  sample: kb3d9a40c5517e28
+  version_added: 0.2.0
 vms:
   description:
     - The VMs, with everything that M(flexdisk.hypervisor.vm_disks) returns for them and the keys below. A VM that
@@ -358,7 +383,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..module_utils._flexdisk.engine import secrets
-from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, checked_disks, policy
+from ..module_utils._flexdisk.engine.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, checked_disks, policy
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, refusal, run_module
 from ..module_utils._flexdisk.engine.vm import run
 from ..module_utils._flexdisk.model.errors import Problem
@@ -408,6 +433,7 @@ def main() -> None:
             "packages": {"type": "list", "elements": "dict", "default": [], "options": PACKAGE},
             **POWER,
             **REFUSAL,
+            **APPROVAL,
             **HOST,
             **LOCK,
         },

@@ -12,7 +12,7 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import DISK, HOST, LOCK, POWER, REFUSAL, policy
+from ..module_utils._flexdisk.engine.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
 from ..module_utils._flexdisk.engine.vm_disks import converge
 
@@ -34,6 +34,7 @@ def main() -> None:
             **POWER,
             "matching": {"type": "str", "default": "name", "choices": ["name", "order"]},
             **REFUSAL,
+            **APPROVAL,
             **HOST,
             **LOCK,
         },

@@ -47,12 +47,13 @@ def four_steps(
     said, foretold = outcome_of(done), outcome_of(predicted)
     assert (said.problems, said.failure) == ([], None)
     assert (said.changed, said.diff, said.warnings) == (foretold.changed, foretold.diff, foretold.warnings)
+    assert (said.plan, said.plan_digest) == (foretold.plan, foretold.plan_digest)
     assert differences(done, predicted, told) == []
     holds()
     settled = host.fingerprint()
     for check in (True, False):
         again = outcome_of(go(check))
-        assert (again.problems, again.changed, again.diff) == ([], False, "")
+        assert (again.problems, again.changed, again.diff, again.plan) == ([], False, "", [again.msg])
         assert host.fingerprint() == settled, "a second run changed something"
     return done
 

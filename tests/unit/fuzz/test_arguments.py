@@ -187,6 +187,8 @@ ARGUMENTS = {
             "vms": mostly(st.lists(TEXTS, max_size=3), ANY),
             "reclaim": st.booleans(),
             "on_refusal": mostly(st.sampled_from(["stop", "continue"]), TEXTS),
+            "expect_plan": TEXTS,
+            "expect_lines": mostly(st.lists(TEXTS, max_size=3), ANY),
         },
     ),
 }

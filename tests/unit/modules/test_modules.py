@@ -605,6 +605,16 @@ def test_what_is_planned_is_read_under_the_lock(host, other):
     assert host("zfs_quota")["changed"]
 
 
+def test_a_plan_is_compared_with_the_approved_one_under_the_lock(host, other):
+    """The other task ends with a change, after the plan was approved."""
+    approved = host("zfs_quota", check=True)
+    threading.Timer(0.5, other.set).start()
+    said = host("zfs_quota", expect_plan=approved["plan_digest"], expect_lines=approved["plan"])
+    assert (said["error_code"], said["changed"]) == ("PlanChanged", False)
+    assert "- 1 VM: nothing to change" in said["msg"]
+    assert "quota 10 GiB -> " in said["msg"]
+
+
 # -- documentation
 
 
@@ -649,6 +659,7 @@ def test_options_are_as_documented(module):
     if "on_refusal" in specified:
         of_all = yaml.safe_load(fragment.REFUSAL)["options"]["on_refusal"]
         documented["on_refusal"] = {**of_all, **documented.get("on_refusal", {})}
+        documented.update(yaml.safe_load(fragment.APPROVAL)["options"])
     if not module.endswith("_info"):
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
     if module == "disk" or (module.startswith("vm") and module != "vm_info"):

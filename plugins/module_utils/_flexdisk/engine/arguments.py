@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.desired import Policy
+from ..model.desired import Approval, Policy
 from ..model.errors import FlexdiskError
 from ..rules import disk_properties
 
@@ -26,6 +26,7 @@ POWER: _Spec = {
     "allow_force_stop": {"type": "bool", "default": False},
 }
 REFUSAL: _Spec = {"on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]}}
+APPROVAL: _Spec = {"expect_plan": {"type": "str"}, "expect_lines": {"type": "list", "elements": "str"}}
 OWN: _Spec = {name: {"type": kind.option} for name, kind in disk_properties.PROPERTIES.items()}
 DISK: _Spec = {
     "name": {"type": "str"},
@@ -63,14 +64,23 @@ def check_figures(params: t.Mapping[str, t.Any]) -> None:
 
 
 def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
-    """The policy from the arguments POWER and REFUSAL, with more fields that only some modules have."""
+    """The policy from the arguments POWER, REFUSAL and APPROVAL, with more fields that only some modules have."""
     return Policy(
         allow_restart=params["allow_restart"],
         stop_timeout=params["stop_timeout"],
         allow_force_stop=params["allow_force_stop"],
         continue_on_refusal=params["on_refusal"] == "continue",
+        approval=approval(params),
         **more,
     )
+
+
+def approval(params: t.Mapping[str, t.Any]) -> t.Optional[Approval]:
+    """The approved plan from the arguments APPROVAL, or None. Raises FlexdiskError InvalidArgument."""
+    digest, lines = params["expect_plan"], params["expect_lines"]
+    if digest is None and lines is not None:
+        raise FlexdiskError("InvalidArgument", "expect_lines: give expect_plan, too, which is what a plan must match")
+    return None if digest is None else Approval(digest, tuple(lines or ()))
 
 
 def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]], key: str, validator: t.Any) -> t.List[t.Dict[str, t.Any]]:

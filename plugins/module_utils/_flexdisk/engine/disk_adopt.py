@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.desired import AdoptionDeclaration, Policy
+from ..model.desired import AdoptionDeclaration, Approval, Policy
 from ..model.errors import Problem
 from ..model.vm import Vm
 from ..plan import recovery
@@ -49,11 +49,12 @@ def run(
     pool: t.Optional[str],
     check_mode: bool,
     continue_on_refusal: bool = False,
+    approval: t.Optional[Approval] = None,
 ) -> Identities:
     """Gives the disks of the named VMs, or of all, their identities, or takes them away (state C(released)), or
     predicts it. forget: remove the saved copies of a release, too.
     """
-    policy = Policy(continue_on_refusal=continue_on_refusal)
+    policy = Policy(continue_on_refusal=continue_on_refusal, approval=approval)
     outcome = Outcome()
     task = _Identities(raw, state, forget, zfs, hypervisor, policy, check_mode, outcome, pool)
     task.run()

@@ -186,10 +186,13 @@ def error(exc: FlexdiskError) -> t.Dict[str, t.Any]:
 
 
 def result(outcome: Outcome) -> t.Dict[str, t.Any]:
-    """The keys of a result. Check mode has the same, except those that only a real detach or removal has."""
+    """The keys of a result. Check mode has the same, except those that only a real detach or removal has. A task that
+    is refused has no plan.
+    """
     found = {"changed": outcome.changed, "msg": outcome.msg, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
+    planned = {"plan": outcome.plan, "plan_digest": outcome.plan_digest}
     real = {"guard": outcome.guard, "destroyed_by": outcome.destroyed_by}
-    return dict(found, **{key: value for key, value in real.items() if value})
+    return dict(found, **{key: value for key, value in {**planned, **real}.items() if value})
 
 
 def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:

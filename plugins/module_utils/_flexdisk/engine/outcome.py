@@ -9,8 +9,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..model.desired import Approval
 from ..model.errors import FlexdiskError, Problem
-from ..plan import summary
+from ..plan import approval, summary
 from ..plan.steps import VmPlan
 from ..rules.inventory import Host
 from . import report
@@ -23,7 +24,7 @@ if t.TYPE_CHECKING:
 @dataclass
 class Outcome:
     """The outcome of a run. problems refuse it; failure is a step that failed after others were done. now: the host as
-    it was read after the last step.
+    it was read after the last step. plan: the lines of what is done; plan_digest stands for it.
     """
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
@@ -37,12 +38,27 @@ class Outcome:
     msg: str = ""
     broken: t.Optional[Broken] = None
     now: t.Optional[Host] = None
+    plan: t.List[str] = field(default_factory=list)
+    plan_digest: str = ""
 
     def tell(self, plans: t.Sequence[VmPlan], host: Host) -> None:
         """Set the summary of the plans in one line, and the diff, which begins with that line."""
         self.msg = summary.summary(plans, host.geometry)
         self.changed = any(plan.changed for plan in plans)
         self.diff = self.msg + "\n" + report.diff_text(plans) if self.changed else ""
+
+    def approved(self, plans: t.Sequence[VmPlan], expected: t.Optional[Approval]) -> bool:
+        """Whether the plans may be carried out: they are the expected one, if there is one, or change nothing. If not,
+        that is a problem of the task.
+        """
+        self.plan = [self.msg, *approval.lines(approval.in_order(plans))]
+        self.plan_digest = approval.digest(plans)
+        if expected is None or expected.digest == self.plan_digest or not self.changed:
+            return True
+        words = approval.changed(expected, self.plan, self.plan_digest)
+        self.problems.insert(0, Problem("PlanChanged", words))
+        self.changed, self.diff = False, ""
+        return False
 
 
 def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.Dict[str, t.Any]:

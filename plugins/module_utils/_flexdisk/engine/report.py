@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.sizes import MIB, render_change
+from ..model.sizes import MIB
 from ..model.vm import Disk, Vm
-from ..plan import recovery, summary
+from ..plan import approval, recovery
 from ..plan.disk_steps import AttachDisk, Grow, LiftGuard, Shrink
 from ..plan.steps import VmPlan
-from ..plan.vm_steps import SettleQuota
 from ..rules import disk_properties, identity, space
 from ..rules.snapshots import disks_in, freed, snapshots_of
 
@@ -155,26 +154,8 @@ def plan_result(
 
 
 def diff_text(plans: t.Sequence[VmPlan]) -> str:
-    """The plans for a human: one block for each VM that changes, and the number of the others."""
-    if not any(plan.changed for plan in plans):
-        return ""
-    lines = []
-    for plan in plans:
-        if not plan.changed:
-            continue
-        lines.append(f"{plan.before.label}:")
-        lines += [f"  {step.text}" for step in plan.steps if step.text and not isinstance(step, SettleQuota)]
-        before, after = plan.before.root.quota, plan.after.root.quota
-        if not (plan.before.there and plan.after.there):
-            continue
-        if before != after:
-            lines.append(f"  quota {render_change(before, after)}")
-        elif plan.before.root.reservation != plan.after.root.reservation:
-            change = render_change(plan.before.root.reservation, plan.after.root.reservation)
-            lines.append(f"  reservation {change}")
-    idle = summary.unchanged(plans)
-    lines += [idle] if idle else []
-    return "".join(line + "\n" for line in lines)
+    """The plans for a human, as a diff."""
+    return "".join(line + "\n" for line in approval.lines(plans))
 
 
 def differences(expected: Vm, actual: Vm) -> t.List[str]:

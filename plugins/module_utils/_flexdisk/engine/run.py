@@ -108,6 +108,8 @@ class Task:
         if refused and not shown:
             return outcome
         outcome.tell(shown, host)
+        if not refused and not outcome.approved(shown, self.policy.approval):
+            return outcome
         outcome.warnings += [warning for plan in shown for warning in plan.warnings]
         now: t.Optional[Host] = self.predicted(host, shown)
         if not self.check_mode:

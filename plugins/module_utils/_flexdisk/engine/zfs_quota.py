@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.desired import Policy
+from ..model.desired import Approval, Policy
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes
 from ..model.vm import Vm
@@ -33,11 +33,12 @@ def recalculate(
     reclaim: bool,
     check_mode: bool,
     continue_on_refusal: bool = False,
+    approval: t.Optional[Approval] = None,
 ) -> t.Tuple[Outcome, t.List[t.Dict[str, str]]]:
     """Repairs the drift of the named VMs, or of all, and reports that of refused VMs, too. Also returns the VMs that
     were skipped, with the reason.
     """
-    policy = Policy(continue_on_refusal=continue_on_refusal)
+    policy = Policy(continue_on_refusal=continue_on_refusal, approval=approval)
     task = _Quotas(names, reclaim, zfs, hypervisor, policy, check_mode, Outcome(), pool)
     return task.run(), task.left_out
 

@@ -202,9 +202,16 @@ class Description:
         return {word: getattr(self, word) for word in words}
 
 
+class Approval(t.NamedTuple):
+    """A plan that was approved: its digest, and its lines if they are known."""
+
+    digest: str
+    lines: t.Tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Policy:
-    """What a task permits for all its VMs."""
+    """What a task permits for all its VMs. approval: only this plan, None for any."""
 
     allow_restart: bool = False
     stop_timeout: int = 180
@@ -213,6 +220,7 @@ class Policy:
     continue_on_refusal: bool = False
     reclaim: bool = False
     space: bool = True
+    approval: t.Optional[Approval] = None
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import typing as t
 
 from ...model.sizes import render_mib
+from ...rules.digest import digest_of
 from ..tables import aligned
 from .answers import Answer, Waits
 from .declared import PLACE, Request
@@ -34,7 +33,7 @@ def result(facts: Facts, request: Request, answer: Answer, waits: t.Sequence[Wai
         "moved": moved,
         "failures": failed,
         "jobs": jobs,
-        "digest": hashlib.sha256(json.dumps(jobs, sort_keys=True).encode()).hexdigest()[:16],
+        "digest": digest_of(jobs),
         "score": {"before": round(answer.before, 6), "after": round(answer.after, 6)},
         "unread": dict(facts.unread),
         "table": _table(facts, answer, waits) + _reasons(failed),

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""A plan that people approve: its lines, and the digest that stands for what is to be done."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import fields, is_dataclass
+
+from ..model.desired import Approval
+from ..model.sizes import render_change
+from ..model.vm import Disk, DiskConfig, Vm
+from ..rules.digest import digest_of
+from ..rules.replicas import is_synced
+from . import summary
+from .steps import Step, VmPlan
+from .vm_steps import SettleQuota
+
+_Plain = t.Any  # what JSON has
+
+# Fields of steps that say nothing of what is done: words, the clock, names that snapshots get when their disk leaves a
+# VM, space that is only foreseen, and the driver's object for a file.
+_ASIDE = frozenset(("told", "creation", "newest", "renames", "beside_bytes", "file"))
+# What may be secret: a digest could be compared with guesses.
+_SECRET = frozenset(("metadata", "template"))
+
+
+def lines(plans: t.Sequence[VmPlan]) -> t.List[str]:
+    """The plans for a human: one block for each VM that changes, and the number of the others."""
+    if not any(plan.changed for plan in plans):
+        return []
+    idle = summary.unchanged(plans)
+    return [*(line for plan in plans if plan.changed for line in _block(plan)), *([idle] if idle else [])]
+
+
+def in_order(plans: t.Iterable[VmPlan]) -> t.List[VmPlan]:
+    """The plans in an order that does not depend on the declaration: by the names of the VMs."""
+    return sorted(plans, key=lambda plan: (plan.name, plan.vm))
+
+
+def _block(plan: VmPlan) -> t.Iterator[str]:
+    yield f"{plan.before.label}:"
+    yield from (f"  {step.text}" for step in plan.steps if step.text and not isinstance(step, SettleQuota))
+    before, after = plan.before.root, plan.after.root
+    if not (plan.before.there and plan.after.there):
+        return
+    if before.quota != after.quota:
+        yield f"  quota {render_change(before.quota, after.quota)}"
+    elif before.reservation != after.reservation:
+        yield f"  reservation {render_change(before.reservation, after.reservation)}"
+
+
+def changed(approved: Approval, now: t.Sequence[str], digest_now: str) -> str:
+    """The message for a plan that is not the approved one. now: its lines."""
+    words = f"the plan has changed since it was approved: its digest is {digest_now}, not {approved.digest}"
+    if not approved.lines:
+        return "\n".join([f"{words}. Nothing was changed. The plan is now:", *now])
+    before, after = [dict.fromkeys(_standing_alone(those)) for those in (approved.lines, now)]
+    differ = [f"- {line}" for line in before if line not in after] + [
+        f"+ {line}" for line in after if line not in before
+    ]
+    shown = differ or ["nothing that the lines of a plan show"]
+    return "\n".join([f"{words}. Nothing was changed. The differences are:", *shown])
+
+
+def _standing_alone(those: t.Sequence[str]) -> t.Iterator[str]:
+    """The lines, those of a VM each with the name of that VM."""
+    head = ""
+    for number, line in enumerate(those):
+        if line.startswith(" "):
+            yield f"{head} {line.strip()}"
+        elif any(following.startswith(" ") for following in those[number + 1 : number + 2]):
+            head = line
+        else:
+            yield line
+
+
+def digest(plans: t.Iterable[VmPlan]) -> str:
+    """The digest of what the plans do. The order of VMs and disks in the declaration, the clock and the free space do
+    not count, and neither do VMs that do not change.
+    """
+    return digest_of([_plan(plan) for plan in in_order(plans) if plan.changed])
+
+
+def _plan(plan: VmPlan) -> t.Dict[str, _Plain]:
+    done = [_step(step) for step in plan.steps if not step.silent]
+    return {
+        "vm": plan.vm,
+        "pool": plan.before.root.pool,
+        "steps": sorted(done, key=digest_of),
+        "figures": _changes(_figures(plan.before), _figures(plan.after)),
+        "disks": _changes(_disks(plan.before), _disks(plan.after)),
+        "lost": _lost(plan),
+    }
+
+
+def _step(step: Step) -> t.Dict[str, _Plain]:
+    told = step.told
+    return {"kind": step.kind, "disk": told.disk, "destroys": told.destroys, "anew": told.recreates, **_fields(step)}
+
+
+def _fields(thing: _Plain) -> t.Dict[str, _Plain]:
+    found = {}
+    for name in (field.name for field in fields(thing)):
+        value = getattr(thing, name)
+        if name in _ASIDE or isinstance(value, Vm) or (name == "snapshots" and isinstance(value, bool)):
+            continue
+        found[name] = _keys(value) if name in _SECRET else _plain(value)
+    return found
+
+
+def _keys(secret: _Plain) -> _Plain:
+    return sorted(secret) if isinstance(secret, t.Mapping) else bool(secret)
+
+
+def _plain(value: _Plain) -> _Plain:
+    if isinstance(value, Disk):
+        return {"volume": value.volume.name, "guid": value.volume.guid}
+    if isinstance(value, DiskConfig):
+        return value.path
+    if isinstance(value, Step):
+        return _step(value)
+    if is_dataclass(value):
+        return _fields(value)
+    if hasattr(value, "_asdict"):
+        return {name: _plain(part) for name, part in value._asdict().items() if name not in _ASIDE}
+    if isinstance(value, t.Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value if not _of_sync(part)]
+    return value
+
+
+def _of_sync(value: _Plain) -> bool:
+    """Whether this is the name of a snapshot of a sync. Each sync makes others, and they are no data."""
+    return isinstance(value, str) and is_synced(value.rpartition("@")[2])
+
+
+def _changes(before: t.Mapping[str, _Plain], after: t.Mapping[str, _Plain]) -> t.List[_Plain]:
+    """What was and what will be, by name, where the two differ."""
+    names = sorted({*before, *after})
+    pairs = [(name, before.get(name), after.get(name)) for name in names]
+    return [[name, was, will] for name, was, will in pairs if was != will]
+
+
+def _figures(vm: Vm) -> t.Dict[str, _Plain]:
+    config, root = vm.config, vm.root
+    return {
+        "state": config.state,
+        "autoboot": config.autoboot,
+        "indestructible": config.indestructible,
+        "memory_mib": config.memory,
+        "vcpus": config.vcpus,
+        "flexible_mib": config.flexible_disk_size,
+        "vm_quota": root.refquota,
+        "quota": root.quota,
+        "reservation": root.reservation,
+    }
+
+
+def _disks(vm: Vm) -> t.Dict[str, _Plain]:
+    return {
+        disk.volume.name: {
+            "uuid": disk.uuid,
+            "name": disk.name,
+            "path": disk.path,
+            "size_bytes": disk.size,
+            "block_size_bytes": disk.volume.volblocksize,
+            "type": disk.type,
+            "compression": disk.volume.compression,
+            "pci_slot": disk.pci_slot,
+            "model": disk.model,
+            "boot": disk.boot,
+            "own": _plain(disk.own),
+        }
+        for disk in vm.disks + vm.orphans + vm.detached
+    }
+
+
+def _lost(plan: VmPlan) -> t.List[_Plain]:
+    """The snapshots that are destroyed, but those of syncs."""
+    before, after = _snapshots(plan.before), _snapshots(plan.after)
+    return sorted([*moment, before[moment]] for moment in {*before} - {*after})
+
+
+def _snapshots(vm: Vm) -> t.Dict[t.Tuple[int, int], str]:
+    """The names of all snapshots but those of syncs, by the guid of the dataset and the createtxg."""
+    places = [(vm.root, vm.snapshots), *((disk.volume, disk.snapshots) for disk in vm.disks + vm.orphans + vm.detached)]
+    return {
+        (dataset.guid, snapshot.createtxg): snapshot.name
+        for dataset, snapshots in places
+        for snapshot in snapshots
+        if not _of_sync(snapshot.name)
+    }

@@ -1,0 +1,22 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The digest that stands for a plan that people approve."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
+
+
+# Any: whatever JSON has.
+def digest_of(content: t.Any) -> str:
+    """16 letters and digits, the same for the same content. The first one is a letter, so that nothing on the way from
+    a plan to its approval takes the digest for a number.
+    """
+    found = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return found[0].translate(_LETTERS) + found[1:]
