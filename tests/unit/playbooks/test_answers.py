@@ -19,6 +19,8 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import answers
 
+from .nodes import Nodes
+
 ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOKS = ROOT / "playbooks"
 ARGUMENTS = yaml.safe_load((PLAYBOOKS / "vars" / "arguments.yml").read_text())["_flexdisk_arguments"]
@@ -112,12 +114,8 @@ def test_plays_use_the_variables_that_were_checked(path):
     [
         ("attach_disk", {"flexdisk_vm": "no", "flexdisk_disk": "2026-11-23", "flexdisk_pci_slot": "4:1"},
          ["flexdisk_vm must be text, but has arrived as the truth value false", "date 2026-11-23", "number 241"]),
-        ("rollback", {"flexdisk_vm": "11111111", "flexdisk_snapshot_name": "2024_11_23", "flexdisk_snapshot_vms": ""},
-         ["number 11111111", "number 20241123"]),
         ("delete_vm", {"flexdisk_vm": "", "flexdisk_destroy_disks": "no"},
          ["missing required arguments: flexdisk_vm"]),
-        ("snapshot", {"flexdisk_vm": "", "flexdisk_snapshot_keep": '{"daily": "many"}'},
-         ["daily", "many"]),
     ],
 )  # fmt: skip
 def test_answers_of_a_survey_are_refused_in_words(environment, tmp_path, playbook, given, words):
@@ -126,3 +124,23 @@ def test_answers_of_a_survey_are_refused_in_words(environment, tmp_path, playboo
     done = ansible(environment, "-i", "hv01,", "-e", f"@{tmp_path}/extravars", "flexdisk.hypervisor." + playbook)
     assert done.returncode == 2, done.stdout + done.stderr
     assert [word for word in words if word not in done.stdout] == [], done.stdout
+
+
+def test_answers_reach_the_module(tmp_path):
+    """A VM that is called no, and a snapshot that is called as a date; what is empty is not set."""
+    nodes = Nodes(tmp_path, {"hv01": ""})
+    uuids = [nodes.create("hv01", name, 1024, 5, {}) for name in ("no", "web", "db")]
+    given = {
+        "flexdisk_hosts": "",
+        "flexdisk_vm": "",
+        "flexdisk_snapshot_vms": '"no"\nweb',
+        "flexdisk_snapshot_name": '"2026-11-23"',
+        "flexdisk_snapshot_on_refusal": "",
+        "flexible_disks_pool": "",
+    }
+    lines = [f"{name}: {quoted(text)}" for name, text in given.items()]
+    (tmp_path / "extravars").write_text("\n".join(lines) + "\n")
+    status, printed = nodes.play("snapshot", "-e", f"@{tmp_path}/extravars")
+    assert status == 0, printed
+    found = nodes.run("hv01", "zfs", "list", "-H", "-o", "name", "-t", "snapshot")
+    assert {name.split("/")[1].split("@")[0] for name in found.split() if "2026-11-23" in name} == set(uuids[:2]), found
