@@ -19,7 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec
 class _Loader(yaml.SafeLoader):
     """YAML whose plain scalars are text but for those that mean the same in JSON: 4:1, 0123, no and dates are text."""
 
-    yaml_implicit_resolvers: t.ClassVar[t.Dict[str, t.Any]] = {}
+    yaml_implicit_resolvers: t.Dict[str, t.Any] = {}  # noqa: RUF012 - the base class has it so
 
 
 for _tag, _pattern, _first in (
@@ -28,7 +28,7 @@ for _tag, _pattern, _first in (
     ("int", r"-?(?:0|[1-9][0-9]*)\Z", list("-0123456789")),
     ("float", r"-?(?:0|[1-9][0-9]*)\.[0-9]+\Z", list("-0123456789")),
 ):
-    _Loader.add_implicit_resolver("tag:yaml.org,2002:" + _tag, re.compile(_pattern), _first)  # type: ignore[no-untyped-call]
+    _Loader.add_implicit_resolver("tag:yaml.org,2002:" + _tag, re.compile(_pattern), _first)
 
 
 def read(text: str) -> object:
