@@ -124,6 +124,7 @@ def test_answers_of_a_survey_are_refused_in_words(environment, tmp_path, playboo
     done = ansible(environment, "-i", "hv01,", "-e", f"@{tmp_path}/extravars", "flexdisk.hypervisor." + playbook)
     assert done.returncode == 2, done.stdout + done.stderr
     assert [word for word in words if word not in done.stdout] == [], done.stdout
+    assert "WARNING" not in done.stdout + done.stderr
 
 
 def test_answers_reach_the_module(tmp_path):
