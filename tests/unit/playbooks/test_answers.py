@@ -145,3 +145,16 @@ def test_answers_reach_the_module(tmp_path):
     assert status == 0, printed
     found = nodes.run("hv01", "zfs", "list", "-H", "-o", "name", "-t", "snapshot")
     assert {name.split("/")[1].split("@")[0] for name in found.split() if "2026-11-23" in name} == set(uuids[:2]), found
+
+
+def test_the_page_says_what_is_refused():
+    section = (ROOT / "docs" / "variables.md").read_text().split("\n## Answers of surveys")[1].split("\n## ")[0]
+    kinds = {"slot": "str", "name": "str", "number": "int", "list": "list"}
+    tried = 0
+    for written, does in re.findall(r"^\| (`.*?) for a .*? \| .*? \| (.*?) \|$", section, re.MULTILINE):
+        kind = kinds[re.search(re.escape(written) + r" for a (\w+)", section)[1]]
+        for text in re.findall(r"`(.*?)`", written):
+            given = DataLoader().load(f"x: {quoted(text)}")
+            assert bool(answers(given, {"x": {"type": kind}})["problems"]) == (does == "refuses it"), text
+            tried += 1
+    assert tried == 12
