@@ -1,0 +1,60 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filter answers: what the variables of a playbook mean, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose plain scalars are text but for those that mean the same in JSON: 4:1, 0123, no and dates are text."""
+
+    yaml_implicit_resolvers: t.Dict[str, t.Any] = {}  # noqa: RUF012 - the base class has it so
+
+
+for _tag, _pattern, _first in (
+    ("null", r"(?:null|~|)\Z", ["n", "~", ""]),
+    ("bool", r"(?:true|false)\Z", ["t", "f"]),
+    ("int", r"-?(?:0|[1-9][0-9]*)\Z", list("-0123456789")),
+    ("float", r"-?(?:0|[1-9][0-9]*)\.[0-9]+\Z", list("-0123456789")),
+):
+    _Loader.add_implicit_resolver("tag:yaml.org,2002:" + _tag, re.compile(_pattern), _first)
+
+
+def read(text: str) -> object:
+    """JSON or YAML as text. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as exc:
+        raise ValueError(" ".join(str(exc).split())) from exc
+
+
+def answers(
+    given: t.Mapping[str, object], specification: t.Mapping[str, Wanted], choosing: t.Sequence[str] = ()
+) -> t.Dict[str, t.Any]:
+    """given: the variables as Ansible hands them over. specification: the argument specification of a playbook."""
+    variables, unclear = meant(specification, given, read, choosing)
+    known = {name: dict(wanted) for name, wanted in specification.items() if name not in unclear}
+    checked = ArgumentSpecValidator(known).validate(variables)
+    return {"variables": variables, "problems": [*unclear.values(), *checked.error_messages]}
+
+
+class FilterModule:
+    """Filters of the collection in this file."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        return {"answers": answers}

@@ -1,0 +1,205 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""The variables of a playbook as Ansible hands them over, and what they mean. Ansible 2.19 and later read the text of a
+survey's answer as YAML: 4:1 arrives as 241, 0123 as 83, no as false, and an empty answer as None.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import typing as t
+
+Wanted = t.Mapping[str, t.Any]  # an option of an argument specification
+Read = t.Callable[[str], object]  # JSON or YAML as text; raises ValueError
+
+_TRUE = ("true", "yes", "on", "y", "t", "1")
+_FALSE = ("false", "no", "off", "n", "f", "0")
+_QUOTED = re.compile(r"""(["'])((?:(?!\1).)+)\1\Z""", re.DOTALL)
+_DIGITS = re.compile(r"[+-]?[0-9]+\Z")
+_PADDED = re.compile(r"[+-]?0[0-9]")
+_FLOAT = re.compile(r"[+-]?[0-9]+\.[0-9]+\Z")
+
+
+class Unclear(ValueError):
+    """A value whose meaning is lost, or that cannot be read; the message says how to write it."""
+
+
+def meant(
+    specification: t.Mapping[str, Wanted], given: t.Mapping[str, object], read: Read, choosing: t.Collection[str] = ()
+) -> t.Tuple[t.Dict[str, object], t.Dict[str, str]]:
+    """The values that are meant, without those that are not set, and what is wrong with others, by name. choosing: the
+    variables without which a playbook takes everything; empty text may be a variable of a shell that is not set.
+    Whether values fit the specification is another question.
+    """
+    values: t.Dict[str, object] = {}
+    problems: t.Dict[str, str] = {}
+    for name, wanted in specification.items():
+        if name not in given:
+            continue
+        value = given[name]
+        try:
+            if name in choosing and isinstance(value, str) and not value:
+                raise Unclear(f"{name} is empty. Leave it out if nothing is to be chosen by it")
+            if wanted.get("as_is"):
+                values[name] = _as_is(name, wanted, value, read)
+            elif not _blank(value):
+                values[name] = _value(name, wanted, value, read)
+        except Unclear as exc:
+            problems[name] = str(exc)
+    return values, problems
+
+
+def _as_is(name: str, wanted: Wanted, value: object, read: Read) -> object:
+    """A variable that roles read themselves: they get it as it is. Modules read commas, truth and numbers in text."""
+    if _blank(value):
+        raise Unclear(f"{name} is empty. Leave it out instead")
+    understood = _value(name, wanted, value, read)
+    told = isinstance(understood, (bool, int, float)) or understood == value
+    if isinstance(value, str) and not told and understood != _commas(value):
+        raise Unclear(
+            f"{name} is read by roles, which do not read such text. Set it in the inventory, or with -e @FILE"
+        )
+    return understood
+
+
+def _blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = False) -> object:
+    """exact: the value was read from text here, so that a number is written in one way only."""
+    if wanted.get("no_log") and not isinstance(value, str):
+        raise Unclear(f"{path} must be text. Write it in quotes")
+    kind = wanted.get("type", "str")
+    if isinstance(value, datetime.date):
+        raise Unclear(_lost(path, "date", value.isoformat(), [value.isoformat()]))
+    if kind in ("str", "path"):
+        return _text(path, value, exact)
+    if kind in ("bool", "int", "float"):
+        return _simple(path, kind, value)
+    if kind == "list":
+        return _list(path, wanted, value, read, exact)
+    if kind == "dict":
+        return _dict(path, wanted, value, read, exact)
+    _refuse_dates(path, value)
+    return value
+
+
+def _text(path: str, value: object, exact: bool) -> object:
+    if isinstance(value, str):
+        quoted = _QUOTED.match(value)
+        return quoted[2] if quoted else value
+    if isinstance(value, bool):
+        raise Unclear(_lost(path, "truth value", str(value).lower(), (_TRUE if value else _FALSE)[:3]))
+    if isinstance(value, int):
+        if exact:
+            return str(value)
+        raise Unclear(_lost(path, "number", str(value), _spellings(value)))
+    if isinstance(value, float):
+        raise Unclear(_lost(path, "number", str(value), [str(value), f"{value}0"]))
+    raise Unclear(f"{path} must be text, but is {_said(value)}")
+
+
+def _spellings(number: int) -> t.List[str]:
+    """Some ways to write a number that YAML 1.1 knows: with base 60 and base 8."""
+    sign, size = ("-", -number) if number < 0 else ("", number)
+    sexagesimal = [f"{sign}{size // 60}:{size % 60}"] if 60 <= size < 3600 else []
+    return [str(number), *sexagesimal, f"{sign}0{size:o}"]
+
+
+def _lost(path: str, kind: str, value: str, spellings: t.Sequence[str]) -> str:
+    example = next((text for text in spellings if ":" in text and path.endswith("slot")), spellings[0])
+    others = f" It may have been written {', '.join(spellings[:-1])} or {spellings[-1]}, or in yet another way."
+    command = "" if "[" in path or "." in path else ", or -e " + repr(json.dumps({path: example}))
+    return (
+        f"{path} must be text, but has arrived as the {kind} {value}.{others if spellings[1:] else ''} "
+        f'Write it in quotes: "{example}", with the quotes also as the answer of a survey{command}'
+    )
+
+
+def _simple(path: str, kind: str, value: object) -> object:
+    """A truth value or a number. What is neither stays for the check against the specification."""
+    if isinstance(value, bool) and kind != "bool":
+        raise Unclear(f"{path} must be a number, but has arrived as the truth value {str(value).lower()}")
+    word = value.strip().lower() if isinstance(value, str) else value
+    if kind == "bool":
+        known = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
+        return known.get(word, value) if isinstance(word, str) else bool(value) if value in (0, 1) else value
+    if not isinstance(word, str):
+        return value
+    if _PADDED.match(word) and _DIGITS.match(word):
+        raise Unclear(f"{path} is {word}, which some read with base 8. Write the number without zeros in front")
+    if _DIGITS.match(word):
+        return int(word)
+    return float(word) if kind == "float" and _FLOAT.match(word) else value
+
+
+def _list(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> object:
+    if isinstance(value, str):
+        exact = True
+        value = _listed(path, value, read)
+    elif isinstance(value, (bool, int, float)):
+        value = [value]
+    if not isinstance(value, (list, tuple)):
+        return value
+    element = {**wanted, "type": wanted.get("elements", "raw")}
+    for index, item in enumerate(value):
+        if _blank(item) and element["type"] in ("str", "path"):
+            raise Unclear(f"{path}[{index}] is empty")
+    return [_value(f"{path}[{index}]", element, item, read, exact) for index, item in enumerate(value)]
+
+
+def _listed(path: str, text: str, read: Read) -> object:
+    """A list as text: JSON or YAML, else lines, else with commas."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if text.lstrip().startswith(("[", "{")) or lines[0].startswith("- "):
+        found = _read(path, "list", text, read)
+        return [found] if isinstance(found, dict) else found
+    return lines if len(lines) > 1 else _commas(text)
+
+
+def _commas(text: str) -> t.List[str]:
+    return [item.strip() for item in text.split(",")]
+
+
+def _dict(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> object:
+    if isinstance(value, str):
+        if "=" in value and not value.lstrip().startswith("{") and ":" not in value.partition("=")[0]:
+            return value  # a=1,b=2, which modules read
+        exact = True
+        value = _read(path, "dict", value, read)
+    options = wanted.get("options")
+    if not isinstance(value, dict) or not options:
+        _refuse_dates(path, value)
+        return value
+    kept = {key: item for key, item in value.items() if not (key in options and _blank(item))}
+    return {
+        key: _value(f"{path}.{key}", options[key], item, read, exact) if key in options else item
+        for key, item in kept.items()
+    }
+
+
+def _read(path: str, kind: str, text: str, read: Read) -> object:
+    try:
+        return read(text)
+    except ValueError as exc:
+        raise Unclear(f"{path} must be a {kind}, but its text is neither JSON nor YAML: {exc}") from exc
+
+
+def _refuse_dates(path: str, value: object) -> None:
+    if isinstance(value, datetime.date):
+        raise Unclear(_lost(path, "date", value.isoformat(), [value.isoformat()]))
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_dates(f"{path}.{key}", item)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _refuse_dates(f"{path}[{index}]", item)
+
+
+def _said(value: object) -> str:
+    return "a list" if isinstance(value, (list, tuple)) else "a dictionary" if isinstance(value, dict) else repr(value)
