@@ -16,13 +16,13 @@ from ..rules.digest import digest_of
 from ..rules.replicas import is_synced
 from . import summary
 from .steps import Step, VmPlan
-from .vm_steps import SettleQuota
+from .vm_steps import RollBack, SettleQuota
 
 _Plain = t.Any  # what JSON has
 
 # Fields of steps that say nothing of what is done: words, the clock, names that snapshots get when their disk leaves a
-# VM, space that is only foreseen, and the driver's object for a file.
-_ASIDE = frozenset(("told", "creation", "newest", "renames", "beside_bytes", "file"))
+# VM, and space that is only foreseen.
+_ASIDE = frozenset(("told", "creation", "newest", "renames", "beside_bytes"))
 # What may be secret: a digest could be compared with guesses.
 _SECRET = frozenset(("metadata", "template"))
 
@@ -93,6 +93,7 @@ def _plan(plan: VmPlan) -> t.Dict[str, _Plain]:
         "figures": _changes(_figures(plan.before), _figures(plan.after)),
         "disks": _changes(_disks(plan.before), _disks(plan.after)),
         "lost": _lost(plan),
+        "back": _back(plan),
     }
 
 
@@ -183,6 +184,12 @@ def _lost(plan: VmPlan) -> t.List[_Plain]:
     """The snapshots that are destroyed, but those of syncs."""
     before, after = _snapshots(plan.before), _snapshots(plan.after)
     return sorted([*moment, before[moment]] for moment in {*before} - {*after})
+
+
+def _back(plan: VmPlan) -> t.List[_Plain]:
+    """The snapshots that the VM goes back to. Others of the same names would take it to another moment."""
+    names = {part for step in plan.steps if isinstance(step, RollBack) for part in step.parts}
+    return sorted([*moment, name] for moment, name in _snapshots(plan.before).items() if name in names)
 
 
 def _snapshots(vm: Vm) -> t.Dict[t.Tuple[int, int], str]:
