@@ -25,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Told, VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_snapshot import plan_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_steps import CreateVm, ImportImage
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.digest import digest_of
 from tests.unit.plan.build import CAPABILITIES, GEOMETRY, GIB, MIB, ROOT, host, plan, uuid
 
@@ -167,6 +168,25 @@ def test_every_figure_of_a_step_counts(disks):
         steps = (*planned.steps[:number], destroying, *planned.steps[number + 1 :])
         assert step.silent or approval.digest([replace(planned, steps=steps)]) != digest
     assert tried
+
+
+def synced(bytes_of_syncs: int, drift: int = 0) -> t.Any:
+    """A VM with so much space for syncs, and with a quota that is off by drift."""
+    machine = host({})
+    vm = space.with_sync_space(machine.vms[0], bytes_of_syncs)
+    quota = space.expected_quota(vm, GEOMETRY) + drift
+    return replace(machine, vms=(replace(vm, root=replace(vm.root, quota=quota, reservation=quota)),))
+
+
+@pytest.mark.parametrize("entry", [GROWN, {"disks": [ROOT, {"name": "a"}], "flexible_disk_size": 8192}])
+@pytest.mark.parametrize("drift", [0, GIB])
+def test_what_the_last_sync_has_written_does_not_count(entry, drift):
+    """The next sync of a replica sets another quota, within minutes."""
+    planned = [plan(synced(bytes_of_syncs, drift), entry) for bytes_of_syncs in (GIB, 2 * GIB)]
+    assert [one.changed for one in planned] == [True, True]
+    assert len({approval.digest([one]) for one in planned}) == 1
+    without = plan(synced(GIB, drift + MIB), entry)
+    assert approval.digest([without]) != approval.digest(planned[:1])
 
 
 def snapped(names: t.Sequence[str], numbers: t.Sequence[int] = (1, 2, 3)) -> t.Any:
