@@ -25,7 +25,10 @@ def vm(uuid, alias, *disks, parked=()):
 
 DATA = disk("data", 20480, "11111111-0000-4000-8000-000000000001")
 FOUND = {
-    "hv01": {"vms": [vm(WEB, "web01", DATA, disk("", 64), parked=[disk("old", 1024, "u2", "parked")])], "skipped_vms": []},
+    "hv01": {
+        "vms": [vm(WEB, "web01", DATA, disk("", 64), parked=[disk("old", 1024, "u2", "parked")])],
+        "skipped_vms": [],
+    },
     "hv02": {"vms": [vm(DB, "web-3")], "skipped_vms": [{"uuid": OTHER, "alias": "web01"}]},
 }
 
@@ -36,7 +39,11 @@ def declared(lists, uuid=WEB, name="web01"):
 
 @pytest.mark.parametrize("named", ["web01", WEB, WEB.upper(), "cafe"])
 def test_an_entry_means_the_vm_by_any_of_its_names(named):
-    assert declared({"hv01": [{"vm": "nobody"}, {"vm": named}], "hv02": None}) == {"host": "hv01", "name": named, "problem": ""}
+    assert declared({"hv01": [{"vm": "nobody"}, {"vm": named}], "hv02": None}) == {
+        "host": "hv01",
+        "name": named,
+        "problem": "",
+    }
 
 
 def test_the_name_of_a_vm_that_another_host_has_itself_means_that_one():
@@ -47,10 +54,12 @@ def test_the_name_of_a_vm_that_another_host_has_itself_means_that_one():
 @pytest.mark.parametrize(
     ("lists", "words"),
     [
-        ({"hv01": [{"vm": "a"}, {"vm": "b"}]}, "is on hv01, but flexible_disks_vms does not declare it there. It declares a, b."),
+        ({"hv01": [{"vm": "a"}, {"vm": "b"}]},
+         "is on hv01, but flexible_disks_vms does not declare it there. It declares a, b."),
         ({}, "It declares no VM."),
         ({"hv01": [], "hv02": [{"vm": "cafe"}]}, "is on hv01, but flexible_disks_vms declares it for hv02."),
-        ({"hv01": [{"vm": "web01"}, {"vm": WEB}]}, f"declares VM web01 2 times, as web01 and {WEB}; it has to be there once."),
+        ({"hv01": [{"vm": "web01"}, {"vm": WEB}]},
+         f"declares VM web01 2 times, as web01 and {WEB}; it has to be there once."),
     ],
 )  # fmt: skip
 def test_what_is_not_declared_once_where_it_is(lists, words):
@@ -61,8 +70,10 @@ def test_what_is_not_declared_once_where_it_is(lists, words):
 @pytest.mark.parametrize(
     ("inventory", "places"),
     [
-        ({"hv01": {"flexible_disks_vms": [{"vm": "web01", "disks": []}]}}, ["flexible_disks_vms of hv01, in the entry web01"]),
-        ({"hv01": {"flexible_disks_vms": [{"vm": "web01", "flexible_disk_size": "100GiB"}, {"vm": "x", "disks": []}]}}, []),
+        ({"hv01": {"flexible_disks_vms": [{"vm": "web01", "disks": []}]}},
+         ["flexible_disks_vms of hv01, in the entry web01"]),
+        ({"hv01": {"flexible_disks_vms": [{"vm": "web01", "flexible_disk_size": "100GiB"}, {"vm": "x", "disks": []}]}},
+         []),
         ({"hv01": {"virtual_machine_vms": [{"name": "web01", "disks": [{}]}, {"vm": "cafe", "disks": [{}]}]}},
          ["virtual_machine_vms of hv01, in the entry web01", "virtual_machine_vms of hv01, in the entry cafe"]),
         ({"hv02": {"virtual_machine_vms": [{"vm": "cafe", "disks": [{}]}, {"vm": "web01", "disks": [{}]}]}},
@@ -84,7 +95,9 @@ def test_members_of_a_group_have_the_disks_of_its_template():
     assert FILTERS["declaring"](FOUND, {"hv01": groups, "hv02": groups}, DB) == ["flexdisk_groups, in the group web"]
 
 
-@pytest.mark.parametrize(("name", "size"), [("data", 20480), (DATA["uuid"].upper(), 20480), ("old", 1024), ("dat", None)])
+@pytest.mark.parametrize(
+    ("name", "size"), [("data", 20480), (DATA["uuid"].upper(), 20480), ("old", 1024), ("dat", None)]
+)
 def test_a_disk_of_the_vm(name, size):
     assert FILTERS["vm_disk"](FOUND["hv01"], WEB, name).get("size") == size
 

@@ -84,8 +84,18 @@ def test_lays_out_disks_of_disk_info():
 
 
 def listed(name, size, slot, **more):
-    full = {"vm": "u", "alias": "web01", "type": "thick", "never_used": False, "uuid": "u-" + name, "tags": {}, "boot": False}
-    full.update(block_size=8192, image="", snapshots=0, ctime="2026-01-02T03:04:05Z", description="", volume="zones/u/disk3")
+    full = {
+        "vm": "u",
+        "alias": "web01",
+        "type": "thick",
+        "never_used": False,
+        "uuid": "u-" + name,
+        "tags": {},
+        "boot": False,
+    }
+    full.update(
+        block_size=8192, image="", snapshots=0, ctime="2026-01-02T03:04:05Z", description="", volume="zones/u/disk3"
+    )
     return {**full, **disk(name, size, state="attached", pci_slot=slot), **more}
 
 
@@ -137,7 +147,7 @@ def test_sorted_by_columns(by, names):
 
 
 def test_columns_that_do_not_exist():
-    with pytest.raises(AnsibleFilterError, match="no column colour. The columns are vm, name, state"):
+    with pytest.raises(AnsibleFilterError, match=r"no column colour\. The columns are vm, name, state"):
         disk_table({"disks": DISKS}, ["name", "colour"])
     with pytest.raises(AnsibleFilterError, match="no column colour"):
         sort_disks(DISKS, ["-colour"])

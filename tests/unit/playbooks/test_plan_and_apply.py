@@ -28,7 +28,10 @@ def nodes(tmp_path):
     for host, vm in (("hv01", "web"), ("hv02", "db"), ("hv02", "log")):
         made.create(host, vm, 2048, 10, {}, flexible=60)
     made.variables["hv01"] = declared("web", "20GiB")
-    made.variables["hv02"] = {"flexible_disks_vms": declared("db", "5GiB")["flexible_disks_vms"] + declared("log", "6GiB")["flexible_disks_vms"]}
+    made.variables["hv02"] = {
+        "flexible_disks_vms": declared("db", "5GiB")["flexible_disks_vms"]
+        + declared("log", "6GiB")["flexible_disks_vms"]
+    }
     made.variables["all"] = {"flexible_disks_recalculate_quota": True, "flexible_disks_allow_restart": True}
     return made
 

@@ -66,9 +66,9 @@ def test_choices_are_those_of_the_modules():
 def test_what_must_not_be_empty_text():
     """Each variable without which a playbook takes more, or takes it without approval; all others are left out."""
     words = "adopt_vms allowed_moves disk from_vm group guests hosts list_fields list_format list_header"
-    words += " list_long list_name list_sort list_state list_tags list_type list_uuid list_vm max_age max_data_loss most_steps move_digest move_from_groups"
-    words += " move_from_hosts move_max_moves move_min_gain move_tags move_to_groups move_vms quota_vms snapshot_vms"
-    words += " verify_vms vm"
+    words += " list_long list_name list_sort list_state list_tags list_type list_uuid list_vm max_age max_data_loss"
+    words += " most_steps move_digest move_from_groups move_from_hosts move_max_moves move_min_gain move_tags"
+    words += " move_to_groups move_vms quota_vms snapshot_vms verify_vms vm"
     known = {name for own in ARGUMENTS.values() for name in own}
     found = {name for name in known if re.match(VARS["_flexdisk_never_empty"], name)}
     assert found == {"flexible_disks_pool", *(f"flexdisk_{word}" for word in words.split())}
@@ -102,11 +102,11 @@ def play(collections, name, variables):
         ("change_package", {"flexdisk_packages": [{"disk": 1}]}, ["flexdisk_vm", "name found in flexdisk_packages"]),
         ("rollback", {"flexdisk_vm": "web01"}, ["flexdisk_snapshot_name"]),
         ("apply", {"flexdisk_vm": "web01"}, ["missing", "flexdisk_plan_digests"]),
-        ("apply", {"flexdisk_plan_digests": "{hv01"}, ["flexdisk_plan_digests must be a dict", "neither JSON nor YAML"]),
-        ("apply", {"flexdisk_plan_digests": {"hv9": "a"}}, ["hv9 is in flexdisk_plan_digests, but not in the inventory"]),
+        ("apply", {"flexdisk_plan_digests": "{hv01"}, ["flexdisk_plan_digests must be a dict", "neither JSON"]),
+        ("apply", {"flexdisk_plan_digests": {"hv9": "a"}}, ["hv9 is in flexdisk_plan_digests, but not in the inv"]),
         ("add_disk", {"flexdisk_disk_size": 50}, ["missing", "flexdisk_vm", "flexdisk_disk_size must be text"]),
         ("resize_disk", {"flexdisk_dangerous_allow_shrink": "maybe"}, ["flexdisk_disk_size", "maybe"]),
-        ("remove_disk", {"flexdisk_vm": "web01", "flexdisk_list_vm": "x"}, ["flexdisk_disk", "flexdisk_list_vm is unknown"]),
+        ("remove_disk", {"flexdisk_vm": "web01", "flexdisk_list_vm": "x"}, ["flexdisk_disk", "_list_vm is unknown"]),
         ("rollback", {"flexdisk_snapshot_name": "now"}, ["flexdisk_vm", "flexdisk_snapshot_vms"]),
         ("snapshot", {"flexdisk_vm": "web01", "flexdisk_snapshot_vms": ["web01"]}, ["but not both"]),
         ("verify_disks", {"flexdisk_verify_fail_on": "info"}, ["_fail_on", "never, warning, error", "info"]),
