@@ -164,7 +164,7 @@ def test_an_interrupted_transfer(lab: Lab, peer: Lab, both: Both) -> None:
         shown = next(line for line in iter(running.stdout.readline, "") if "replica_send: VM db01" in line)
         lab.run(["pkill", "-x", "ssh"])
         rest = running.stdout.read()
-    assert re.search(r"VM db01, disk disk0: \S+ MiB sent, \S+ KiB/s, \d+ s left", shown)
+    assert re.search(r"VM db01, disk disk0: sending, \S+ MiB of \S+ MiB \(\d+ %\), \S+ KiB/s, \d+ s left", shown)
     assert running.returncode == 2
     assert "The replicas of this VM are not complete: db01" in rest
     sent = next(one["sent"] for one in results(replicate(both, "-vv")) if "sent" in one)

@@ -26,7 +26,7 @@ ARGUMENTS = VARS["_flexdisk_arguments"]
 OURS = r"\b(?:flexdisk|flexible_disks|virtual_machine|instance_group|rfd154)_[a-z_0-9]+"
 TWO = [{"vm": "n1"}, {"name": "n2"}]
 WEB = {"name": "web", "size": 2, "template": {"package": "small"}}
-EVERYWHERE = {"flexdisk_hosts", "flexdisk_environment", *VARS["_flexdisk_placement"]}
+EVERYWHERE = {"flexdisk_hosts", "flexdisk_environment", "flexdisk_progress", *VARS["_flexdisk_placement"]}
 
 
 def parts(path):
