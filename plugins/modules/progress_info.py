@@ -109,15 +109,15 @@ progress:
       description: The number of all steps, 0 without a plan.
       type: int
       returned: always
-    bytes:
+    done_bytes:
       description: Bytes that are copied or sent so far.
       type: int
       returned: always
-    total:
+    total_bytes:
       description: Bytes that are to be copied or sent, by estimate. 0 if that is not known.
       type: int
       returned: always
-    rate:
+    rate_bytes:
       description: Bytes a second.
       type: int
       returned: always
@@ -135,13 +135,14 @@ progress:
       task: disk of data
       vm: web01
       disk: data
-      text: "~ data: thick -> file"
+      text: "~ data thick -> file: 50 GiB to copy"
       step: 7
       steps: 31
-      bytes: 21474836480
-      total: 53687091200
-      rate: 104857600
-      line: "at step 7 of 31, VM web01, disk data: ~ data: thick -> file, 20 GiB of 50 GiB (40 %), 100 MiB/s, 307 s left"
+      done_bytes: 21474836480
+      total_bytes: 53687091200
+      rate_bytes: 104857600
+      line: >-
+        at step 7 of 31, VM web01: ~ data thick -> file: 50 GiB to copy, 20 GiB of 50 GiB (40 %), 100 MiB/s, 307 s left
 """
 
 import typing as t

@@ -19,7 +19,7 @@ import yaml
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import journal as engine_intent
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, module_run, progress
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.outcome import Outcome
@@ -43,6 +43,7 @@ MODULES = (
     "disk_verify",
     "group_lease",
     "host_info",
+    "progress_info",
     "replica_info",
     "vm",
     "vm_disks",
@@ -230,6 +231,28 @@ def test_what_host_info_returns_is_documented(host, node):
         assert not found["changed"]
         assert_documented({"host": found["host"]}, documented)
         assert [vm["alias"] for vm in found["host"]["vms"]] == ["web01"]
+
+
+def test_where_tasks_are_is_documented(host, monkeypatch):
+    """A task that holds the lock, asked for with both modules."""
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: None)
+    documented = documentation("progress_info", "RETURN")
+    held = lock.exclusive(SubprocessRunner(), "zones", 0, "vm_disks of web01")
+    with held as place, progress.telling(place, lambda _line: None) as made:
+        assert host("progress_info")["progress"] == []
+        made.more(1)
+        made.step("web01", "data", "+ data 64 MiB")
+        found = [host("progress_info"), host("progress_info", check=True), host("vm_info")]
+        other = host("progress_info", pool="tank")
+    assert_documented({"progress": found[0]["progress"]}, documented)
+    (sample,) = documented["progress"]["sample"]
+    assert set(sample) == set(documented["progress"]["contains"])
+    for result in found:
+        (one,) = result["progress"]
+        assert (one["lock"], one["state"], one["vm"], one["step"]) == ("pool-zones", "running", "web01", 1)
+    assert other["progress"] == host("vm_info")["progress"] == []
+    where = {key: sample[key] for key in progress.Standing._fields}
+    assert progress.Standing(**where).line == sample["line"]
 
 
 def test_an_option_without_a_value_is_none(host):

@@ -42,8 +42,8 @@ class Held(t.NamedTuple):
 
 
 class Standing(t.NamedTuple):
-    """Where a run is. step of steps is 0 of 0 if it has no plan. bytes of total were copied or sent, at rate a second.
-    total is an estimate; 0 if nobody knows.
+    """Where a run is. step of steps is 0 of 0 if it has no plan. Of total_bytes, done_bytes were copied or sent, and
+    rate_bytes in a second. total_bytes is an estimate; 0 if nobody knows.
     """
 
     vm: str = ""
@@ -51,9 +51,9 @@ class Standing(t.NamedTuple):
     text: str = ""
     step: int = 0
     steps: int = 0
-    bytes: int = 0
-    total: int = 0
-    rate: int = 0
+    done_bytes: int = 0
+    total_bytes: int = 0
+    rate_bytes: int = 0
 
     @property
     def line(self) -> str:
@@ -65,22 +65,21 @@ class Standing(t.NamedTuple):
         return ": ".join(words for words in (where, what) if words)
 
     def _copied(self) -> t.Iterator[str]:
-        if not self.bytes:
+        done, total, rate = self.done_bytes, self.total_bytes, self.rate_bytes
+        if not done:
             return
-        left = self.total - self.bytes
-        of_total = f" of {render_bytes(self.total)} ({100 * self.bytes // self.total} %)" if left >= 0 else ""
-        yield render_bytes(self.bytes) + of_total
-        if self.rate:
-            yield f"{render_bytes(self.rate)}/s"
-            if left > 0:
-                yield f"{left // self.rate} s left"
+        yield render_bytes(done) + (f" of {render_bytes(total)} ({100 * done // total} %)" if done <= total else "")
+        if rate:
+            yield f"{render_bytes(rate)}/s"
+            if done < total:
+                yield f"{(total - done) // rate} s left"
 
 
 class Progress:
     """Tells where a run is, and keeps the limit of a transfer. What cannot be told is not told: nothing fails by it.
 
-    held: None tells nobody. log: is told a line for each step, and one for a copy at most every 10 seconds. limit: bytes
-    a second, 0 for none.
+    held: None tells nobody. log: is told a line for each step, and one for a copy at most every 10 seconds. limit:
+    bytes a second, 0 for none.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class Progress:
 
     def begin(self, total: int) -> None:
         """A copy or transfer begins, of so many bytes by estimate."""
-        self._where = self._where._replace(total=total)
+        self._where = self._where._replace(total_bytes=total)
         self.carried = 0
         self._began = self._clock()
 
@@ -147,7 +146,7 @@ class Progress:
 
     def _standing(self) -> Standing:
         took = max(self._clock() - self._began, 0.001)
-        return self._where._replace(bytes=self.carried, rate=int(self.carried / took))
+        return self._where._replace(done_bytes=self.carried, rate_bytes=int(self.carried / took))
 
     def _tell(self) -> None:
         if self._held is None:

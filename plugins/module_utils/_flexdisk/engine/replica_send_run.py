@@ -114,9 +114,9 @@ def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
         return Answer({"changed": False, "msg": "nothing is sent in check mode", "sent": []})
     params = given.params
     address = trust.Address(params["address"], params["port"])
-    with _transfers(call, told_.transfers, f"a transfer to {params['peer_name']}") as held:
-        with progress.telling(held, given.log, told_.limit) as meter:
-            sent = sender.send(told_.transfers, address, params["host_keys"], meter)
+    lock_of = _transfers(call, told_.transfers, f"a transfer to {params['peer_name']}")
+    with lock_of as held, progress.telling(held, given.log, told_.limit) as meter:
+        sent = sender.send(told_.transfers, address, params["host_keys"], meter)
     failed = [one["alias"] or one["vm"] for one in sent if one["failure"]]
     msg = f"{render_bytes(meter.carried)} sent to {params['peer_name']}"
     msg += f"; failed: {', '.join(failed)}" if failed else ""
