@@ -255,6 +255,23 @@ def test_where_tasks_are_is_documented(host, monkeypatch):
     assert progress.Standing(**where).line == sample["line"]
 
 
+def test_the_bytes_of_a_copy_are_told(host, monkeypatch):
+    """Of one by streams, which programs do. Check mode tells nothing."""
+    host("disk", name="data", size=64)
+    volume = host("disk_info", name="data")["disks"][0]["volume"]
+    host.node("guest", "write", volume, "0", "32", "1")
+    told, logged = [], []
+    tell = progress.Progress._tell
+    monkeypatch.setattr(progress.Progress, "_tell", lambda self: (tell(self), told.extend(lock.under_way(None))))
+    monkeypatch.setattr(progress, "_COPY", 0)
+    monkeypatch.setattr(AnsibleModule, "log", lambda _self, text, log_args=None: logged.append(text))
+    assert host("disk", name="twin", source="data", check=True)["changed"]
+    assert told == []
+    assert host("disk", name="twin", source="data")["changed"]
+    assert max(one["done_bytes"] for one in told) > 0
+    assert "at step 1 of 1: + twin" in "\n".join(logged)
+
+
 def test_an_option_without_a_value_is_none(host):
     """As templates leave them."""
     assert not host("vm_disks", vms=[spec({"name": "data", "pci_slot": "0:4:1"})]).get("failed")

@@ -96,7 +96,7 @@ class Applier:
         for number, step in enumerate(plan.steps):
             after = predict.apply(vm, step, geometry)
             down = down or step.stops
-            progress.current().step(plan.name, step.disk, step.text or step.kind)
+            progress.current().step(plan.name if plan.vm else "", step.disk, step.text or step.kind)
             try:
                 self._note(plan, number)
                 begun = True
