@@ -14,6 +14,7 @@ import typing as t
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import HOST
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
 )
@@ -88,12 +89,13 @@ class Watched(ActionBase):
 
     def _tell(self, task_vars: t.Optional[_Dict]) -> None:
         """Show where it is, if that is new."""
-        asked = {key: self._task.args[key] for key in ("hypervisor", "libvirt_uri") if key in self._task.args}
+        asked = {key: self._task.args[key] for key in HOST if key in self._task.args}
         found = self._module("flexdisk.hypervisor.progress_info", asked, task_vars).get("progress", ())
-        lines = [one["line"] for one in found if one["state"] != "dead" and self.shows(one["lock"])]
+        shown = [one for one in found if one["state"] != "dead" and self.shows(one["lock"])]
+        lines = [f"{one['task']}, {one['line']}" for one in shown]
         for line in lines:
             if line not in self._shown:
-                self._display.display(f"{self._task.action.rpartition('.')[2]}: {line}")
+                self._display.display(f"{(task_vars or {}).get('inventory_hostname', '')}: {line}")
         self._shown = lines
 
     def _module(self, name: str, given: _Dict, task_vars: t.Optional[_Dict]) -> _Dict:

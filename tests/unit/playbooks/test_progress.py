@@ -15,7 +15,7 @@ import pytest
 from .nodes import Nodes
 
 DISKS = {"vm": "web01", "disks": [{"name": "root", "boot": True}, {"name": "data", "size": "1GiB"}]}
-SHOWN = "vm_disks: at step "
+SHOWN = "hv01: vm_disks of web01, at step "
 AT = r"at step \d+ of \d+, VM web01: \+ data 1 GiB"
 
 
@@ -91,7 +91,7 @@ def test_a_play_that_is_killed(nodes, asked):
     assert status < 0, printed
     assert (SHOWN in printed) is asked, printed
     if asked:
-        assert re.search(f"^{SHOWN[:10]}{AT}", printed, re.MULTILINE), printed
+        assert re.search(f"^hv01: vm_disks of web01, {AT}", printed, re.MULTILINE), printed
     status, printed = nodes.play("converge", "-e", "flexible_disks_lock_timeout=0")
     assert status == 2
     assert re.search(rf"the host is being changed by vm_disks of web01 \(pid \d+ on \S+ since \S+\), {AT}", printed)

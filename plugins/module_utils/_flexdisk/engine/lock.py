@@ -110,10 +110,15 @@ def _holder(directory: int, name: str, fd: int) -> str:
     if not _lives(said.pid):
         text += ", which is gone, but a program that it started still runs"
     told = progress.read(_progress_of(name), directory)
-    if told is None or (told[0].pid, told[0].since) != (said.pid, said.since):
+    if told is None or not _is_of(told[0], said):
         return text
     silent = f", no news for {told[2]} s" if told[2] >= _SILENT else ""
     return f"{text}, {told[1].line}{silent}"
+
+
+def _is_of(run: Run, holder: t.Optional[Run]) -> bool:
+    """Whether what a run tells is told by the holder of a lock."""
+    return holder is not None and (run.pid, run.since) == (holder.pid, holder.since)
 
 
 def _progress_of(name: str) -> str:
@@ -159,7 +164,7 @@ def under_way(pool: t.Optional[str]) -> t.List[t.Dict[str, t.Any]]:
     try:
         directory = _directory(create=False)
     except FlexdiskError:
-        return []
+        return []  # there is none, so nobody tells anything
     try:
         names = [name for name in sorted(os.listdir(directory)) if name.endswith(progress.SUFFIX)]
         locks = [name[: -len(progress.SUFFIX)] + _SUFFIX for name in names]
@@ -184,7 +189,7 @@ def _told(directory: int, name: str) -> t.Iterator[t.Dict[str, t.Any]]:
     if again is None or again[0] != run:
         return  # it has ended meanwhile: who ends removes its file before it gives up its lock
     state = "dead"
-    if said is not None and (said.pid, said.since) == (run.pid, run.since):
+    if _is_of(run, said):
         state = "running" if _lives(run.pid) else "outlived"
     lock = name[: -len(_SUFFIX)]
     yield {"lock": lock, "state": state, "silent": silent, **run._asdict(), **where._asdict(), "line": where.line}
