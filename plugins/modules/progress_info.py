@@ -132,7 +132,7 @@ progress:
       pid: 4711
       host: hv01
       since: "2026-01-01T00:00:00Z"
-      task: disk of data
+      task: vm_disks of web01
       vm: web01
       disk: data
       text: "~ data thick -> file: 50 GiB to copy"
