@@ -168,7 +168,7 @@ def _why_not(vm: Vm, claims: Claims, unasked: bool) -> str:
 
 
 def _failure(hypervisor: Hypervisor, vm: Vm) -> str:
-    progress.current().now(vm.label, "", "start")
+    progress.current().now(vm.config.alias or vm.config.uuid, "", "start")
     try:
         autoboot.start(hypervisor, vm)
     except FlexdiskError as exc:

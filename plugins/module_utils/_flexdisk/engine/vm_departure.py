@@ -156,7 +156,7 @@ class Departure:
         elif (move.phase, move.pool) != (LEAVING, pool):
             raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")
         if vm.config.state == "running":
-            progress.current().now(vm.label, "", "stop")
+            progress.current().now(move.label, "", "stop")
             self._hypervisor.stop(uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
         return told
 
@@ -174,9 +174,10 @@ class Departure:
         for disk in (one for one in vm.disks if one.type == FILE):
             file_disks.show(self._zfs, disk.volume.name, disk.uuid)
             file_disks.ensure(self._zfs, disk.volume, disk.size)
-        progress.current().now(vm.label, "", "start it again")
-        if move.state == "running" and self._down(vm):
-            autoboot.start(self._hypervisor, vm)
+        if move.state == "running":
+            progress.current().now(move.label, "", "start it again")
+            if self._down(vm):
+                autoboot.start(self._hypervisor, vm)
         if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
         self._zfs.destroy(f"{place_of_moves(vm.config.pool)}/{uuid}")
