@@ -101,7 +101,7 @@ progress:
       description: What is done, in the words of the plan.
       type: str
       returned: always
-    step:
+    at_step:
       description: The number of the step. Silent steps, which no plan shows, count. 0 without a plan.
       type: int
       returned: always
@@ -136,7 +136,7 @@ progress:
       vm: web01
       disk: data
       text: "~ data thick -> file: 50 GiB to copy"
-      step: 7
+      at_step: 7
       steps: 31
       done_bytes: 21474836480
       total_bytes: 53687091200

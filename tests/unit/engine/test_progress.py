@@ -323,7 +323,7 @@ def test_killed_at_every_step_it_is_told_apart_as_dead(directory, monkeypatch):
 
         def killed(self, *what, at=at, step=step):
             step(self, *what)
-            if self._where.step == at:
+            if self._where.at_step == at:
                 raise Killed
 
         with monkeypatch.context() as patch:

@@ -250,7 +250,7 @@ def test_where_tasks_are_is_documented(host, monkeypatch):
     assert set(sample) == set(documented["progress"]["contains"])
     for result in found:
         (one,) = result["progress"]
-        assert (one["lock"], one["state"], one["vm"], one["step"]) == ("pool-zones", "running", "web01", 1)
+        assert (one["lock"], one["state"], one["vm"], one["at_step"]) == ("pool-zones", "running", "web01", 1)
     assert other["progress"] == host("vm_info")["progress"] == []
     where = {key: sample[key] for key in progress.Standing._fields}
     assert progress.Standing(**where).line == sample["line"]

@@ -42,14 +42,14 @@ class Held(t.NamedTuple):
 
 
 class Standing(t.NamedTuple):
-    """Where a run is. step of steps is 0 of 0 if it has no plan. Of total_bytes, done_bytes were copied or sent, and
+    """Where a run is. at_step of steps is 0 of 0 if it has no plan. Of total_bytes, done_bytes were copied or sent, and
     rate_bytes in a second. total_bytes is an estimate; 0 if nobody knows.
     """
 
     vm: str = ""
     disk: str = ""
     text: str = ""
-    step: int = 0
+    at_step: int = 0
     steps: int = 0
     done_bytes: int = 0
     total_bytes: int = 0
@@ -59,7 +59,7 @@ class Standing(t.NamedTuple):
     def line(self) -> str:
         """The same for people."""
         disk = f"disk {self.disk}" if self.disk and f" {self.disk}" not in self.text else ""
-        step = f"at step {self.step} of {self.steps}" if self.step else ""
+        step = f"at step {self.at_step} of {self.steps}" if self.at_step else ""
         where = ", ".join(words for words in (step, f"VM {self.vm}" if self.vm else "", disk) if words)
         what = ", ".join(words for words in (self.text, *self._copied()) if words)
         return ": ".join(words for words in (where, what) if words)
@@ -103,7 +103,7 @@ class Progress:
 
     def step(self, vm: str, disk: str, text: str) -> None:
         """The next step begins."""
-        self._where = self._where._replace(step=self._where.step + 1)
+        self._where = self._where._replace(at_step=self._where.at_step + 1)
         self._logged = self._clock() - _LOG
         self.begin(0)
         self.now(vm, disk, text)
