@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import Watched
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import WatchedTransfer
 
 
-class ActionModule(Watched):
+class ActionModule(WatchedTransfer):
     """The action."""
 
     STEP = "leave"

@@ -52,7 +52,6 @@ options:
         O(step=prepare) needs.
       send: Sends the streams of O(transfers), one after the other.
       finish: Destroys older snapshots of the sync, and the keys.
-      progress: Reports how far transfers of this host have come. With O(vms), those of these UUIDs.
       remove: >-
         Destroys the snapshots and bookmarks of the sync of O(vms) with the host O(peer_name). That host is not asked.
   vms:
@@ -183,13 +182,6 @@ sent:
       sent_bytes: 73400320
       seconds: 4.1
       failure: ""
-lines:
-  description: How far transfers have come, a line for each.
-  returned: success, with O(step=progress)
-  type: list
-  elements: str
-  sample:
-    - "VM db01, disk data: 1.2 GiB sent, 96.1 MiB/s, 31 s left"
 failures:
   description: Why the step was not done for some VMs. It was done for the others.
   returned: success, with O(step=prepare), O(step=announce) and O(step=finish)
@@ -239,7 +231,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "step": {
         "type": "str",
         "required": True,
-        "choices": ["prepare", "announce", "send", "finish", "progress", "remove"],
+        "choices": ["prepare", "announce", "send", "finish", "remove"],
     },
     "vms": {"type": "list", "elements": "str"},
     "peer": {"type": "dict"},

@@ -484,6 +484,13 @@ parked:
       description: UUID of the VM that had the disk last.
       type: str
       returned: always
+progress:
+  description: >-
+    Where tasks are that change the host, in the form of RV(flexdisk.hypervisor.progress_info#module:progress). That
+    module tells it without reading the VMs.
+  returned: always
+  type: list
+  elements: dict
 pools:
   description: The pools that were read.
   returned: always
@@ -524,6 +531,7 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST
+from ..module_utils._flexdisk.engine.lock import under_way
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, refusal, run_module
 from ..module_utils._flexdisk.engine.vm_info import info
 
@@ -551,6 +559,7 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         "skipped_vms": found.skipped,
         "intents": found.intents,
         "pools": found.pools,
+        "progress": under_way(call.pool),
     }
     failure = refusal(found.problems) if found.problems else None
     more = {} if found.leases is None else {"leases": found.leases}

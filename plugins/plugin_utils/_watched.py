@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Actions that start a long transfer in the background, and show how far it has come."""
+"""Actions that start a long task in the background, and show how far it has come."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import os
 import time
 import typing as t
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import HOST
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
 )
@@ -24,24 +26,29 @@ WORTH = 256 * MIB  # of data, or as much as takes
 SECONDS = 15  # with the limit
 LONGEST = 30 * 86400
 LOST = 10  # looks in a row without an answer
+VARIABLE = "flexdisk_progress"
 
 _Dict = t.Dict[str, t.Any]
 
 
 class Watched(ActionBase):
-    """An action whose module may transfer for long. STEP: the one that does. pause: seconds between two looks, or
-    rest times as many as a look takes, if that is more: on a slow host, looks would take time from the transfer.
+    """An action whose module may take long. pause: seconds between two looks, or rest times as many as a look takes, if
+    that is more: on a slow host, looks would take time from the work.
     """
 
     _supports_check_mode = True
     _supports_diff = True
     _supports_async = True
-    STEP = ""
     pause = PAUSE
     rest = 4
+    _shown: t.Sequence[str] = ()
 
-    def transfers(self) -> t.Any:
-        """The transfers that the module is given, as they are."""
+    def is_watched(self, task_vars: _Dict) -> bool:
+        """Whether the task, which is neither asynchronous nor in check mode, is watched."""
+        raise NotImplementedError
+
+    def shows(self, lock: str) -> bool:
+        """Whether the holder of this lock is shown."""
         raise NotImplementedError
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
@@ -49,13 +56,10 @@ class Watched(ActionBase):
         answer: _Dict = super().run(tmp, task_vars)
         del tmp
         asynchronous = bool(self._task.async_val)
-        given = self._task.args
-        if asynchronous or self._task.check_mode or given.get("step") != self.STEP or not self._is_long():
+        silent = asynchronous or self._task.check_mode or self._task.no_log
+        if silent or not self.is_watched(task_vars or {}):
             return {**answer, **self._execute_module(task_vars=task_vars, wrap_async=asynchronous)}
         return {**answer, **self._watched(task_vars)}
-
-    def _is_long(self) -> bool:
-        return is_long({**self._task.args, "transfers": self.transfers()})
 
     def _watched(self, task_vars: t.Optional[_Dict]) -> _Dict:
         """Run the module in the background, and tell how far it has come until it ends."""
@@ -81,13 +85,18 @@ class Watched(ActionBase):
             if time.monotonic() - told >= PAUSE:
                 self._tell(task_vars)
                 told = time.monotonic()
-        return {"failed": True, "msg": f"the host does not tell any more how far the transfer (job {job}) has come"}
+        return {"failed": True, "msg": f"the host does not tell any more how far the task (job {job}) has come"}
 
     def _tell(self, task_vars: t.Optional[_Dict]) -> None:
-        vms = [str(vm.get("uuid")) for vm in self.transfers()]
-        asked = {"step": "progress", "vms": vms, "peer_name": self._task.args.get("peer_name")}
-        for line in self._module("flexdisk.hypervisor.replica_send", asked, task_vars).get("lines", ()):
-            self._display.display(f"{self._task.action.rpartition('.')[2]}: {line}")
+        """Show where it is, if that is new."""
+        asked = {key: self._task.args[key] for key in HOST if key in self._task.args}
+        found = self._module("flexdisk.hypervisor.progress_info", asked, task_vars).get("progress", ())
+        shown = [one for one in found if one["state"] != "dead" and self.shows(one["lock"])]
+        lines = [f"{one['task']}, {one['line']}" for one in shown]
+        for line in lines:
+            if line not in self._shown:
+                self._display.display(f"{(task_vars or {}).get('inventory_hostname', '')}: {line}")
+        self._shown = lines
 
     def _module(self, name: str, given: _Dict, task_vars: t.Optional[_Dict]) -> _Dict:
         """The result of a module, failed if it could not be run."""
@@ -95,6 +104,40 @@ class Watched(ActionBase):
             return dict(self._execute_module(module_name=name, module_args=given, task_vars=task_vars))
         except Exception as exc:  # pylint: disable=broad-exception-caught  # whatever it is, the transfer goes on
             return {"failed": True, "msg": str(exc)}
+
+
+class WatchedTransfer(Watched):
+    """An action whose module may transfer for long. STEP: the one that does."""
+
+    STEP = ""
+
+    def transfers(self) -> t.Any:
+        """The transfers that the module is given, as they are."""
+        raise NotImplementedError
+
+    def is_watched(self, task_vars: _Dict) -> bool:
+        """If it is long."""
+        given = self._task.args
+        return given.get("step") == self.STEP and is_long({**given, "transfers": self.transfers()})
+
+    def shows(self, lock: str) -> bool:
+        """The transfer itself."""
+        return lock in {f"transfer-{vm.get('uuid')}" for vm in self.transfers()}
+
+
+class WatchedPlan(Watched):
+    """An action whose module carries out plans."""
+
+    pause = 1.0
+
+    def is_watched(self, task_vars: _Dict) -> bool:
+        """If that is asked for."""
+        wanted = task_vars.get(VARIABLE, False)
+        return bool(boolean(self._templar.template(wanted), strict=False))
+
+    def shows(self, lock: str) -> bool:
+        """Whoever has the lock of the pools: the module, or the one that it waits for."""
+        return not lock.startswith("transfer-")
 
 
 def is_long(given: t.Mapping[str, t.Any]) -> bool:

@@ -19,6 +19,7 @@ from harness import Lab
 from progress import Patience
 
 FOLDER = "/var/lib/guest"  # image/guest/pack.sh
+INITRD = f"{FOLDER}/initrd.img"
 LOGS = "/var/log/libvirt/qemu"
 SOCKETS = "/var/lib/libvirt/qemu"
 NETWORK = "192.168.76"  # the bridge of image/customize.sh
@@ -89,12 +90,15 @@ class Disk(NamedTuple):
         return Seen(f"0000:{place}.0", size, self.serial, device)
 
 
-def domain_xml(name: str, machine: str, disks: Sequence[Disk], number: int) -> str:
+def domain_xml(
+    name: str, machine: str, disks: Sequence[Disk], number: int, memory: int = MEMORY_MIB, initrd: str = INITRD
+) -> str:
     """A domain for `virsh define`.
 
     Args:
         machine: `q35` (with root ports 1 to 8, a disk behind each) or `pc` (slots 3 to 15 are free for disks).
         number: 1 to 9, decides its UUID and its addresses on the bridge.
+        memory: MiB.
     """
     words = f"{KERNEL_ARGUMENTS} flexdisk.address={address(number)}/24 flexdisk.key={_public_key()}"
     ports = "".join(
@@ -103,12 +107,12 @@ def domain_xml(name: str, machine: str, disks: Sequence[Disk], number: int) -> s
     return f"""<domain type='qemu'>
   <name>{escape(name)}</name>
   <uuid>{uuid(number)}</uuid>
-  <memory unit='MiB'>{MEMORY_MIB}</memory>
+  <memory unit='MiB'>{memory}</memory>
   <vcpu>1</vcpu>
   <os>
     <type arch='x86_64' machine='{machine}'>hvm</type>
     <kernel>{FOLDER}/vmlinux</kernel>
-    <initrd>{FOLDER}/initrd.img</initrd>
+    <initrd>{initrd}</initrd>
     <cmdline>{escape(words)}</cmdline>
   </os>
   <features><acpi/></features>
@@ -184,9 +188,9 @@ class Guest:
         """Run `virsh COMMAND NAME ARGUMENTS`."""
         return self._lab.run(["virsh", "-q", command, self.name, *arguments], stdin=stdin).stdout
 
-    def define(self, disks: Sequence[Disk]) -> None:
+    def define(self, disks: Sequence[Disk], memory: int = MEMORY_MIB, initrd: str = INITRD) -> None:
         """Make the domain known to libvirt."""
-        xml = domain_xml(self.name, self.machine, disks, self.number)
+        xml = domain_xml(self.name, self.machine, disks, self.number, memory, initrd)
         self._lab.run(["virsh", "-q", "define", "/dev/stdin"], stdin=xml)
 
     def remove(self) -> None:

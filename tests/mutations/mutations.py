@@ -400,6 +400,31 @@ MUTATIONS = (
         "tests/unit/zfs/test_exact.py",
     ),
     Mutation(
+        "what a killed run told last is believed",
+        "engine/lock.py",
+        "holder is not None and (run.pid, run.since) == (holder.pid, holder.since)",
+        "holder is not None",
+        "tests/unit/engine/test_progress.py",
+    ),
+    Mutation(
+        "an old step stays for news if the new one cannot be written",
+        "engine/progress.py",
+        """        except OSError:
+            self.end()
+""",
+        """        except OSError:
+            pass
+""",
+        "tests/unit/engine/test_progress.py",
+    ),
+    Mutation(
+        "a step that comes soon after another one is not told",
+        "engine/progress.py",
+        "            self._pause(early)\n        self._written",
+        "            return\n        self._written",
+        "tests/unit/engine/test_progress.py",
+    ),
+    Mutation(
         "a release takes the name away first, so that the released identity does not count yet",
         "rules/released_identity.py",
         """    "serial_no",

@@ -161,10 +161,10 @@ def test_an_interrupted_transfer(lab: Lab, peer: Lab, both: Both) -> None:
     argv = both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")
     with started(lab, argv) as running:
         assert running.stdout is not None
-        shown = next(line for line in iter(running.stdout.readline, "") if "replica_send: VM db01" in line)
+        shown = next(line for line in iter(running.stdout.readline, "") if ", VM db01, disk " in line)
         lab.run(["pkill", "-x", "ssh"])
         rest = running.stdout.read()
-    assert re.search(r"VM db01, disk disk0: \S+ MiB sent, \S+ KiB/s, \d+ s left", shown)
+    assert re.search(r"VM db01, disk disk0: sending, \S+ MiB of \S+ MiB \(\d+ %\), \S+ KiB/s, \d+ s left", shown)
     assert running.returncode == 2
     assert "The replicas of this VM are not complete: db01" in rest
     sent = next(one["sent"] for one in results(replicate(both, "-vv")) if "sent" in one)
@@ -209,7 +209,7 @@ def test_the_controller_dies(lab: Lab, peer: Lab, both: Both) -> None:
     write(lab, 0, 0, 90)
     with started(lab, both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")) as running:
         assert running.stdout is not None
-        next(line for line in iter(running.stdout.readline, "") if "replica_send: VM db01" in line)
+        next(line for line in iter(running.stdout.readline, "") if ", VM db01, disk " in line)
         kill(running)
         refused = both.play("replicate").stdout
         assert f"the disks are being replicated by a transfer to {peer.name} (pid " in refused

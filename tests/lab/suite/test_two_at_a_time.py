@@ -44,7 +44,7 @@ WISHES: dict[str, dict[str, Any]] = {
         "disks": [{"name": "root", "boot": True, "size": 160}, {"name": "queue", "size": 64, "pci_slot": "0:4:5"}],
     },
 }
-HOLDER = re.compile(r"being changed by .*\(pid \d+ on lab01 since [0-9TZ:-]+\); waited 1 s \(lock_timeout\)")
+HOLDER = re.compile(r"being changed by .*\(pid \d+ on lab01 since [0-9TZ:-]+\)(?:, .*)?; waited 1 s \(lock_timeout\)")
 
 
 @dataclass

@@ -14,29 +14,33 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 MANY = "i=0; while [ $i -lt 40000 ]; do echo 0123456789abcdef; i=$((i+1)); done"
 
 
+def carry(*programs, runner=None):
+    return (runner or SubprocessRunner()).carry(*programs, lambda _count: None)
+
+
 def test_the_second_reads_the_first():
     runner = SubprocessRunner()
-    first, second = runner.pipe(("sh", "-c", MANY), ("wc", "-c"))
-    assert (first.rc, second.rc, second.stdout.strip()) == (0, 0, "680000")
+    first, second = carry(("sh", "-c", MANY), ("wc", "-c"), runner=runner)
+    assert (first.rc, second.rc, second.stderr.strip()) == (0, 0, "680000")
     assert runner.calls == 2
 
 
 @pytest.mark.parametrize("first", ["cat", "wc -c"])
 def test_the_first_has_nothing_to_read(first):
-    assert SubprocessRunner().pipe(("sh", "-c", first), ("cat",))[1].stdout.strip() in ("", "0")
+    assert carry(("sh", "-c", first), ("cat",))[1].stderr.strip() in ("", "0")
 
 
 def test_what_each_says_is_kept_apart():
-    first, second = SubprocessRunner().pipe(("sh", "-c", "echo a >&2; exit 3"), ("sh", "-c", "cat; echo b >&2; exit 4"))
+    first, second = carry(("sh", "-c", "echo a >&2; exit 3"), ("sh", "-c", "cat; echo b >&2; exit 4"))
     assert (first.rc, first.stderr, second.rc, second.stderr) == (3, "a\n", 4, "b\n")
 
 
 def test_a_reader_that_goes_ends_the_writer():
-    first, second = SubprocessRunner().pipe(("sh", "-c", MANY), ("sh", "-c", "exit 1"))
+    first, second = carry(("sh", "-c", MANY), ("sh", "-c", "exit 1"))
     assert first.rc != 0
     assert second.rc == 1
 
 
 def test_a_reader_that_is_not_there():
     with pytest.raises(FlexdiskError, match="no-such-program is not on this host's PATH"):
-        SubprocessRunner().pipe(("sleep", "60"), ("no-such-program",))
+        carry(("sleep", "60"), ("no-such-program",))

@@ -16,6 +16,7 @@ from .conftest import PLUGINS, VM
 from .test_modules import MODULES, ROOT
 
 NO_SIZES = {"vcpus", "cpus", "index", "serial_no", "snapshots", "created", "collected", "guid", "ttl", "age", "home"}
+NO_SIZES |= {"silent", "pid", "at_step", "steps"}
 OPTION = "block_size"  # the name and the unit of the option, and of vmadm's property
 MIB = 1 << 20
 DISKS = [
@@ -102,6 +103,7 @@ def test_real_figures(host):
         "vm_info": host("vm_info"),
         "disk_info": host("disk_info", space=True),
         "host_info": host("host_info"),
+        "progress_info": host("progress_info"),
         "replica_info": host("replica_info"),
         "vm": host("vm", vms=[{"name": "web01", "memory": 2048, "state": "stopped"}]),
     }

@@ -19,7 +19,7 @@ import yaml
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import journal as engine_intent
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, module_run, progress
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.outcome import Outcome
@@ -43,6 +43,7 @@ MODULES = (
     "disk_verify",
     "group_lease",
     "host_info",
+    "progress_info",
     "replica_info",
     "vm",
     "vm_disks",
@@ -50,6 +51,7 @@ MODULES = (
     "vm_snapshot",
     "zfs_quota",
 )
+ASKING = [module for module in MODULES if module != "progress_info"]  # which asks neither zfs nor vmadm
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = {
     "disk": {"name": "data", "size": 64},
@@ -232,6 +234,45 @@ def test_what_host_info_returns_is_documented(host, node):
         assert [vm["alias"] for vm in found["host"]["vms"]] == ["web01"]
 
 
+def test_where_tasks_are_is_documented(host, monkeypatch):
+    """A task that holds the lock, asked for with both modules."""
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: None)
+    documented = documentation("progress_info", "RETURN")
+    held = lock.exclusive(SubprocessRunner(), "zones", 0, "vm_disks of web01")
+    with held as place, progress.telling(place, lambda _line: None) as made:
+        assert host("progress_info")["progress"] == []
+        made.more(1)
+        made.step("web01", "data", "+ data 64 MiB")
+        found = [host("progress_info"), host("progress_info", check=True), host("vm_info")]
+        other = host("progress_info", pool="tank")
+    assert_documented({"progress": found[0]["progress"]}, documented)
+    (sample,) = documented["progress"]["sample"]
+    assert set(sample) == set(documented["progress"]["contains"])
+    for result in found:
+        (one,) = result["progress"]
+        assert (one["lock"], one["state"], one["vm"], one["at_step"]) == ("pool-zones", "running", "web01", 1)
+    assert other["progress"] == host("vm_info")["progress"] == []
+    where = {key: sample[key] for key in progress.Standing._fields}
+    assert progress.Standing(**where).line == sample["line"]
+
+
+def test_the_bytes_of_a_copy_are_told(host, monkeypatch):
+    """Of one by streams, which programs do. Check mode tells nothing."""
+    host("disk", name="data", size=64)
+    volume = host("disk_info", name="data")["disks"][0]["volume"]
+    host.node("guest", "write", volume, "0", "32", "1")
+    told, logged = [], []
+    tell = progress.Progress._tell
+    monkeypatch.setattr(progress.Progress, "_tell", lambda self: (tell(self), told.extend(lock.under_way(None))))
+    monkeypatch.setattr(progress, "_COPY", 0)
+    monkeypatch.setattr(AnsibleModule, "log", lambda _self, text, log_args=None: logged.append(text))
+    assert host("disk", name="twin", source="data", check=True)["changed"]
+    assert told == []
+    assert host("disk", name="twin", source="data")["changed"]
+    assert max(one["done_bytes"] for one in told) > 0
+    assert "at step 1 of 1: + twin" in "\n".join(logged)
+
+
 def test_an_option_without_a_value_is_none(host):
     """As templates leave them."""
     assert not host("vm_disks", vms=[spec({"name": "data", "pci_slot": "0:4:1"})]).get("failed")
@@ -294,7 +335,7 @@ def test_no_vmadm(host, monkeypatch, choice):
     monkeypatch.setattr(module_run, "_SOCKETS", ())
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(module_run, "SYSTEM_PATH", "/nonexistent")
-    for module in MODULES:
+    for module in ASKING:
         failed = host(module, hypervisor=choice, **NEEDED.get(module, {}))
         assert failed["error_code"] == "CommandNotFound"
         assert ("zfs" if (choice, module) == ("vmadm", "group_lease") else "vmadm") in failed["msg"]
@@ -332,7 +373,7 @@ def test_where_a_libvirt_daemon_listens():
     )
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", ASKING)
 def test_no_such_pool(host, module):
     failed = host(module, pool="tank", **NEEDED.get(module, {}))
     assert failed["error_code"] == "ResourceNotFound"
@@ -346,7 +387,7 @@ def not_root(host, program, text):
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if module != "group_lease"])  # it asks no vmadm
+@pytest.mark.parametrize("module", [module for module in ASKING if module != "group_lease"])  # it asks no vmadm
 def test_not_root(host, module):
     not_root(host, "vmadm", "FATAL: cannot run because: not root")
     failed = host(module, **NEEDED.get(module, {}))

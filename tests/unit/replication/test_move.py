@@ -16,10 +16,11 @@ from dataclasses import replace
 import pytest
 from simnode.vmadm.admin import COMMANDS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records, vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, progress, records, vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host_info import host_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
@@ -165,6 +166,19 @@ def moved(world, before, hashes):
     assert (space.allocatable(found), found.interrupted, host.moves) == (world.allocatable, None, {})
     assert [disk.name for disk in found.disks] == list(world.names)
     assert not list(world.folder.glob("moves/*"))
+
+
+def test_it_tells_where_it_is(world, monkeypatch):
+    """Between steps of plans, which tell themselves."""
+    told_of, tell = [], progress.Progress._tell
+    monkeypatch.setattr(progress.Progress, "_tell", lambda self: (tell(self), told_of.extend(lock.under_way(None))))
+    with lock.exclusive(SubprocessRunner(), None, 0, "vm_move") as held, progress.telling(held, print):
+        move(world)
+    words = list(dict.fromkeys(one["text"] for one in told_of if one["vm"] == "db01"))
+    phases = ["stop", "its disks become replicas", "its replicas become disks", "start"]
+    assert [text for text in words if text in phases] == phases
+    assert len(words) > len(phases)
+    assert lock.under_way(None) == []
 
 
 @BOTH

@@ -49,10 +49,18 @@ def clock():
 
 
 def meter(tmp_path, clock, log, limit=0):
-    made = progress.Progress(progress.path(str(tmp_path), VM), log.append, limit, clock, clock.pause)
+    held = progress.Held(str(tmp_path / "transfer-1.progress"), progress.Run(1, "hv01", "now", "a transfer"))
+    made = progress.Progress(held, log.append, limit, clock, clock.pause)
     made.begin(100 * MIB)
-    made.now("db01", "data")
+    made.now("db01", "data", "sending")
     return made
+
+
+def lines(tmp_path):
+    folder = os.open(tmp_path, os.O_RDONLY)
+    found = [progress.read(path.name, folder) for path in tmp_path.glob("*.progress")]
+    os.close(folder)
+    return [where.line for _run, where, _silent in found]
 
 
 def test_what_is_told(tmp_path, clock):
@@ -63,15 +71,17 @@ def test_what_is_told(tmp_path, clock):
         clock.now += 1
         made.add(2 * MIB)
     assert made.carried == 50 * MIB
-    line = "VM db01, disk data: 50 MiB sent, 2 MiB/s, 25 s left"
-    assert progress.lines(str(tmp_path), None) == progress.lines(str(tmp_path), [VM]) == [line]
+    assert lines(tmp_path) == ["VM db01, disk data: sending, 50 MiB of 100 MiB (50 %), 2 MiB/s, 25 s left"]
     assert log == [
-        "VM db01, disk data: 20 MiB sent, 2 MiB/s, 40 s left",
-        "VM db01, disk data: 40 MiB sent, 2 MiB/s, 30 s left",
+        "VM db01, disk data: sending, 20 MiB of 100 MiB (20 %), 2 MiB/s, 40 s left",
+        "VM db01, disk data: sending, 40 MiB of 100 MiB (40 %), 2 MiB/s, 30 s left",
     ]
-    assert progress.lines(str(tmp_path), ["another"]) == []
+    made.add(60 * MIB)
+    clock.now += 1
+    made.add(0)
+    assert lines(tmp_path) == ["VM db01, disk data: sending, 110 MiB, 4.2 MiB/s"]  # the total was an estimate
     made.end()
-    assert progress.lines(str(tmp_path), None) == []
+    assert lines(tmp_path) == []
 
 
 def test_the_limit_holds(tmp_path, clock):
@@ -79,14 +89,6 @@ def test_the_limit_holds(tmp_path, clock):
     for _piece in range(20):
         made.add(MIB)
     assert clock.now == 5.0
-
-
-def test_what_cannot_be_told_fails_nothing(tmp_path, clock):
-    made = meter(tmp_path / "missing", clock, [])
-    clock.now += 9
-    made.add(MIB)
-    made.end()
-    assert progress.lines(str(tmp_path / "missing"), None) == []
 
 
 def test_bytes_are_carried_and_counted():
@@ -165,7 +167,7 @@ def test_which_steps_are_watched(monkeypatch, action, given, watched):
     monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"watched": False})
     monkeypatch.setattr(Watched, "_watched", lambda *_any: {"watched": True})
     made = object.__new__(action)
-    made._task = SimpleNamespace(args=given, async_val=0, check_mode=False)
+    made._task = SimpleNamespace(args=given, async_val=0, check_mode=False, no_log=False)
     assert made.run() == {"watched": watched}
 
 
@@ -183,7 +185,7 @@ def test_a_slow_host_is_asked_less_often(monkeypatch, action, given, pauses):
     def module(_self, name, given, _task_vars):
         now[0] += 15
         asked = name == "ansible.legacy.async_status" and given.get("mode") != "cleanup"
-        return {"finished": asked and next(ends), "lines": []}
+        return {"finished": asked and next(ends), "progress": []}
 
     def sleep(seconds):
         slept.append(seconds)

@@ -215,7 +215,7 @@ class World:
         return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), fresh)
 
     def send(self, transfers: list[VmTransfer], keys: list[str]) -> None:
-        self.sender().send(transfers, Address("hv02"), keys, Progress(str(self.folder / "progress"), print))
+        self.sender().send(transfers, Address("hv02"), keys, Progress())
 
     def announced(self) -> Known:
         """The last transfer of the VM, and the keys of the peer. The VM is still running."""
@@ -229,7 +229,7 @@ class World:
         vm, keys = announced
         last = LastTransfer(self.sender())
         taken = last.take(vm)
-        last.send(taken, Address("hv02"), keys, Progress(str(self.folder / "progress"), print), self.home_name)
+        last.send(taken, Address("hv02"), keys, Progress(), self.home_name)
         return taken
 
     def sync(self) -> tuple[bool, bool]:

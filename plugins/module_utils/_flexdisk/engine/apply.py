@@ -26,6 +26,7 @@ from . import (  # pylint: disable=unused-import
     apply_figures,  # noqa: F401  registers the steps of a VM's figures and its power
     apply_moves,  # noqa: F401  registers the steps of disks that leave a VM or come to one
     autoboot,
+    progress,
 )
 from .journal import Journal
 from .observe import observe
@@ -95,6 +96,7 @@ class Applier:
         for number, step in enumerate(plan.steps):
             after = predict.apply(vm, step, geometry)
             down = down or step.stops
+            progress.current().step(plan.name if plan.vm else "", step.disk, step.text or step.kind)
             try:
                 self._note(plan, number)
                 begun = True
@@ -160,6 +162,7 @@ class Applier:
 
         The hypervisor's tool may be what failed, and may come back soon. So only this action is tried several times.
         """
+        progress.current().now(plan.name, "", "start it again after a failure")
         waited, error = 0.0, ""
         for number, seconds in enumerate((0.0, *RESTART_PAUSES), 1):
             if seconds:

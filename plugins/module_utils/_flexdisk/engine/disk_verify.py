@@ -23,7 +23,7 @@ from ..rules.inventory import Host
 from ..rules.verify import findings
 from ..zfs.commands import Zfs
 from ..zfs.guard import lift
-from . import module_run, report
+from . import module_run, progress, report
 from .ended import as_it_went, touched
 from .observe import observe
 from .outcome import Outcome
@@ -80,6 +80,7 @@ def verify(
     outcome.msg = summary.summary([*mending.plans, *idle], host.geometry, len(mending.outside))
     outcome.changed, outcome.diff = mending.changed, _diff(mending, outcome.msg)
     if outcome.changed and not check_mode:
+        progress.current().more(len(mending.outside))
         apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome)
         outside = -1
         if outcome.failure is None:
@@ -160,6 +161,7 @@ def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], ou
     """Do the steps outside VMs. Returns how many were done."""
     tools = Tools(zfs, hypervisor, Policy(), set())
     for number, step in enumerate(steps):
+        progress.current().step("", step.disk, step.text)
         try:
             _perform_outside(step, tools)
         except FlexdiskError as exc:
@@ -184,6 +186,7 @@ def _look_again(
     wanted: t.Sequence[Finding],
 ) -> t.Optional[Host]:
     """Read the host again. A finding that was repaired must be gone. Returns None if the host cannot be read."""
+    progress.current().reads()
     outcome = result.outcome
     try:
         now = read()

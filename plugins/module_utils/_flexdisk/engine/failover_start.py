@@ -22,7 +22,7 @@ from ..rules.moves import COMING, Move, is_place
 from ..rules.replicas import hosts
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import autoboot, replica_info
+from . import autoboot, progress, replica_info
 from .observe import observe
 from .vm_takeover import Known, held, is_named, known_vms
 
@@ -168,6 +168,7 @@ def _why_not(vm: Vm, claims: Claims, unasked: bool) -> str:
 
 
 def _failure(hypervisor: Hypervisor, vm: Vm) -> str:
+    progress.current().now(vm.config.alias or vm.config.uuid, "", "start")
     try:
         autoboot.start(hypervisor, vm)
     except FlexdiskError as exc:

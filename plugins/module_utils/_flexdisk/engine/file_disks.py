@@ -17,6 +17,7 @@ from ..plan.disk_steps import Copying
 from ..rules import identity
 from ..rules.reservation import PoolGeometry, automatic_reservation
 from ..zfs.commands import Zfs
+from . import progress
 
 # Seconds between two notes of the progress of a copy.
 PACE = 5.0
@@ -154,6 +155,7 @@ def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, 
     else:
         options = {"volblocksize": str(copying.block_size_bytes), "compression": copying.compression}
         zfs.create_volume(half, size, options, facts, wanted == SPARSE)
+    progress.current().begin(size)
     zfs.files.copy(_data(zfs, now), _data(zfs, _named(zfs, half)), size, _Notes(zfs, half))
 
 
@@ -192,7 +194,7 @@ def _data(zfs: Zfs, dataset: Dataset) -> str:
 
 
 class _Notes:
-    """Writes the progress of a copy to a property from time to time."""
+    """Writes the progress of a copy to a property from time to time, and tells it."""
 
     def __init__(self, zfs: Zfs, name: str) -> None:
         self._zfs = zfs
@@ -200,6 +202,7 @@ class _Notes:
         self._last = time.monotonic()
 
     def __call__(self, done: int) -> None:
+        progress.current().reach(done)
         if time.monotonic() - self._last >= PACE:
             self._zfs.set_facts(self._name, {"copied": str(done)})
             self._last = time.monotonic()

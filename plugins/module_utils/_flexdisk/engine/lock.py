@@ -19,12 +19,16 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from ..rules.identity import check_pool
+from . import progress
+from .progress import Held, Run
 from .runner import SYSTEM_PATH, SubprocessRunner, search_path
 
 HOST = "host.lock"
 OF_A_NODE = "flexdisk-locks"  # simnode.__main__ makes it
+TRANSFER = "transfer-"
+_SUFFIX = ".lock"
 _POLL = 0.2
-_TRANSFER = "transfer-"
+_SILENT = 5  # seconds without news that are worth to be told
 
 
 def place() -> str:
@@ -79,37 +83,116 @@ def _take(fd: int, how: int) -> bool:
     return True
 
 
-def _holder(fd: int) -> str:
+def _said(fd: int) -> t.Optional[Run]:
+    """What a lock file says of its holder."""
     try:
         said = json.loads(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
-        text = f"{said['task']} (pid {said['pid']} on {said['host']} since {said['since']})"
-    except (KeyError, OSError, TypeError, ValueError):
-        return "a task that has not identified itself yet"
+        found = Run(int(said["pid"]), str(said["host"]), str(said["since"]), str(said["task"]))
+    except (KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
+        return None
+    return found
+
+
+def _lives(pid: int) -> bool:
     try:
-        os.kill(int(said["pid"]), 0)
+        os.kill(pid, 0)
     except (OSError, OverflowError) as exc:
-        if getattr(exc, "errno", 0) != errno.EPERM:
-            return text + ", which is gone, but a program that it started still runs"
-    return text
+        return getattr(exc, "errno", 0) == errno.EPERM
+    return True
+
+
+def _holder(directory: int, name: str, fd: int) -> str:
+    """The holder of a lock, and where it is."""
+    said = _said(fd)
+    if said is None:
+        return "a task that has not identified itself yet"
+    text = f"{said.task} (pid {said.pid} on {said.host} since {said.since})"
+    if not _lives(said.pid):
+        text += ", which is gone, but a program that it started still runs"
+    told = progress.read(_progress_of(name), directory)
+    if told is None or not _is_of(told[0], said):
+        return text
+    silent = f", no news for {told[2]} s" if told[2] >= _SILENT else ""
+    return f"{text}, {told[1].line}{silent}"
+
+
+def _is_of(run: Run, holder: t.Optional[Run]) -> bool:
+    """Whether what a run tells is told by the holder of a lock."""
+    return holder is not None and (run.pid, run.since) == (holder.pid, holder.since)
+
+
+def _progress_of(name: str) -> str:
+    return name[: -len(_SUFFIX)] + progress.SUFFIX
 
 
 def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
     """The holders of locks that a task for the pool, or for all pools (None), would wait for."""
     found = []
-    wanted = {HOST, _file_of(pool)} if pool is not None else None
     for name in sorted(os.listdir(directory)):
-        if not name.endswith(".lock") or name.startswith(_TRANSFER) or (wanted is not None and name not in wanted):
+        if not name.endswith(_SUFFIX) or name.startswith(TRANSFER) or not _concerns(name, pool):
             continue
-        try:
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
-        except OSError:
-            continue
-        try:
-            if not _take(fd, fcntl.LOCK_SH):
-                found.append(_holder(fd))
-        finally:
-            os.close(fd)
+        with _held(directory, name) as fd:
+            if fd is not None:
+                found.append(_holder(directory, name, fd))
     return found
+
+
+def _concerns(name: str, pool: t.Optional[str]) -> bool:
+    """Whether a task for the pool, or for all (None), would wait for this lock."""
+    return pool is None or name in (HOST, _file_of(pool))
+
+
+@contextlib.contextmanager
+def _held(directory: int, name: str) -> t.Iterator[t.Optional[int]]:
+    """A descriptor of a lock file that somebody holds, None if nobody does."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
+    except OSError:
+        yield None
+        return
+    try:
+        yield None if _take(fd, fcntl.LOCK_SH) else fd
+    finally:
+        os.close(fd)
+
+
+def under_way(pool: t.Optional[str]) -> t.List[t.Dict[str, t.Any]]:
+    """Where runs are that a task for the pool, or for all pools (None), would wait for; and all transfers.
+
+    state: C(running), C(outlived) if only a program still runs that it has started, or C(dead).
+    """
+    try:
+        directory = _directory(create=False)
+    except FlexdiskError:
+        return []  # there is none, so nobody tells anything
+    try:
+        names = [name for name in sorted(os.listdir(directory)) if name.endswith(progress.SUFFIX)]
+        locks = [name[: -len(progress.SUFFIX)] + _SUFFIX for name in names]
+        return [
+            one
+            for name in locks
+            for one in _told(directory, name)
+            if name.startswith(TRANSFER) or _concerns(name, pool)
+        ]
+    finally:
+        os.close(directory)
+
+
+def _told(directory: int, name: str) -> t.Iterator[t.Dict[str, t.Any]]:
+    told = progress.read(_progress_of(name), directory)
+    if told is None:
+        return
+    run, where, silent = told
+    with _held(directory, name) as fd:
+        said = None if fd is None else _said(fd)
+    again = progress.read(_progress_of(name), directory)
+    if again is None or again[0] != run:
+        return  # it has ended meanwhile: who ends removes its file before it gives up its lock
+    state = "dead"
+    if _is_of(run, said):
+        state = "running" if _lives(run.pid) else "outlived"
+    lock = name[: -len(_SUFFIX)]
+    yield {"lock": lock, "state": state, "silent": silent, **run._asdict(), **where._asdict(), "line": where.line}
 
 
 def busy(pool: t.Optional[str]) -> t.List[str]:
@@ -131,7 +214,7 @@ def exclusive(
     timeout: float,
     task: str,
     pause: t.Callable[[float], None] = time.sleep,
-) -> t.Iterator[None]:
+) -> t.Iterator[Held]:
     """Lock a pool, or all pools (None), for the body. timeout is seconds; the lock is tried at least once.
 
     Raises FlexdiskError Locked, which names the holder, or NotPermitted if there is no safe place for locks.
@@ -151,9 +234,10 @@ def exclusive(
                 if time.monotonic() >= deadline:
                     raise _locked(_holders(directory, pool), timeout)
                 pause(_POLL)
-        _say(fds[-1], task)
+        run = _run(task)
+        _say(fds[-1], run)
         runner.inherited = (*before, *fds)
-        yield
+        yield Held(os.path.join(place(), _progress_of(wanted[-1][0])), run)
     finally:
         runner.inherited = before
         for fd in [*fds, directory]:
@@ -161,22 +245,28 @@ def exclusive(
 
 
 @contextlib.contextmanager
-def transfers(runner: SubprocessRunner, vms: t.Iterable[str], task: str) -> t.Iterator[None]:
+def transfers(runner: SubprocessRunner, vms: t.Sequence[str], task: str) -> t.Iterator[Held]:
     """Lock transfers of VMs (by uuids) for the body, beside whatever else is locked: one run at a time replicates a VM.
+    What is held is named by the first.
 
     A transfer may take hours, so nobody waits for it. Raises FlexdiskError as exclusive() does.
     """
+    names, run = [f"{TRANSFER}{vm}{_SUFFIX}" for vm in vms], _run(task)
     directory = _directory(create=True)
     fds: t.List[int] = []
     before = runner.inherited
     try:
-        for name in sorted(f"{_TRANSFER}{vm}.lock" for vm in vms):
+        for name in sorted(names):
             fds.append(os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=directory))
             if not _take(fds[-1], fcntl.LOCK_EX):
-                raise FlexdiskError("Locked", f"the disks are being replicated by {_holder(fds[-1])}")
-            _say(fds[-1], task)
+                time.sleep(_POLL)  # those who look whether it is held hold it for a moment
+                if not _take(fds[-1], fcntl.LOCK_EX):
+                    raise FlexdiskError(
+                        "Locked", f"the disks are being replicated by {_holder(directory, name, fds[-1])}"
+                    )
+            _say(fds[-1], run)
         runner.inherited = (*before, *fds)
-        yield
+        yield Held(os.path.join(place(), _progress_of(names[0])) if names else "", run)
     finally:
         runner.inherited = before
         for fd in [*fds, directory]:
@@ -188,8 +278,11 @@ def _locked(holders: t.Sequence[str], timeout: float) -> FlexdiskError:
     return FlexdiskError("Locked", f"the host is being changed by {who}; waited {int(timeout)} s (lock_timeout)")
 
 
-def _say(fd: int, task: str) -> None:
+def _run(task: str) -> Run:
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    said = {"pid": os.getpid(), "host": os.uname().nodename, "since": since, "task": task[:500]}
+    return Run(os.getpid(), os.uname().nodename, since, task[:500])
+
+
+def _say(fd: int, run: Run) -> None:
     os.ftruncate(fd, 0)
-    os.pwrite(fd, json.dumps(said).encode(), 0)
+    os.pwrite(fd, json.dumps(run._asdict()).encode(), 0)

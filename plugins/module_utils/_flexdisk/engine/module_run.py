@@ -15,7 +15,7 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError, Problem
 from ..rules import core_version
 from ..zfs.commands import Zfs
-from . import lock
+from . import lock, progress
 from .arguments import check_figures
 from .outcome import Outcome
 from .runner import SYSTEM_PATH, SubprocessRunner
@@ -36,6 +36,9 @@ class Module(t.Protocol):
 
     def warn(self, warning: str) -> None:
         """Show a warning to the user."""
+
+    def log(self, msg: str) -> None:
+        """Write a line to the host's log."""
 
     def fail_json(self, *, msg: str, **kwargs: t.Any) -> t.Any:
         """End the module with an error."""
@@ -87,7 +90,8 @@ def run_module(
         if problems:
             module.fail_json(**refusal(problems))
         zfs, hypervisor = open_host(params, runner, core)
-        with locked(runner, None if every_pool else params["pool"], params, task, reads or module.check_mode) as others:
+        pool = None if every_pool else params["pool"]
+        with locked(runner, pool, params, task, None if reads or module.check_mode else module.log) as others:
             answer = body(Call(zfs, hypervisor, params["pool"], module.check_mode, runner), given)
     except FlexdiskError as exc:
         module.fail_json(**error(exc))
@@ -118,11 +122,12 @@ def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Z
     if too_old:
         raise FlexdiskError("AnsibleTooOld", too_old)
     check_figures(params)
+    zfs = Zfs(runner, pipe=lambda first, second: runner.carry(first, second, progress.current().add))
     choice, uri = params["hypervisor"], params["libvirt_uri"]
     if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):
-        return Zfs(runner, pipe=runner.pipe), _vmadm(runner)
+        return zfs, _vmadm(runner)
     if choice == "libvirt" or any(map(os.path.exists, _SOCKETS)):
-        return Zfs(runner, pipe=runner.pipe), _libvirt(uri, runner)
+        return zfs, _libvirt(uri, runner)
     raise FlexdiskError(
         "CommandNotFound", "no hypervisor found on this host: neither the program vmadm nor the socket of a libvirtd"
     )
@@ -147,16 +152,20 @@ def _libvirt(uri: str, runner: SubprocessRunner) -> Hypervisor:
 
 @contextlib.contextmanager
 def locked(
-    runner: SubprocessRunner, pool: t.Optional[str], params: _Params, task: str, reads: bool
+    runner: SubprocessRunner,
+    pool: t.Optional[str],
+    params: _Params,
+    task: str,
+    log: t.Optional[t.Callable[[str], None]],
 ) -> t.Iterator[t.List[str]]:
-    """Hold the lock of a pool, or of all (None), for the body of a with statement.
+    """Hold the lock of a pool, or of all (None), for the body of a with statement, and tell its progress.
 
-    A run that only reads takes no lock. It gets warnings about the holders instead.
+    A run that only reads has no log. It takes no lock, and gets warnings about the holders instead.
     """
-    if reads:
+    if log is None:
         yield lock.busy(pool)
     else:
-        with lock.exclusive(runner, pool, params["lock_timeout"], task):
+        with lock.exclusive(runner, pool, params["lock_timeout"], task) as held, progress.telling(held, log):
             yield []
 
 

@@ -242,7 +242,7 @@ class Sender:
             file.write(trust.known_hosts(address, known))
         for disk in vm.disks:
             for stream in disk.sent:
-                progress.now(vm.label, disk.name or disk.uuid)
+                progress.now(vm.label, disk.name or disk.uuid, "sending")
                 self._carry(disk, stream, trust.ssh(address, os.path.join(folder, disk.uuid), path), progress)
 
     def _check_snapshots(self, vm: VmTransfer) -> None:

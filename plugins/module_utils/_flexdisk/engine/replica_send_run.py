@@ -33,7 +33,7 @@ class Given:
     @property
     def long(self) -> bool:
         """Whether the step takes long and changes no disk of this host, so that others need not wait for it."""
-        return self.params["step"] in ("send", "progress")
+        return bool(self.params["step"] == "send")
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,6 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[Told, t.List[Problem]]:
 def run(call: Call, given: Given, told_: Told) -> Answer:
     """Do the step."""
     sender = Sender(call.zfs, call.hypervisor, call.runner, call.pool)
-    if given.params["step"] == "progress":
-        found = progress.lines(lock.place(), given.params["vms"])
-        return Answer({"changed": False, "msg": f"{len(found)} transfers", "lines": found})
     step = given.params["step"]
     return _STEPS[step](sender, call, given, told_)
 
@@ -91,7 +88,7 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     transfers = planned.transfers
     failures: t.List[str] = []
     if not call.check_mode:
-        with _transfers(call, (vm.uuid for vm in transfers), f"a sync to {peer.name}"):
+        with _transfers(call, transfers, f"a sync to {peer.name}"):
             transfers, failures = (sender.announce(planned), []) if last else sender.prepare(planned, peer.name)
     shown = list(zip((vm.config.label for vm in planned.vms), planned.syncs))
     idle = all(one.idle for one in planned.syncs)
@@ -117,13 +114,9 @@ def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
         return Answer({"changed": False, "msg": "nothing is sent in check mode", "sent": []})
     params = given.params
     address = trust.Address(params["address"], params["port"])
-    with _transfers(call, (vm.uuid for vm in told_.transfers), f"a transfer to {params['peer_name']}"):
-        path = progress.path(lock.place(), told_.transfers[0].uuid)
-        meter = progress.Progress(path, given.log, told_.limit)
-        try:
-            sent = sender.send(told_.transfers, address, params["host_keys"], meter)
-        finally:
-            meter.end()
+    lock_of = _transfers(call, told_.transfers, f"a transfer to {params['peer_name']}")
+    with lock_of as held, progress.telling(held, given.log, told_.limit) as meter:
+        sent = sender.send(told_.transfers, address, params["host_keys"], meter)
     failed = [one["alias"] or one["vm"] for one in sent if one["failure"]]
     msg = f"{render_bytes(meter.carried)} sent to {params['peer_name']}"
     msg += f"; failed: {', '.join(failed)}" if failed else ""
@@ -133,7 +126,7 @@ def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
 def _finish(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is tidied in check mode"})
-    with _transfers(call, (vm.uuid for vm in told_.transfers), "the end of a sync"):
+    with _transfers(call, told_.transfers, "the end of a sync"):
         changed, failures = sender.finish(told_.transfers, given.params["complete"], given.params["peer_name"])
     msg = f"{len(given.params['complete'])} VMs have complete replicas"
     return Answer({"changed": changed, "msg": msg, "failures": failures})
@@ -151,8 +144,8 @@ def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     return Answer({"changed": changed, "msg": msg, **told_of, "diff": {"prepared": diff}})
 
 
-def _transfers(call: Call, vms: t.Iterable[str], task: str) -> t.ContextManager[None]:
-    return lock.transfers(call.runner, vms, task)
+def _transfers(call: Call, vms: t.Sequence[VmTransfer], task: str) -> t.ContextManager[progress.Held]:
+    return lock.transfers(call.runner, [vm.uuid for vm in vms], task)
 
 
 _STEPS: t.Mapping[str, t.Callable[[Sender, Call, Given, Told], Answer]] = {

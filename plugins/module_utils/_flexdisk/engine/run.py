@@ -22,7 +22,7 @@ from ..rules.inventory import Host
 from ..rules.layout import container
 from ..zfs.commands import Zfs
 from ..zfs.guard import load_libzfs_core
-from . import report
+from . import progress, report
 from .ended import Broken, as_it_went
 from .journal import Journal
 from .observe import observe
@@ -163,6 +163,7 @@ def apply_plans(
     from .apply import Applier, StepFailed  # which imports everything that does steps
 
     steps = [step for plan in plans for step in plan.steps]
+    progress.current().more(len(steps))
     guarded = any(step.leaves_vm or isinstance(step, DestroyDetached) for step in steps)
     library, why_not = load_libzfs_core() if guarded else (None, "")
     places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
@@ -187,6 +188,7 @@ def look_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.L
     """The plans with how they ended, and the host as it is now, or None if it cannot be read, which is reported as a
     failure. host is the host before the run.
     """
+    progress.current().reads()
     outcome = task.outcome
     now: t.Optional[Host] = None
     try:

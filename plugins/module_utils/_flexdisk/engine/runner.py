@@ -52,29 +52,6 @@ class SubprocessRunner:
             raise
         return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
-    def pipe(self, first: t.Sequence[str], second: t.Sequence[str]) -> t.Tuple[Answer, Answer]:
-        """Run two programs at once. The second reads what the first writes."""
-        self.calls += 2
-        writer = self._start(first, subprocess.DEVNULL)
-        try:
-            reader = self._start(second, t.cast(t.IO[bytes], writer.stdout))
-        except BaseException:
-            _end(writer)
-            raise
-        # Otherwise the writer does not notice that its reader has gone.
-        t.cast(t.IO[bytes], writer.stdout).close()
-        writer.stdout = None
-        try:
-            out, err = reader.communicate()
-            _none, said = writer.communicate()
-        except BaseException:
-            _end(reader)
-            _end(writer)
-            raise
-        return Answer(writer.returncode, "", said.decode("utf-8", "replace")), Answer(
-            reader.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
-        )
-
     def carry(
         self, first: t.Sequence[str], second: t.Sequence[str], carried: t.Callable[[int], None]
     ) -> t.Tuple[Answer, Answer]:

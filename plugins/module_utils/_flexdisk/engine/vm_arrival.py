@@ -43,7 +43,7 @@ from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import MARKS, ROLE, SENT, Note, decode, encode, is_synced, short
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import file_disks, records, vm
+from . import file_disks, progress, records, vm
 from . import trust as keys
 from .journal import host_name
 from .move_marks import write_move
@@ -313,6 +313,7 @@ class Arrival:
         record = read_record(records.load(uuid))
         self._shut_out(uuid)
         pool = pool_of(place)
+        progress.current().now(record.label, "", "its replicas become disks")
         self._become_disks(record, pool, host)
         now = None
         if there is None or there.state != "running":  # a run that was killed may have started it already
@@ -400,6 +401,7 @@ class Arrival:
             self._hypervisor.dress(record.uuid, {d.path: known[d.uuid] for d in made.disks if d.uuid in known})
         try:
             if record.state == "running" and made.config.state == "stopped":
+                progress.current().now(record.label, "", "start")
                 self._hypervisor.start(record.uuid)
         finally:  # a start turns it on, also one that fails
             wanted = record.autoboot and wish_in(record.marks.get(FAILOVER, "")) is None

@@ -54,7 +54,7 @@ from ..rules.replicas import (
 )
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import autoboot, file_disks
+from . import autoboot, file_disks, progress
 from . import trust as keys
 from .journal import forget_vm
 from .move_marks import rewrite_move, write_move
@@ -156,6 +156,7 @@ class Departure:
         elif (move.phase, move.pool) != (LEAVING, pool):
             raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")
         if vm.config.state == "running":
+            progress.current().now(move.label, "", "stop")
             self._hypervisor.stop(uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
         return told
 
@@ -173,8 +174,10 @@ class Departure:
         for disk in (one for one in vm.disks if one.type == FILE):
             file_disks.show(self._zfs, disk.volume.name, disk.uuid)
             file_disks.ensure(self._zfs, disk.volume, disk.size)
-        if move.state == "running" and self._down(vm):
-            autoboot.start(self._hypervisor, vm)
+        if move.state == "running":
+            progress.current().now(move.label, "", "start it again")
+            if self._down(vm):
+                autoboot.start(self._hypervisor, vm)
         if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
         self._zfs.destroy(f"{place_of_moves(vm.config.pool)}/{uuid}")
@@ -233,6 +236,7 @@ class Departure:
                 known = None
             rewrite_move(self._zfs, vm.config.pool, move._replace(phase=MOVED))
         now = None
+        progress.current().now(move.label, "", "its disks become replicas")
         if vm is not None:
             self._mark(vm, move)
             now = self._end(vm, known)

@@ -18,10 +18,9 @@ from ..model.errors import Problem, Problems
 from ..model.sizes import MIB, parse_size
 from ..rules.identity import is_pool, is_uuid
 from ..rules.replicas import is_host
-from . import lock
+from . import lock, progress
 from .module_run import Answer, Call, failure_text, refusal
-from .progress import Progress
-from .progress import path as progress_path
+from .module_run import locked as module_locked
 from .replica_last import LastTransfer
 from .replica_send import Sender
 from .vm_arrival import Arrival
@@ -145,18 +144,15 @@ def _leave(departure: Departure, call: Call, log: _Log, told: Told) -> None:
     uuid, here, peer = params["vm"], params["name"], params["peer_name"]
     final = LastTransfer(Sender(call.zfs, call.hypervisor, call.runner, None))
 
-    def locked() -> t.ContextManager[None]:
-        return lock.exclusive(call.runner, None, params["lock_timeout"], f"the move of VM {uuid} to {peer}")
+    def locked() -> t.ContextManager[t.List[str]]:
+        return module_locked(call.runner, None, params, f"the move of VM {uuid} to {peer}", log)
 
-    with lock.transfers(call.runner, [uuid], f"the move to {peer}"):
+    with lock.transfers(call.runner, [uuid], f"the move to {peer}") as held:
         with locked():
             said = departure.leave(uuid, here, peer, transfer.peer, params["digest"])
             taken = final.take(transfer)
-        meter = Progress(progress_path(lock.place(), uuid), log, told.limit)
-        try:
+        with progress.telling(held, log, told.limit) as meter:
             final.send(taken, told.address, params["host_keys"], meter, here)
-        finally:
-            meter.end()
         with locked():
             departure.go(uuid, peer, taken, said, params["variables"] or "")
 

@@ -26,7 +26,7 @@ from ..rules.moves import COMING, Move
 from ..rules.naming import Names, fitting
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import records
+from . import progress, records
 from . import trust as keys
 from .journal import host_name
 from .observe import observe
@@ -172,6 +172,7 @@ class TakeOver:
     def _go_back(self, found: Takeover) -> None:
         """Destroy exactly the snapshots that were planned, and roll back."""
         for back in found.disks:
+            progress.current().now("", back.disk.name, f"back to @{back.to.name}")
             if back.lost or back.replica.written or back.back:
                 go_back(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
 

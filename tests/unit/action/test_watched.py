@@ -1,0 +1,80 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which tasks are watched, and what of them is shown."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import Watched, WatchedPlan
+
+from .actions import ROOT
+
+LOCKING = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())["action_groups"]["locking"]
+OTHERS = {"group_lease", "replica_receive", "replica_send", "vm_failover", "vm_move"}
+ENTRY = {"lock": "host", "state": "running", "task": "vm_disks of web01", "line": "at step 1 of 2, VM web01: stop"}
+
+
+def action(name="vm_disks", **task):
+    made = import_module(f"ansible_collections.flexdisk.hypervisor.plugins.action.{name}").ActionModule
+    found = object.__new__(made)
+    given = {"args": {"pool": "zones", "libvirt_uri": "test:///default"}, "async_val": 0, "check_mode": False}
+    found._task = SimpleNamespace(**{**given, "no_log": False, **task})
+    found._templar = SimpleNamespace(template=lambda value: value)
+    return found
+
+
+def test_every_module_that_carries_out_plans_can_be_watched():
+    for name in set(LOCKING) - OTHERS:
+        assert isinstance(action(name), WatchedPlan)
+
+
+@pytest.mark.parametrize(
+    ("variables", "task", "watched"),
+    [
+        ({}, {}, False),
+        ({"flexdisk_progress": None}, {}, False),
+        ({"flexdisk_progress": "false"}, {}, False),
+        ({"flexdisk_progress": "maybe"}, {}, False),
+        ({"flexdisk_progress": True}, {}, True),
+        ({"flexdisk_progress": "yes"}, {}, True),
+        ({"flexdisk_progress": True}, {"check_mode": True}, False),
+        ({"flexdisk_progress": True}, {"async_val": 60}, False),
+        ({"flexdisk_progress": True}, {"no_log": True}, False),
+    ],
+)
+def test_only_if_it_is_asked_for(monkeypatch, variables, task, watched):
+    monkeypatch.setattr(ActionBase, "run", lambda *_any: {})
+    monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **more: {"async": more["wrap_async"]})
+    monkeypatch.setattr(Watched, "_watched", lambda *_any: {"watched": True})
+    expected = {"watched": True} if watched else {"async": bool(task.get("async_val"))}
+    assert action(**task).run(task_vars=variables) == expected
+
+
+def test_what_is_shown(monkeypatch):
+    """Each line once, of those that live, and not of transfers. What cannot be read is not shown."""
+    answers = [
+        {"failed": True, "msg": "no"},
+        {"progress": [ENTRY, {**ENTRY, "state": "dead", "task": "old"}, {**ENTRY, "lock": "transfer-1", "task": "x"}]},
+        {"progress": [ENTRY]},
+        {"progress": []},
+        {"progress": [{**ENTRY, "state": "outlived", "line": "at step 2 of 2, VM web01: start"}]},
+    ]
+    asked, shown, made = [], [], action()
+    made._display = SimpleNamespace(display=shown.append)
+    monkeypatch.setattr(Watched, "_module", lambda _self, *what: asked.append(what) or answers.pop(0))
+    while answers:
+        made._tell({"inventory_hostname": "hv01"})
+    assert shown == [
+        "hv01: vm_disks of web01, at step 1 of 2, VM web01: stop",
+        "hv01: vm_disks of web01, at step 2 of 2, VM web01: start",
+    ]
+    name, given, _variables = asked[0]
+    assert (name, given) == ("flexdisk.hypervisor.progress_info", {"pool": "zones", "libvirt_uri": "test:///default"})
