@@ -14,6 +14,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     render_bytes,
     render_mib,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 COLUMNS = ("VM", "DISK", "SLOT", "SIZE", "PRESERVE", "PARKED", "FREE", "ALLOCATABLE")
 DISK_COLUMNS = ("VM", "DISK", "STATE", "TYPE", "SLOT", "SIZE", "USED", "FREES POOL", "FREES VM", "UUID")
@@ -104,4 +105,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"disk_table": disk_table}
+        return _core.filters({"disk_table": disk_table})
