@@ -62,8 +62,8 @@ class Old:
         self.folder = folder
         self.bin = folder / "old" / "bin"
         subprocess.run([sys.executable, "-m", "venv", folder / "old"], check=True)
-        pip = [self.bin / "pip", "--disable-pip-version-check", "--quiet", "install"]
-        subprocess.run([*pip, "--requirement", ROOT / "requirements" / "too_old.txt"], check=True)
+        pip = [str(self.bin / "pip"), "--disable-pip-version-check", "--quiet", "install"]
+        subprocess.run([*pip, "--requirement", str(ROOT / "requirements" / "too_old.txt")], check=True)
         link = folder / "ansible_collections" / "flexdisk" / "hypervisor"
         link.parent.mkdir(parents=True)
         link.symlink_to(ROOT)
