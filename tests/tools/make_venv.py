@@ -48,7 +48,8 @@ def refusal(core: str, python: str) -> str:
     if core not in CORES:
         return f"CORE is {core}, and has to be one of {', '.join(CORES)}"
     if python not in CORES[core]:
-        return f"ansible-core {core} runs on Python {', '.join(CORES[core])}; this is {python}. Name one with PYTHON="
+        pythons = ", ".join(CORES[core])
+        return f"ansible-core {core} runs on Python {pythons}; this is {python}. Choose with PYTHON= and CORE="
     return ""
 
 

@@ -84,8 +84,16 @@ def test_every_step_is_a_target_of_make_or_an_action_at_a_commit():
     [
         ("2.19", "3.11", ""),
         ("2.21", "3.14", ""),
-        ("2.21", "3.11", "ansible-core 2.21 runs on Python 3.12, 3.13, 3.14; this is 3.11. Name one with PYTHON="),
-        ("2.19", "3.14", "ansible-core 2.19 runs on Python 3.11, 3.12, 3.13; this is 3.14. Name one with PYTHON="),
+        (
+            "2.21",
+            "3.11",
+            "ansible-core 2.21 runs on Python 3.12, 3.13, 3.14; this is 3.11. Choose with PYTHON= and CORE=",
+        ),
+        (
+            "2.19",
+            "3.14",
+            "ansible-core 2.19 runs on Python 3.11, 3.12, 3.13; this is 3.14. Choose with PYTHON= and CORE=",
+        ),
         ("2.18", "3.11", "CORE is 2.18, and has to be one of 2.19, 2.20, 2.21"),
         ("", "3.11", "CORE is , and has to be one of 2.19, 2.20, 2.21"),
     ],
