@@ -24,6 +24,8 @@ ACTIONS = sorted(path.stem for path in (ROOT / "plugins" / "action").glob("*.py"
 FILTERS = sorted(path.stem for path in (ROOT / "plugins" / "filter").glob("*.yml"))
 MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py"))
 
+VM = "11111111-0000-4000-8000-000000000001"
+
 # With these each role comes to where it would change something
 VARIABLES = {
     "flexible_disks_vms": [{"vm": "web01", "disks": [{"name": "more", "size": "1GiB"}]}],
@@ -48,8 +50,8 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "group_lease": {"group": "web"},
     "guest_growth": {"serial": "abc"},
     "guest_growth_info": {"serial": "abc"},
-    "replica_receive": {"step": "remove", "vms": ["web01"]},
-    "replica_send": {"step": "prepare", "vms": ["web01"], "peer": "hv02"},
+    "replica_receive": {"step": "remove", "vms": [VM]},
+    "replica_send": {"step": "remove", "vms": [VM], "peer_name": "hv02"},
     "vm": {"vms": []},
     "vm_disks": {"vms": []},
     "vm_failover": {"step": "look"},

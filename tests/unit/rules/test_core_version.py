@@ -55,6 +55,13 @@ def test_filters_are_as_they_are_or_refuse_when_they_are_used(monkeypatch, name)
             refusing[word]([], some="option")
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "plugins" / "modules").glob("*.py")), ids=lambda path: path.stem)
+def test_modules_tell_their_core(path):
+    """What the run of a module does with it is in the tests of the modules."""
+    main = path.read_text().partition("\ndef main()")[2]
+    assert ("__version__" in main) != (path.stem in ALONE)
+
+
 @pytest.mark.parametrize("name", ALONE)
 def test_actions_without_a_module_refuse_by_themselves(monkeypatch, name):
     monkeypatch.setattr(core_version, "refusal", lambda _version: "too old")
