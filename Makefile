@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 PYTHON ?= python3
+CORE ?= 2.19
 PY := .venv/bin/python
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help venv demo test lint sanity unit conformance integration molecule lab-share lab-up lab-down lab-test lab-full faults bench bench-lab soak mutations clean
+.PHONY: help venv demo test lint sanity unit conformance integration molecule lab-share lab-up lab-down lab-test lab-full faults bench bench-lab soak mutations release clean
 
 help: ; @sed -n 's/^\([a-z-]*\):.* #[#] /\1\t/p' Makefile | expand -t 14
 
-venv: ; @$(PYTHON) tests/tools/make_venv.py dev ## the environment of everything below, made anew when requirements change
-demo: ; @$(PYTHON) tests/tools/make_venv.py run && $(PY) tests/tools/demo.py ## a simulated node: plan, converge, report, converge again
+venv: ; @$(PYTHON) tests/tools/make_venv.py dev $(CORE) ## the environment of everything below, made anew when requirements change (CORE=2.21: with that ansible-core)
+demo: ; @$(PYTHON) tests/tools/make_venv.py run $(CORE) && $(PY) tests/tools/demo.py ## a simulated node: plan, converge, report, converge again
 test: lint sanity unit conformance integration molecule lab-share ## all that must pass before a change is merged
 lint: venv ; @$(PY) tests/tools/lint.py ## format, types, style, documentation, licenses, the built artifact
 sanity: venv ; @$(PY) tests/tools/run_ansible_test.py sanity ## ansible-test sanity, with every Python found
@@ -29,4 +30,5 @@ bench: venv ; @$(PY) tests/bench/bench.py ## processes, time, memory and payload
 bench-lab: venv ; @$(PY) tests/bench/bench_lab.py ## the same on the running lab, for 25 VMs
 soak: venv ; @$(PY) tests/tools/soak.py $(MINUTES) ## the stateful tests for MINUTES (30), with a new seed each round
 mutations: venv ; @$(PY) tests/mutations/run.py $(WORDS) ## deliberate bugs, which the tests must find (WORDS of their names: only those)
+release: venv ; @$(PY) tests/tools/release.py $(VERSION) ## write VERSION into galaxy.yml, and the changelog; again after merging more
 clean: ; @rm -rf .venv .dev build ## all that the targets above have made here

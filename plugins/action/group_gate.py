@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.gate import parse_gate
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import ask_all
 
 MEMBER: t.Dict[str, t.Any] = {
@@ -56,6 +57,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """What the members say, as the result of a task, which fails for a gate that is refused."""
+        _core.check()
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
         gate, problems = parse_gate(checked[1])

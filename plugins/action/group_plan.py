@@ -25,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     RETURN,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 MEMBER: t.Dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -64,6 +65,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """The plan as the result of a task, which fails for a group that is refused."""
+        _core.check()
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
         arguments: t.Dict[str, t.Any] = checked[1]

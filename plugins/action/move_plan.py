@@ -30,6 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.report import result
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problems
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 HOST: t.Dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -90,6 +91,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """The plan as the result of a task, which fails for a request that is refused."""
+        _core.check()
         result_of_task: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
         found = move_plan(checked[1], time.time())

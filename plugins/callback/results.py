@@ -31,8 +31,12 @@ import typing as t
 from pathlib import Path
 
 from ansible.executor.stats import AggregateStats
-from ansible.executor.task_result import CallbackTaskResult
 from ansible.plugins.callback import CallbackBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+
+if t.TYPE_CHECKING:
+    from ansible.executor.task_result import CallbackTaskResult  # since ansible-core 2.19
 
 
 class CallbackModule(CallbackBase):
@@ -43,6 +47,7 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "flexdisk.hypervisor.results"
 
     def __init__(self) -> None:
+        _core.check()
         super().__init__()
         self._results: t.Dict[str, t.Dict[str, t.Any]] = {}
 

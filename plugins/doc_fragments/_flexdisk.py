@@ -31,6 +31,7 @@ options:
         every change.
     type: str
     default: qemu:///system
+    version_added: 0.2.0
   pool:
     description:
       - Read only the VMs of this ZFS pool. Without this option, all pools that have VMs are read.
@@ -45,6 +46,7 @@ options:
       - Check mode does not wait. It gives a warning.
     type: int
     default: 60
+    version_added: 0.2.0
 """
 
     POWER = r"""

@@ -14,6 +14,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 
 class _Loader(yaml.SafeLoader):
@@ -57,4 +58,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"answers": answers}
+        return _core.filters({"answers": answers})

@@ -18,6 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     render_mib,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import Names, fitting
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 _Lists = t.Mapping[str, t.Optional[t.Sequence[_Dict]]]
@@ -151,4 +152,6 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"declared_vm": declared_vm, "declaring": declaring, "vm_disk": vm_disk, "new_disk": new_disk}
+        return _core.filters(
+            {"declared_vm": declared_vm, "declaring": declaring, "vm_disk": vm_disk, "new_disk": new_disk}
+        )

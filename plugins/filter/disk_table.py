@@ -15,6 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     render_bytes,
     render_mib,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 _Row = t.Tuple[str, ...]
@@ -49,10 +50,10 @@ _VALUES: t.Mapping[str, _Value] = {
 FIELDS = tuple(_VALUES)
 _HEADINGS = {"name": "DISK", "pci_slot": "SLOT"}
 _TEXTS: t.Mapping[str, t.Callable[[t.Any], str]] = {
-    "size": lambda mib: render_mib(mib),
-    "block_size": lambda size: render_bytes(size),
-    "frees_pool": lambda size: render_bytes(size),
-    "frees_vm": lambda size: render_bytes(size),
+    "size": render_mib,
+    "block_size": render_bytes,
+    "frees_pool": render_bytes,
+    "frees_vm": render_bytes,
     "pci_slot": lambda parts: ":".join(map(str, parts)),
     "used": lambda value: "yes" if value else "never",
 }
@@ -170,4 +171,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"disk_table": disk_table, "sort_disks": sort_disks}
+        return _core.filters({"disk_table": disk_table, "sort_disks": sort_disks})

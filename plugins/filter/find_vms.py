@@ -12,6 +12,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import is_uuid
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import Names, fitting
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 _Known = t.Dict[str, t.List[Names]]  # by host
@@ -116,4 +117,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"find_vms": find_vms, "find_disks": find_disks}
+        return _core.filters({"find_vms": find_vms, "find_disks": find_disks})

@@ -16,6 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.report import done_table
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.roll import batch_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 _Result = t.TypeVar("_Result")
@@ -78,12 +79,14 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {
-            "group_found": group_found,
-            "group_entries": group_entries,
-            "group_members": group_members,
-            "group_ended": group_ended,
-            "group_batch": group_batch,
-            "group_former": group_former,
-            "group_table": group_table,
-        }
+        return _core.filters(
+            {
+                "group_found": group_found,
+                "group_entries": group_entries,
+                "group_members": group_members,
+                "group_ended": group_ended,
+                "group_batch": group_batch,
+                "group_former": group_former,
+                "group_table": group_table,
+            }
+        )

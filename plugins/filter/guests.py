@@ -12,6 +12,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet import guest_batches as batches
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet import guest_disks as disks
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 _Result = t.TypeVar("_Result")
@@ -55,4 +56,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"guest_batches": guest_batches, "guest_disks": guest_disks, "guest_grown": guest_grown}
+        return _core.filters({"guest_batches": guest_batches, "guest_disks": guest_disks, "guest_grown": guest_grown})

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import instance_group_matching
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 
 def match_disks(current: object, desired: object, matching: str = "name") -> t.Dict[str, t.Any]:
@@ -25,4 +26,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"match_disks": match_disks}
+        return _core.filters({"match_disks": match_disks})

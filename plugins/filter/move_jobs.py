@@ -11,6 +11,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement import execution
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 _ODD = (AttributeError, LookupError, TypeError, ValueError)
@@ -69,9 +70,11 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {
-            "moves_under_way": moves_under_way,
-            "moves_elsewhere": moves_elsewhere,
-            "move_queue": move_queue,
-            "move_table": move_table,
-        }
+        return _core.filters(
+            {
+                "moves_under_way": moves_under_way,
+                "moves_elsewhere": moves_elsewhere,
+                "move_queue": move_queue,
+                "move_table": move_table,
+            }
+        )

@@ -11,6 +11,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import outlook
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 
 def move_outlook(
@@ -28,4 +29,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"move_outlook": move_outlook}
+        return _core.filters({"move_outlook": move_outlook})

@@ -11,6 +11,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement import asked
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 
@@ -36,4 +37,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"new_vms": new_vms, "placed_vms": placed_vms}
+        return _core.filters({"new_vms": new_vms, "placed_vms": placed_vms})

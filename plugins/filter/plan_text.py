@@ -11,6 +11,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import render_change, render_mib
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 
@@ -47,4 +48,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"plan_text": plan_text}
+        return _core.filters({"plan_text": plan_text})

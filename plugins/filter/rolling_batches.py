@@ -16,6 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.durations import parse_seconds
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 KEYS = ("current", "requested", "min_in_service", "max_batch_size")
 
@@ -52,4 +53,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"rolling_batches": rolling_batches, "duration": duration}
+        return _core.filters({"rolling_batches": rolling_batches, "duration": duration})

@@ -118,6 +118,7 @@ problems:
   elements: dict
 """
 
+from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.guest_growth import run_guest_growth
@@ -138,7 +139,7 @@ def main() -> None:
         required_one_of=[("serial", "disk_uuid", "pci_address")],
         supports_check_mode=True,
     )
-    run_guest_growth(module)
+    run_guest_growth(module, __version__)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ options:
         returned.
       - If a pool has too little space for all VMs, V(continue) refuses the VM that takes the most space, and repeats
         this until the rest fits.
+    version_added: 0.2.0
 seealso:
   - module: flexdisk.hypervisor.vm_disks
 """

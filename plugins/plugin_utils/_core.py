@@ -7,11 +7,17 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible import template
-from ansible.errors import AnsibleParserError
+from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.release import __version__
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import core_version
+
+CODE = " [AnsibleTooOld]"
+
+_Filters = t.Dict[str, t.Callable[..., t.Any]]
 
 
 def trust_as_template(value: str) -> str:
@@ -20,7 +26,19 @@ def trust_as_template(value: str) -> str:
 
 
 def check(version: str = __version__) -> None:
-    """Raises AnsibleParserError where ansible-core is too old for this collection."""
+    """Raises AnsibleError where ansible-core is too old for this collection. Plugins of the controller begin with it,
+    but filters, since Ansible hides what goes wrong when it loads them, and actions whose module says the same.
+    """
     too_old = core_version.refusal(version)
     if too_old:
-        raise AnsibleParserError(too_old)
+        raise AnsibleError(too_old + CODE)
+
+
+def filters(functions: _Filters, version: str = __version__) -> _Filters:
+    """The same filters; where ansible-core is too old, each raises AnsibleFilterError when it is used."""
+    too_old = core_version.refusal(version)
+
+    def refuse(*_values: t.Any, **_options: t.Any) -> t.Any:
+        raise AnsibleFilterError(too_old + CODE)
+
+    return dict.fromkeys(functions, refuse) if too_old else functions

@@ -9,17 +9,22 @@ Usage: lint.py [names of checks]
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
 
+import versions
 from tree import BIN, BUILD, ROOT, copy_tree, dev_tree, environment, python_folders, run
 
 PLUGINS = dev_tree() / "ansible_collections" / "flexdisk" / "hypervisor" / "plugins"
 SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
 IALLOCATOR = ROOT / "extensions" / "iallocator"
 GUESTS = ROOT / "extensions" / "guests"
+ARTIFACT = BUILD / "artifact"
 
 
 def old_pythons() -> int:
@@ -36,14 +41,33 @@ def old_pythons() -> int:
     return code
 
 
+def agreement() -> int:
+    """Show where two files say different versions."""
+    found = versions.problems(ROOT)
+    print("\n".join(found) or "all versions agree")
+    return 1 if found else 0
+
+
+def complaints(log: str) -> list[str]:
+    """What the importer of the Galaxy server has found. It says this in its log, and then that all was successful."""
+    return re.findall(r"^(?:WARNING|ERROR|Traceback).*", log, re.MULTILINE)
+
+
 def artifact() -> int:
-    """Build what would be published, and let the importer of the Galaxy server judge it."""
-    code = run([BIN / "ansible-galaxy", "collection", "build", "--force", "--output-path", BUILD], cwd=copy_tree())
-    built = sorted(BUILD.glob("flexdisk-hypervisor-*.tar.gz"))
+    """Build what would be published, and let the importer judge it."""
+    shutil.rmtree(ARTIFACT, ignore_errors=True)
+    code = run([BIN / "ansible-galaxy", "collection", "build", "--output-path", ARTIFACT], cwd=copy_tree())
+    if code:
+        return code
+    (built,) = ARTIFACT.iterdir()
+    print(f"{built.name} has {built.stat().st_size / 1024:.0f} KiB")
     env = environment(GALAXY_IMPORTER_CONFIG=str(ROOT / "tests" / "tools" / "galaxy_importer.cfg"))
-    return code or run(
-        [BIN / "python", "-m", "galaxy_importer.main", built[-1]], cwd=BUILD, env=env
-    )  # it writes into cwd
+    done = subprocess.run(
+        [BIN / "python", "-m", "galaxy_importer.main", built],
+        cwd=ARTIFACT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    print(done.stdout, end="")
+    return done.returncode or len(complaints(done.stdout))
 
 
 CHECKS: dict[str, Callable[[], int]] = {
@@ -53,9 +77,13 @@ CHECKS: dict[str, Callable[[], int]] = {
     "old-pythons": old_pythons,
     "yamllint": partial(run, [BIN / "yamllint", "--strict", "."]),
     "ansible-lint": partial(run, [BIN / "ansible-lint", "--offline", "--profile", "production"]),
+    "workflow": partial(
+        run, [BIN / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", ".github/workflows/ci.yml"]
+    ),
     "docs": partial(
         run, [BIN / "antsibull-docs", "lint-collection-docs", "--plugin-docs", "--validate-collection-refs=self", "."]
     ),
+    "versions": agreement,
     "changelog": partial(run, [BIN / "antsibull-changelog", "lint"]),
     "reuse": partial(run, [BIN / "reuse", "lint", "--lines"]),
     "artifact": artifact,

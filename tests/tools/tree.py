@@ -19,7 +19,7 @@ BIN = ROOT / ".venv" / "bin"
 DEV = ROOT / ".dev"  # a collections path in which the collection is a link to ROOT: always the current files
 BUILD = ROOT / "build"
 SLOWER = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
-TARGET_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")  # all that ansible-core 2.19 manages
+TARGET_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")  # all that ansible-core 2.19 to 2.21 manage
 
 
 def require(path: str) -> Path:

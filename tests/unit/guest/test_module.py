@@ -63,3 +63,8 @@ def test_results_are_as_documented(module, disk):
 def test_a_passphrase_is_not_shown(module, disk):
     done = module(True, serial="a", luks_passphrase="very secret words")
     assert "very secret words" not in json.dumps(done)
+
+
+def test_an_ansible_core_that_is_too_old_is_refused(answer_of, monkeypatch):
+    monkeypatch.setattr(guest_growth, "__version__", "2.18.19")
+    assert answer_of(guest_growth, serial="none")["error_code"] == "AnsibleTooOld"

@@ -247,3 +247,8 @@ def test_results_are_as_documented(module, monkeypatch):
     assert done["msg"] == "/dev/vdb: 50 MiB, can shrink to 26 MiB"
     assert module(pci_address="00:04.0")["min_size_mib"] == 26
     assert looked_for[-1] == (None, "00:04.0")
+
+
+def test_an_ansible_core_that_is_too_old_is_refused(answer_of, monkeypatch):
+    monkeypatch.setattr(guest_growth_info, "__version__", "2.18.19")
+    assert answer_of(guest_growth_info, serial="none")["error_code"] == "AnsibleTooOld"

@@ -27,7 +27,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import core_version, journal
 from tests.unit.domains.conftest import LinuxHost
 
 from .conftest import PLUGINS, VM
@@ -800,7 +800,7 @@ def test_an_ansible_core_that_is_too_old_is_refused(host, monkeypatch, module):
     least = {**NEEDED, "vm": {"vms": []}, "vm_disks": {"vms": []}, "disk": {"name": "a"}, "vm_snapshot": {"name": "a"}}
     done = host(module, **least.get(module, {}))
     assert (done["failed"], done["error_code"]) == (True, "AnsibleTooOld")
-    assert done["msg"] == "flexdisk.hypervisor needs ansible-core 2.19 or later; this is 2.18.19 [AnsibleTooOld]"
+    assert done["msg"] == f"{core_version.refusal('2.18.19')} [AnsibleTooOld]"
 
 
 def test_a_vm_has_one_name(host):

@@ -13,14 +13,15 @@ from ..model.errors import FlexdiskError
 from ..rules.identity import is_uuid, serial_of
 from .guest_grow import grow
 from .guest_observe import Guest
-from .module_run import Module, error
+from .module_run import Module, check_core, error
 from .runner import SubprocessRunner
 
 
-def run_guest_growth(module: Module) -> None:
-    """The whole run of the module."""
+def run_guest_growth(module: Module, core: str) -> None:
+    """The whole run of the module. core is the version of ansible-core."""
     params = module.params
     try:
+        check_core(core)
         if os.geteuid() != 0:
             raise FlexdiskError("NotPermitted", "only root can grow file systems; set become")
         runner = SubprocessRunner()

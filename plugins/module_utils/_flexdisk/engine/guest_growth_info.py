@@ -11,14 +11,15 @@ import os
 from ..model.errors import FlexdiskError
 from .guest_growth import wanted_serial
 from .guest_room import RoomReader, result
-from .module_run import Module, error
+from .module_run import Module, check_core, error
 from .runner import SubprocessRunner
 
 
-def run_guest_growth_info(module: Module) -> None:
-    """The whole run of the module."""
+def run_guest_growth_info(module: Module, core: str) -> None:
+    """The whole run of the module. core is the version of ansible-core."""
     params = module.params
     try:
+        check_core(core)
         if os.geteuid() != 0:
             raise FlexdiskError("NotPermitted", "only root can read disks; set become")
         guest = RoomReader(SubprocessRunner())

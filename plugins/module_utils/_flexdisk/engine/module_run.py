@@ -113,14 +113,19 @@ def answer(outcome: Outcome, **more: t.Any) -> Answer:
     return Answer({**result(outcome), **more}, None if failed is None else {**failed, **more}, outcome.warnings)
 
 
+def check_core(core: str) -> None:
+    """Raises FlexdiskError AnsibleTooOld where this version of ansible-core will not do."""
+    too_old = core_version.refusal(core)
+    if too_old:
+        raise FlexdiskError("AnsibleTooOld", too_old)
+
+
 def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Zfs, Hypervisor]:
     """Storage and hypervisor of this host. C(auto) takes vmadm if it is there, else a libvirt that can be reached.
 
     core is the version of ansible-core. Raises FlexdiskError AnsibleTooOld, InvalidArgument, CommandNotFound.
     """
-    too_old = core_version.refusal(core)
-    if too_old:
-        raise FlexdiskError("AnsibleTooOld", too_old)
+    check_core(core)
     check_figures(params)
     zfs = Zfs(runner, pipe=lambda first, second: runner.carry(first, second, progress.current().add))
     choice, uri = params["hypervisor"], params["libvirt_uri"]

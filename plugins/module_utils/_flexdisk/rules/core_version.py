@@ -17,4 +17,5 @@ def refusal(version: str) -> str:
     found = _VERSION.match(version)
     if found is None or tuple(map(int, found.groups())) >= FLOOR:
         return ""
-    return "flexdisk.hypervisor needs ansible-core %d.%d or later; this is %s" % (*FLOOR, version)
+    what_to_do = "Update ansible-core on the controller, or in the execution environment"
+    return "flexdisk.hypervisor needs ansible-core %d.%d or later; this is %s. %s" % (*FLOOR, version, what_to_do)
