@@ -54,7 +54,7 @@ def project(tools, tmp_path):
 
     def run(command):
         done = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        assert done.returncode == 0, (command, tools[0].telling(done.stdout), done.stderr)
         return done.stdout
 
     return run
@@ -77,6 +77,9 @@ def test_the_page_is_a_way_there_and_back(project, tools, tmp_path):
         if "--check" in command and playbook != "converge":
             real = command.replace(" --check", "")
             project(f"{real} {allow}" if playbook in ("rollback", "detach_disk") else real)
+        if playbook == "detach_disk":
+            back = project(f"ansible-playbook flexdisk.hypervisor.converge --limit hv01 --diff {allow}")
+            assert "+ data 30 GiB re-attached" in back, "list it again: it comes back, with the declaration as it is"
     assert seen == [
         *("report", "verify_disks", "adopt", "snapshot", "converge", "converge"),
         *("converge", "report", "verify_disks", "rollback", "detach_disk", "adopt", "snapshot"),
