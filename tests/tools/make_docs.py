@@ -33,7 +33,8 @@ INVENTORY = SITE / "ansible.inv"
 CONFIGURATION = ROOT / "tests" / "tools" / "site_conf"
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)]*)?\)")
 GROUP = re.compile(r"^### (.+)\n\n((?:- .*\n(?:  .*\n)*)+)", re.MULTILINE)
-REFERENCE = "Modules, plugins and roles"
+CONTENTS = "Modules, plugins and roles"
+REFERENCE = [(CONTENTS, "reference/index.rst"), ("Environment variables", "reference/environment_variables.rst")]
 # What Ansible's own pages call what the reference refers to, with the pages
 ANSIBLE = {
     "std:label": {
@@ -55,11 +56,13 @@ def names() -> list[str]:
     return [*loose, *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("docs/*.md")))]
 
 
-def groups(readme: str, pages: list[str]) -> dict[str, list[str]]:
-    """The groups of README's "Read on" with their pages. Ends with words if a page is in none, or in several."""
+def groups(readme: str, pages: list[str]) -> dict[str, list[tuple[str, str]]]:
+    """The groups of README's "Read on" with titles and pages. Ends with words if a page is in none, or in several."""
     section = readme.split("\n## Read on\n", 1)[1].split("\n## ", 1)[0]
-    found = {title: re.findall(r"^- \[.*?\]\((.*?)\)", items, re.MULTILINE) for title, items in GROUP.findall(section)}
-    listed = [page for several in found.values() for page in several]
+    found = {
+        group: re.findall(r"^- \[(.*?)\]\((.*?)\)", items, re.MULTILINE) for group, items in GROUP.findall(section)
+    }
+    listed = [page for several in found.values() for _title, page in several]
     if missing := sorted({*pages} - {*listed}):
         sys.exit(f'README.md: no group of "Read on" has {", ".join(missing)}')
     if odd := sorted({page for page in listed if listed.count(page) > 1 or page not in pages}):
@@ -88,10 +91,12 @@ def rewritten(page: str, text: str, repository: str) -> str:
 
 def index(readme: str) -> str:
     """README with the groups as the navigation of the site."""
-    found = groups(readme, names()) | {"Reference": ["reference/index.rst", "reference/environment_variables.rst"]}
+    found = groups(readme, names()) | {"Reference": REFERENCE}
     trees = (
-        f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "".join(f"{page}\n" for page in pages) + "```\n"
-        for title, pages in found.items()
+        f"\n```{{toctree}}\n:hidden:\n:caption: {group}\n\n"
+        + "".join(f"{title} <{page}>\n" for title, page in pages)
+        + "```\n"
+        for group, pages in found.items()
     )
     return readme + "".join(trees)
 
@@ -154,9 +159,7 @@ def write_reference() -> int:
 
 def short(contents: str) -> str:
     """The first page of the reference with short names for the navigation."""
-    contents = re.sub(
-        r"^Flexdisk\.Hypervisor\n=+$", f"{REFERENCE}\n{'=' * len(REFERENCE)}", contents, flags=re.MULTILINE
-    )
+    contents = re.sub(r"^Flexdisk\.Hypervisor\n=+$", f"{CONTENTS}\n{'=' * len(CONTENTS)}", contents, flags=re.MULTILINE)
     return re.sub(r"^    ((\w+)_([a-z]+))$", r"    \2 (\3) <\1>", contents, flags=re.MULTILINE)
 
 

@@ -45,20 +45,17 @@ class Variable:
     meaning: str
 
     @property
-    def kind(self) -> str:
-        """Its choices, or its type in Ansible's words."""
+    def value(self) -> str:
+        """Its choices, or its type in Ansible's words, and its default as YAML, or that there must be a value."""
         choices = ", ".join(f"`{choice}`" for choice in self.spec.get("choices", []))
-        elements = f"list of {choices or self.spec.get('elements')}"
-        return elements if self.spec["type"] == "list" else choices or str(self.spec["type"])
-
-    @property
-    def default(self) -> str:
-        """Its default as YAML, or that there must be a value; empty if leaving it out has a meaning of its own."""
-        if self.spec.get("required"):
-            return "required"
+        kind = choices or str(self.spec["type"])
+        if self.spec["type"] == "list":
+            kind = f"list of {choices or self.spec.get('elements')}"
         value = self.spec.get("default")
-        plain = value if isinstance(value, str) and value else json.dumps(value)
-        return "" if value is None else f"`{plain}`"
+        default = value if isinstance(value, str) and value else json.dumps(value)
+        return kind + (
+            "; required" if self.spec.get("required") else f"; default `{default}`" if value is not None else ""
+        )
 
 
 def read(path: str) -> Any:
@@ -140,8 +137,7 @@ def sentence(text: str) -> str:
 
 COLUMNS: dict[str, Callable[[Variable], str]] = {
     "variable": lambda variable: f"`{variable.name}`",
-    "type or values": lambda variable: variable.kind,
-    "default": lambda variable: variable.default,
+    "value": lambda variable: variable.value,
     "meaning": lambda variable: sentence(variable.meaning),
 }
 

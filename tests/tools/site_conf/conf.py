@@ -36,6 +36,8 @@ intersphinx_mapping = {
 }
 
 html_theme = "sphinx_ansible_theme"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {

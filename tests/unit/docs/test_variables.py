@@ -85,16 +85,16 @@ def test_each_playbook_is_told_as_its_header_says():
 
 
 def test_defaults_and_choices(reference):
-    told = {variable.name: variable for variable in reference.variables()}
-    assert told["flexible_disks_stop_timeout"].default == "`180`"
-    assert told["flexible_disks_libvirt_uri"].default == "`qemu:///system`"
-    assert told["flexible_disks_pool"].default == ""
-    assert told["vm_move_vm"].default == "required"
-    assert told["flexdisk_size"].default == "required"
-    assert told["flexdisk_vm"].default == "", "some playbooks do without"
-    assert told["flexdisk_vm"].kind == "str or dict"
-    assert told["flexible_disks_matching"].kind == "`name`, `order`"
-    assert told["flexdisk_list_state"].kind == "list of `attached`, `detached`, `orphaned`"
+    told = {variable.name: variable.value for variable in reference.variables()}
+    assert told["flexible_disks_stop_timeout"] == "int; default `180`"
+    assert told["flexible_disks_libvirt_uri"] == "str; default `qemu:///system`"
+    assert told["flexible_disks_pool"] == "str"
+    assert told["flexible_disks_matching"] == "`name`, `order`; default `name`"
+    assert told["flexible_disks_allow_restart"] == "bool; default `false`"
+    assert told["vm_move_vm"] == "str; required"
+    assert told["flexdisk_size"] == "int; required"
+    assert told["flexdisk_vm"] == "str or dict", "some playbooks do without"
+    assert told["flexdisk_list_state"] == "list of `attached`, `detached`, `orphaned`"
 
 
 def test_markup_becomes_markdown(reference):
