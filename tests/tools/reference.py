@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -66,10 +67,8 @@ def read(path: str) -> Any:
 @cache
 def options(role: str) -> dict[str, dict[str, Any]]:
     """The argument specs of the variables of a role."""
-    specs: dict[str, dict[str, Any]] = read(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"][
-        "options"
-    ]
-    return specs
+    main = read(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]
+    return dict(main["options"])
 
 
 @cache
@@ -79,10 +78,8 @@ def variables() -> list[Variable]:
     meanings = read("playbooks/vars/meanings.yml")
     roles = {name: (role, spec) for role in ROLES for name, spec in options(role).items()}
     there = {name for specs in arguments.values() for name in specs} | {*roles}
-    if {*meanings} != there - {*roles}:
-        raise SystemExit(
-            f"playbooks/vars/meanings.yml lacks or is alone with {sorted({*meanings} ^ (there - {*roles}))}"
-        )
+    if odd := sorted({*meanings} ^ (there - {*roles})):
+        sys.exit(f"playbooks/vars/meanings.yml lacks, or is alone with, {', '.join(odd)}")
     found = []
     for name in sorted(there):
         readers = {playbook: specs[name] for playbook, specs in arguments.items() if name in specs}
