@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes what pages tell of variables and playbooks: docs/variables.md, docs/playbooks.md, and the roles' tables.
+"""Writes what pages tell of variables and playbooks: docs/variables.md, docs/playbook-reference.md, and the roles' tables.
 
 Sources are the argument specs of roles and playbooks, playbooks/vars/meanings.yml, and the headers of the playbooks.
 
@@ -117,7 +117,7 @@ def readers(variable: Variable) -> str:
     """The role and the playbooks that read a variable, as links."""
 
     def links(names: Iterable[str]) -> str:
-        return ", ".join(f"[{name}](playbooks.md#{name})" for name in sorted(names))
+        return ", ".join(f"[{name}](playbook-reference.md#{name})" for name in sorted(names))
 
     others = {*PLAYBOOKS} - variable.playbooks
     role = f"role [{variable.role}](../roles/{variable.role}/README.md)" if variable.role else ""
@@ -166,11 +166,15 @@ def linked(match: re.Match[str]) -> str:
         return f"[{match['role']}](../roles/{match['role']}/README.md)"
     if match["page"]:
         return f"[{match['page']}.md]({match['page']}.md)"
-    return f"[{match['playbook']}](playbooks.md#{match['playbook']})" if match["playbook"] in PLAYBOOKS else match[0]
+    return (
+        f"[{match['playbook']}](playbook-reference.md#{match['playbook']})"
+        if match["playbook"] in PLAYBOOKS
+        else match[0]
+    )
 
 
 def all_playbooks() -> str:
-    """What docs/playbooks.md tells of each playbook."""
+    """What docs/playbook-reference.md tells of each playbook."""
     rows, parts = [], []
     for playbook in PLAYBOOKS:
         name, usage, words = header(playbook)
@@ -184,7 +188,7 @@ def all_playbooks() -> str:
 def pages() -> dict[Path, str]:
     """Each page that has a generated part, with this part."""
     docs = ROOT / "docs"
-    found = {docs / "variables.md": all_variables(), docs / "playbooks.md": all_playbooks()}
+    found = {docs / "variables.md": all_variables(), docs / "playbook-reference.md": all_playbooks()}
     return found | {ROOT / "roles" / role / "README.md": of_role(role) for role in ROLES}
 
 

@@ -25,7 +25,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import answe
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")})
-CALLED = [page for page in PAGES if page.name != "playbooks.md"]  # that one shows what can be left out, in brackets
+CALLED = [
+    page for page in PAGES if page.name != "playbook-reference.md"
+]  # that one shows what can be left out, in brackets
 OURS = "flexdisk.hypervisor."
 ARGUMENTS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())["_flexdisk_arguments"]
 ROLES = {

@@ -61,7 +61,7 @@ def test_the_table_has_every_variable_with_those_who_read_it():
     assert {name.strip(" `") for name in table} == of_playbooks | of_roles
     for name, cells in table.items():
         readers = cells[-2]
-        told = set(re.findall(r"playbooks\.md#(\w+)", readers))
+        told = set(re.findall(r"playbook-reference\.md#(\w+)", readers))
         told = {*PLAYBOOKS} - told if "all playbooks" in readers else told
         assert told == {playbook for playbook in PLAYBOOKS if name.strip(" `") in ARGUMENTS[playbook]}
         roles = {role for role in ROLES if name.strip(" `") in options(role)}
@@ -75,7 +75,7 @@ def test_the_page_of_a_role_has_its_variables(role):
 
 
 def test_each_playbook_is_told_as_its_header_says():
-    page = (ROOT / "docs" / "playbooks.md").read_text()
+    page = (ROOT / "docs" / "playbook-reference.md").read_text()
     assert re.findall(r"^## (\w+)$", page, re.MULTILINE) == PLAYBOOKS
     plain = " ".join(re.sub(r"`|\[(\w+(?:\.md)?)\]\([^)]*\)", r"\1", page).split())
     for playbook in PLAYBOOKS:
