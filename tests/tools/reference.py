@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes what pages tell of variables and playbooks: docs/variables.md, docs/playbook-reference.md, and the roles' tables.
+"""Writes what docs/variables.md, docs/playbook-reference.md and the pages of the roles tell of variables and playbooks.
 
 Sources are the argument specs of roles and playbooks, playbooks/vars/meanings.yml, and the headers of the playbooks.
 
