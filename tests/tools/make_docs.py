@@ -22,7 +22,7 @@ import zlib
 from pathlib import Path
 
 import yaml
-from tree import BIN, BUILD, ROOT, environment, run
+from tree import BIN, BUILD, ROOT, run
 
 SITE = BUILD / "site"
 SOURCE = SITE / "source"
@@ -148,7 +148,7 @@ def write_reference() -> int:
     target = SOURCE / "reference"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    words = ["--use-current", "--squash-hierarchy", "--fail-on-error", "--dest-dir", target, "flexdisk.hypervisor"]
+    words = ["--use-current", "--squash-hierarchy", "--fail-on-error", "--dest-dir", str(target), "flexdisk.hypervisor"]
     code = run([BIN / "antsibull-docs", "collection", *words])
     if not code:
         contents = target / "index.rst"
@@ -176,8 +176,8 @@ def main() -> None:
     write_sources()
     code = write_reference()
     write_inventory()
-    options = ["-W", "--keep-going", "--quiet", "--jobs", "auto", "-b", "html", "-c", CONFIGURATION, "-d", DOCTREES]
-    code = code or run([BIN / "python", "-m", "sphinx", *options, SOURCE, HTML], env=environment())
+    options = ["-W", "--keep-going", "--quiet", "--jobs", "auto", "-c", str(CONFIGURATION), "-d", str(DOCTREES)]
+    code = code or run([BIN / "python", "-m", "sphinx", *options, SOURCE, HTML])
     if code:
         forget()
         sys.exit("the site has not been built")
