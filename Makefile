@@ -7,7 +7,7 @@ CORE ?= 2.19
 PY := .venv/bin/python
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help venv demo test lint sanity unit conformance integration molecule lab-share lab-up lab-down lab-test lab-full faults bench bench-lab soak mutations release clean
+.PHONY: help venv demo test lint sanity unit conformance integration molecule lab-share lab-up lab-down lab-test lab-full faults bench bench-lab soak mutations docs release clean
 
 help: ; @sed -n 's/^\([a-z-]*\):.* #[#] /\1\t/p' Makefile | expand -t 14
 
@@ -30,5 +30,6 @@ bench: venv ; @$(PY) tests/bench/bench.py ## processes, time, memory and payload
 bench-lab: venv ; @$(PY) tests/bench/bench_lab.py ## the same on the running lab, for 25 VMs
 soak: venv ; @$(PY) tests/tools/soak.py $(MINUTES) ## the stateful tests for MINUTES (30), with a new seed each round
 mutations: venv ; @$(PY) tests/mutations/run.py $(WORDS) ## deliberate bugs, which the tests must find (WORDS of their names: only those)
+docs: venv ; @$(PY) tests/tools/make_docs.py ## the documentation as a site, in build/site/html, without network
 release: venv ; @$(PY) tests/tools/release.py $(VERSION) ## write VERSION into galaxy.yml, and the changelog; again after merging more
 clean: ; @rm -rf .venv .dev build ## all that the targets above have made here

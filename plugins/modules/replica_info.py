@@ -16,6 +16,7 @@ author:
 description:
   - Reports the replicas that a host has of disks of VMs on other hosts, with their ages.
   - The result is also what M(flexdisk.hypervisor.replica_send) must know of the host to which it sends.
+  - The role P(flexdisk.hypervisor.vm_replica#role) keeps replicas up to date.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -36,8 +37,6 @@ options:
 seealso:
   - module: flexdisk.hypervisor.replica_send
   - module: flexdisk.hypervisor.replica_receive
-  - ref: ansible_collections.flexdisk.hypervisor.vm_replica_role
-    description: The role that keeps replicas up to date.
 """
 
 EXAMPLES = r"""

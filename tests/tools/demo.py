@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from tree import BUILD, ROOT, environment
+from tree import BUILD, DEV, ROOT, environment
 
 DEMO = BUILD / "demo"
 NODE = DEMO / "node"
@@ -52,9 +52,10 @@ flexible_disks_vms:
       - {name: root, boot: true}
       - {name: data, pci_slot: "0:4:1", preserve: true}
 """
-CONFIGURATION = """\
+CONFIGURATION = f"""\
 [defaults]
 inventory = inventory.yml
+collections_path = {os.path.relpath(DEV, DEMO)}
 display_skipped_hosts = false
 """
 
@@ -87,6 +88,9 @@ def main() -> None:
     heading(f"Done in {time.monotonic() - start:.0f} s. The node is still there to play with:")
     print(f"The report as a page: {shown(PAGE)}")
     print(f"PATH={shown(NODE / 'bin')}:$PATH vmadm list    # or zfs list, zpool list, vmadm get UUID ...")
+    ansible = os.path.relpath(Path(sys.executable).with_name("ansible-playbook"), DEMO)
+    print(f"Change a size in {shown(DEMO / 'host_vars' / 'hv01.yml')}, and see what would be done:")
+    print(f"cd {shown(DEMO)} && {ansible} flexdisk.hypervisor.converge --check --diff")
 
 
 def prepare() -> None:

@@ -84,6 +84,7 @@ CHECKS: dict[str, Callable[[], int]] = {
         run, [BIN / "antsibull-docs", "lint-collection-docs", "--plugin-docs", "--validate-collection-refs=self", "."]
     ),
     "versions": agreement,
+    "site": partial(run, [BIN / "python", ROOT / "tests" / "tools" / "make_docs.py"]),
     "changelog": partial(run, [BIN / "antsibull-changelog", "lint"]),
     "reuse": partial(run, [BIN / "reuse", "lint", "--lines"]),
     "artifact": artifact,

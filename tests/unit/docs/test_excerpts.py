@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -48,6 +49,21 @@ def test_the_demo_prints_what_readme_shows(tools):
     ]
     for command, lines in pairs:
         assert excerpts.same(lines, runs[command]), (HINT, runs[command])
+    make_the_first_change()
+
+
+def make_the_first_change():
+    """What README says after the demo, on the node that the demo has left."""
+    text = (ROOT / "README.md").read_text().split("\n### Your first change\n")[1].split("\n### ")[0]
+    (line,) = re.findall(r"^ {6}(- \{name: pgdata, .*\})$", text, re.MULTILINE)
+    declared = ROOT / re.findall(r"`([\w/]+/host_vars/hv01\.yml)`", text)[0]
+    declared.write_text(re.sub(r"- \{name: pgdata, .*\}", line, declared.read_text()))
+    commands = "\n".join(re.findall(r"^ {4}((?:cd|export|ansible-playbook) .*)$", text, re.MULTILINE))
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    done = subprocess.run(["bash", "-ec", commands], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("  ~ pgdata 16 GiB -> 20 GiB\n") == 2, "planned and done"
+    assert re.search(r'"  +pgdata +0:4:2 +20 GiB ', done.stdout), "reported"
 
 
 def test_the_walk_goes_as_it_is_written(tools, tmp_path):

@@ -9,10 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "lab"))
+import recipe
 
 WORDS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run")
 QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage")
@@ -24,6 +28,11 @@ for number, end in enumerate(ends, 3):
     os.dup2(end, number)
 os.execvp(sys.argv[3], sys.argv[3:])
 """
+
+
+def is_there() -> bool:
+    """Whether Debian's Chromium is on this machine."""
+    return shutil.which("chromium") is not None
 
 
 class Browser:
@@ -52,6 +61,13 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
+
+    @classmethod
+    def installed(cls, folder: Path) -> Browser:
+        """With what apt installs, 120 MB, if it is not there."""
+        if not is_there():
+            recipe.install(["chromium", "fonts-dejavu-core"])
+        return cls("chromium", folder)
 
     def __enter__(self) -> Browser:
         return self

@@ -7,19 +7,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.report_page import report_page
 
-from .browser import Browser
+from .browser import Browser, is_there
 from .sample import HOSTILE, NOW, UNREAD, few, many
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "lab"))
-import recipe
 
 FULL = bool(os.environ.get("FLEXDISK_FULL"))
 SHOWN = "Array.from(document.querySelectorAll('#{} tbody tr')).filter(row => !row.hidden)"
@@ -29,11 +23,9 @@ ACROSS = "document.documentElement.scrollWidth"
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     """Chromium takes 120 MB, so that only the full tests install it. What apt cannot do is a failure then."""
-    if not shutil.which("chromium") and not FULL:
+    if not (FULL or is_there()):
         pytest.skip("no Chromium here; FLEXDISK_FULL=1 installs it from Debian")
-    if not shutil.which("chromium"):
-        recipe.install(["chromium", "fonts-dejavu-core"])
-    with Browser("chromium", tmp_path_factory.mktemp("browser")) as running:
+    with Browser.installed(tmp_path_factory.mktemp("browser")) as running:
         yield running
 
 
