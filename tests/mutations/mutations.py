@@ -12,6 +12,7 @@ STATEFUL = "tests/unit/stateful/test_stateful.py"
 VMS = "tests/unit/engine/test_vm.py"
 SNAPSHOTS = "tests/unit/engine/test_vm_snapshot.py"
 DISKS = "tests/unit/registry/test_disks.py"
+APPROVALS = "tests/unit/plan/test_approval.py"
 
 
 class Mutation(NamedTuple):
@@ -426,5 +427,40 @@ MUTATIONS = (
         "user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
         "user and kept is None:",
         "tests/unit/engine/test_disk_adopt.py",
+    ),
+    Mutation(
+        "a plan that nobody has approved is carried out",
+        "engine/outcome.py",
+        "expected.digest == self.plan_digest",
+        "self.plan_digest",
+        "tests/unit/engine/test_approval.py",
+    ),
+    Mutation(
+        "a plan that loses other snapshots counts as approved",
+        "plan/approval.py",
+        '"lost": _lost(plan),',
+        '"lost": [],',
+        APPROVALS,
+    ),
+    Mutation(
+        "a rollback to another moment counts as approved",
+        "plan/approval.py",
+        '"back": _back(plan),',
+        '"back": [],',
+        APPROVALS,
+    ),
+    Mutation(
+        "a digest depends on the order of the declaration",
+        "plan/approval.py",
+        "for plan in in_order(plans) if plan.changed",
+        "for plan in plans if plan.changed",
+        APPROVALS,
+    ),
+    Mutation(
+        "a number counts as the name that it may have been",
+        "spec/answers.py",
+        'raise Unclear(_lost(path, "number", str(value), _spellings(value)))',
+        "return str(value)",
+        "tests/unit/spec/test_answers.py",
     ),
 )

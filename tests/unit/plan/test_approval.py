@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.images import ImageFile
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
     NewVm,
@@ -23,7 +24,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import approval
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Told, VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_snapshot import plan_snapshot
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_steps import CreateVm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_steps import CreateVm, ImportImage
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.digest import digest_of
 from tests.unit.plan.build import CAPABILITIES, GEOMETRY, GIB, MIB, ROOT, host, plan, uuid
 
@@ -168,14 +170,33 @@ def test_every_figure_of_a_step_counts(disks):
     assert tried
 
 
-def snapped(names: t.Sequence[str]) -> t.Any:
-    """A VM with these snapshots, each of every dataset."""
+def synced(bytes_of_syncs: int, drift: int = 0) -> t.Any:
+    """A VM with so much space for syncs, and with a quota that is off by drift."""
+    machine = host({})
+    vm = space.with_sync_space(machine.vms[0], bytes_of_syncs)
+    quota = space.expected_quota(vm, GEOMETRY) + drift
+    return replace(machine, vms=(replace(vm, root=replace(vm.root, quota=quota, reservation=quota)),))
+
+
+@pytest.mark.parametrize("entry", [GROWN, {"disks": [ROOT, {"name": "a"}], "flexible_disk_size": 8192}])
+@pytest.mark.parametrize("drift", [0, GIB])
+def test_what_the_last_sync_has_written_does_not_count(entry, drift):
+    """The next sync of a replica sets another quota, within minutes."""
+    planned = [plan(synced(bytes_of_syncs, drift), entry) for bytes_of_syncs in (GIB, 2 * GIB)]
+    assert [one.changed for one in planned] == [True, True]
+    assert len({approval.digest([one]) for one in planned}) == 1
+    without = plan(synced(GIB, drift + MIB), entry)
+    assert approval.digest([without]) != approval.digest(planned[:1])
+
+
+def snapped(names: t.Sequence[str], numbers: t.Sequence[int] = (1, 2, 3)) -> t.Any:
+    """A VM with these snapshots, each of every dataset. numbers: their createtxg."""
     vm = host({}).vms[0]
 
     def taken(dataset: Dataset) -> tuple[Dataset, ...]:
         return tuple(
             Dataset(f"{dataset.name}@vmsnap-{name}", "snapshot", guid=n, createtxg=n, volsize=dataset.volsize)
-            for n, name in enumerate(names, 1)
+            for n, name in zip(numbers, names, strict=False)
         )
 
     disks = tuple(replace(disk, snapshots=taken(disk.volume)) for disk in vm.disks)
@@ -204,6 +225,24 @@ def test_what_is_destroyed_with_a_rollback_counts():
     digests = [of_snapshots(vm, **back) for vm in vms]
     assert len(set(digests)) == len(vms)
     assert digests == [of_snapshots(vm, **back) for vm in vms]
+
+
+def test_the_moment_of_a_rollback_counts():
+    """Not the snapshot's name alone: another one of this name takes the disks to another moment."""
+    back = {"state": "rolled_back", "name": "one", "newer": None}
+    vms = [snapped(["one", "two"], numbers) for numbers in ((1, 3), (2, 3))]
+    assert of_snapshots(vms[0], **back) != of_snapshots(vms[1], **back)
+
+
+def imported(*file: t.Any) -> str:
+    vm = host({}).vms[0]
+    step = ImportImage(Told("+ image"), "zones/images/x", 64 * MIB, 8192, ImageFile(*file))
+    return approval.digest([VmPlan(uuid(1), vm, vm, (step,))])
+
+
+def test_the_file_of_an_image_counts():
+    files = [("/images/a.raw", "raw", 64), ("/images/b.raw", "raw", 64), ("/images/a.raw", "raw", 65)]
+    assert len({imported(*file) for file in files}) == len(files)
 
 
 def made(**more: t.Any) -> str:

@@ -59,6 +59,17 @@ def test_choices_are_those_of_the_modules():
     assert ARGUMENTS["list_disks"]["flexdisk_list_type"]["choices"] == list(TYPES)
 
 
+def test_what_must_not_be_empty_text():
+    """Each variable without which a playbook takes more, or takes it without approval; all others are left out."""
+    words = "adopt_vms allowed_moves disk from_vm group guests hosts list_format list_name list_state list_tags"
+    words += " list_type list_uuid list_vm max_age max_data_loss most_steps move_digest move_from_groups"
+    words += " move_from_hosts move_max_moves move_min_gain move_tags move_to_groups move_vms quota_vms snapshot_vms"
+    words += " verify_vms vm"
+    known = {name for own in ARGUMENTS.values() for name in own}
+    found = {name for name in known if re.match(VARS["_flexdisk_never_empty"], name)}
+    assert found == {"flexible_disks_pool", *(f"flexdisk_{word}" for word in words.split())}
+
+
 @pytest.fixture(scope="module")
 def collections(tmp_path_factory):
     folder = tmp_path_factory.mktemp("collections")
@@ -91,6 +102,7 @@ def play(collections, name, variables):
         ("verify_disks", {"flexdisk_verify_fail_on": "info"}, ["_fail_on", "never, warning, error", "info"]),
         ("verify_disks", {"flexdisk_verify_repair": ["quota"]}, ["flexdisk_verify_repair", "quota_drift"]),
         ("list_disks", {"flexdisk_list_state": "parked"}, ["flexdisk_list_state", "detached", "parked"]),
+        ("snapshot", {"flexdisk_vm": " ", "flexible_disks_pool": ""}, ["flexdisk_vm is empty", "_pool is empty"]),
         ("list_disks", {"flexible_disks_hypervisor": "xen"}, ["flexible_disks_hypervisor", "vmadm", "xen"]),
         ("adopt", {"flexdisk_adopt_vms": [{"disks": []}]}, ["vm found in flexdisk_adopt_vms"]),
         ("create_vm", {"flexdisk_vm": "n9", "virtual_machine_vms": TWO}, ["n9 is declared for none of hv01", "n1, n2"]),

@@ -115,6 +115,7 @@ def test_an_empty_answer_is_none(kind, value):
         ({"type": "int"}, "0123", ["0123", "without zeros"]),
         ({"type": "float"}, False, ["must be a number"]),
         ({"type": "raw"}, DAY, ["date"]),
+        ({"type": "raw"}, False, ["truth value false", "false, no or off"]),
         ({"type": "raw"}, [{"at": DAY}], ["x[0].at", "date"]),
         (NAMES, 11111111, ["x[0]", "11111111"]),
         (NAMES, ["a", False], ["x[1]", "truth value false"]),
@@ -145,10 +146,20 @@ def test_a_secret_is_not_shown():
     assert "4711" not in one({"no_log": True}, 4711)
 
 
-def test_a_choice_is_not_empty_text():
-    """An answer of a survey is None then; text that is empty comes from elsewhere, such as a variable of a shell."""
-    assert one({}, "", choosing=["x"]) == "x is empty. Leave it out if nothing is to be chosen by it"
-    assert one({}, None, choosing=["x"]) is None
+@pytest.mark.parametrize(
+    ("wanted", "value"), [({}, ""), ({}, "  "), ({"type": "raw"}, []), ({"type": "raw"}, {}), ({"type": "raw"}, 0)]
+)
+def test_a_choice_is_not_empty(wanted, value):
+    """An answer of a survey is None then. Others come from elsewhere, such as text of a variable of a shell; hosts must
+    not become all hosts with them.
+    """
+    assert one(wanted, value, choosing=["x"]) == "x is empty. Leave it out if nothing is to be chosen by it"
+    assert one(wanted, None, choosing=["x"]) is None
+    assert "truth value" in one({"type": "raw"}, False, choosing=["x"])
+
+
+def test_a_choice_of_no_vm_is_one():
+    assert one(NAMES, [], choosing=["x"]) == []
 
 
 @pytest.mark.parametrize(

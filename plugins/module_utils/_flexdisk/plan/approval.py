@@ -7,22 +7,23 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 from ..model.desired import Approval
 from ..model.sizes import render_change
 from ..model.vm import Disk, DiskConfig, Vm
+from ..rules import space
 from ..rules.digest import digest_of
 from ..rules.replicas import is_synced
 from . import summary
 from .steps import Step, VmPlan
-from .vm_steps import SettleQuota
+from .vm_steps import RollBack, SettleQuota
 
 _Plain = t.Any  # what JSON has
 
 # Fields of steps that say nothing of what is done: words, the clock, names that snapshots get when their disk leaves a
-# VM, space that is only foreseen, and the driver's object for a file.
-_ASIDE = frozenset(("told", "creation", "newest", "renames", "beside_bytes", "file"))
+# VM, and space that is only foreseen.
+_ASIDE = frozenset(("told", "creation", "newest", "renames", "beside_bytes"))
 # What may be secret: a digest could be compared with guesses.
 _SECRET = frozenset(("metadata", "template"))
 
@@ -85,15 +86,28 @@ def digest(plans: t.Iterable[VmPlan]) -> str:
 
 
 def _plan(plan: VmPlan) -> t.Dict[str, _Plain]:
-    done = [_step(step) for step in plan.steps if not step.silent]
+    steps = [_without_syncs(step, plan.after) for step in plan.steps if not step.silent]
     return {
         "vm": plan.vm,
         "pool": plan.before.root.pool,
-        "steps": sorted(done, key=digest_of),
+        "steps": sorted(map(_step, steps), key=digest_of),
         "figures": _changes(_figures(plan.before), _figures(plan.after)),
         "disks": _changes(_disks(plan.before), _disks(plan.after)),
         "lost": _lost(plan),
+        "back": _back(plan),
     }
+
+
+def _without_syncs(step: Step, vm: Vm) -> Step:
+    """The step without what each sync of a replica adds to the quota anew."""
+    if not isinstance(step, SettleQuota):
+        return step
+    return replace(step, quota_bytes=_own(step.quota_bytes, vm))
+
+
+def _own(quota: int, vm: Vm) -> int:
+    """A quota without the space for syncs, 0 for none."""
+    return quota and quota - space.sync_space(vm)
 
 
 def _step(step: Step) -> t.Dict[str, _Plain]:
@@ -155,8 +169,8 @@ def _figures(vm: Vm) -> t.Dict[str, _Plain]:
         "vcpus": config.vcpus,
         "flexible_mib": config.flexible_disk_size,
         "vm_quota": root.refquota,
-        "quota": root.quota,
-        "reservation": root.reservation,
+        "quota": _own(root.quota, vm),
+        "reservation": _own(root.reservation, vm),
     }
 
 
@@ -183,6 +197,12 @@ def _lost(plan: VmPlan) -> t.List[_Plain]:
     """The snapshots that are destroyed, but those of syncs."""
     before, after = _snapshots(plan.before), _snapshots(plan.after)
     return sorted([*moment, before[moment]] for moment in {*before} - {*after})
+
+
+def _back(plan: VmPlan) -> t.List[_Plain]:
+    """The snapshots that the VM goes back to. Others of the same names would take it to another moment."""
+    names = {part for step in plan.steps if isinstance(step, RollBack) for part in step.parts}
+    return sorted([*moment, name] for moment, name in _snapshots(plan.before).items() if name in names)
 
 
 def _snapshots(vm: Vm) -> t.Dict[t.Tuple[int, int], str]:

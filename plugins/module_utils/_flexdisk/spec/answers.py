@@ -32,7 +32,7 @@ def meant(
     specification: t.Mapping[str, Wanted], given: t.Mapping[str, object], read: Read, choosing: t.Collection[str] = ()
 ) -> t.Tuple[t.Dict[str, object], t.Dict[str, str]]:
     """The values that are meant, without those that are not set, and what is wrong with others, by name. choosing: the
-    variables without which a playbook takes everything; empty text may be a variable of a shell that is not set.
+    variables without which a playbook takes more; empty text may be a variable of a shell that is not set.
     Whether values fit the specification is another question.
     """
     values: t.Dict[str, object] = {}
@@ -42,7 +42,7 @@ def meant(
             continue
         value = given[name]
         try:
-            if name in choosing and isinstance(value, str) and not value:
+            if name in choosing and _chooses_nothing(wanted, value):
                 raise Unclear(f"{name} is empty. Leave it out if nothing is to be chosen by it")
             if wanted.get("as_is"):
                 values[name] = _as_is(name, wanted, value, read)
@@ -66,6 +66,15 @@ def _as_is(name: str, wanted: Wanted, value: object, read: Read) -> object:
     return understood
 
 
+def _chooses_nothing(wanted: Wanted, value: object) -> bool:
+    """Whether a value is there, but a play would take it for none. A list of no VMs is a choice, a pattern of no hosts
+    is not.
+    """
+    if isinstance(value, str):
+        return not value.strip()
+    return wanted.get("type") == "raw" and value in ([], {}, 0) and not isinstance(value, bool)
+
+
 def _blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
@@ -85,6 +94,8 @@ def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = F
         return _list(path, wanted, value, read, exact)
     if kind == "dict":
         return _dict(path, wanted, value, read, exact)
+    if isinstance(value, bool):
+        raise Unclear(_lost_truth(path, value))
     _refuse_dates(path, value)
     return value
 
@@ -94,7 +105,7 @@ def _text(path: str, value: object, exact: bool) -> object:
         quoted = _QUOTED.match(value)
         return quoted[2] if quoted else value
     if isinstance(value, bool):
-        raise Unclear(_lost(path, "truth value", str(value).lower(), (_TRUE if value else _FALSE)[:3]))
+        raise Unclear(_lost_truth(path, value))
     if isinstance(value, int):
         if exact:
             return str(value)
@@ -109,6 +120,10 @@ def _spellings(number: int) -> t.List[str]:
     sign, size = ("-", -number) if number < 0 else ("", number)
     sexagesimal = [f"{sign}{size // 60}:{size % 60}"] if 60 <= size < 3600 else []
     return [str(number), *sexagesimal, f"{sign}0{size:o}"]
+
+
+def _lost_truth(path: str, value: bool) -> str:
+    return _lost(path, "truth value", str(value).lower(), (_TRUE if value else _FALSE)[:3])
 
 
 def _lost(path: str, kind: str, value: str, spellings: t.Sequence[str]) -> str:
