@@ -174,9 +174,11 @@ class Controller:
         same = [one for one in self.objects[collection].values() if kind.unique and self._same(kind, one, fields)]
         if same:
             raise Refused({"__all__": [f"{kind.type} with this {' and '.join(kind.unique)} already exists."]})
-        if collection == "projects":
-            fields = {**fields, "scm_revision": "0" * 40, "playbooks": rules.playbooks(self.project)}
-        return self.shown(collection, self._keep(collection, fields))
+        if collection != "projects":
+            return self.shown(collection, self._keep(collection, fields))
+        made = self._keep(collection, {**fields, "scm_revision": ""})
+        update = self.synced(made["id"])  # begins by itself
+        return {**self.shown(collection, made), "summary_fields": {"current_update": {"id": update["id"]}}}
 
     @staticmethod
     def _same(kind: Kind, one: _Object, fields: _Object) -> bool:
@@ -280,7 +282,7 @@ class Controller:
 
     def synced(self, number: int) -> _Object:
         project = self.find("projects", number)
-        project["playbooks"] = rules.playbooks(self.project)
+        project.update(playbooks=rules.playbooks(self.project), scm_revision="0" * 40)
         update = {"status": "successful", "failed": False, "finished": "2026-01-01T00:00:00Z", "name": project["name"]}
         made = self._keep("project_updates", {**update, "event_processing_finished": True, "scm_revision": "0" * 40})
         return self.shown("project_updates", made)

@@ -48,6 +48,7 @@ NATURAL = {
     "integer": [1, 12],
     "float": [0, 1, 0.5],
 }
+SIZES = ["50GiB", "200 GiB", "remaining"]
 
 
 def questions(template):
@@ -125,7 +126,7 @@ def test_no_natural_answer_loses_its_meaning(playbook):
     for question in questions(TEMPLATES[playbook]):
         name = question["variable"]
         wanted = ARGUMENTS[playbook][name]
-        tried = NATURAL.get(question["type"]) or question["choices"]
+        tried = SIZES if wanted["type"] == "raw" else NATURAL.get(question["type"]) or question["choices"]
         for answer in [[choice] for choice in tried] if question["type"] == "multiselect" else tried:
             given = rules.launched({"survey_enabled": True, "survey_spec": {"spec": [question]}}, {name: answer})
             arrived = DataLoader().load(rules.extra_vars(given, {}))
@@ -184,7 +185,14 @@ def test_the_rules_find_answers_that_awx_refuses(question, answers, words):
 
 
 def test_the_default_of_a_multiselect_is_dropped():
-    question = {"variable": "x", "required": False, "type": "multiselect", "choices": ["a", "b"], "default": "a\nb"}
+    question = {
+        "variable": "x",
+        "question_name": "X",
+        "required": False,
+        "type": "multiselect",
+        "choices": ["a", "b"],
+        "default": "a\nb",
+    }
     assert rules.survey_error({"name": "", "description": "", "spec": [question]}) == ""
     template = {"survey_enabled": True, "survey_spec": {"spec": [question]}, "extra_vars": {"y": 1}}
     assert rules.launched(template, {}) == {"y": 1}
