@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filter disk_table: what vm_info or disk_info returns, for a reader."""
+"""The filters disk_table and sort_disks: what vm_info or disk_info returns, for a reader."""
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible.errors import AnsibleFilterError
@@ -15,22 +16,81 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     render_mib,
 )
 
-COLUMNS = ("VM", "DISK", "SLOT", "SIZE", "PRESERVE", "PARKED", "FREE", "ALLOCATABLE")
-DISK_COLUMNS = ("VM", "DISK", "STATE", "TYPE", "SLOT", "SIZE", "USED", "FREES POOL", "FREES VM", "UUID")
-FIGURES = ("SIZE", "FREE", "ALLOCATABLE", "FREES POOL", "FREES VM")
 _Dict = t.Mapping[str, t.Any]
 _Row = t.Tuple[str, ...]
+_Value = t.Callable[[_Dict], t.Any]
+
+COLUMNS = ("VM", "DISK", "SLOT", "SIZE", "PRESERVE", "PARKED", "FREE", "ALLOCATABLE")
+SHORT = ("vm", "name", "state", "type", "pci_slot", "size", "used", "frees_pool", "frees_vm", "uuid")
+LONG = ("vm", "name", "uuid", "state", "pci_slot", "boot", "size", "block_size", "type", "image", "preserve", "snapshots")
+LONG += ("used", "frees_pool", "frees_vm", "tags", "ctime", "mtime", "description")
 
 
-def disk_table(found: _Dict) -> t.List[str]:
-    """The result of vm_info or disk_info as lines of a table."""
+def _plain(key: str) -> _Value:
+    return lambda disk: disk.get(key)
+
+
+def _frees(key: str) -> _Value:
+    return lambda disk: (disk.get("frees_bytes") or {}).get(key)
+
+
+# The value of each column, which the disks are sorted by.
+_VALUES: t.Mapping[str, _Value] = {
+    **{key: _plain(key) for key in dict.fromkeys((*SHORT, *LONG))},
+    "vm": lambda disk: disk["alias"] or disk["vm"],
+    "pci_slot": lambda disk: [int(part) for part in disk["pci_slot"].split(":")] if disk["pci_slot"] else "",
+    "used": lambda disk: not disk["never_used"],
+    "frees_pool": _frees("pool"),
+    "frees_vm": _frees("allocatable"),
+    "tags": lambda disk: json.dumps(disk["tags"], sort_keys=True) if disk["tags"] else "",
+}
+FIELDS = tuple(_VALUES)
+_HEADINGS = {"name": "DISK", "pci_slot": "SLOT"}
+_TEXTS: t.Mapping[str, t.Callable[[t.Any], str]] = {
+    "size": lambda mib: render_mib(mib),
+    "block_size": lambda size: render_bytes(size),
+    "frees_pool": lambda size: render_bytes(size),
+    "frees_vm": lambda size: render_bytes(size),
+    "pci_slot": lambda parts: ":".join(map(str, parts)),
+    "used": lambda value: "yes" if value else "never",
+}
+FIGURES = ("SIZE", "FREE", "ALLOCATABLE", "FREES POOL", "FREES VM", "BLOCK SIZE", "SNAPSHOTS")
+
+
+def disk_table(
+    found: _Dict, fields: t.Optional[t.Sequence[str]] = None, long: bool = False, header: bool = True
+) -> t.List[str]:
+    """The result of vm_info or disk_info as lines of a table. fields: the columns for disk_info; long: more of them."""
     try:
-        return _disks(found["disks"]) if "disks" in found else _table(found)
+        table = _disks(found["disks"], _known(fields or (LONG if long else SHORT))) if "disks" in found else _table(found)
+        return table if header else table[1:]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(
             "disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked, or of disk_info, with disks"
             f" ({exc!r})"
         ) from exc
+
+
+def sort_disks(disks: t.Sequence[_Dict], by: t.Sequence[str]) -> t.List[_Dict]:
+    """The disks of disk_info in the order of these columns; C(-size) begins with the largest. What has no value is last."""
+    _known([column.lstrip("-") for column in by])
+    found = list(disks)
+    try:
+        for column in reversed(by):
+            value = _VALUES[column.lstrip("-")]
+            having = [disk for disk in found if value(disk) not in (None, "")]
+            having.sort(key=value, reverse=column.startswith("-"))
+            found = having + [disk for disk in found if value(disk) in (None, "")]
+    except (AttributeError, LookupError, TypeError, ValueError) as exc:
+        raise AnsibleFilterError(f"sort_disks wants the disks that flexdisk.hypervisor.disk_info returns ({exc!r})") from exc
+    return found
+
+
+def _known(fields: t.Sequence[str]) -> t.Sequence[str]:
+    unknown = [field for field in fields if field not in FIELDS]
+    if unknown:
+        raise AnsibleFilterError(f"disks have no column {', '.join(unknown)}. The columns are {', '.join(FIELDS)}")
+    return fields
 
 
 def _table(found: _Dict) -> t.List[str]:
@@ -48,24 +108,21 @@ def _table(found: _Dict) -> t.List[str]:
     return _aligned([COLUMNS, *rows])
 
 
-def _disks(disks: t.Sequence[_Dict]) -> t.List[str]:
+def _disks(disks: t.Sequence[_Dict], fields: t.Sequence[str]) -> t.List[str]:
     """One row for each disk; what destroying it would free only where that was asked for."""
-    rows: t.List[_Row] = [DISK_COLUMNS]
-    for disk in disks:
-        frees = disk.get("frees_bytes") or {}
-        name, slot, size, _preserve, _detached = _disk_cells(disk)
-        rows.append((
-            disk["alias"] or disk["vm"] or "-",
-            name,
-            disk["state"],
-            disk["type"],
-            slot,
-            size,
-            "never" if disk["never_used"] else "yes",
-            *("-" if frees.get(key) is None else render_bytes(frees[key]) for key in ("pool", "allocatable")),
-            disk["uuid"] or "-",
-        ))  # fmt: skip
-    return _aligned(rows)
+    heading = tuple(_HEADINGS.get(field, field.replace("_", " ").upper()) for field in fields)
+    return _aligned([heading, *(tuple(_text(field, disk) for field in fields) for disk in disks)])
+
+
+def _text(field: str, disk: _Dict) -> str:
+    value = _VALUES[field](disk)
+    if field == "name":
+        return _name(disk)
+    if value in (None, ""):
+        return "-"
+    if field in _TEXTS:
+        return _TEXTS[field](value)
+    return _word(value) if isinstance(value, bool) else str(value)
 
 
 def _vm_rows(label: str, disks: t.Sequence[_Dict], space: t.Tuple[str, str]) -> t.List[_Row]:
@@ -78,9 +135,12 @@ def _vm_rows(label: str, disks: t.Sequence[_Dict], space: t.Tuple[str, str]) -> 
 
 
 def _disk_cells(disk: _Dict) -> _Row:
-    name = disk["name"] or f"({disk['volume'].rsplit('/', 1)[-1]})"
     detached = _word(disk["state"] == "parked")
-    return name, disk["pci_slot"] or "-", render_mib(disk["size"]), _word(disk["preserve"]), detached
+    return _name(disk), disk["pci_slot"] or "-", render_mib(disk["size"]), _word(disk["preserve"]), detached
+
+
+def _name(disk: _Dict) -> str:
+    return disk["name"] or f"({disk['volume'].rsplit('/', 1)[-1]})"
 
 
 def _word(value: bool) -> str:
@@ -104,4 +164,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return {"disk_table": disk_table}
+        return {"disk_table": disk_table, "sort_disks": sort_disks}

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filters declared_vm, declaring and new_disk: what the inventory says of one VM, and whether it has a disk."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import index_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import (
+    REMAINING,
+    parse_size_or_remaining,
+    render_mib,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import Names, fitting
+
+_Dict = t.Mapping[str, t.Any]
+_Lists = t.Mapping[str, t.Optional[t.Sequence[_Dict]]]
+_Result = t.TypeVar("_Result")
+DISKS = "flexible_disks_vms"
+
+
+def declared_vm(
+    found: t.Mapping[str, _Dict], lists: t.Mapping[str, t.Optional[t.Sequence[_Dict]]], uuid: str, name: str
+) -> t.Dict[str, str]:
+    """found: the result of vm_info for each host. lists: flexible_disks_vms of each host. The host that has the VM, and
+    how its entry names it; or what is wrong, as problem.
+    """
+    return _guarded("declared_vm", _declared_vm, found, lists, uuid, name)
+
+
+def declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str = "") -> t.List[str]:
+    """inventory: for each host its variables flexible_disks_vms, virtual_machine_vms, disk_registry_disks and
+    flexdisk_groups. Where they declare the disks of the VM, or this one, in words.
+    """
+    return _guarded("declaring", _declaring, found, inventory, uuid, disk)
+
+
+def vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
+    """found: the result of vm_info of the host that has the VM. The disk of this name or UUID, or nothing."""
+    return _guarded("vm_disk", _vm_disk, found, uuid, disk)
+
+
+def new_disk(found: _Dict, uuid: str, disk: str, size: str) -> str:
+    """Why a disk of this name and size cannot be a new one of the VM; "" if it can, or is there already."""
+    return _guarded("new_disk", _new_disk, found, uuid, disk, size)
+
+
+def _declared_vm(
+    found: t.Mapping[str, _Dict], lists: t.Mapping[str, t.Optional[t.Sequence[_Dict]]], uuid: str, name: str
+) -> t.Dict[str, str]:
+    home, vm = _home(found, uuid)
+    meaning = {
+        host: [str(entry["vm"]) for entry in entries or () if _means(str(entry["vm"]), vm, _vms(found.get(host)))]
+        for host, entries in lists.items()
+    }
+    here = meaning.get(home, [])
+    if len(here) == 1:
+        return {"host": home, "name": here[0], "problem": ""}
+    if here:
+        words = f"{DISKS} of {home} declares VM {name} {len(here)} times, as {' and '.join(here)}; it has to be there once"
+    else:
+        elsewhere = [host for host, names in meaning.items() if names]
+        known = ", ".join(str(entry["vm"]) for entry in lists.get(home) or ()) or "no VM"
+        words = f"VM {name} is on {home}, but {DISKS} " + (
+            f"declares it for {' and '.join(elsewhere)}" if elsewhere else f"does not declare it there. It declares {known}"
+        )
+    return {"host": home, "name": "", "problem": words + "."}
+
+
+def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str) -> t.List[str]:
+    home, vm = _home(found, uuid)
+    places = []
+    for host, variables in inventory.items():
+        others = _vms(found.get(host))
+        for variable in (DISKS, "virtual_machine_vms"):
+            for entry in variables.get(variable) or ():
+                named = str(entry.get("vm") or entry.get("name") or "")
+                if entry.get("disks") is not None and _means(named, vm, others):
+                    places.append(f"{variable} of {host}, in the entry {named}")
+        for entry in variables.get("disk_registry_disks") or ():
+            named = disk and disk in (entry.get("name"), entry.get("uuid"))
+            if named and (not entry.get("vm") or _means(str(entry["vm"]), vm, others)):
+                places.append(f"disk_registry_disks of {host}, in the entry {disk}")
+    groups = inventory.get(home, {}).get("flexdisk_groups") or ()
+    places += [f"flexdisk_groups, in the group {group['name']}" for group in groups if _member(vm, str(group["name"]))]
+    return places
+
+
+def _vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
+    vm = next(vm for vm in found["vms"] if vm["uuid"] == uuid)
+    disks = [*vm["disks"], *vm["parked"]]
+    by_uuid = [entry for entry in disks if entry.get("uuid") and entry["uuid"] == disk.lower()]
+    named = by_uuid or [entry for entry in disks if entry["name"] == disk]
+    return dict(named[0]) if len(named) == 1 else {}
+
+
+def _new_disk(found: _Dict, uuid: str, disk: str, size: str) -> str:
+    wanted = parse_size_or_remaining(size)
+    there = _vm_disk(found, uuid, disk)
+    if not there:
+        return ""
+    if there["state"] == "parked":
+        return f"a disk {disk} of {render_mib(there['size'])} has been detached from the VM. attach_disk brings it back"
+    if there["remaining"] if wanted == REMAINING else there["size"] == wanted:
+        return ""
+    return f"the VM has a disk {disk} of {render_mib(there['size'])} already. resize_disk changes its size"
+
+
+def _home(found: t.Mapping[str, _Dict], uuid: str) -> t.Tuple[str, Names]:
+    return next((host, vm) for host, result in found.items() for vm in _vms(result) if vm.uuid == uuid)
+
+
+def _vms(result: t.Optional[_Dict]) -> t.List[Names]:
+    known = [*result["vms"], *result["skipped_vms"]] if result else []
+    return [Names(str(vm["uuid"]), str(vm["alias"])) for vm in known]
+
+
+def _means(named: str, vm: Names, here: t.Sequence[Names]) -> bool:
+    """Whether the inventory of a host means the VM by this name; here: the VMs that this host has, which come first."""
+    return vm in (fitting(named, here) or fitting(named, [vm]))
+
+
+def _member(vm: Names, group: str) -> bool:
+    return index_of(vm.alias, group) >= 0
+
+
+def _guarded(name: str, work: t.Callable[..., _Result], *args: t.Any) -> _Result:
+    """What work returns. A wrong size, or input of a strange form, becomes an error of the filter."""
+    try:
+        return work(*args)
+    except FlexdiskError as exc:
+        raise AnsibleFilterError(exc.message) from exc
+    except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as exc:
+        raise AnsibleFilterError(f"{name} wants what the playbooks of flexdisk.hypervisor give it ({exc!r})") from exc
+
+
+class FilterModule:
+    """Filters of the collection in this file."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        return {"declared_vm": declared_vm, "declaring": declaring, "vm_disk": vm_disk, "new_disk": new_disk}

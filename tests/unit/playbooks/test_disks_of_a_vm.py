@@ -1,0 +1,111 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbooks add_disk, resize_disk and remove_disk on two simulated nodes: four steps, refusals, reach."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from .nodes import Nodes
+
+WEB = ("-e", "flexdisk_vm=web", "-e", "flexdisk_disk=data", "-e", "flexible_disks_allow_restart=true")
+DECLARED = [{"vm": "db", "disks": [{"name": "root", "boot": True}]}]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    made = Nodes(tmp_path_factory.mktemp("nodes"), {"hv01": "", "hv02": ""})
+    made.create("hv01", "web", 2048, 10, {}, flexible=80)
+    made.create("hv02", "db", 2048, 20, {}, flexible=60)
+    for host in ("hv01", "hv02"):
+        made.create(host, "both", 512, 1, {}, flexible=5)
+    made.variables["hv02"] = {"flexible_disks_vms": DECLARED}
+    return made
+
+
+def volumes(nodes, host="hv01"):
+    return nodes.run(host, "zfs", "list", "-Hpo", "name,volsize", "-t", "volume")
+
+
+def four_steps(nodes, playbook, *words):
+    """Check, real, check, real. What they print; the host is changed by the first real run alone, as predicted."""
+    printed = []
+    for options, changes in (["--check"], 1), ([], 1), (["--check"], 0), ([], 0):
+        before = volumes(nodes)
+        status, said = nodes.play(playbook, *WEB, *words, *options)
+        assert status == 0, said
+        assert re.findall(r"^(\w+) +: ok=\d+ +changed=(\d)", said, re.MULTILINE) == [("hv01", str(changes)), ("hv02", "0")]
+        assert (volumes(nodes) != before) == (changes == 1 and not options)
+        printed.append(re.findall(r'^ok: \[hv01\] => \{\n    "msg": (\[.*?\])', said, re.MULTILINE | re.DOTALL)[-1])
+        assert "nothing is done on hv02, which does not have web" in said
+    assert printed[0] == printed[1]
+    assert printed[2] == printed[3]
+    return json.loads(printed[0]), json.loads(printed[2])
+
+
+def refused(nodes, playbook, *words, status=2):
+    """What a playbook says that changes nothing."""
+    before = [volumes(nodes, host) for host in ("hv01", "hv02")]
+    found, said = nodes.play(playbook, *words)
+    assert found == status, said
+    assert [volumes(nodes, host) for host in ("hv01", "hv02")] == before
+    assert re.findall(r"changed=[1-9]", said) == []
+    return said
+
+
+def test_a_disk_is_added_resized_and_destroyed(nodes):
+    given = ("-e", "flexdisk_preserve=true", "-e", '{"flexdisk_pci_slot": "0:4:5"}')
+    done, again = four_steps(nodes, "add_disk", "-e", "flexdisk_disk_size=20GiB", *given)
+    assert done[0] == "1 VM: 1 changes, 1 restarts, +20 GiB, 0 B destroyed"
+    assert "  + data 20 GiB at 0:4:5" in done
+    assert again == ["1 VM: nothing to change"]
+    for playbook, words, why in (
+        ("add_disk", ("-e", "flexdisk_disk_size=30GiB"), "the VM has a disk data of 20 GiB already"),
+        ("resize_disk", ("-e", "flexdisk_disk_size=30GiB", "-e", "flexdisk_disk=dat"), "has no disk dat"),
+        ("resize_disk", ("-e", "flexdisk_disk_size=30GiB", "-e", "flexible_disks_allow_restart=no"), "[VmNotStopped]"),
+        ("resize_disk", ("-e", "flexdisk_disk_size=10GiB"), "dangerous_allow_shrink"),
+    ):
+        assert why in refused(nodes, playbook, *WEB, *words)
+    done, again = four_steps(nodes, "resize_disk", "-e", "flexdisk_disk_size=25GiB")
+    assert done[0] == "1 VM: 1 changes, 1 restarts, +5 GiB, 0 B destroyed"
+    assert "  ~ data 20 GiB -> 25 GiB" in done
+    assert again[0].endswith("nothing to change")
+    done, again = four_steps(nodes, "remove_disk")
+    assert done[0] == "1 VM: 1 changes, 1 restarts, -25 GiB, 25 GiB destroyed"
+    assert any("data" in line and "DESTROYED" in line for line in done)
+    assert again == ["1 VM: nothing to change", "VM web has no disk data"]
+
+
+@pytest.mark.parametrize(
+    ("playbook", "words", "entry"),
+    [
+        ("add_disk", ("-e", "flexdisk_disk_size=5GiB"), {"name": "data", "size": "5GiB"}),
+        ("resize_disk", ("-e", "flexdisk_disk_size=5GiB"), {"name": "data", "size": "5GiB"}),
+        ("remove_disk", (), {"name": "data", "state": "absent"}),
+    ],
+)
+def test_what_the_inventory_declares_is_changed_there(nodes, playbook, words, entry):
+    said = refused(nodes, playbook, *WEB, "-e", "flexdisk_vm=db", *words)
+    assert "The inventory declares the disks of VM db, which is on hv02" in said
+    (shown,) = re.findall(r"Write (\{.*?\}) to flexible_disks_vms of hv02, in the entry db;", said.replace('\\"', '"'))[:1]
+    assert json.loads(shown) == entry
+
+
+def test_one_name_means_one_vm_on_one_host(nodes):
+    for playbook, words in (("add_disk", ("-e", "flexdisk_disk_size=5GiB")), ("remove_disk", ())):
+        said = refused(nodes, playbook, *WEB, "-e", "flexdisk_vm=both", *words)
+        assert re.search(r"VM both is on hv01 \(\S+\) and on hv02 \(\S+\)", said)
+    said = nodes.play("resize_disk", *WEB, "-e", "flexdisk_disk_size=5GiB", unreachable="hv02")[1]
+    assert "hv02 could not be read and may have a VM of this name too" in said
+
+
+def test_a_detached_disk_of_this_name_is_not_made_again(nodes):
+    words = (*WEB, "-e", "flexdisk_disk=old", "-e", "flexdisk_disk_size=1GiB")
+    assert nodes.play("add_disk", *words)[0] == 0
+    assert nodes.play("detach_disk", *WEB, "-e", "flexdisk_disk=old")[0] == 0
+    assert "a disk old of 1 GiB has been detached from the VM. attach_disk brings it back" in refused(nodes, "add_disk", *words)
