@@ -29,6 +29,7 @@ TEMPLATES = [
     for template in yaml.safe_load((AWX / "objects" / "templates.yml").read_text())["controller_templates"]
     if FULL or template["name"] in NEEDED
 ]
+EXPECTED = "has encrypted data and may inaccurately report task is changed"  # of approvals, from the second run on
 
 
 @pytest.fixture
@@ -60,7 +61,8 @@ def configure(server, tmp_path, *words):
     ]
     done = subprocess.run([*command, *words], cwd=AWX, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "WARNING" not in done.stdout + done.stderr, done.stdout + done.stderr
+    warned = [line for line in (done.stdout + done.stderr).splitlines() if "[WARNING]" in line]
+    assert [line for line in warned if EXPECTED not in line] == []
     states = {}
     for line in done.stdout.splitlines():
         if match := re.match(r"TASK \[(.*)\]", line):
