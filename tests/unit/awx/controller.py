@@ -122,7 +122,7 @@ class Controller:
 
     def named(self, collection: str) -> dict[str, _Object]:
         """The objects of a collection by their names."""
-        return {one.get("name", one.get("identifier")): one for one in self.objects[collection].values()}
+        return {one["identifier" if "identifier" in one else "name"]: one for one in self.objects[collection].values()}
 
     def find(self, collection: str, number: int) -> _Object:
         places = (*UNIFIED, "workflow_approval_templates") if collection == "unified_job_templates" else (collection,)
@@ -237,11 +237,12 @@ class Controller:
         except ValueError as exc:
             raise Refused({"extra_data": [str(exc)]}) from exc
 
-    def asked(self, collection: str, number: int, spec: _Object) -> None:
+    def asked(self, collection: str, number: int, spec: _Object) -> _Object:
         """Set the survey of a template."""
         if problem := rules.survey_error(spec):
             raise Refused(problem)
         self.surveys[self.find(collection, number)["id"]] = spec
+        return {}
 
     def associated(self, collection: str, number: int, name: str, wanted: _Object) -> None:
         if name not in KINDS[collection].associations:
@@ -325,7 +326,8 @@ class Controller:
             case "POST", ["workflow_job_template_nodes", number, "create_approval_template"]:
                 return 201, self.approval(int(number), body)
             case "POST", [collection, number, name]:
-                return 204, self.associated(collection, int(number), name, body)
+                self.associated(collection, int(number), name, body)
+                return 204, None
         raise Refused("Not found.", 404)
 
 
@@ -357,7 +359,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         split = urlsplit(self.path)
-        status: int
         answer: object
         try:
             self._admit(split.path)

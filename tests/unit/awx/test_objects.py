@@ -23,6 +23,7 @@ ARGUMENTS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_
 OBJECTS = {}
 for _path in sorted((AWX / "objects").glob("*.yml")):
     OBJECTS.update(DataLoader().load_from_file(str(_path)))
+PAGE = (ROOT / "docs" / "awx.md").read_text()
 TEMPLATES = {template["playbook"].removesuffix(".yml"): template for template in OBJECTS["controller_templates"]}
 (WORKFLOW,) = OBJECTS["controller_workflows"]
 WITH_SURVEYS = {name: template for name, template in TEMPLATES.items() if template.get("survey_enabled")}
@@ -283,3 +284,26 @@ def test_a_graph_with_a_cycle_is_found():
     assert rules.cyclic({1: [2], 2: [3], 3: [1]})
     assert rules.cyclic({1: [1]})
     assert not rules.cyclic({1: [2, 3], 2: [3], 3: []})
+
+
+def test_the_page_tells_what_is_there():
+    (play,) = yaml.safe_load((AWX / "configure.yml").read_text())
+    made = [re.search(r"\w+", task["loop"].strip("{ "))[0] for task in play["tasks"]]
+    section = PAGE.split("| list | what it makes |")[1].split("\n\n")[0]
+    assert re.findall(r"^ *\| `(\w+)` \|", section, re.MULTILINE) == made
+    assert set(made) | {name for name in OBJECTS if name.startswith("flexdisk_awx_")} == set(OBJECTS)
+    names = {one["name"] for name in made if isinstance(OBJECTS[name], list) for one in OBJECTS[name]}
+    told = re.findall(r"`(flexdisk [a-z_ ]+)`", PAGE)
+    assert len(told) > 15
+    assert set(told) <= names
+    for path in re.findall(r"^\| `([\w./-]+)` \|", PAGE.split("## What to do")[0], re.MULTILINE):
+        assert (AWX / path).exists(), path
+    (timeout,) = (
+        node["unified_job_template"].get("timeout")
+        for node in WORKFLOW["workflow_nodes"]
+        if node["identifier"] == "approve"
+    )
+    assert ("within a day" in PAGE) == (timeout == 24 * 3600)
+    (source,) = (one for one in OBJECTS["controller_inventory_sources"] if "credential" in one)
+    assert ("every five minutes" in PAGE) == (source["update_cache_timeout"] == 300)
+    assert f"{OBJECTS['flexdisk_awx_image']}\n" in PAGE
