@@ -34,7 +34,9 @@ def declared_vm(
     return _guarded("declared_vm", _declared_vm, found, lists, uuid, name)
 
 
-def declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str = "") -> t.List[str]:
+def declaring(
+    found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str = ""
+) -> t.List[str]:
     """inventory: for each host its variables flexible_disks_vms, virtual_machine_vms, disk_registry_disks and
     flexdisk_groups. Where they declare the disks of the VM, or this one, in words.
     """
@@ -63,12 +65,16 @@ def _declared_vm(
     if len(here) == 1:
         return {"host": home, "name": here[0], "problem": ""}
     if here:
-        words = f"{DISKS} of {home} declares VM {name} {len(here)} times, as {' and '.join(here)}; it has to be there once"
+        words = (
+            f"{DISKS} of {home} declares VM {name} {len(here)} times, as {' and '.join(here)}; it has to be there once"
+        )
     else:
         elsewhere = [host for host, names in meaning.items() if names]
         known = ", ".join(str(entry["vm"]) for entry in lists.get(home) or ()) or "no VM"
         words = f"VM {name} is on {home}, but {DISKS} " + (
-            f"declares it for {' and '.join(elsewhere)}" if elsewhere else f"does not declare it there. It declares {known}"
+            f"declares it for {' and '.join(elsewhere)}"
+            if elsewhere
+            else f"does not declare it there. It declares {known}"
         )
     return {"host": home, "name": "", "problem": words + "."}
 

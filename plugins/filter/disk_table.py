@@ -22,7 +22,20 @@ _Value = t.Callable[[_Dict], t.Any]
 
 COLUMNS = ("VM", "DISK", "SLOT", "SIZE", "PRESERVE", "PARKED", "FREE", "ALLOCATABLE")
 SHORT = ("vm", "name", "state", "type", "pci_slot", "size", "used", "frees_pool", "frees_vm", "uuid")
-LONG = ("vm", "name", "uuid", "state", "pci_slot", "boot", "size", "block_size", "type", "image", "preserve", "snapshots")
+LONG = (
+    "vm",
+    "name",
+    "uuid",
+    "state",
+    "pci_slot",
+    "boot",
+    "size",
+    "block_size",
+    "type",
+    "image",
+    "preserve",
+    "snapshots",
+)
 LONG += ("used", "frees_pool", "frees_vm", "tags", "ctime", "mtime", "description")
 
 
@@ -62,7 +75,9 @@ def disk_table(
 ) -> t.List[str]:
     """The result of vm_info or disk_info as lines of a table. fields: the columns for disk_info; long: more of them."""
     try:
-        table = _disks(found["disks"], _known(fields or (LONG if long else SHORT))) if "disks" in found else _table(found)
+        table = (
+            _disks(found["disks"], _known(fields or (LONG if long else SHORT))) if "disks" in found else _table(found)
+        )
         return table if header else table[1:]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(
@@ -72,7 +87,7 @@ def disk_table(
 
 
 def sort_disks(disks: t.Sequence[_Dict], by: t.Sequence[str]) -> t.List[_Dict]:
-    """The disks of disk_info in the order of these columns; C(-size) begins with the largest. What has no value is last."""
+    """The disks of disk_info in the order of these columns; C(-size) from the largest. What has no value is last."""
     _known([column.lstrip("-") for column in by])
     found = list(disks)
     try:
@@ -82,7 +97,9 @@ def sort_disks(disks: t.Sequence[_Dict], by: t.Sequence[str]) -> t.List[_Dict]:
             having.sort(key=value, reverse=column.startswith("-"))
             found = having + [disk for disk in found if value(disk) in (None, "")]
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
-        raise AnsibleFilterError(f"sort_disks wants the disks that flexdisk.hypervisor.disk_info returns ({exc!r})") from exc
+        raise AnsibleFilterError(
+            f"sort_disks wants the disks that flexdisk.hypervisor.disk_info returns ({exc!r})"
+        ) from exc
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import FilterModule, disk_table
+from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import LONG, FilterModule, disk_table, sort_disks
 
 GONE = "99999999-0000-4000-8000-000000000009"
 
@@ -81,3 +81,75 @@ def test_lays_out_disks_of_disk_info():
     ]
     assert [line[:38].rstrip() for line in lines] == ["VM", "web01", GONE, "-"]
     assert disk_table({"disks": []})[0].startswith("VM  DISK  STATE")
+
+
+def listed(name, size, slot, **more):
+    full = {
+        "vm": "u",
+        "alias": "web01",
+        "type": "thick",
+        "never_used": False,
+        "uuid": "u-" + name,
+        "tags": {},
+        "boot": False,
+    }
+    full.update(
+        block_size=8192, image="", snapshots=0, ctime="2026-01-02T03:04:05Z", description="", volume="zones/u/disk3"
+    )
+    return {**full, **disk(name, size, state="attached", pci_slot=slot), **more}
+
+
+DISKS = [
+    listed("b", 1024, "0:4:10", tags={"owner": "it"}, description="of the shop"),
+    listed("a", 20480, "0:4:2", alias="db01", frees_bytes={"pool": 1 << 20, "allocatable": None}, snapshots=3),
+    listed("c", 1024, "", alias="", vm="gone", boot=True),
+]
+
+
+def test_the_columns_that_are_asked_for():
+    assert disk_table({"disks": DISKS}, ["size", "name", "vm"]) == [
+        "  SIZE  DISK  VM",
+        " 1 GiB  b     web01",
+        "20 GiB  a     db01",
+        " 1 GiB  c     gone",
+    ]
+    assert disk_table({"disks": DISKS}, ["name"], header=False) == ["b", "a", "c"]
+    assert disk_table({"disks": DISKS}, ["name"], long=True) == ["DISK", "b", "a", "c"]
+
+
+def test_the_long_table():
+    lines = disk_table({"disks": DISKS}, long=True)
+    heads = [column.replace("_", " ").upper() for column in LONG]
+    assert lines[0].split("  ")[0] == "VM"
+    assert all(head.replace("PCI SLOT", "SLOT").replace("NAME", "DISK") in lines[0] for head in heads)
+    assert lines[1].endswith('{"owner": "it"}  2026-01-02T03:04:05Z  -      of the shop')
+    assert " 8 KiB " in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        (["name"], "abc"),
+        (["-name"], "cba"),
+        (["size"], "bca"),
+        (["-size"], "abc"),
+        (["size", "-name"], "cba"),
+        (["pci_slot"], "abc"),
+        (["-pci_slot"], "bac"),
+        (["vm"], "acb"),
+        (["frees_pool"], "abc"),
+        (["-boot", "name"], "cab"),
+        ([], "bac"),
+    ],
+)
+def test_sorted_by_columns(by, names):
+    assert [found["name"] for found in sort_disks(DISKS, by)] == list(names)
+
+
+def test_columns_that_do_not_exist():
+    with pytest.raises(AnsibleFilterError, match=r"no column colour\. The columns are vm, name, state"):
+        disk_table({"disks": DISKS}, ["name", "colour"])
+    with pytest.raises(AnsibleFilterError, match="no column colour"):
+        sort_disks(DISKS, ["-colour"])
+    with pytest.raises(AnsibleFilterError, match="disk_info"):
+        sort_disks([{}], ["name", "vm"])

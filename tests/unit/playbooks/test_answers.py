@@ -147,12 +147,22 @@ def test_answers_reach_the_module(tmp_path):
     assert {name.split("/")[1].split("@")[0] for name in found.split() if "2026-11-23" in name} == set(uuids[:2]), found
 
 
+SECTION = (ROOT / "docs" / "variables.md").read_text().split("\n## Answers of surveys")[1].split("\n## ")[0]
+
+
+def test_the_page_says_what_roles_read():
+    told = re.findall(r"`(\w+_\w*)`", SECTION.split("\nSome variables are read by roles")[1])
+    found = {name for own in ARGUMENTS.values() for name, wanted in own.items() if wanted.get("as_is")}
+    patterns = [word + (r"\w+" if word.endswith("_") else "") for word in told]
+    assert [name for name in found if not any(re.fullmatch(one, name) for one in patterns)] == []
+    assert [one for one in patterns if not any(re.fullmatch(one, name) for name in found | set(ARGUMENTS))] == []
+
+
 def test_the_page_says_what_is_refused():
-    section = (ROOT / "docs" / "variables.md").read_text().split("\n## Answers of surveys")[1].split("\n## ")[0]
     kinds = {"slot": "str", "name": "str", "number": "int", "list": "list"}
     tried = 0
-    for written, does in re.findall(r"^\| (`.*?) for a .*? \| .*? \| (.*?) \|$", section, re.MULTILINE):
-        kind = kinds[re.search(re.escape(written) + r" for a (\w+)", section)[1]]
+    for written, does in re.findall(r"^\| (`.*?) for a .*? \| .*? \| (.*?) \|$", SECTION, re.MULTILINE):
+        kind = kinds[re.search(re.escape(written) + r" for a (\w+)", SECTION)[1]]
         for text in re.findall(r"`(.*?)`", written):
             given = DataLoader().load(f"x: {quoted(text)}")
             assert bool(answers(given, {"x": {"type": kind}})["problems"]) == (does == "refuses it"), text

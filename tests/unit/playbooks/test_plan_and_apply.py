@@ -28,7 +28,10 @@ def nodes(tmp_path):
     for host, vm in (("hv01", "web"), ("hv02", "db"), ("hv02", "log")):
         made.create(host, vm, 2048, 10, {}, flexible=60)
     made.variables["hv01"] = declared("web", "20GiB")
-    made.variables["hv02"] = {"flexible_disks_vms": declared("db", "5GiB")["flexible_disks_vms"] + declared("log", "6GiB")["flexible_disks_vms"]}
+    made.variables["hv02"] = {
+        "flexible_disks_vms": declared("db", "5GiB")["flexible_disks_vms"]
+        + declared("log", "6GiB")["flexible_disks_vms"]
+    }
     made.variables["all"] = {"flexible_disks_recalculate_quota": True, "flexible_disks_allow_restart": True}
     return made
 
@@ -130,9 +133,11 @@ def test_one_vm_and_the_hosts_of_a_limit(nodes):
 
 def test_what_cannot_be_planned_is_named(nodes):
     nodes.variables["hv01"]["flexible_disks_vms"][0]["disks"][1]["size"] = "900GiB"
-    stats, text = plan(nodes, status=2)
-    assert sorted(stats["flexdisk_plan_digests"]) == ["hv02"]
-    assert [line for line in text if line.startswith("hv01: NO PLAN: VM web: ")]
+    stats, text = plan(nodes, status=4, unreachable="hv02")
+    assert stats["flexdisk_plan_digests"] == {}
+    assert text[0] == "hv03: nothing is declared"
+    assert text[1].startswith("hv01: NO PLAN: VM web: ")
+    assert re.match("hv02: NO PLAN: .*Connection refused", text[2])
     nodes.variables["hv01"] = {}
     _status, said = nodes.play("plan", "-e", "flexdisk_vm=web")
     assert "VM web is on hv01, but flexible_disks_vms does not declare it there. It declares no VM." in said

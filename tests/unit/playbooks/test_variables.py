@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import FIELDS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_info import STATES, TYPES
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
 
@@ -23,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 VARS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())
 ARGUMENTS = VARS["_flexdisk_arguments"]
-OURS = r"\b(?:flexdisk|flexible_disks|virtual_machine|instance_group|rfd154)_[a-z_0-9]+"
+OURS = r"\b(?:flexdisk|disk_registry|flexible_disks|virtual_machine|instance_group|rfd154)_[a-z_0-9]+"
+LEFT_BY_ROLES = {"flexible_disks_plan", "flexible_disks_result", "virtual_machine_result"}
 TWO = [{"vm": "n1"}, {"name": "n2"}]
 WEB = {"name": "web", "size": 2, "template": {"package": "small"}}
 EVERYWHERE = {"flexdisk_hosts", "flexdisk_environment", *VARS["_flexdisk_placement"]}
@@ -38,12 +40,13 @@ def parts(path):
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
 def test_every_variable_is_checked_and_documented(path):
     header, play = parts(path)
-    used = set(re.findall(OURS, play)) - {"virtual_machine_only", path.stem, *VARS["_flexdisk_left"]}
+    handed = set(re.findall(rf"^ +({OURS}): ", play, re.MULTILINE))  # to a role
+    used = set(re.findall(OURS, play)) - handed - {path.stem, *VARS["_flexdisk_left"], *LEFT_BY_ROLES}
     known = set(ARGUMENTS[path.stem])
     assert used <= known, used - known
     told = set(re.findall(OURS, header)) - {path.stem}
     assert known - EVERYWHERE <= told
-    assert {name for name in told if name.startswith(("flexdisk_", "rfd154_"))} <= known
+    assert {name for name in told if name.startswith(("flexdisk_", "rfd154_"))} <= known | set(VARS["_flexdisk_left"])
     assert f"_flexdisk_playbook: {path.stem}\n" in play
 
 
@@ -57,14 +60,15 @@ def test_choices_are_those_of_the_modules():
     assert ARGUMENTS["verify_disks"]["flexdisk_verify_repair"]["choices"] == list(REPAIRABLE)
     assert ARGUMENTS["list_disks"]["flexdisk_list_state"]["choices"] == list(STATES)
     assert ARGUMENTS["list_disks"]["flexdisk_list_type"]["choices"] == list(TYPES)
+    assert ARGUMENTS["list_disks"]["flexdisk_list_fields"]["choices"] == VARS["_flexdisk_fields"] == list(FIELDS)
 
 
 def test_what_must_not_be_empty_text():
     """Each variable without which a playbook takes more, or takes it without approval; all others are left out."""
-    words = "adopt_vms allowed_moves disk from_vm group guests hosts list_format list_name list_state list_tags"
-    words += " list_type list_uuid list_vm max_age max_data_loss most_steps move_digest move_from_groups"
-    words += " move_from_hosts move_max_moves move_min_gain move_tags move_to_groups move_vms quota_vms snapshot_vms"
-    words += " verify_vms vm"
+    words = "adopt_vms allowed_moves disk from_vm group guests hosts list_fields list_format list_header"
+    words += " list_long list_name list_sort list_state list_tags list_type list_uuid list_vm max_age max_data_loss"
+    words += " most_steps move_digest move_from_groups move_from_hosts move_max_moves move_min_gain move_tags"
+    words += " move_to_groups move_vms quota_vms snapshot_vms verify_vms vm"
     known = {name for own in ARGUMENTS.values() for name in own}
     found = {name for name in known if re.match(VARS["_flexdisk_never_empty"], name)}
     assert found == {"flexible_disks_pool", *(f"flexdisk_{word}" for word in words.split())}
@@ -97,6 +101,12 @@ def play(collections, name, variables):
         ("attach_disk", {"flexdisk_index": "first"}, ["flexdisk_disk", "flexdisk_vm", "flexdisk_index", "first"]),
         ("change_package", {"flexdisk_packages": [{"disk": 1}]}, ["flexdisk_vm", "name found in flexdisk_packages"]),
         ("rollback", {"flexdisk_vm": "web01"}, ["flexdisk_snapshot_name"]),
+        ("apply", {"flexdisk_vm": "web01"}, ["missing", "flexdisk_plan_digests"]),
+        ("apply", {"flexdisk_plan_digests": "{hv01"}, ["flexdisk_plan_digests must be a dict", "neither JSON"]),
+        ("apply", {"flexdisk_plan_digests": {"hv9": "a"}}, ["hv9 is in flexdisk_plan_digests, but not in the inv"]),
+        ("add_disk", {"flexdisk_disk_size": 50}, ["missing", "flexdisk_vm", "flexdisk_disk_size must be text"]),
+        ("resize_disk", {"flexdisk_dangerous_allow_shrink": "maybe"}, ["flexdisk_disk_size", "maybe"]),
+        ("remove_disk", {"flexdisk_vm": "web01", "flexdisk_list_vm": "x"}, ["flexdisk_disk", "_list_vm is unknown"]),
         ("rollback", {"flexdisk_snapshot_name": "now"}, ["flexdisk_vm", "flexdisk_snapshot_vms"]),
         ("snapshot", {"flexdisk_vm": "web01", "flexdisk_snapshot_vms": ["web01"]}, ["but not both"]),
         ("verify_disks", {"flexdisk_verify_fail_on": "info"}, ["_fail_on", "never, warning, error", "info"]),

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filters declared_vm, declaring, vm_disk and new_disk: what the inventory says of one VM, and its disks."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.flexdisk.hypervisor.plugins.filter.declarations import FilterModule
+
+FILTERS = FilterModule().filters()
+WEB, OTHER, DB = (f"{start}0000-0000-4000-8000-000000000000" for start in ("cafe", "beef", "abcd"))
+
+
+def disk(name, size, uuid="", state="running", remaining=False):
+    return {"name": name, "size": size, "uuid": uuid, "state": state, "remaining": remaining}
+
+
+def vm(uuid, alias, *disks, parked=()):
+    return {"uuid": uuid, "alias": alias, "disks": list(disks), "parked": list(parked)}
+
+
+DATA = disk("data", 20480, "11111111-0000-4000-8000-000000000001")
+FOUND = {
+    "hv01": {
+        "vms": [vm(WEB, "web01", DATA, disk("", 64), parked=[disk("old", 1024, "u2", "parked")])],
+        "skipped_vms": [],
+    },
+    "hv02": {"vms": [vm(DB, "web-3")], "skipped_vms": [{"uuid": OTHER, "alias": "web01"}]},
+}
+
+
+def declared(lists, uuid=WEB, name="web01"):
+    return FILTERS["declared_vm"](FOUND, lists, uuid, name)
+
+
+@pytest.mark.parametrize("named", ["web01", WEB, WEB.upper(), "cafe"])
+def test_an_entry_means_the_vm_by_any_of_its_names(named):
+    assert declared({"hv01": [{"vm": "nobody"}, {"vm": named}], "hv02": None}) == {
+        "host": "hv01",
+        "name": named,
+        "problem": "",
+    }
+
+
+def test_the_name_of_a_vm_that_another_host_has_itself_means_that_one():
+    assert declared({"hv01": [{"vm": "web01"}], "hv02": [{"vm": "web01"}]})["problem"] == ""
+    assert declared({"hv01": [], "hv02": [{"vm": "web01"}]}, OTHER)["host"] == "hv02"
+
+
+@pytest.mark.parametrize(
+    ("lists", "words"),
+    [
+        ({"hv01": [{"vm": "a"}, {"vm": "b"}]},
+         "is on hv01, but flexible_disks_vms does not declare it there. It declares a, b."),
+        ({}, "It declares no VM."),
+        ({"hv01": [], "hv02": [{"vm": "cafe"}]}, "is on hv01, but flexible_disks_vms declares it for hv02."),
+        ({"hv01": [{"vm": "web01"}, {"vm": WEB}]},
+         f"declares VM web01 2 times, as web01 and {WEB}; it has to be there once."),
+    ],
+)  # fmt: skip
+def test_what_is_not_declared_once_where_it_is(lists, words):
+    assert declared(lists)["problem"].endswith(words)
+    assert declared(lists)["name"] == ""
+
+
+@pytest.mark.parametrize(
+    ("inventory", "places"),
+    [
+        ({"hv01": {"flexible_disks_vms": [{"vm": "web01", "disks": []}]}},
+         ["flexible_disks_vms of hv01, in the entry web01"]),
+        ({"hv01": {"flexible_disks_vms": [{"vm": "web01", "flexible_disk_size": "100GiB"}, {"vm": "x", "disks": []}]}},
+         []),
+        ({"hv01": {"virtual_machine_vms": [{"name": "web01", "disks": [{}]}, {"vm": "cafe", "disks": [{}]}]}},
+         ["virtual_machine_vms of hv01, in the entry web01", "virtual_machine_vms of hv01, in the entry cafe"]),
+        ({"hv02": {"virtual_machine_vms": [{"vm": "cafe", "disks": [{}]}, {"vm": "web01", "disks": [{}]}]}},
+         ["virtual_machine_vms of hv02, in the entry cafe"]),
+        ({"hv01": {"disk_registry_disks": [{"name": "data", "vm": "web01"}, {"name": "more", "vm": "web01"}]}},
+         ["disk_registry_disks of hv01, in the entry data"]),
+        ({"hv01": {"disk_registry_disks": [{"name": "data", "vm": "nobody"}]}}, []),
+        ({"hv01": {"disk_registry_disks": [{"name": "data"}]}}, ["disk_registry_disks of hv01, in the entry data"]),
+        ({"hv01": {"flexdisk_groups": [{"name": "web"}]}}, []),
+        ({"hv01": {"flexible_disks_vms": None}}, []),
+    ],
+)  # fmt: skip
+def test_where_disks_are_declared(inventory, places):
+    assert FILTERS["declaring"](FOUND, inventory, WEB, "data") == places
+
+
+def test_members_of_a_group_have_the_disks_of_its_template():
+    groups = {"flexdisk_groups": [{"name": "web"}, {"name": "db"}]}
+    assert FILTERS["declaring"](FOUND, {"hv01": groups, "hv02": groups}, DB) == ["flexdisk_groups, in the group web"]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("data", 20480), (DATA["uuid"].upper(), 20480), ("old", 1024), ("dat", None)]
+)
+def test_a_disk_of_the_vm(name, size):
+    assert FILTERS["vm_disk"](FOUND["hv01"], WEB, name).get("size") == size
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "why"),
+    [
+        ("more", "1GiB", ""),
+        ("data", "20GiB", ""),
+        ("data", "20480", ""),
+        ("data", "30GiB", "the VM has a disk data of 20 GiB already. resize_disk changes its size"),
+        ("data", "remaining", "the VM has a disk data of 20 GiB already. resize_disk changes its size"),
+        ("old", "1GiB", "a disk old of 1 GiB has been detached from the VM. attach_disk brings it back"),
+    ],
+)
+def test_a_new_disk(name, size, why):
+    assert FILTERS["new_disk"](FOUND["hv01"], WEB, name, size) == why
+
+
+def test_a_disk_that_has_what_remains_is_there():
+    found = {"vms": [vm(WEB, "web01", disk("data", 5, remaining=True))], "skipped_vms": []}
+    assert FILTERS["new_disk"](found, WEB, "data", "remaining") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("new_disk", (FOUND["hv01"], WEB, "data", "much"), 'size "much" is not valid'),
+        ("new_disk", ({}, WEB, "data", "1GiB"), "new_disk wants"),
+        ("vm_disk", (FOUND["hv01"], DB, "data"), "vm_disk wants"),
+        ("declared_vm", (FOUND, {"hv01": [{"name": "x"}]}, WEB, "web01"), "declared_vm wants"),
+        ("declaring", ({}, {}, WEB), "declaring wants"),
+    ],
+)
+def test_what_is_no_input(name, arguments, words):
+    with pytest.raises(AnsibleFilterError, match=words):
+        FILTERS[name](*arguments)
