@@ -50,7 +50,11 @@ class Jobs:
 
     def __init__(self, nodes: Nodes, core: Path | None = None) -> None:
         self.nodes = nodes
-        self.core = core or Path(sys.executable).parent
+        self.path = f"{core or Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.built: dict[str, str] = {}
+        if core is not None:  # what .venv has built of the modules is not for it
+            self.built["FLEXDISK_BUILT"] = str(nodes.folder / "built")
+            (nodes.folder / "built").mkdir()
         self._numbers = itertools.count(1)
 
     def launch(
@@ -144,7 +148,7 @@ class Jobs:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_") or "CALLBACK" in name
         }
-        env = {**kept, "PATH": f"{self.core}{os.pathsep}{os.environ['PATH']}"}
+        env = {**kept, **self.built, "PATH": self.path}
         command = [sys.executable, "-m", "ansible_runner", "run", str(folder), "-p", playbook, "-i", identity, "-q"]
         subprocess.run(command, env=env, check=False, stdin=subprocess.DEVNULL)
         left = folder / "artifacts" / identity

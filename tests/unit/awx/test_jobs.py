@@ -167,8 +167,8 @@ ALL = [
 ]
 
 
-def test_wrappers_with_the_answers_of_their_surveys(nodes, programs):
-    """What is written is what is meant, or it is refused with the way to write it."""
+def prepared(nodes):
+    """What the inventory and the hosts have for all playbooks."""
     nodes.connect("hv01", "hv02")
     nodes.connect("hv02", "hv01")
     for host in nodes.groups:
@@ -177,6 +177,11 @@ def test_wrappers_with_the_answers_of_their_surveys(nodes, programs):
     packages = [{"name": "small", "memory": "1GiB", **sizes}, {"name": "medium", "memory": "2GiB", **sizes}]
     nodes.variables["all"].update(flexdisk_packages=packages, flexdisk_groups=[GROUP])
     nodes.variables["hv01"]["virtual_machine_vms"] = [NEW]
+
+
+def test_wrappers_with_the_answers_of_their_surveys(nodes, programs):
+    """What is written is what is meant, or it is refused with the way to write it."""
+    prepared(nodes)
     jobs = Jobs(nodes, programs)
     wrong = []
     for playbook, answers, says in SAMPLE + (ALL if FULL else []):
