@@ -142,7 +142,11 @@ ALL = [
     ("snapshot", {"flexdisk_snapshot_vms": "app01\ndb01", "flexdisk_snapshot_name": "before"}, "before"),
     ("rollback", {"flexdisk_vm": "app01", "flexdisk_snapshot_name": "before", **RESTART}, "Roll the VMs back"),
     ("remove_disk", {**OF_APP, **RESTART, "flexdisk_destroy_snapshots": "true"}, "- logs"),
-    ("verify_disks", {"flexdisk_verify_fail_on": "error", "flexdisk_verify_repair": ["quota_drift"]}, "nothing is wrong"),
+    (
+        "verify_disks",
+        {"flexdisk_verify_fail_on": "error", "flexdisk_verify_repair": ["quota_drift"]},
+        "nothing is wrong",
+    ),
     ("recalculate_quota", {"flexdisk_quota_vms": "app01, db01"}, "hv02"),
     ("report", {"flexdisk_report_format": "table"}, "app01"),
     ("create_vm", {"flexdisk_vm": "new01"}, "new01"),
