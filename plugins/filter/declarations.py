@@ -81,6 +81,8 @@ def _declared_vm(
 
 def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str) -> t.List[str]:
     home, vm = _home(found, uuid)
+    known = _vm_disk(found[home], uuid, disk)
+    names = {disk, known.get("name"), known.get("uuid")} - {"", None}
     places = []
     for host, variables in inventory.items():
         others = _vms(found.get(host))
@@ -90,8 +92,8 @@ def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], 
                 if entry.get("disks") is not None and _means(named, vm, others):
                     places.append(f"{variable} of {host}, in the entry {named}")
         for entry in variables.get("disk_registry_disks") or ():
-            named = disk and disk in (entry.get("name"), entry.get("uuid"))
-            if named and (not entry.get("vm") or _means(str(entry["vm"]), vm, others)):
+            meant = {entry.get("name"), entry.get("uuid")} & names
+            if meant and (not entry.get("vm") or _means(str(entry["vm"]), vm, others)):
                 places.append(f"disk_registry_disks of {host}, in the entry {disk}")
     groups = inventory.get(home, {}).get("flexdisk_groups") or ()
     places += [f"flexdisk_groups, in the group {group['name']}" for group in groups if _member(vm, str(group["name"]))]
@@ -99,8 +101,7 @@ def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], 
 
 
 def _vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
-    vm = next(vm for vm in found["vms"] if vm["uuid"] == uuid)
-    disks = [*vm["disks"], *vm["parked"]]
+    disks = [one for vm in found["vms"] if vm["uuid"] == uuid for one in (*vm["disks"], *vm["parked"])]
     by_uuid = [entry for entry in disks if entry.get("uuid") and entry["uuid"] == disk.lower()]
     named = by_uuid or [entry for entry in disks if entry["name"] == disk]
     return dict(named[0]) if len(named) == 1 else {}

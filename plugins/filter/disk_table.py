@@ -23,20 +23,9 @@ _Value = t.Callable[[_Dict], t.Any]
 COLUMNS = ("VM", "DISK", "SLOT", "SIZE", "PRESERVE", "PARKED", "FREE", "ALLOCATABLE")
 SHORT = ("vm", "name", "state", "type", "pci_slot", "size", "used", "frees_pool", "frees_vm", "uuid")
 LONG = (
-    "vm",
-    "name",
-    "uuid",
-    "state",
-    "pci_slot",
-    "boot",
-    "size",
-    "block_size",
-    "type",
-    "image",
-    "preserve",
-    "snapshots",
-)
-LONG += ("used", "frees_pool", "frees_vm", "tags", "ctime", "mtime", "description")
+    "vm", "name", "uuid", "state", "pci_slot", "boot", "size", "block_size", "type", "image", "preserve", "snapshots",
+    "used", "frees_pool", "frees_vm", "tags", "ctime", "mtime", "description",
+)  # fmt: skip
 
 
 def _plain(key: str) -> _Value:

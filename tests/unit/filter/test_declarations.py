@@ -81,6 +81,8 @@ def test_what_is_not_declared_once_where_it_is(lists, words):
         ({"hv01": {"disk_registry_disks": [{"name": "data", "vm": "web01"}, {"name": "more", "vm": "web01"}]}},
          ["disk_registry_disks of hv01, in the entry data"]),
         ({"hv01": {"disk_registry_disks": [{"name": "data", "vm": "nobody"}]}}, []),
+        ({"hv01": {"disk_registry_disks": [{"uuid": DATA["uuid"]}]}},
+         ["disk_registry_disks of hv01, in the entry data"]),
         ({"hv01": {"disk_registry_disks": [{"name": "data"}]}}, ["disk_registry_disks of hv01, in the entry data"]),
         ({"hv01": {"flexdisk_groups": [{"name": "web"}]}}, []),
         ({"hv01": {"flexible_disks_vms": None}}, []),
@@ -100,6 +102,11 @@ def test_members_of_a_group_have_the_disks_of_its_template():
 )
 def test_a_disk_of_the_vm(name, size):
     assert FILTERS["vm_disk"](FOUND["hv01"], WEB, name).get("size") == size
+
+
+def test_a_vm_that_is_left_alone_has_no_disk():
+    assert FILTERS["vm_disk"](FOUND["hv02"], OTHER, "data") == {}
+    assert FILTERS["declaring"](FOUND, {}, OTHER, "data") == []
 
 
 @pytest.mark.parametrize(
@@ -127,7 +134,7 @@ def test_a_disk_that_has_what_remains_is_there():
     [
         ("new_disk", (FOUND["hv01"], WEB, "data", "much"), 'size "much" is not valid'),
         ("new_disk", ({}, WEB, "data", "1GiB"), "new_disk wants"),
-        ("vm_disk", (FOUND["hv01"], DB, "data"), "vm_disk wants"),
+        ("vm_disk", ({}, DB, "data"), "vm_disk wants"),
         ("declared_vm", (FOUND, {"hv01": [{"name": "x"}]}, WEB, "web01"), "declared_vm wants"),
         ("declaring", ({}, {}, WEB), "declaring wants"),
     ],

@@ -11,7 +11,9 @@ import re
 
 import pytest
 
-from .nodes import Nodes
+from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import FIELDS
+
+from .nodes import ROOT, Nodes
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +69,8 @@ def test_what_cannot_be_shown_is_refused_before_a_host_is_read(nodes, given, wor
     status, said = nodes.play("list_disks", "-e", json.dumps(given), unreachable="hv01")
     assert status == 2
     assert words in said
+
+
+def test_the_page_has_all_columns():
+    section = (ROOT / "docs" / "playbooks.md").read_text().split("\n## List disks\n")[1]
+    assert tuple(re.findall(r"`(\w+)`", section.split("\nColumns are ")[1].split(". ")[0])) == FIELDS

@@ -11,13 +11,14 @@ import re
 
 import pytest
 
-from .nodes import Nodes
+from .nodes import ROOT, Nodes
 
-ROOT = {"name": "root", "boot": True}
+PAGE = (ROOT / "docs" / "playbooks.md").read_text()
+BOOT = {"name": "root", "boot": True}
 
 
-def declared(vm, size, **more):
-    return {"flexible_disks_vms": [{"vm": vm, "disks": [ROOT, {"name": "data", "size": size}], **more}]}
+def declared(vm, size):
+    return {"flexible_disks_vms": [{"vm": vm, "disks": [BOOT, {"name": "data", "size": size}]}]}
 
 
 @pytest.fixture
@@ -63,6 +64,10 @@ def changed(said):
     return re.findall(r"^(\w+) +: ok=\d+ +changed=(\d)", said, re.MULTILINE)
 
 
+def shape(line):
+    return re.sub(r"[a-p][0-9a-z]{15}|[0-9a-f]{8}-[0-9a-f-]+|[0-9.]+", "#", line)
+
+
 def test_four_steps_of_all_declarations(nodes):
     stats, text = plan(nodes)
     assert plan(nodes, "--check", "--diff") == (stats, text)
@@ -76,6 +81,8 @@ def test_four_steps_of_all_declarations(nodes):
     assert [f"  {line}" for line in lines["hv01"][1:]] == text[4 : 3 + len(lines["hv01"])]
     assert "    + data 20 GiB at 0:4:1" in text
     assert re.fullmatch(r"  space: quotas of these VMs \S+ GiB -> \S+ GiB, pool zones has \S+ GiB left now", text[-1])
+    block = re.findall(r"(?m)^    hv01: (?:.*\n)*?\n", PAGE)[0].replace("web01", "web").replace("hv02", "hv03")
+    assert [line for line in block.splitlines() if line and shape(line[4:]) not in map(shape, text)] == []
     shown = []
     for options, changes in (["--check"], "1"), ([], "1"), (["--check"], "0"), ([], "0"):
         before = volumes(nodes)
