@@ -81,7 +81,8 @@ def test_what_was_approved_is_done_or_nothing(nodes, programs):
     nodes.run("hv01", "vmadm", "stop", web)
     refused("PlanChanged")
     nodes.run("hv01", "vmadm", "start", web)
-    nodes.run("hv02", "zfs", "create", "-o", "refreservation=150G", "zones/other")
+    left = int(nodes.run("hv02", "zfs", "get", "-Hp", "-o", "value", "available", "zones"))
+    nodes.run("hv02", "zfs", "create", "-o", f"refreservation={left - 64 * 2**20}", "zones/other")
     refused("InsufficientSpace")
     nodes.run("hv02", "zfs", "destroy", "zones/other")
 
