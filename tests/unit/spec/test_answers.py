@@ -126,6 +126,9 @@ def test_an_empty_answer_is_none(kind, value):
         (ENTRIES, [{"vm": 241}], ["x[0].vm", "number 241"]),
         (KEEP, '{"last": ', ["x must be a dict", "neither JSON nor YAML"]),
         (KEEP, {"note": 12}, ["x.note", "number 12"]),
+        (KEEP, 12, ["x must be a dictionary, but is 12"]),
+        (KEEP, "daily", ["x must be a dictionary, but is 'daily'"]),
+        (ENTRIES, [{"vm": "a"}, "web01"], ["x[1] must be a dictionary, but is 'web01'"]),
         ({"type": "dict"}, {"since": DAY}, ["x.since", "date"]),
         ({"type": "str", "no_log": True}, 12, ["must be text"]),
     ],
@@ -171,7 +174,7 @@ def test_a_choice_of_no_vm_is_one():
         (NAMES, "a\nb", False),
         (ENTRIES, '[{"vm": "web01"}]', False),
         (ENTRIES, [{"vm": "web01"}], True),
-        (ENTRIES, "web01", True),  # refused by the specification
+        (ENTRIES, "web01", False),
         ({"type": "bool"}, "false", True),
         ({"type": "int"}, "12", True),
         ({"type": "str"}, "web01", True),

@@ -187,10 +187,12 @@ def _dict(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> 
             return value  # a=1,b=2, which modules read
         exact = True
         value = _read(path, "dict", value, read)
+    _refuse_dates(path, value)
     options = wanted.get("options")
-    if not isinstance(value, dict) or not options:
-        _refuse_dates(path, value)
+    if not options:
         return value
+    if not isinstance(value, dict):
+        raise Unclear(f"{path} must be a dictionary, but is {_said(value)}")
     kept = {key: item for key, item in value.items() if not (key in options and _blank(item))}
     return {
         key: _value(f"{path}.{key}", options[key], item, read, exact) if key in options else item

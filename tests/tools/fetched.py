@@ -1,0 +1,83 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What some tests get from PyPI beyond .venv, once: the collection awx.awx, and other series of ansible-core."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tree import DEV, ROOT, python_folders
+
+REQUIREMENTS = ROOT / "requirements"
+FOR_CORES = ("3.12", "3.13")  # that all of requirements/cores.txt run on
+_PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
+
+
+def awx_collection() -> Path:
+    """A collections path with awx.awx alone."""
+    wanted = REQUIREMENTS / "awx.txt"
+    return _once(DEV / "awx", wanted.read_text(), lambda folder: _take_out(wanted, folder))
+
+
+def cores() -> list[str]:
+    """The series of ansible-core in requirements/cores.txt, such as 2.20."""
+    return re.findall(r"^ansible-core==(\d+\.\d+)\.", (REQUIREMENTS / "cores.txt").read_text(), re.MULTILINE)
+
+
+def core(series: str) -> Path | None:
+    """The bin folder of an environment with this series, or None where there is no Python for it."""
+    folders = python_folders()
+    found = [folders[version] / f"python{version}" for version in FOR_CORES if version in folders]
+    found += [Path(path) for path in map(shutil.which, (f"python{version}" for version in FOR_CORES)) if path]
+    if not found:
+        return None
+    (package,) = re.findall(
+        rf"^ansible-core=={re.escape(series)}\.\d+", (REQUIREMENTS / "cores.txt").read_text(), re.MULTILINE
+    )
+    others = re.sub(r"^ansible-core==.*\n", "", (REQUIREMENTS / "constraints.txt").read_text(), flags=re.MULTILINE)
+    made = _once(
+        DEV / f"core-{series}", f"{found[0]} {package}\n{others}", lambda to: _install(found[0], package, others, to)
+    )
+    return made / "bin"
+
+
+def _once(folder: Path, wanted: str, make: Callable[[Path], None]) -> Path:
+    """The folder, made anew if it was made for something else. Other processes wait."""
+    DEV.mkdir(exist_ok=True)
+    stamp = folder / "stamp"
+    with (DEV / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.is_file() or stamp.read_text() != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            stamp.write_text(wanted)
+    return folder
+
+
+def _take_out(requirements: Path, folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        download = ["download", "--no-deps", "--require-hashes", "--requirement", str(requirements), "--dest", place]
+        subprocess.run([sys.executable, *_PIP, *download], check=True)
+        (wheel,) = Path(place).glob("*.whl")
+        with zipfile.ZipFile(wheel) as packed:
+            for name in packed.namelist():
+                if name.startswith("ansible_collections/awx/awx/"):
+                    packed.extract(name, folder)
+
+
+def _install(python: Path, package: str, constraints: str, folder: Path) -> None:
+    subprocess.run([python, "-m", "venv", str(folder)], check=True)
+    (folder / "constraints.txt").write_text(constraints)
+    arguments = ["install", "--constraint", str(folder / "constraints.txt"), package]
+    subprocess.run([str(folder / "bin" / "python"), *_PIP, *arguments], check=True)

@@ -1,0 +1,205 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Jobs as AWX has ansible-runner play them, on simulated nodes: what was approved is done, or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from fetched import core, cores
+
+from ..playbooks.nodes import Nodes
+from .jobs import Jobs
+from .test_objects import TEMPLATES
+
+FULL = bool(os.environ.get("FLEXDISK_FULL"))
+ROOT = {"name": "root", "boot": True}
+
+
+@pytest.fixture(params=["own", *cores()])
+def programs(request):
+    """The folder of an ansible-core: that of .venv, and the others."""
+    if request.param == "own":
+        return None
+    if not FULL:
+        pytest.skip("FLEXDISK_FULL=1 tries the other series of ansible-core")
+    return core(request.param) or pytest.skip(f"no Python here for ansible-core {request.param}")
+
+
+def declared(vm, size):
+    disks = [ROOT, {"name": "data", "size": size, "pci_slot": "0:4:1"}]
+    return {"flexible_disks_vms": [{"vm": vm, "disks": disks}]}
+
+
+def volumes(nodes):
+    return [nodes.run(host, "zfs", "list", "-Hpo", "name,volsize", "-t", "volume") for host in nodes.groups]
+
+
+def found(nodes, host, name):
+    (vm,) = json.loads(nodes.run(host, "vmadm", "lookup", "-j", f"alias={name}"))
+    return vm
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """web01 and db01, which run, are declared; app01 is not."""
+    made = Nodes(tmp_path, {"hv01": "", "hv02": ""})
+    made.create("hv01", "web01", 1024, 10, {}, flexible=60, more=[5])
+    made.create("hv02", "db01", 1024, 10, {}, flexible=40)
+    made.create("hv02", "app01", 1024, 10, {"role": "app"}, flexible=40)
+    made.variables["all"] = {"flexible_disks_allow_restart": True}
+    made.variables["hv01"] = declared("web01", "20GiB")
+    made.variables["hv02"] = declared("db01", "8GiB")
+    return made
+
+
+def test_what_was_approved_is_done_or_nothing(nodes, programs):
+    """In between, somebody changes the inventory, stops a VM, and takes what the pool had left."""
+    jobs = Jobs(nodes, programs)
+    plan = jobs.launch("plan", {})
+    assert plan.status == "successful", plan.stdout
+    assert sorted(plan.artifacts) == ["flexdisk_plan_digests", "flexdisk_plan_lines"]
+    digests = plan.artifacts["flexdisk_plan_digests"]
+    assert sorted(digests) == ["hv01", "hv02"]
+    shown = plan.stdout.split("PLAY RECAP")[0].splitlines()[-40:]
+    assert [digest for digest in digests.values() if f"digest {digest}" not in "\n".join(shown)] == []
+    before = volumes(nodes)
+
+    def refused(code):
+        job = jobs.launch("apply", workflow=plan.artifacts)
+        assert (job.status, volumes(nodes)) == ("failed", before), job.stdout
+        assert f"[{code}]" in job.stdout, job.stdout
+
+    nodes.variables["hv02"] = declared("db01", "9GiB")
+    refused("PlanChanged")
+    nodes.variables["hv02"] = declared("db01", "8GiB")
+    web = found(nodes, "hv01", "web01")["uuid"]
+    nodes.run("hv01", "vmadm", "stop", web)
+    refused("PlanChanged")
+    nodes.run("hv01", "vmadm", "start", web)
+    left = int(nodes.run("hv02", "zfs", "get", "-Hp", "-o", "value", "available", "zones"))
+    nodes.run("hv02", "zfs", "create", "-o", f"refreservation={left - 64 * 2**20}", "zones/other")
+    refused("InsufficientSpace")
+    nodes.run("hv02", "zfs", "destroy", "zones/other")
+
+    applied = jobs.launch("apply", workflow=plan.artifacts)
+    assert applied.status == "successful", applied.stdout
+    sizes = [
+        [disk["size"] // 1024 for disk in found(nodes, *place)["disks"]]
+        for place in (("hv01", "web01"), ("hv02", "db01"))
+    ]
+    assert sizes == [[10, 20], [10, 8]]
+    after = volumes(nodes)
+    by_hand = {"flexdisk_plan_digests": json.dumps(digests), "flexdisk_vm": ""}
+    again = jobs.launch("apply", by_hand)
+    assert (again.status, volumes(nodes)) == ("successful", after), again.stdout
+
+
+IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+NEW = {"vm": "new01", "state": "running", "package": "small", "image": IMAGE, "disks": [{"name": "root"}]}
+GROUP = {
+    "name": "web",
+    "size": 1,
+    "hosts": ["hv01"],
+    "template": {"package": "small", "image": IMAGE, "disks": [{"name": "root"}]},
+}
+OF_APP = {"flexdisk_vm": "app01", "flexdisk_disk": "logs"}
+RESTART = {"flexible_disks_allow_restart": "true"}
+# Playbook, answers of its survey, and what the job says. One is played after the other; what is refused ends with !
+SAMPLE = [
+    (
+        "add_disk",
+        {**OF_APP, "flexdisk_disk_size": "2GiB", "flexdisk_pci_slot": "4:1"},
+        "! has arrived as the number 241",
+    ),
+    (
+        "snapshot",
+        {"flexdisk_vm": "app01", "flexdisk_snapshot_name": "2026-11-23"},
+        "! has arrived as the date 2026-11-23",
+    ),
+    (
+        "list_disks",
+        {"flexdisk_list_state": ["attached"], "flexdisk_list_tags": "", "flexdisk_list_vm": "app01"},
+        "app01",
+    ),
+]
+ALL = [
+    ("adopt", {"flexdisk_adopt_vms": "- vm: app01\n  disks:\n    - {index: 0, name: root}"}, "app01"),
+    ("plan", {"flexdisk_vm": "web01"}, "1 VM"),
+    ("apply", {"flexdisk_plan_digests": "hv01: aaaaaaaaaaaaaaaa", "flexdisk_vm": "web01"}, "! [PlanChanged]"),
+    ("converge", {}, "+ data 8 GiB"),
+    (
+        "add_disk",
+        {**OF_APP, **RESTART, "flexdisk_disk_size": "2GiB", "flexdisk_pci_slot": "0:4:5"},
+        "+ logs 2 GiB at 0:4:5",
+    ),
+    ("resize_disk", {**OF_APP, **RESTART, "flexdisk_disk_size": "3GiB"}, "~ logs 2 GiB -> 3 GiB"),
+    ("detach_disk", {**OF_APP, **RESTART}, "logs"),
+    ("attach_disk", {**OF_APP, **RESTART, "flexdisk_pci_slot": '"0:4:6"'}, "0:4:6"),
+    ("snapshot", {"flexdisk_snapshot_vms": "app01\ndb01", "flexdisk_snapshot_name": "before"}, "before"),
+    ("rollback", {"flexdisk_vm": "app01", "flexdisk_snapshot_name": "before", **RESTART}, "Roll the VMs back"),
+    ("remove_disk", {**OF_APP, **RESTART, "flexdisk_destroy_snapshots": "true"}, "- logs"),
+    (
+        "verify_disks",
+        {"flexdisk_verify_fail_on": "error", "flexdisk_verify_repair": ["quota_drift"]},
+        "nothing is wrong",
+    ),
+    ("recalculate_quota", {"flexdisk_quota_vms": "app01, db01"}, "hv02"),
+    ("report", {"flexdisk_report_format": "table"}, "app01"),
+    ("create_vm", {"flexdisk_vm": "new01"}, "new01"),
+    ("change_package", {"flexdisk_vm": "new01", "flexdisk_package": "medium"}, "new01"),
+    ("delete_vm", {"flexdisk_vm": "new01", "flexdisk_destroy_disks": "true"}, "new01"),
+    ("update_group", {"flexdisk_group": "web"}, "web-0"),
+    ("restart_group", {"flexdisk_group": "web", "flexdisk_generation": "again", "flexdisk_most_steps": 1}, "web-0"),
+    ("scale_group", {"flexdisk_group": "web", "flexdisk_size": 0}, "web-0"),
+    ("replicate", {"flexdisk_vm": "app01", "flexdisk_replica_host": "hv01"}, "app01"),
+    ("plan_moves", {"flexdisk_move_request": "evacuate", "flexdisk_move_from_hosts": "hv02"}, "app01"),
+    ("evacuate_host", {"flexdisk_move_from_hosts": "hv02", "flexdisk_move_digest": "aaaaaaaaaaaaaaaa"}, "! digest"),
+    (
+        "change_group",
+        {"flexdisk_move_vms": "app01", "flexdisk_move_to_groups": "none"},
+        "! there is no host group none",
+    ),
+    ("rebalance", {"flexdisk_move_max_moves": 1, "flexdisk_move_min_gain": 0.5}, "rebalance: 0 VMs move"),
+    ("move_vm", {"flexdisk_vm": "app01", "flexdisk_target": "hv01"}, "app01"),
+    (
+        "failover_vm",
+        {"flexdisk_vm": "app01", "flexdisk_target": "hv02", "flexdisk_fenced": "false"},
+        "! flexdisk_fenced",
+    ),
+    ("start_host", {"flexdisk_start_unasked": "false"}, "hv01"),
+    ("grow_guests", {"flexdisk_group": "web"}, "no hosts matched"),  # this inventory has no guests
+]
+
+
+def prepared(nodes):
+    """What the inventory and the hosts have for all playbooks."""
+    nodes.connect("hv01", "hv02")
+    nodes.connect("hv02", "hv01")
+    for host in nodes.groups:
+        nodes.simnode(host, "image-import", IMAGE, "64")
+    sizes = {"disk": "10GiB", "flexible_disk": True, "vcpus": 1}
+    packages = [{"name": "small", "memory": "1GiB", **sizes}, {"name": "medium", "memory": "2GiB", **sizes}]
+    nodes.variables["all"].update(flexdisk_packages=packages, flexdisk_groups=[GROUP])
+    nodes.variables["hv01"]["virtual_machine_vms"] = [NEW]
+
+
+def test_wrappers_with_the_answers_of_their_surveys(nodes, programs):
+    """What is written is what is meant, or it is refused with the way to write it."""
+    prepared(nodes)
+    jobs = Jobs(nodes, programs)
+    wrong = []
+    for playbook, answers, says in SAMPLE + (ALL if FULL else []):
+        job = jobs.launch(playbook, answers)
+        words = says.removeprefix("! ")
+        if job.status != ("failed" if says.startswith("! ") else "successful") or words not in job.stdout:
+            wrong.append(f"{playbook} {answers}: {job.status}, not {says!r}\n{job.stdout[-6000:]}")
+    assert wrong == [], "\n\n".join(wrong)
+
+
+def test_every_wrapper_is_tried():
+    assert {playbook for playbook, _answers, _says in ALL} | {"list_disks"} == set(TEMPLATES)
