@@ -130,6 +130,10 @@ def bases(pair: Pair, here: str, there: str) -> None:
     assert "has been modified" in pair.refused(f"-i @2 {here}@4", f"-s -u {there}")
     pair.target.zfs("rollback", f"{there}@two")
     pair.sent(f"-i @2 {here}@4", f"-s -u {there}")
+    pair.target.zfs("snapshot", f"{there}@5")
+    next_snapshot(pair, here, "5")
+    refusal = f"cannot restore to {there}@5: destination already exists"
+    assert refusal in pair.refused(f"-i @4 {here}@5", f"-s -u {there}")
 
 
 def bookmarks(pair: Pair, here: str, there: str) -> None:
