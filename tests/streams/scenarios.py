@@ -130,6 +130,10 @@ def bases(pair: Pair, here: str, there: str) -> None:
     assert "has been modified" in pair.refused(f"-i @2 {here}@4", f"-s -u {there}")
     pair.target.zfs("rollback", f"{there}@two")
     pair.sent(f"-i @2 {here}@4", f"-s -u {there}")
+    pair.target.zfs("snapshot", f"{there}@5")
+    next_snapshot(pair, here, "5")
+    refusal = f"cannot restore to {there}@5: destination already exists"
+    assert refusal in pair.refused(f"-i @4 {here}@5", f"-s -u {there}")
 
 
 def bookmarks(pair: Pair, here: str, there: str) -> None:
@@ -159,9 +163,13 @@ def cut_first_stream(pair: Pair, here: str, there: str) -> None:
     assert "dataset is busy" in pair.target.refused("snapshot", f"{there}@x")
     pair.target.zfs("set", "refreservation=auto", there)
     assert int(pair.target.get(there, "refreservation")) < 8 * MIB, "automatic is that of a volume without a size"
-    pair.target.zfs("rename", there, f"{there}-renamed")
-    pair.sent(f"-t {pair.target.token(f'{there}-renamed')}", f"-s -u {there}-renamed")
-    pair.target.zfs("rename", f"{there}-renamed", there)
+    above, renamed = f"{there}-above", f"{there}-above/renamed"
+    pair.target.zfs("create", "-o", "mountpoint=none", above)
+    pair.target.zfs("rename", there, renamed)
+    pair.target.zfs("snapshot", "-r", f"{above}@x")
+    assert (pair.target.snapshots(above), pair.target.snapshots(renamed)) == (["x"], []), "-r leaves it out"
+    pair.sent(f"-t {pair.target.token(renamed)}", f"-s -u {renamed}")
+    pair.target.zfs("rename", renamed, there)
     assert (pair.target.snapshots(there), pair.target.token(there)) == (["1"], "-")
     assert pair.target.digest(there) == pair.source.digest(here)
 

@@ -158,10 +158,10 @@ def stream(argv: list[str]) -> tuple[int, str]:
 
 
 def token(word: str) -> str:
-    """`TOKEN:DATASET` becomes the token of what has been received there."""
+    """`TOKEN:DATASET` becomes the token of what has been received there; nothing if there is no such dataset."""
     if not word.startswith("TOKEN:"):
         return word
-    return must("zfs", "get", "-H", "-o", "value", "receive_resume_token", word.partition(":")[2]).strip()
+    return call("zfs", "get", "-H", "-o", "value", "receive_resume_token", word.partition(":")[2]).stdout.strip()
 
 
 class Executor:

@@ -115,6 +115,7 @@ def _own(wanted: _Wanted, header: Dict[str, Any], what: str) -> Dict[str, Any]:
 def _begun(session: Session, wanted: _Wanted, part: stream.Part, target: Optional[Dataset], what: str) -> Dataset:
     """The dataset that takes the pieces of this part; CliError if none can."""
     header, name, storage = part.header, wanted.name, session.storage
+    short = wanted.short or header["snapshot"]
     if "resume" in header:
         return _resumed(target, header, what, name)
     if not header["fromguid"] and target is not None:
@@ -126,10 +127,10 @@ def _begun(session: Session, wanted: _Wanted, part: stream.Part, target: Optiona
     try:
         if target is None:
             return kernel.begin_new(storage, name, header, _origin(session, wanted, header))
-        kernel.begin_receive(storage, target, header, wanted.short or header["snapshot"])
+        kernel.begin_receive(storage, target, header, short)
         return target
     except ZfsError as refusal:
-        raise CliError(_refusal(refusal, name, what)) from None
+        raise CliError(_refusal(refusal, name, short, what)) from None
 
 
 def _origin(session: Session, wanted: _Wanted, header: Dict[str, Any]) -> Optional[Snapshot]:
@@ -152,13 +153,14 @@ def _resumed(target: Optional[Dataset], header: Dict[str, Any], what: str, name:
     return target
 
 
-def _refusal(refusal: ZfsError, name: str, what: str) -> str:
+def _refusal(refusal: ZfsError, name: str, short: str, what: str) -> str:
+    if refusal.code == "EEXIST":
+        return f"cannot restore to {name}@{short}: destination already exists"
     if refusal.code == "ENOENT":
         above = name.rpartition("/")[0]
         return f"cannot open '{above}': dataset does not exist\n{what}: unable to restore to destination"
     texts = {
         "EBUSY": f'destination {name} contains partially-complete state from "zfs receive -s".',
-        "EEXIST": "destination already exists",
         "ENODEV": f"most recent snapshot of {name} does not\nmatch incremental source",
         "ETXTBSY": f"destination {name} has been modified\nsince most recent snapshot",
     }

@@ -32,7 +32,7 @@ def snapshot(session: Session, argv: List[str]) -> int:
         dataset = session.dataset(above) if at else None
         if dataset is None:
             raise UsageError("".join(session.err.pop().rstrip("\n") if session.err else "invalid snapshot name"))
-        nodes = dataset.walk() if recursive else [dataset]
+        nodes = [node for node in dataset.walk() if node is dataset or not node.incomplete] if recursive else [dataset]
         wanted.extend(f"{node.name}@{short}" for node in nodes)
     wanted = list(dict.fromkeys(wanted))
     for name in wanted:

@@ -174,6 +174,11 @@ class Dataset:
         """Whether a stream that was cut goes on from this snapshot."""
         return self.partial is not None and not self.partial["new"] and self.partial["fromguid"] == snap.guid
 
+    @property
+    def incomplete(self) -> bool:
+        """Whether a stream that was cut has made it, and the rest has not arrived."""
+        return self.partial is not None and bool(self.partial["new"])
+
     def walk(self) -> Iterator[Dataset]:
         """Itself and everything below it, parents first, by name."""
         yield self

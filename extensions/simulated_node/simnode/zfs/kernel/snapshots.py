@@ -25,7 +25,7 @@ def take_snapshots(storage: Storage, names: List[str], props: Dict[str, Any]) ->
             dataset = storage.dataset(above)
             if dataset.snapshot(short) is not None:
                 raise ZfsError("EEXIST", name)
-            if dataset.partial is not None and dataset.partial["new"]:
+            if dataset.incomplete:
                 raise ZfsError("EBUSY", name)
             if min(dataset.unique, dataset.refreservation) > pool.room(dataset):
                 raise ZfsError("ENOSPC", name)
