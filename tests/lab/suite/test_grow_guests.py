@@ -43,9 +43,8 @@ os.pwrite(disk, first, 0)
 os.pwrite(disk, last, os.lseek(disk, 0, os.SEEK_END) - len(last))
 os.fsync(disk)
 """
-WRITER = (
-    "n=0; while :; do n=$((n + 1)); echo $n >> /srv/written; sleep 20; done"  # a process takes seconds of the guest
-)
+# Seldom, since each process takes seconds of the guest
+WRITER = "n=0; while :; do n=$((n + 1)); echo $n >> /srv/written; sleep 20; done"
 
 
 class Clock:
