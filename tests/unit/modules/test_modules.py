@@ -729,7 +729,7 @@ def test_a_roles_variables_are_the_options_of_its_module(role, module):
     told = {
         name.removeprefix(role + "_"): option for name, option in specs["argument_specs"]["main"]["options"].items()
     }
-    for own in ("recalculate_quota", "only"):
+    for own in ("recalculate_quota", "only", "plan_only"):
         told.pop(own, None)
     assert set(told) == set(argument_spec(module))
     same_keys(told, argument_spec(module), role)

@@ -84,7 +84,7 @@ def test_a_host_that_cannot_be_read_may_have_the_vm(nodes):
 
 def test_the_example_of_the_role(nodes, tmp_path):
     page = (ROOT / "roles" / "vm_placement" / "README.md").read_text()
-    (block,) = re.findall(r"(?ms)^    - hosts: .*?(?=^\| variable)", page)
+    (block,) = re.findall(r"(?ms)^    - hosts: .*?(?=^<!-- generated)", page)
     play = re.sub(r"image: [0-9a-f-]{36}", f"image: {IMAGE}", textwrap.dedent(block))
     play = play.replace("  gather_facts", '  environment: "{{ flexdisk_environment }}"\n  gather_facts')
     (tmp_path / "example.yml").write_text(play)
