@@ -14,12 +14,13 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 from tree import DEV, ROOT, python_folders
 
 REQUIREMENTS = ROOT / "requirements"
-FOR_CORES = ("3.12", "3.13")  # that all of requirements/cores.txt run on
+FOR_CORES = ("3.12", "3.13")  # that all of requirements/core-*.txt run on
 _PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
@@ -30,20 +31,20 @@ def awx_collection() -> Path:
 
 
 def cores() -> list[str]:
-    """The series of ansible-core in requirements/cores.txt, such as 2.20."""
-    return re.findall(r"^ansible-core==(\d+\.\d+)\.", (REQUIREMENTS / "cores.txt").read_text(), re.MULTILINE)
+    """The series of ansible-core that are supported beside that of .venv, such as 2.20."""
+    series = sorted(path.stem.partition("-")[2] for path in REQUIREMENTS.glob("core-*.txt"))
+    return [one for one in series if not version("ansible-core").startswith(f"{one}.")]
 
 
 def core(series: str) -> Path | None:
     """The bin folder of an environment with this series, or None where there is no Python for it."""
     folders = python_folders()
-    found = [folders[version] / f"python{version}" for version in FOR_CORES if version in folders]
-    found += [Path(path) for path in map(shutil.which, (f"python{version}" for version in FOR_CORES)) if path]
+    found = [folders[python] / f"python{python}" for python in FOR_CORES if python in folders]
+    found += [Path(path) for path in map(shutil.which, (f"python{python}" for python in FOR_CORES)) if path]
     if not found:
         return None
-    (package,) = re.findall(
-        rf"^ansible-core=={re.escape(series)}\.\d+", (REQUIREMENTS / "cores.txt").read_text(), re.MULTILINE
-    )
+    pinned = (REQUIREMENTS / f"core-{series}.txt").read_text()
+    (package,) = re.findall(r"^ansible-core==\S+", pinned, re.MULTILINE)
     others = re.sub(r"^ansible-core==.*\n", "", (REQUIREMENTS / "constraints.txt").read_text(), flags=re.MULTILINE)
     made = _once(
         DEV / f"core-{series}", f"{found[0]} {package}\n{others}", lambda to: _install(found[0], package, others, to)
