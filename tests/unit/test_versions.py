@@ -223,19 +223,26 @@ def test_a_release_with_fragments_that_wait(tree):
     ]
 
 
-def test_a_history_without_the_last_release(tree):
+def test_a_history_without_the_last_release(tree, capsys):
     commit(tree, NEXT)
     clone = tree / "clone"
     git(tree, "clone", "--quiet", "--depth", "1", tree.as_uri(), str(clone))
     shallow = "this clone is shallow, so nothing can be compared with the last release: git fetch --unshallow"
-    assert versions.problems(clone) == [shallow]
+    assert versions.problems(clone, releasing=True) == [shallow]
+    assert versions.problems(clone) == []
+    assert capsys.readouterr().out == f"note: {shallow}\n"
     git(clone, "fetch", "--unshallow")
     assert versions.problems(clone) == []
+
+
+def test_a_tarball_of_another_version(tree):
+    commit(tree, {**NEXT, "docs/awx.md": "flexdisk-hypervisor-0.2.0-dev.tar.gz flexdisk-hypervisor:0.1.0\n"})
+    assert versions.problems(tree) == ["docs/awx.md: names version 0.1.0, but galaxy.yml has 0.2.0-dev"]
 
 
 def test_a_tree_without_an_earlier_release(tmp_path):
     git(tmp_path, "init", "--quiet")
     commit(tmp_path, {**RELEASED, "galaxy.yml": "version: 0.1.0\n"})
-    assert versions.problems(tmp_path) == [
+    assert versions.problems(tmp_path, releasing=True) == [
         "no commit has changelogs/changelog.yaml as it was before 0.1.0, so nothing can be compared with it"
     ]

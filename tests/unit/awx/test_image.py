@@ -69,12 +69,6 @@ def test_the_image_gets_what_the_collection_needs(context, tmp_path):
     ]
 
 
-def test_the_tag_of_the_image_is_the_version_of_the_collection():
-    version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
-    assert OBJECTS["flexdisk_awx_image"].endswith(f":{version}")
-    assert f"flexdisk-hypervisor-{version}.tar.gz" in BUILT.read_text()
-
-
 @pytest.mark.parametrize("key", ["key", ""])
 def test_an_inventory_update_reaches_the_hypervisors_with_its_key(tmp_path, key):
     """As AWX runs it: ansible-inventory, with the variable that the credential type sets."""
