@@ -236,8 +236,8 @@ def test_a_history_without_the_last_release(tree, capsys):
 
 
 def test_a_tarball_of_another_version(tree):
-    commit(tree, {**NEXT, "docs/awx.md": "flexdisk-hypervisor-0.2.0-dev.tar.gz flexdisk-hypervisor:0.1.0\n"})
-    assert versions.problems(tree) == ["docs/awx.md: names version 0.1.0, but galaxy.yml has 0.2.0-dev"]
+    commit(tree, {**NEXT, "docs/awx.md": "flexdisk-hypervisor-0.2.0.tar.gz flexdisk-hypervisor:0.1.0\n"})
+    assert versions.problems(tree) == ["docs/awx.md: names version 0.1.0, but galaxy.yml has 0.2.0"]
 
 
 def test_a_tree_without_an_earlier_release(tmp_path):
