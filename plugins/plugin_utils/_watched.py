@@ -25,7 +25,7 @@ PAUSE = 8.0  # seconds between two lines, each of which takes a second or two
 WORTH = 256 * MIB  # of data, or as much as takes
 SECONDS = 15  # with the limit
 LONGEST = 30 * 86400
-LOST = 10  # looks in a row without an answer
+LOST = 10  # looks in a row without an answer, with PAUSE between them
 VARIABLE = "flexdisk_progress"
 
 _Dict = t.Dict[str, t.Any]
@@ -74,7 +74,7 @@ class Watched(ActionBase):
         asked = {"jid": job, "_async_dir": os.path.dirname(started.get("results_file", ""))}
         silent, told, took = 0, time.monotonic(), 0.0
         while silent < LOST:
-            time.sleep(max(self.pause, self.rest * took))
+            time.sleep(PAUSE if silent else max(self.pause, self.rest * took))
             began = time.monotonic()
             state = self._module("ansible.legacy.async_status", asked, task_vars)
             if state.get("finished"):
@@ -85,7 +85,8 @@ class Watched(ActionBase):
             if time.monotonic() - told >= PAUSE:
                 self._tell(task_vars)
                 told = time.monotonic()
-        return {"failed": True, "msg": f"the host does not tell any more how far the task (job {job}) has come"}
+        lost = f"the host does not tell any more how far the task (job {job}) has come; it may still run there"
+        return {"failed": True, "msg": lost}
 
     def _tell(self, task_vars: t.Optional[_Dict]) -> None:
         """Show where it is, if that is new."""

@@ -256,6 +256,19 @@ def test_where_tasks_are_is_documented(host, monkeypatch):
     assert progress.Standing(**where).line == sample["line"]
 
 
+def test_where_tasks_are_is_told_while_the_host_does_not_answer(host, monkeypatch):
+    """A task that hangs may hang because of a daemon that does."""
+    warned = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: warned.append(text))
+    monkeypatch.setattr(module_run, "open_host", lambda *_any: pytest.fail("the host was asked"))
+    held = lock.exclusive(SubprocessRunner(), "zones", 0, "vm_disks of web01")
+    with held as place, progress.telling(place, lambda _line: None) as made:
+        made.now("web01", "", "stop")
+        assert [one["line"] for one in host("progress_info", pool="zones")["progress"]] == ["VM web01: stop"]
+    assert [text.partition(" (pid")[0] for text in warned] == ["the host is being changed by vm_disks of web01"]
+    assert host("progress_info", pool="a/b")["error_code"] == "InvalidArgument"
+
+
 def test_the_bytes_of_a_copy_are_told(host, monkeypatch):
     """Of one by streams, which programs do. Check mode tells nothing."""
     host("disk", name="data", size=64)

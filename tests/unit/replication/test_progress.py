@@ -199,3 +199,16 @@ def test_a_slow_host_is_asked_less_often(monkeypatch, action, given, pauses):
     made._task = SimpleNamespace(args=given, async_val=0)
     assert made._watched({})["finished"]
     assert slept == pauses
+
+
+def test_a_host_that_is_away_for_a_minute_is_not_lost(monkeypatch):
+    """Also if it refuses at once, and the looks are close otherwise."""
+    slept = []
+    monkeypatch.setattr(_watched.time, "sleep", slept.append)
+    monkeypatch.setattr(Watched, "_module", lambda *_any: {"failed": True, "msg": "Connection refused"})
+    monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"ansible_job_id": "j1"})
+    made = object.__new__(vm_move.ActionModule)
+    made._task = SimpleNamespace(args={"transfer": transfers(1 << 40)[0]}, async_val=0)
+    lost = made._watched({})
+    assert (lost["failed"], lost["msg"].partition("; ")[2]) == (True, "it may still run there")
+    assert slept == [1] + [8] * 9
