@@ -145,8 +145,14 @@ progress:
       rate_bytes: 104857600
       line: >-
         at step 7 of 31, VM web01: ~ data thick -> file: 50 GiB to copy, 20 GiB of 50 GiB (40 %), 100 MiB/s, 307 s left
+up:
+  description: Seconds since the host was started. Tasks that began before have not survived.
+  returned: success
+  type: int
+  sample: 86400
 """
 
+import time
 import typing as t
 
 from ansible.module_utils.ansible_release import __version__
@@ -169,7 +175,7 @@ def main() -> None:
         module.fail_json(**error(exc))
     for warning in others:
         module.warn(warning)
-    module.exit_json(changed=False, progress=found)
+    module.exit_json(changed=False, progress=found, up=int(time.monotonic()))  # its zero is the boot of the host
 
 
 if __name__ == "__main__":

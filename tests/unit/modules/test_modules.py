@@ -10,6 +10,7 @@ import ast
 import json
 import sys
 import threading
+import time
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -245,7 +246,8 @@ def test_where_tasks_are_is_documented(host, monkeypatch):
         made.step("web01", "data", "+ data 64 MiB")
         found = [host("progress_info"), host("progress_info", check=True), host("vm_info")]
         other = host("progress_info", pool="tank")
-    assert_documented({"progress": found[0]["progress"]}, documented)
+    assert_documented({key: found[0][key] for key in ("progress", "up")}, documented)
+    assert 0 <= found[0]["up"] <= found[1]["up"] <= time.monotonic()
     (sample,) = documented["progress"]["sample"]
     assert set(sample) == set(documented["progress"]["contains"])
     for result in found:
