@@ -45,8 +45,8 @@ def declaring(
 
 
 def vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
-    """found: the result of vm_info of the host that has the VM. The disk of this name or UUID, or nothing. Several of one
-    name are an error: an attached one and one that was detached, for example.
+    """found: the result of vm_info of the host that has the VM. The disk of this name or UUID, or nothing. Several
+    of one name are an error: an attached one and one that was detached, for example.
     """
     return _guarded("vm_disk", _vm_disk, found, uuid, disk)
 
@@ -109,7 +109,8 @@ def _vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
     named = by_uuid or [entry for entry in disks if disk and entry["name"] == disk]
     if len(named) > 1:
         which = " and ".join(f"{entry.get('uuid') or entry['volume']} ({_state(entry)})" for entry in named)
-        raise AnsibleFilterError(f"VM {uuid} has {len(named)} disks {disk}: {which}. Name the one that you mean by its UUID")
+        words = f"VM {uuid} has {len(named)} disks {disk}: {which}. Name the one that you mean by its UUID"
+        raise AnsibleFilterError(words)
     return dict(named[0]) if named else {}
 
 
