@@ -89,6 +89,7 @@ options:
       - The RV(plan_digest) of the plan that was approved, as check mode returned it. A plan with another digest is
         refused before the first change with the error code C(PlanChanged), and the message shows the plan as it is now.
       - A plan that changes nothing is never refused. So a task that is run again after it has done its work succeeds.
+      - An empty digest approves nothing, and neither does C(null), as for a host that a dictionary of digests lacks.
     type: str
     version_added: 0.2.0
   expect_lines:

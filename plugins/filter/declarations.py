@@ -45,7 +45,9 @@ def declaring(
 
 
 def vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
-    """found: the result of vm_info of the host that has the VM. The disk of this name or UUID, or nothing."""
+    """found: the result of vm_info of the host that has the VM. The disk of this name or UUID, or nothing. Several
+    of one name are an error: an attached one and one that was detached, for example.
+    """
     return _guarded("vm_disk", _vm_disk, found, uuid, disk)
 
 
@@ -93,7 +95,7 @@ def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], 
                 if entry.get("disks") is not None and _means(named, vm, others):
                     places.append(f"{variable} of {host}, in the entry {named}")
         for entry in variables.get("disk_registry_disks") or ():
-            meant = {entry.get("name"), entry.get("uuid")} & names
+            meant = {entry.get("name"), str(entry.get("uuid") or "").lower()} & names
             if meant and (not entry.get("vm") or _means(str(entry["vm"]), vm, others)):
                 places.append(f"disk_registry_disks of {host}, in the entry {disk}")
     groups = inventory.get(home, {}).get("flexdisk_groups") or ()
@@ -104,8 +106,16 @@ def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], 
 def _vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
     disks = [one for vm in found["vms"] if vm["uuid"] == uuid for one in (*vm["disks"], *vm["parked"])]
     by_uuid = [entry for entry in disks if entry.get("uuid") and entry["uuid"] == disk.lower()]
-    named = by_uuid or [entry for entry in disks if entry["name"] == disk]
-    return dict(named[0]) if len(named) == 1 else {}
+    named = by_uuid or [entry for entry in disks if disk and entry["name"] == disk]
+    if len(named) > 1:
+        which = " and ".join(f"{entry.get('uuid') or entry['volume']} ({_state(entry)})" for entry in named)
+        words = f"VM {uuid} has {len(named)} disks {disk}: {which}. Name the one that you mean by its UUID"
+        raise AnsibleFilterError(words)
+    return dict(named[0]) if named else {}
+
+
+def _state(disk: _Dict) -> str:
+    return "detached" if disk["state"] == "parked" else "attached"
 
 
 def _new_disk(found: _Dict, uuid: str, disk: str, size: str) -> str:

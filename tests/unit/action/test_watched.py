@@ -58,6 +58,14 @@ def test_only_if_it_is_asked_for(monkeypatch, variables, task, watched):
     assert action(**task).run(task_vars=variables) == expected
 
 
+@pytest.mark.parametrize(("given", "handed"), [({}, None), ({"expect_plan": None}, ""), ({"expect_plan": "k1"}, "k1")])
+def test_a_digest_that_is_missing_approves_nothing(monkeypatch, given, handed):
+    """The module cannot tell null from an option that is not given, and would do anything."""
+    monkeypatch.setattr(ActionBase, "run", lambda *_any: {})
+    monkeypatch.setattr(ActionBase, "_execute_module", lambda self, **_more: dict(self._task.args))
+    assert action(args=given).run(task_vars={}).get("expect_plan") == handed
+
+
 def test_what_is_shown(monkeypatch):
     """Each line once, of those that live, and not of transfers. What cannot be read is not shown."""
     answers = [

@@ -23,7 +23,7 @@ def vm(uuid, alias, *disks, parked=()):
     return {"uuid": uuid, "alias": alias, "disks": list(disks), "parked": list(parked)}
 
 
-DATA = disk("data", 20480, "11111111-0000-4000-8000-000000000001")
+DATA = disk("data", 20480, "abcdef11-0000-4000-8000-000000000001")
 FOUND = {
     "hv01": {
         "vms": [vm(WEB, "web01", DATA, disk("", 64), parked=[disk("old", 1024, "u2", "parked")])],
@@ -83,6 +83,8 @@ def test_what_is_not_declared_once_where_it_is(lists, words):
         ({"hv01": {"disk_registry_disks": [{"name": "data", "vm": "nobody"}]}}, []),
         ({"hv01": {"disk_registry_disks": [{"uuid": DATA["uuid"]}]}},
          ["disk_registry_disks of hv01, in the entry data"]),
+        ({"hv01": {"disk_registry_disks": [{"uuid": DATA["uuid"].upper()}]}},
+         ["disk_registry_disks of hv01, in the entry data"]),
         ({"hv01": {"disk_registry_disks": [{"name": "data"}]}}, ["disk_registry_disks of hv01, in the entry data"]),
         ({"hv01": {"flexdisk_groups": [{"name": "web"}]}}, []),
         ({"hv01": {"flexible_disks_vms": None}}, []),
@@ -102,6 +104,17 @@ def test_members_of_a_group_have_the_disks_of_its_template():
 )
 def test_a_disk_of_the_vm(name, size):
     assert FILTERS["vm_disk"](FOUND["hv01"], WEB, name).get("size") == size
+
+
+def test_two_disks_of_one_name():
+    """The module would take the attached one, and the other one in the next run."""
+    found = {"vms": [vm(WEB, "web01", DATA, disk("", 1), disk("", 2), parked=[disk("data", 1, "u2", "parked")])]}
+    words = rf"has 2 disks data: {DATA['uuid']} \(attached\) and u2 \(detached\)\. Name .* by its UUID"
+    for name, more in (("vm_disk", ()), ("new_disk", ("20GiB",))):
+        with pytest.raises(AnsibleFilterError, match=words):
+            FILTERS[name](found, WEB, "data", *more)
+    assert FILTERS["vm_disk"](found, WEB, "u2")["size"] == 1
+    assert FILTERS["vm_disk"](found, WEB, "") == {}
 
 
 def test_a_vm_that_is_left_alone_has_no_disk():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 from dataclasses import fields, replace
+from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
@@ -133,6 +134,12 @@ def test_the_digest_is_that_of_the_work():
     """The same work is the same plan, in whichever words it was declared."""
     ways = [{"disks": WANTED["destroy the other"]}, {"disks": [ROOT, A], "unlisted": "destroy"}]
     assert len({approval.digest([plan(three_disks(), way)]) for way in ways}) == 1
+
+
+@pytest.mark.parametrize("disks", WANTED.values(), ids=WANTED)
+def test_the_order_of_disks_in_the_declaration_does_not_count(disks):
+    mixed = [plan(three_disks(), {"disks": [*order]}) for order in permutations(disks)]
+    assert len({approval.digest([one]) for one in mixed}) == 1
 
 
 def changed(value: t.Any) -> list[t.Any]:

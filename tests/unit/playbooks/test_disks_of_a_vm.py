@@ -10,6 +10,7 @@ import json
 import re
 
 import pytest
+import yaml
 
 from .nodes import Nodes
 
@@ -118,3 +119,20 @@ def test_a_detached_disk_of_this_name_is_not_made_again(nodes):
     assert "a disk old of 1 GiB has been detached from the VM. attach_disk brings it back" in refused(
         nodes, "add_disk", *words
     )
+
+
+def test_playbooks_that_follow_each_other(nodes):
+    """What one of them has found is not what the next one looks for."""
+    new = {"flexdisk_vm": "web", "flexdisk_disk": "first", "flexdisk_disk_size": "1GiB"}
+    given = {"add_disk": {**new, "flexible_disks_allow_restart": True}, "plan": {"flexdisk_vm": "db"}, "list_disks": {}}
+    plays = [
+        {"ansible.builtin.import_playbook": f"flexdisk.hypervisor.{name}", "vars": values}
+        for name, values in given.items()
+    ]
+    (nodes.folder / "site.yml").write_text(yaml.safe_dump(plays))
+    status, said = nodes.play(str(nodes.folder / "site.yml"))
+    assert status == 0, said
+    assert '"  + first 1 GiB at ' in said
+    assert re.search(r'"hv02: 1 VM: .*, digest [a-p]', said)
+    assert '"hv01: does not have db"' in said
+    assert re.search(r'"web +first +attached ', said)

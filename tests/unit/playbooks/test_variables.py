@@ -82,10 +82,10 @@ def collections(tmp_path_factory):
     return folder
 
 
-def play(collections, name, variables):
+def play(collections, name, variables, *words):
     """What the playbook says; it fails before it reaches a host."""
     command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "hv01,", "-c", "ssh"]
-    command += ["-e", "flexdisk_hosts=all", "-e", json.dumps(variables), "flexdisk.hypervisor." + name]
+    command += ["-e", "flexdisk_hosts=all", "-e", json.dumps(variables), *words, "flexdisk.hypervisor." + name]
     env = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(collections), ANSIBLE_NOCOLOR="1")
     done = subprocess.run(command, env=env, cwd=collections, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stdout + done.stderr
@@ -103,6 +103,8 @@ def play(collections, name, variables):
         ("rollback", {"flexdisk_vm": "web01"}, ["flexdisk_snapshot_name"]),
         ("apply", {"flexdisk_vm": "web01"}, ["missing", "flexdisk_plan_digests"]),
         ("apply", {"flexdisk_plan_digests": "{hv01"}, ["flexdisk_plan_digests must be a dict", "neither JSON"]),
+        ("apply", {"flexdisk_plan_digests": "hv9=a"}, ["hv9 is in flexdisk_plan_digests, but not in the inv"]),
+        ("scale_group", {"flexdisk_group": "web", "flexdisk_size": "1e3"}, ["flexdisk_size is 1e3", "digits only"]),
         ("apply", {"flexdisk_plan_digests": {"hv9": "a"}}, ["hv9 is in flexdisk_plan_digests, but not in the inv"]),
         ("add_disk", {"flexdisk_disk_size": 50}, ["missing", "flexdisk_vm", "flexdisk_disk_size must be text"]),
         ("resize_disk", {"flexdisk_dangerous_allow_shrink": "maybe"}, ["flexdisk_disk_size", "maybe"]),
@@ -139,3 +141,8 @@ def play(collections, name, variables):
 def test_wrong_variables_are_refused(collections, name, variables, words):
     said = play(collections, name, variables)
     assert [word for word in words if word not in said] == [], said
+
+
+@pytest.mark.parametrize("limit", ["", " , "])
+def test_an_empty_limit_is_not_all_hosts(collections, limit):
+    assert "--limit is empty" in play(collections, "converge", {}, "--limit", limit)

@@ -79,7 +79,10 @@ def one(wanted, value, **options):
         (KEEP, {"last": "7", "note": ""}, {"last": 7}),
         ({"type": "dict"}, {"role": None, "tier": True, "n": 4}, {"role": None, "tier": True, "n": 4}),
         ({"type": "dict"}, '{"role": null}', {"role": None}),
-        ({"type": "dict"}, "role=db,tier=a:b", "role=db,tier=a:b"),
+        ({"type": "dict"}, "role=db,tier=a:b", {"role": "db", "tier": "a:b"}),
+        ({"type": "dict"}, "hv01=kb3d9a40c5517e28", {"hv01": "kb3d9a40c5517e28"}),
+        ({"type": "dict"}, "role='a b'", "role='a b'"),
+        (KEEP, "last=7,note=4:1", {"last": 7, "note": "4:1"}),
     ],
 )  # fmt: skip
 def test_what_can_be_understood(wanted, value, expected):
@@ -113,6 +116,13 @@ def test_an_empty_answer_is_none(kind, value):
         ({"type": "int"}, True, ["must be a number", "truth value true"]),
         ({"type": "int"}, DAY, ["date"]),
         ({"type": "int"}, "0123", ["0123", "without zeros"]),
+        ({"type": "int"}, "1e3", ["1e3", "digits only"]),
+        ({"type": "int"}, "1_000", ["1_000", "digits only"]),
+        ({"type": "int"}, "5.0", ["5.0", "digits only"]),
+        ({"type": "int"}, "inf", ["inf", "digits only"]),
+        ({"type": "float"}, "nan", ["nan", "digits only"]),
+        ({"type": "float"}, "1e3", ["1e3", "digits only"]),
+        ({"type": "float"}, math.nan, ["nan", "no number"]),
         ({"type": "float"}, False, ["must be a number"]),
         ({"type": "raw"}, DAY, ["date"]),
         ({"type": "raw"}, False, ["truth value false", "false, no or off"]),
@@ -182,6 +192,7 @@ def test_a_choice_of_no_vm_is_one():
         ({"type": "str"}, 1, False),
         ({"type": "str"}, None, False),
         (KEEP, '{"last": 7}', False),
+        ({"type": "dict"}, "a=b", True),
     ],
 )
 def test_what_roles_read_stays_as_it_is(wanted, value, fine):

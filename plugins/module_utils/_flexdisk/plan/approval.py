@@ -24,6 +24,8 @@ _Plain = t.Any  # what JSON has
 # Fields of steps that say nothing of what is done: words, the clock, names that snapshots get when their disk leaves a
 # VM, and space that is only foreseen.
 _ASIDE = frozenset(("told", "creation", "newest", "renames", "beside_bytes"))
+# What is done at once, so that the order says nothing.
+_AT_ONCE = frozenset(("edits",))
 # What may be secret: a digest could be compared with guesses.
 _SECRET = frozenset(("metadata", "template"))
 
@@ -121,7 +123,8 @@ def _fields(thing: _Plain) -> t.Dict[str, _Plain]:
         value = getattr(thing, name)
         if name in _ASIDE or isinstance(value, Vm) or (name == "snapshots" and isinstance(value, bool)):
             continue
-        found[name] = _keys(value) if name in _SECRET else _plain(value)
+        plain = _keys(value) if name in _SECRET else _plain(value)
+        found[name] = sorted(plain, key=digest_of) if name in _AT_ONCE else plain
     return found
 
 

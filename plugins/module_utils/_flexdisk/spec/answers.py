@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import re
 import typing as t
 
@@ -22,6 +23,7 @@ _QUOTED = re.compile(r"""(["'])((?:(?!\1).)+)\1\Z""", re.DOTALL)
 _DIGITS = re.compile(r"[+-]?[0-9]+\Z")
 _PADDED = re.compile(r"[+-]?0[0-9]")
 _FLOAT = re.compile(r"[+-]?[0-9]+\.[0-9]+\Z")
+_NOT_SIMPLE = re.compile(r"""[\s"'\\]""")
 
 
 class Unclear(ValueError):
@@ -59,7 +61,7 @@ def _as_is(name: str, wanted: Wanted, value: object, read: Read) -> object:
         raise Unclear(f"{name} is empty. Leave it out instead")
     understood = _value(name, wanted, value, read)
     told = isinstance(understood, (bool, int, float)) or understood == value
-    if isinstance(value, str) and not told and understood != _commas(value):
+    if isinstance(value, str) and not told and understood not in (_commas(value), _pairs(value)):
         raise Unclear(
             f"{name} is read by roles, which do not read such text. Set it in the inventory, or with -e @FILE"
         )
@@ -144,13 +146,28 @@ def _simple(path: str, kind: str, value: object) -> object:
     if kind == "bool":
         known = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
         return known.get(word, value) if isinstance(word, str) else bool(value) if value in (0, 1) else value
+    if isinstance(word, float) and not math.isfinite(word):
+        raise Unclear(f"{path} is {word}, which is no number")
     if not isinstance(word, str):
         return value
     if _PADDED.match(word) and _DIGITS.match(word):
         raise Unclear(f"{path} is {word}, which some read with base 8. Write the number without zeros in front")
     if _DIGITS.match(word):
         return int(word)
-    return float(word) if kind == "float" and _FLOAT.match(word) else value
+    if kind == "float" and _FLOAT.match(word):
+        return float(word)
+    if _taken_for_number(word):
+        raise Unclear(f"{path} is {word}, which not everything reads as the same number. Write it with digits only")
+    return value
+
+
+def _taken_for_number(word: str) -> bool:
+    """Whether Python makes a number of text that is not written with digits alone: 1e3, 1_000, nan."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _list(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> object:
@@ -183,10 +200,11 @@ def _commas(text: str) -> t.List[str]:
 
 def _dict(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> object:
     if isinstance(value, str):
-        if "=" in value and not value.lstrip().startswith("{") and ":" not in value.partition("=")[0]:
-            return value  # a=1,b=2, which modules read
         exact = True
-        value = _read(path, "dict", value, read)
+        paired = "=" in value and not value.lstrip().startswith("{") and ":" not in value.partition("=")[0]
+        value = _pairs(value) if paired else _read(path, "dict", value, read)
+        if paired and isinstance(value, str):
+            return value
     _refuse_dates(path, value)
     options = wanted.get("options")
     if not options:
@@ -198,6 +216,13 @@ def _dict(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> 
         key: _value(f"{path}.{key}", options[key], item, read, exact) if key in options else item
         for key, item in kept.items()
     }
+
+
+def _pairs(text: str) -> object:
+    """A dictionary from a=1,b=2. Text with quotes or spaces stays as it is, for the check against the specification."""
+    found = [item.partition("=") for item in text.strip().split(",")]
+    simple = not _NOT_SIMPLE.search(text.strip()) and all(key and sign for key, sign, _value in found)
+    return {key: value for key, _sign, value in found} if simple else text
 
 
 def _read(path: str, kind: str, text: str, read: Read) -> object:
