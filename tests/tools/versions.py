@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether all that names a version agrees: galaxy.yml, the changelog, every version_added, and who needs which
-ansible-core. Between releases, galaxy.yml has the version of the next one with -dev behind it.
+"""Whether all that names a version agrees: galaxy.yml, the changelog, every version_added, the image for AWX, and who
+needs which ansible-core. Between releases, galaxy.yml has the version of the next one with -dev behind it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ import yaml
 
 CHANGELOG = "changelogs/changelog.yaml"
 VERSION = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(-dev)?")
+TARBALL = re.compile(r"(?<=flexdisk-hypervisor[-:])[0-9]+\.[0-9]+\.[0-9]+(?:-dev)?")  # or the tag of an image with it
+IMAGE = (  # what names the tarball or the image
+    "docs/awx.md",
+    "extensions/awx/execution-environment/execution-environment.yml",
+    "extensions/awx/objects/settings.yml",
+)
 Added = Mapping[str, object]  # version_added, None without one, by "module vm" and "module vm: disks.size"
 
 
@@ -33,7 +39,7 @@ def problems(root: Path) -> list[str]:
         return [f"galaxy.yml: version is {version}, and has to be like 1.2.3 or 1.2.3-dev"]
     coming = ".".join(match.groups()[:3])
     releases = _yaml(root / CHANGELOG)["releases"]
-    found = [*_changelog(root, coming, bool(match[4]), releases), *_core(root)]
+    found = [*_changelog(root, coming, bool(match[4]), releases), *_image(root, version), *_core(root)]
     before = last_release_before(root, coming)
     if isinstance(before, str):
         return [*found, before]
@@ -61,6 +67,14 @@ def _changelog(root: Path, coming: str, developing: bool, releases: Mapping[str,
     left = sorted(path.name for path in (root / "changelogs" / "fragments").glob("*.y*ml"))
     if left:
         yield f"galaxy.yml: version is {coming}, a release, but fragments wait for the next one: {', '.join(left)}"
+
+
+def _image(root: Path, version: str) -> Iterator[str]:
+    """The image for AWX is made from the tarball that this tree becomes."""
+    for name in IMAGE:
+        said = TARBALL.findall((root / name).read_text(encoding="utf-8"))
+        if set(said) != {version}:
+            yield f"{name}: flexdisk-hypervisor {' and '.join(said) or 'of no version'}, but galaxy.yml has {version}"
 
 
 def _core(root: Path) -> Iterator[str]:

@@ -21,15 +21,28 @@ OLD = "plugins/modules/old.py"
 FILTER = "plugins/filter/new.yml"
 PART = "roles/part/meta/main.yml"
 ROLE = "roles/part/meta/argument_specs.yml"
+PAGE = "docs/awx.md"
+IMAGE = "extensions/awx/execution-environment/execution-environment.yml"
 ADDED = "version_added"
 FORM = "has to be like 1.2.3 or 1.2.3-dev"
 NEEDS = "meta/runtime.yml requires 2.19"
+
+
+def named(version: str) -> dict[str, str]:
+    """What names the tarball, and the tag of the image."""
+    return {
+        PAGE: f"    ansible-builder build -t registry.example.com/flexdisk-hypervisor:{version}\n",
+        IMAGE: f"name: flexdisk-hypervisor-{version}.tar.gz\nsrc: flexdisk-hypervisor-{version}.tar.gz\n",
+        "extensions/awx/objects/settings.yml": f"image: registry.example.com/flexdisk-hypervisor:{version}\n",
+    }
+
 
 RELEASED = {
     "galaxy.yml": "version: 0.1.0\n",
     "CHANGELOG.md": "# Notes\n\n## v0\\.1\\.0\n",
     "README.md": "- Controller: ansible-core 2.19 or later.\n",
     "docs/install.md": "    python3 -m pip install 'ansible-core>=2.19'\n",
+    **named("0.1.0"),
     "meta/runtime.yml": "requires_ansible: '>=2.19.0'\n",
     "changelogs/changelog.yaml": """
 releases:
@@ -65,6 +78,7 @@ class ModuleDocFragment:
 # What has been added since, and is right
 DEVELOPED = {
     "galaxy.yml": "version: 0.2.0-dev\n",
+    **named("0.2.0-dev"),
     "changelogs/fragments/one.yml": "minor_changes: [new - is new.]\n",
     "plugins/filter/new.yml": """
 DOCUMENTATION:
@@ -87,6 +101,7 @@ options:
 NEXT = {
     **DEVELOPED,
     "galaxy.yml": "version: 0.2.0\n",
+    **named("0.2.0"),
     "CHANGELOG.md": "# Notes\n\n## v0\\.2\\.0\n\n## v0\\.1\\.0\n",
     "changelogs/changelog.yaml": """
 releases:
@@ -158,7 +173,7 @@ def test_a_release_that_is_made_again_after_more_was_merged(tree):
         changed(more, "changelogs/changelog.yaml", "  0.2.0:", "  0.2.0:\n    changes: {minor_changes: [old - boot.]}"),
     )
     assert versions.problems(tree) == []
-    write(tree, {"galaxy.yml": "version: 0.3.0-dev\n"})
+    write(tree, {"galaxy.yml": "version: 0.3.0-dev\n", **named("0.3.0-dev")})
     assert versions.problems(tree) == [], "what the last commit of a release has is not new"
 
 
@@ -171,6 +186,16 @@ def test_a_release_that_is_made_again_after_more_was_merged(tree):
         (NEXT, "README.md", "2.19", "2.18", f"README.md: ansible-core 2.18, but {NEEDS}"),
         (NEXT, "README.md", "ansible-core 2.19", "Ansible", f"README.md: ansible-core of no version, but {NEEDS}"),
         (NEXT, "docs/install.md", "2.19", "2.20", f"docs/install.md: ansible-core 2.20, but {NEEDS}"),
+        (NEXT, PAGE, ":0.2.0", ":0.1.0", f"{PAGE}: flexdisk-hypervisor 0.1.0, but galaxy.yml has 0.2.0"),
+        (DEVELOPED, PAGE, "-dev", "", f"{PAGE}: flexdisk-hypervisor 0.2.0, but galaxy.yml has 0.2.0-dev"),
+        (
+            NEXT, IMAGE, "src: flexdisk-hypervisor-0.2.0", "src: flexdisk-hypervisor-0.3.0",
+            f"{IMAGE}: flexdisk-hypervisor 0.2.0 and 0.3.0, but galaxy.yml has 0.2.0",
+        ),
+        (
+            NEXT, PAGE, "flexdisk-hypervisor:0.2.0", "it",
+            f"{PAGE}: flexdisk-hypervisor of no version, but galaxy.yml has 0.2.0",
+        ),
         (NEXT, PART, "2.19.0", "2.18.0", f"{PART}: min_ansible_version is 2.18.0, but {NEEDS}.0"),
         (
             NEXT, "meta/runtime.yml", ">=2.19.0", ">2.18",
