@@ -13,6 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 from make_venv import CORES
@@ -29,15 +30,15 @@ def awx_collection() -> Path:
 
 
 def cores() -> list[str]:
-    """The series of ansible-core that are supported beside the first one, such as 2.20."""
-    return [*CORES][1:]
+    """The series of ansible-core that are supported beside that of .venv, such as 2.20."""
+    return [series for series in CORES if not version("ansible-core").startswith(f"{series}.")]
 
 
 def core(series: str) -> Path | None:
     """The bin folder of an environment with this series, or None where there is no Python for it."""
     folders = python_folders()
-    found = [folders[version] / f"python{version}" for version in CORES[series] if version in folders]
-    found += [Path(path) for path in map(shutil.which, (f"python{version}" for version in CORES[series])) if path]
+    found = [folders[python] / f"python{python}" for python in CORES[series] if python in folders]
+    found += [Path(path) for path in map(shutil.which, (f"python{python}" for python in CORES[series])) if path]
     if not found:
         return None
     pins = [REQUIREMENTS / f"core-{series}.txt", REQUIREMENTS / "constraints.txt"]
