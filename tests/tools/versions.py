@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether all that names a version agrees: galaxy.yml, the changelog, every version_added, the image for AWX, and who
-needs which ansible-core. Between releases, galaxy.yml has the version of the next one with -dev behind it.
+"""Whether all that names a version agrees: galaxy.yml, the changelog, every version_added, and who needs which
+ansible-core. Between releases, galaxy.yml has the version of the next one with -dev behind it.
 """
 
 from __future__ import annotations
@@ -21,30 +21,35 @@ from typing import Any
 import yaml
 
 CHANGELOG = "changelogs/changelog.yaml"
+ARTIFACT = re.compile(r"(flexdisk-hypervisor[-:])([0-9]+\.[0-9]+\.[0-9]+(?:-dev)?)")  # a tarball or an image
 VERSION = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(-dev)?")
-TARBALL = re.compile(r"(?<=flexdisk-hypervisor[-:])[0-9]+\.[0-9]+\.[0-9]+(?:-dev)?")  # or the tag of an image with it
-IMAGE = (  # what names the tarball or the image
-    "docs/awx.md",
-    "extensions/awx/execution-environment/execution-environment.yml",
-    "extensions/awx/objects/settings.yml",
-)
 Added = Mapping[str, object]  # version_added, None without one, by "module vm" and "module vm: disks.size"
 
 
-def problems(root: Path) -> list[str]:
-    """What does not agree in the tree, each as a sentence; none if all is well."""
+def problems(root: Path, releasing: bool = False) -> list[str]:
+    """What does not agree in the tree, each as a sentence; none if all is well. Without the history of the last
+    release, which a release needs, the versions of options are not compared, and that is said.
+    """
     version = str(_yaml(root / "galaxy.yml")["version"])
     match = VERSION.fullmatch(version)
     if match is None:
         return [f"galaxy.yml: version is {version}, and has to be like 1.2.3 or 1.2.3-dev"]
     coming = ".".join(match.groups()[:3])
     releases = _yaml(root / CHANGELOG)["releases"]
-    found = [*_changelog(root, coming, bool(match[4]), releases), *_image(root, version), *_core(root)]
-    before = last_release_before(root, coming)
-    if isinstance(before, str):
-        return [*found, before]
     now = added(root)
-    return [*found, *_listed(now, coming, bool(match[4]), releases), *_options(now, before, coming, releases)]
+    found = [
+        *_changelog(root, coming, bool(match[4]), releases),
+        *_core(root),
+        *_named(root, version),
+        *_listed(now, coming, bool(match[4]), releases),
+    ]
+    before = last_release_before(root, coming)
+    if not isinstance(before, str):
+        return [*found, *_options(now, before, coming, releases)]
+    if releasing:
+        return [*found, before]
+    print(f"note: {before}")
+    return found
 
 
 def number(version: object) -> tuple[int, ...]:
@@ -69,12 +74,15 @@ def _changelog(root: Path, coming: str, developing: bool, releases: Mapping[str,
         yield f"galaxy.yml: version is {coming}, a release, but fragments wait for the next one: {', '.join(left)}"
 
 
-def _image(root: Path, version: str) -> Iterator[str]:
-    """The image for AWX is made from the tarball that this tree becomes."""
-    for name in IMAGE:
-        said = TARBALL.findall((root / name).read_text(encoding="utf-8"))
-        if set(said) != {version}:
-            yield f"{name}: flexdisk-hypervisor {' and '.join(said) or 'of no version'}, but galaxy.yml has {version}"
+def naming(root: Path) -> list[Path]:
+    """The files that name the artifact of this version."""
+    return [*sorted(root.glob("extensions/awx/**/*.yml")), *sorted(root.glob("docs/*.md"))]
+
+
+def _named(root: Path, version: str) -> Iterator[str]:
+    for path in naming(root):
+        for other in {found for _name, found in ARTIFACT.findall(path.read_text(encoding="utf-8"))} - {version}:
+            yield f"{path.relative_to(root)}: names version {other}, but galaxy.yml has {version}"
 
 
 def _core(root: Path) -> Iterator[str]:

@@ -46,7 +46,7 @@ def context(tmp_path_factory):
 
 def test_the_image_has_what_was_tried(context):
     said = (context / "Containerfile").read_text()
-    pins = "".join((ROOT / "requirements" / f"{name}.txt").read_text() for name in ("core-2.19", "dev"))
+    pins = "".join((ROOT / "requirements" / name).read_text() for name in ("core-2.19.txt", "dev.txt"))
     core, runner = (re.search(rf"^{name}==\S+", pins, re.MULTILINE)[0] for name in ("ansible-core", "ansible-runner"))
     assert f'ARG ANSIBLE_INSTALL_REFS="{core} {runner}"' in said
     assert 'ARG PYCMD="/usr/bin/python3.11"' in said
