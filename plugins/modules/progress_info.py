@@ -15,7 +15,9 @@ author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Reports the step, the VM and the disk of each task that is changing the host, and how far its copy or transfer has
-    come. It reads small files, and waits for nobody.
+    come. It reads small files, asks neither the hypervisor nor ZFS, and waits for nobody. So it answers while they do
+    not.
+  - Run it as root, as the tasks that change a host. Others are told of no task.
   - A task that was killed leaves what it has told last, until the next task takes its lock. RV(progress[].state) says
     so.
 extends_documentation_fragment:
@@ -143,27 +145,37 @@ progress:
       rate_bytes: 104857600
       line: >-
         at step 7 of 31, VM web01: ~ data thick -> file: 50 GiB to copy, 20 GiB of 50 GiB (40 %), 100 MiB/s, 307 s left
+up:
+  description: Seconds since the host was started. Tasks that began before have not survived.
+  returned: success
+  type: int
+  sample: 86400
 """
 
+import time
 import typing as t
 
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.lock import under_way
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.lock import busy, under_way
+from ..module_utils._flexdisk.engine.module_run import check_core, error
+from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 
 def main() -> None:
     """Read the arguments, and do what progress_info does."""
     module = AnsibleModule(argument_spec={**HOST}, supports_check_mode=True)
-    run_module(module, __version__, "", as_they_are, body, reads=True)
-
-
-def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
-    """The run of progress_info."""
-    return Answer({"changed": False, "progress": under_way(call.pool)})
+    pool: t.Optional[str] = module.params["pool"]
+    try:
+        check_core(__version__)
+        others, found = busy(pool), under_way(pool)
+    except FlexdiskError as exc:
+        module.fail_json(**error(exc))
+    for warning in others:
+        module.warn(warning)
+    module.exit_json(changed=False, progress=found, up=int(time.monotonic()))  # its zero is the boot of the host
 
 
 if __name__ == "__main__":

@@ -425,9 +425,19 @@ PACKAGE = {
 }
 
 
+class Module(AnsibleModule):
+    """Ansible logs arguments as Python writes them, but masks secrets as they are. With a line break, a backslash or
+    quotes, these are two different texts.
+    """
+
+    def _log_invocation(self) -> None:
+        self.no_log_values.update([repr(value)[1:-1] for value in self.no_log_values])
+        super()._log_invocation()  # type: ignore[no-untyped-call]
+
+
 def main() -> None:
     """Read the arguments, and do what vm does."""
-    module = AnsibleModule(
+    module = Module(  # type: ignore[no-untyped-call]
         argument_spec={
             "vms": {"type": "list", "elements": "dict", "required": True, "options": VM, **ONE_NAME},
             "packages": {"type": "list", "elements": "dict", "default": [], "options": PACKAGE},

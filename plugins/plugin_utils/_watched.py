@@ -25,7 +25,8 @@ PAUSE = 8.0  # seconds between two lines, each of which takes a second or two
 WORTH = 256 * MIB  # of data, or as much as takes
 SECONDS = 15  # with the limit
 LONGEST = 30 * 86400
-LOST = 10  # looks in a row without an answer
+LOST = 10  # looks in a row without an answer, with PAUSE between them
+CLOCKS = 5  # seconds by which the clocks of two hosts may differ in the course of a task
 VARIABLE = "flexdisk_progress"
 
 _Dict = t.Dict[str, t.Any]
@@ -64,6 +65,7 @@ class Watched(ActionBase):
     def _watched(self, task_vars: t.Optional[_Dict]) -> _Dict:
         """Run the module in the background, and tell how far it has come until it ends."""
         self._task.async_val = LONGEST
+        start = time.monotonic()
         try:
             started: _Dict = self._execute_module(task_vars=task_vars, wrap_async=True)
         finally:
@@ -74,7 +76,7 @@ class Watched(ActionBase):
         asked = {"jid": job, "_async_dir": os.path.dirname(started.get("results_file", ""))}
         silent, told, took = 0, time.monotonic(), 0.0
         while silent < LOST:
-            time.sleep(max(self.pause, self.rest * took))
+            time.sleep(PAUSE if silent else max(self.pause, self.rest * took))
             began = time.monotonic()
             state = self._module("ansible.legacy.async_status", asked, task_vars)
             if state.get("finished"):
@@ -83,20 +85,24 @@ class Watched(ActionBase):
             silent = silent + 1 if state.get("failed") or state.get("unreachable") else 0
             took = 0.0 if silent else time.monotonic() - began
             if time.monotonic() - told >= PAUSE:
-                self._tell(task_vars)
                 told = time.monotonic()
-        return {"failed": True, "msg": f"the host does not tell any more how far the task (job {job}) has come"}
+                if self._tell(task_vars) < told - start - CLOCKS:  # its job would look unfinished for ever
+                    return {"failed": True, "msg": f"the host was started again while the task (job {job}) ran"}
+                told = time.monotonic()
+        lost = f"the host does not tell any more how far the task (job {job}) has come; it may still run there"
+        return {"failed": True, "msg": lost}
 
-    def _tell(self, task_vars: t.Optional[_Dict]) -> None:
-        """Show where it is, if that is new."""
+    def _tell(self, task_vars: t.Optional[_Dict]) -> float:
+        """Show where it is, if that is new. For how many seconds the host has been up, as far as it tells."""
         asked = {key: self._task.args[key] for key in HOST if key in self._task.args}
-        found = self._module("flexdisk.hypervisor.progress_info", asked, task_vars).get("progress", ())
-        shown = [one for one in found if one["state"] != "dead" and self.shows(one["lock"])]
+        said = self._module("flexdisk.hypervisor.progress_info", asked, task_vars)
+        shown = [one for one in said.get("progress", ()) if one["state"] != "dead" and self.shows(one["lock"])]
         lines = [f"{one['task']}, {one['line']}" for one in shown]
         for line in lines:
             if line not in self._shown:
                 self._display.display(f"{(task_vars or {}).get('inventory_hostname', '')}: {line}")
         self._shown = lines
+        return float(said.get("up", "inf"))
 
     def _module(self, name: str, given: _Dict, task_vars: t.Optional[_Dict]) -> _Dict:
         """The result of a module, failed if it could not be run."""

@@ -270,6 +270,15 @@ def test_another_pool_is_no_matter(holder):
     assert [state for state, _line in seen("zones")] == [state for state, _line in seen()] == ["running"]
 
 
+def test_the_lock_of_another_pool_is_left_alone(holder, monkeypatch):
+    """Who looks holds it for a moment, in which a task that does not wait could come."""
+    holder("zones")
+    looked, look = [], lock._held
+    monkeypatch.setattr(lock, "_held", lambda directory, name: (looked.append(name), look(directory, name))[1])
+    assert (seen("tank"), looked) == ([], [])
+    assert (len(seen("zones")), looked) == (1, ["pool-zones.lock"])
+
+
 def test_the_dead_are_known_until_the_next_takes_the_lock(holder, directory):
     first = holder()
     first.kill()
@@ -464,7 +473,18 @@ def test_a_lock_file_of_garbage(directory, text):
         progress.current().now("web01", "", "stop")
         (directory / "host.lock").write_text(text)
         assert lock.busy(None) == ["the host is being changed by a task that has not identified itself yet"]
-        assert [state for state, _line in seen()] == ["dead"]
+        assert seen() == []
+
+
+def test_a_lock_that_cannot_be_named_is_held(sim, directory, monkeypatch):
+    """The disk is full: the task goes on, and nobody is told that it is dead."""
+    sim.adopted(2048)
+    monkeypatch.setattr(os, "pwrite", full)
+    with told(lambda _line: None):
+        assert refused().startswith("the host is being changed by a task that has not identified itself yet; waited")
+        progress.current().now("web01", "", "stop")
+        assert seen() == []
+        assert sim.converge(GROWN).failure is None
 
 
 def test_those_who_look_do_not_disturb_a_transfer(directory, monkeypatch):

@@ -10,6 +10,7 @@ import ast
 import json
 import sys
 import threading
+import time
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -245,7 +246,8 @@ def test_where_tasks_are_is_documented(host, monkeypatch):
         made.step("web01", "data", "+ data 64 MiB")
         found = [host("progress_info"), host("progress_info", check=True), host("vm_info")]
         other = host("progress_info", pool="tank")
-    assert_documented({"progress": found[0]["progress"]}, documented)
+    assert_documented({key: found[0][key] for key in ("progress", "up")}, documented)
+    assert 0 <= found[0]["up"] <= found[1]["up"] <= time.monotonic()
     (sample,) = documented["progress"]["sample"]
     assert set(sample) == set(documented["progress"]["contains"])
     for result in found:
@@ -254,6 +256,19 @@ def test_where_tasks_are_is_documented(host, monkeypatch):
     assert other["progress"] == host("vm_info")["progress"] == []
     where = {key: sample[key] for key in progress.Standing._fields}
     assert progress.Standing(**where).line == sample["line"]
+
+
+def test_where_tasks_are_is_told_while_the_host_does_not_answer(host, monkeypatch):
+    """A task that hangs may hang because of a daemon that does."""
+    warned = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: warned.append(text))
+    monkeypatch.setattr(module_run, "open_host", lambda *_any: pytest.fail("the host was asked"))
+    held = lock.exclusive(SubprocessRunner(), "zones", 0, "vm_disks of web01")
+    with held as place, progress.telling(place, lambda _line: None) as made:
+        made.now("web01", "", "stop")
+        assert [one["line"] for one in host("progress_info", pool="zones")["progress"]] == ["VM web01: stop"]
+    assert [text.partition(" (pid")[0] for text in warned] == ["the host is being changed by vm_disks of web01"]
+    assert host("progress_info", pool="a/b")["error_code"] == "InvalidArgument"
 
 
 def test_the_bytes_of_a_copy_are_told(host, monkeypatch):
@@ -405,13 +420,16 @@ def test_zfs_refuses(host):
 
 @pytest.mark.parametrize("node", ["libvirt"], indirect=True)
 @pytest.mark.parametrize("broken", ["", "${ram}", "</devices>"], ids=["valid", "unknown word", "no XML"])
-def test_a_template_is_in_no_output(host, node, broken):
+def test_a_template_is_in_no_output(host, node, broken, monkeypatch):
     """It may hold passwords. The rest of the result is as it is."""
+    logged = []
+    monkeypatch.setattr(AnsibleModule, "_log_to_syslog", lambda _self, text: logged.append(text))
     secret = "<graphics type='vnc' port='-1' passwd='hush'/>"
     template = TEMPLATE.replace("<memballoon", secret + broken + "<memballoon")
     wanted = {"vm": "db01", "flexible_disk_size": 512, "memory": 64, "vcpus": 1, "template": template}
     result = host("vm", pool="tank", vms=[{**wanted, "disks": [{"size": 64}]}], _ansible_diff=True)
-    assert "hush" not in json.dumps(result)
+    assert logged
+    assert "hush" not in json.dumps([result, logged])
     assert bool(result.get("failed")) == bool(broken), result["msg"]
     [shown] = result["invocation"]["module_args"]["vms"]
     assert shown.pop("template") == NO_LOG
@@ -434,25 +452,35 @@ def test_ordinary_metadata_spoils_no_output(host):
         assert (result["diff"], result["vms"][0]["uuid"]) == (plain["diff"], plain["vms"][0]["uuid"])
 
 
+SECRETS = ("correct-horse", "BEGIN", "battery", "leary", "quoted", "marigold")
+
+
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_secret_is_in_no_output_and_nothing_else_is_masked(host, fails):
-    secret = {"root_pw": "correct-horse", "key": "-----BEGIN\nbattery staple"}
+def test_a_secret_is_in_no_output_and_nothing_else_is_masked(host, monkeypatch, fails):
+    told, write = [], progress._write
+    monkeypatch.setattr(progress, "_write", lambda path, what: (told.append(what), write(path, what)))
+    monkeypatch.setattr(AnsibleModule, "_log_to_syslog", lambda _self, text: told.append({"log": text}))
+    secret = {"root_pw": "correct-horse", "key": "-----BEGIN\nbattery staple", "odd": 'o\'leary "quoted" \\ marigold'}
     more = {"image": VM} if fails else {}
     plain = host("vm", check=True, vms=[made(**more)], _ansible_diff=True)
     for check in (True, False):
         wanted = made(customer_metadata={"cluster_id": "4"}, secret_metadata=secret, **more)
         result = host("vm", check=check, vms=[wanted], _ansible_diff=True)
         assert bool(result.get("failed")) is fails
-        for value in ("correct-horse", "BEGIN", "battery"):
+        for value in SECRETS:
             assert value not in json.dumps(result)
         [shown] = result.pop("invocation")["module_args"]["vms"]
         assert shown.pop("secret_metadata") == dict.fromkeys(secret, NO_LOG)
         for masks in (NO_LOG, "****"):
             assert masks not in json.dumps([shown, result])
         assert (result.get("msg"), result["diff"]) == (plain.get("msg"), plain["diff"])
+    assert len([what for what in told if "log" in what]) > 2
+    for value in SECRETS:
+        assert value not in json.dumps(told)
     if not fails:
         [vm] = json.loads(host.node("vmadm", "lookup", "-j", "alias=web02"))
         assert vm["customer_metadata"] == {"cluster_id": "4", **secret}
+        assert [what for what in told if what.get("vm") == "web02"]
 
 
 @pytest.mark.parametrize(

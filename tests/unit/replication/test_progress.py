@@ -199,3 +199,35 @@ def test_a_slow_host_is_asked_less_often(monkeypatch, action, given, pauses):
     made._task = SimpleNamespace(args=given, async_val=0)
     assert made._watched({})["finished"]
     assert slept == pauses
+
+
+def test_a_host_that_was_started_again_is_not_watched_forever(monkeypatch):
+    """Its job is unfinished, and stays so. What ran longer than the task is older."""
+    now, up = [0.0], iter([9000, "none", 16, 2])
+
+    def module(_self, name, _given, _task_vars):
+        asked = name == "flexdisk.hypervisor.progress_info"
+        told = next(up) if asked else "none"
+        return {"progress": [], **({} if told == "none" else {"up": told})}
+
+    monkeypatch.setattr(_watched.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(_watched.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(Watched, "_module", module)
+    monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"ansible_job_id": "j1"})
+    made = object.__new__(replica_send.ActionModule)
+    made._task = SimpleNamespace(args={"transfers": transfers(1 << 40)}, async_val=0)
+    assert made._watched({}) == {"failed": True, "msg": "the host was started again while the task (job j1) ran"}
+    assert (now[0], list(up)) == (24, [2])
+
+
+def test_a_host_that_is_away_for_a_minute_is_not_lost(monkeypatch):
+    """Also if it refuses at once, and the looks are close otherwise."""
+    slept = []
+    monkeypatch.setattr(_watched.time, "sleep", slept.append)
+    monkeypatch.setattr(Watched, "_module", lambda *_any: {"failed": True, "msg": "Connection refused"})
+    monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"ansible_job_id": "j1"})
+    made = object.__new__(vm_move.ActionModule)
+    made._task = SimpleNamespace(args={"transfer": transfers(1 << 40)[0]}, async_val=0)
+    lost = made._watched({})
+    assert (lost["failed"], lost["msg"].partition("; ")[2]) == (True, "it may still run there")
+    assert slept == [1] + [8] * 9

@@ -171,8 +171,8 @@ def under_way(pool: t.Optional[str]) -> t.List[t.Dict[str, t.Any]]:
         return [
             one
             for name in locks
-            for one in _told(directory, name)
             if name.startswith(TRANSFER) or _concerns(name, pool)
+            for one in _told(directory, name)
         ]
     finally:
         os.close(directory)
@@ -184,7 +184,9 @@ def _told(directory: int, name: str) -> t.Iterator[t.Dict[str, t.Any]]:
         return
     run, where, silent = told
     with _held(directory, name) as fd:
-        said = None if fd is None else _said(fd)
+        held, said = fd is not None, None if fd is None else _said(fd)
+    if held and said is None:
+        return  # nobody knows whether it is that of the holder
     again = progress.read(_progress_of(name), directory)
     if again is None or again[0] != run:
         return  # it has ended meanwhile: who ends removes its file before it gives up its lock
@@ -284,5 +286,7 @@ def _run(task: str) -> Run:
 
 
 def _say(fd: int, run: Run) -> None:
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, json.dumps(run._asdict()).encode(), 0)
+    """Write who holds a lock. It is held all the same if that cannot be written."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(run._asdict()).encode(), 0)
