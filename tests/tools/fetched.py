@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import fcntl
-import re
 import shutil
 import subprocess
 import sys
@@ -17,10 +16,10 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+from make_venv import CORES
 from tree import DEV, ROOT, python_folders
 
 REQUIREMENTS = ROOT / "requirements"
-FOR_CORES = ("3.12", "3.13")  # that all of requirements/core-*.txt run on
 _PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
@@ -32,23 +31,19 @@ def awx_collection() -> Path:
 
 def cores() -> list[str]:
     """The series of ansible-core that are supported beside that of .venv, such as 2.20."""
-    series = sorted(path.stem.partition("-")[2] for path in REQUIREMENTS.glob("core-*.txt"))
-    return [one for one in series if not version("ansible-core").startswith(f"{one}.")]
+    return [series for series in CORES if not version("ansible-core").startswith(f"{series}.")]
 
 
 def core(series: str) -> Path | None:
     """The bin folder of an environment with this series, or None where there is no Python for it."""
     folders = python_folders()
-    found = [folders[python] / f"python{python}" for python in FOR_CORES if python in folders]
-    found += [Path(path) for path in map(shutil.which, (f"python{python}" for python in FOR_CORES)) if path]
+    found = [folders[python] / f"python{python}" for python in CORES[series] if python in folders]
+    found += [Path(path) for path in map(shutil.which, (f"python{python}" for python in CORES[series])) if path]
     if not found:
         return None
-    pinned = (REQUIREMENTS / f"core-{series}.txt").read_text()
-    (package,) = re.findall(r"^ansible-core==\S+", pinned, re.MULTILINE)
-    others = re.sub(r"^ansible-core==.*\n", "", (REQUIREMENTS / "constraints.txt").read_text(), flags=re.MULTILINE)
-    made = _once(
-        DEV / f"core-{series}", f"{found[0]} {package}\n{others}", lambda to: _install(found[0], package, others, to)
-    )
+    pins = [REQUIREMENTS / f"core-{series}.txt", REQUIREMENTS / "constraints.txt"]
+    wanted = "".join(path.read_text() for path in pins)
+    made = _once(DEV / f"core-{series}", f"{found[0]}\n{wanted}", lambda to: _install(found[0], pins, to))
     return made / "bin"
 
 
@@ -77,8 +72,8 @@ def _take_out(requirements: Path, folder: Path) -> None:
                     packed.extract(name, folder)
 
 
-def _install(python: Path, package: str, constraints: str, folder: Path) -> None:
+def _install(python: Path, pins: list[Path], folder: Path) -> None:
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
-    (folder / "constraints.txt").write_text(constraints)
-    arguments = ["install", "--constraint", str(folder / "constraints.txt"), package]
+    package, constraints = map(str, pins)
+    arguments = ["install", "--constraint", constraints, "--requirement", package]
     subprocess.run([str(folder / "bin" / "python"), *_PIP, *arguments], check=True)

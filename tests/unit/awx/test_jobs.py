@@ -201,5 +201,20 @@ def test_wrappers_with_the_answers_of_their_surveys(nodes, programs):
     assert wrong == [], "\n\n".join(wrong)
 
 
+def test_no_event_has_a_secret_of_the_inventory(nodes):
+    """AWX keeps what each task returns, and shows it to whoever may see the job."""
+    prepared(nodes)
+    secret = {"secret_metadata": {"root_pw": "correct-horse"}}
+    nodes.variables["all"]["flexdisk_groups"] = [{**GROUP, "template": {**GROUP["template"], **secret}}]
+    nodes.variables["hv01"]["virtual_machine_vms"] = [{**NEW, **secret}]
+    jobs = Jobs(nodes)
+    for playbook, answers in (("create_vm", {"flexdisk_vm": "new01"}), ("update_group", {"flexdisk_group": "web"})):
+        job = jobs.launch(playbook, answers, check=True)
+        assert job.status == "successful", job.stdout
+    events = [path for path in nodes.folder.glob("awx_*/artifacts/**/*") if path.is_file()]
+    assert len(events) > 50
+    assert [path for path in events if "correct-horse" in path.read_text()] == []
+
+
 def test_every_wrapper_is_tried():
     assert {playbook for playbook, _answers, _says in ALL} | {"list_disks"} == set(TEMPLATES)

@@ -30,6 +30,7 @@ WITH_SURVEYS = {name: template for name, template in TEMPLATES.items() if templa
 # What belongs to the site or to a host, or is lost with the container of a job: nothing for operators to answer
 NOT_ASKED = {
     "flexdisk_hosts",  # the limit of the job
+    "flexdisk_progress",
     "flexdisk_guests",
     "flexible_disks_hypervisor",
     "flexible_disks_libvirt_uri",

@@ -62,7 +62,9 @@ def make_the_first_change():
     env = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     done = subprocess.run(["bash", "-ec", commands], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("  ~ pgdata 16 GiB -> 20 GiB\n") == 2, "planned and done"
+    (begins,) = re.findall(r"The plan begins with `(.*)`\.", text)
+    for told in (begins, "  ~ pgdata 16 GiB -> 20 GiB"):
+        assert done.stdout.count(f"{told}\n") == 2, "planned and done"
     assert re.search(r'"  +pgdata +0:4:2 +20 GiB ', done.stdout), "reported"
 
 
