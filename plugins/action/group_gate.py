@@ -17,6 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import ask_all
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._display import show_now
 
 MEMBER: t.Dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -68,4 +69,4 @@ class ActionModule(ActionBase):
         return {**answer, **watch(gate, ask_all, Clock(time.monotonic, time.sleep), self._tell)}
 
     def _tell(self, text: str) -> None:
-        self._display.display(f"group_gate: {text}")
+        show_now(self._display, f"group_gate: {text}")

@@ -20,6 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, parse_size
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._display import show_now
 
 PAUSE = 8.0  # seconds between two lines, each of which takes a second or two
 WORTH = 256 * MIB  # of data, or as much as takes
@@ -100,7 +101,7 @@ class Watched(ActionBase):
         lines = [f"{one['task']}, {one['line']}" for one in shown]
         for line in lines:
             if line not in self._shown:
-                self._display.display(f"{(task_vars or {}).get('inventory_hostname', '')}: {line}")
+                show_now(self._display, f"{(task_vars or {}).get('inventory_hostname', '')}: {line}")
         self._shown = lines
         return float(said.get("up", "inf"))
 

@@ -383,7 +383,7 @@ def gate(check_mode=False, **arguments):
     task = Task()
     task.check_mode, task.args = check_mode, arguments
     action = group_gate.ActionModule(task, SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)), None, None, None, None)
-    action._display = SimpleNamespace(display=lines.append)
+    action._display = SimpleNamespace(display=lambda line, stderr: lines.append(line))
     return action.run(), lines
 
 

@@ -76,7 +76,7 @@ def test_what_is_shown(monkeypatch):
         {"progress": [{**ENTRY, "state": "outlived", "line": "at step 2 of 2, VM web01: start"}]},
     ]
     asked, shown, made = [], [], action()
-    made._display = SimpleNamespace(display=shown.append)
+    made._display = SimpleNamespace(display=lambda line, stderr: shown.append(line))
     monkeypatch.setattr(Watched, "_module", lambda _self, *what: asked.append(what) or answers.pop(0))
     while answers:
         made._tell({"inventory_hostname": "hv01"})

@@ -149,7 +149,11 @@ class Nodes:
         """
         book = playbook if "/" in playbook else f"flexdisk.hypervisor.{playbook}"
         env = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_") or "CALLBACK" in key},
+            **{
+                key: value
+                for key, value in os.environ.items()
+                if (not key.startswith("ANSIBLE_") or "CALLBACK" in key) and key != "PYTHONUNBUFFERED"
+            },
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
             "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).with_name("connection")),
