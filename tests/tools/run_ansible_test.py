@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs ansible-test on a copy of the collection; all integration targets on two copies at once, each on its own node.
+"""Runs ansible-test on a copy of the collection; all of it on two copies at once, integration targets each on its own node.
 
 Usage: run_ansible_test.py sanity|integration [arguments of ansible-test]
 """
@@ -21,6 +21,7 @@ from tree import BIN, BUILD, ROOT, copy_tree, environment, require, run
 
 TARGETS = "tests/integration/targets"
 COPIES = (BUILD, BUILD / "second")
+PARTS_OF_SANITY = (("--test", "import"), ("--skip-test", "import"))  # of about the same length
 
 
 def ansible_test(*arguments: str) -> list[str | Path]:
@@ -46,6 +47,18 @@ def own_environment(copy: Path) -> dict[str, str]:
     return environment(HOME=str(home))
 
 
+def apart(copy: Path, env: dict[str, str], *arguments: str) -> int:
+    """Run ansible-test and show its output as a whole; its exit code."""
+    began = time.monotonic()
+    done = subprocess.run(
+        ansible_test(*arguments), cwd=copy, env=env, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    verdict = "FAILED" if done.returncode else "ok"
+    print(f"{done.stdout}\n{verdict}: {' '.join(arguments)} ({time.monotonic() - began:.0f} s)", flush=True)
+    return done.returncode
+
+
 def work(copy: Path, env: dict[str, str], waiting: queue.SimpleQueue[str]) -> list[str]:
     """Run target after target until none is left; the names of those that failed."""
     failed: list[str] = []
@@ -54,14 +67,7 @@ def work(copy: Path, env: dict[str, str], waiting: queue.SimpleQueue[str]) -> li
             name = waiting.get_nowait()
         except queue.Empty:
             return failed
-        began = time.monotonic()
-        done = subprocess.run(
-            ansible_test("integration", name), cwd=copy, env=env, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-        )  # fmt: skip
-        verdict = "ok" if done.returncode == 0 else "FAILED"
-        print(f"{done.stdout}\n{verdict}: {name} ({time.monotonic() - began:.0f} s)", flush=True)
-        if done.returncode:
+        if apart(copy, env, "integration", name):
             failed.append(name)
 
 
@@ -79,6 +85,17 @@ def integration() -> int:
     return 1 if failed else 0
 
 
+def sanity() -> int:
+    """All tests; 1 if any failed."""
+    copies = [copy_tree(where) for where in COPIES]
+    with ThreadPoolExecutor(len(copies)) as workers:
+        runs = [
+            workers.submit(apart, copy, environment(), "sanity", *part)
+            for copy, part in zip(copies, PARTS_OF_SANITY, strict=True)
+        ]
+    return 1 if any(run.result() for run in runs) else 0
+
+
 def main() -> None:
     """Exit with ansible-test's exit code."""
     command, *arguments = sys.argv[1:]
@@ -87,6 +104,8 @@ def main() -> None:
     bootstrap()
     if command == "integration" and not arguments:
         sys.exit(integration())
+    if command == "sanity" and not arguments:
+        sys.exit(sanity())
     sys.exit(run(ansible_test(command, *arguments), cwd=copy_tree()))
 
 

@@ -107,7 +107,7 @@ def test_all_is_made_once(server, tmp_path):
         for name, node in nodes.items()
     }
     assert after == {"plan": [nodes["approve"]["id"]], "approve": [nodes["apply"]["id"]], "apply": []}
-    assert not any(name in ("failure_nodes", "always_nodes") for _, _, name in controller.linked)
+    assert not any(name in ("failure_nodes", "always_nodes") for _collection, _number, name in controller.linked)
     runs = {
         name: controller.find("unified_job_templates", node["unified_job_template"])["name"]
         for name, node in nodes.items()

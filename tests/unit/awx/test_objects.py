@@ -82,7 +82,7 @@ def test_each_playbook_has_a_wrapper_that_awx_lists_and_a_template():
     assert listed == [f"{name}.yml" for name in wanted]
     for name in wanted:
         (play,) = yaml.safe_load((AWX / "project" / f"{name}.yml").read_text())
-        (own, *_) = yaml.safe_load((ROOT / "playbooks" / f"{name}.yml").read_text())
+        (own, *_others) = yaml.safe_load((ROOT / "playbooks" / f"{name}.yml").read_text())
         assert play == {"name": own["name"], "ansible.builtin.import_playbook": f"flexdisk.hypervisor.{name}"}
     assert sorted(TEMPLATES) == wanted
     assert {name: template["name"] for name, template in TEMPLATES.items()} == {

@@ -296,7 +296,11 @@ def test_what_cannot_be_taken_away_is_not_believed(holder, directory, monkeypatc
     first = holder()
     first.kill()
     first.wait()
-    monkeypatch.setattr(progress.os, "unlink", lambda path: (_ for _ in ()).throw(PermissionError(path)))
+
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(progress.os, "unlink", refuse)
     for pool in (None, "zones"):
         with told(print, pool):
             assert [state for state, _line in seen()] == ["dead"]
