@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs ansible-test on a copy of the collection; all of it on two copies at once, integration targets each on its own node.
+"""Runs ansible-test on a copy of the collection; all of it on two copies at once, integration targets each on a node.
 
 Usage: run_ansible_test.py sanity|integration [arguments of ansible-test]
 """

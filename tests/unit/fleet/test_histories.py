@@ -20,7 +20,7 @@ from tests.unit.engine.conftest import IMAGE
 from .cluster import SECOND, Cluster, Killed, Roll, boot_image, group_of
 
 PARTS = 4  # so that several processors share them
-SEQUENCES = int(os.environ.get("FLEXDISK_SEQUENCES") or (300 if os.environ.get("FLEXDISK_FULL") else 200))
+SEQUENCES = int(os.environ.get("FLEXDISK_SEQUENCES") or (300 if os.environ.get("FLEXDISK_FULL") else 120))
 HOSTS = ["hv0", "hv1"]
 MOST_STEPS = 40
 

@@ -96,6 +96,7 @@ def test_a_host_is_emptied(tmp_path):
     assert fleet.vms() == {"hv01": [], target: [], other: ["vm00"]}
 
 
+@pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes a minute")
 def test_a_move_to_another_pool_and_another_group_goes_on(tmp_path):
     """It goes where it was on its way to, although no plan of an evacuation would have it there."""
     fleet = Fleet(tmp_path, {"hv01": "a", "hv02": "b"}, 1, ("zones", "tank"))

@@ -21,7 +21,7 @@ from .machine import Node
 
 SHARES = 10
 STEPS = 30
-SEQUENCES = int(os.environ.get("FLEXDISK_SEQUENCES") or (500 if os.environ.get("FLEXDISK_FULL") else 200))
+SEQUENCES = int(os.environ.get("FLEXDISK_SEQUENCES") or (500 if os.environ.get("FLEXDISK_FULL") else 150))
 FAST = settings(
     max_examples=-(-SEQUENCES // SHARES),
     stateful_step_count=STEPS,
