@@ -41,4 +41,4 @@ def test_first_runs_on_both_copies_do_not_meet_in_one_home(tmp_path: Path) -> No
         [sys.executable, "-c", RUN], env={**os.environ, **places}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [f"ok: {name}" in done.stdout for name in TARGETS] == [True] * len(TARGETS)
+    assert [f"ok: integration {name}" in done.stdout for name in TARGETS] == [True] * len(TARGETS)

@@ -198,7 +198,10 @@ def test_there_are_commands():
     assert len({playbook for _page, playbook, _words in CALLS}) > 15
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_tools_that_are_named_are_there(page):
+    """But for the changelog, which tells of those that there were."""
     named = re.findall(r"(?<![\w/])(?:tests|extensions|examples)/[\w/.-]*\w", page.read_text())
     assert [path for path in named if not (ROOT / path).exists()] == []
