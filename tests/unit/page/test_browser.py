@@ -55,7 +55,7 @@ def typed(browser, text):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [400, 1240, 1400])
 def test_it_is_quiet_and_fits(browser, page, scheme, width):
     browser.scheme(scheme)
     browser.width(width)
@@ -130,7 +130,7 @@ def test_it_is_complete_without_its_script(browser, page):
 def test_a_thousand_vms(browser, tmp_path):
     found = many(10, 100)
     (tmp_path / "report.html").write_text(report_page(found, NOW, UNREAD))
-    for width in (400, 1400):
+    for width in (400, 1240, 1400):
         browser.width(width)
         browser.open(tmp_path / "report.html")
         assert browser.complaints() == []

@@ -38,7 +38,7 @@ th, td { padding: .35rem .5rem; text-align: left; vertical-align: top; border-bo
 td { min-width: 5rem; }
 tbody th { min-width: 10rem; }
 td.word, th.word { white-space: nowrap; }
-td.text { min-width: 13rem; }
+td.text { min-width: 11rem; }
 thead th { background: var(--band); white-space: nowrap; }
 th button { font: inherit; font-weight: inherit; color: inherit; background: none; border: 0; padding: 0;
   cursor: pointer; text-decoration: underline dotted; }
@@ -46,7 +46,7 @@ th[aria-sort=ascending] button::after { content: " \\25B2"; }
 th[aria-sort=descending] button::after { content: " \\25BC"; }
 tbody th { font-weight: 600; }
 .num { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.wide { width: 38%; min-width: 18rem; }
+.wide { width: 38%; min-width: 14rem; }
 .id { display: block; color: var(--dim); font: .7rem/1.4 ui-monospace, monospace; }
 svg { display: block; width: 100%; height: 16px; background: var(--band); }
 rect { stroke: var(--paper); stroke-width: 1px; vector-effect: non-scaling-stroke; }
@@ -65,7 +65,7 @@ rect { stroke: var(--paper); stroke-width: 1px; vector-effect: non-scaling-strok
 ul.marks { list-style: none; margin: 0; padding: 0; }
 ul.marks li { padding-left: .8em; text-indent: -.8em; }
 ul.marks li::before { content: "\\2022\\a0"; }
-@media screen and (max-width: 900px) {
+@media screen and (max-width: 1220px) {
   table, tbody, tr, th, td, tbody th, td.text, .wide { display: block; width: auto; min-width: 0; }
   thead tr { display: flex; flex-wrap: wrap; gap: .1rem .8rem; }
   thead th { border: 0; padding: .2rem; }
