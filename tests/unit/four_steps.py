@@ -37,8 +37,11 @@ def four_steps(
     go: Callable[[bool], Any],
     told: Callable[[Any], dict[str, Any]] = vms,
     holds: Callable[[], None] = lambda: None,
+    planned: bool = True,
 ) -> Any:
-    """The result of the real run. told is what check mode must predict of a result; holds asserts what is then true."""
+    """The result of the real run. told is what check mode must predict of a result; holds asserts what is then true;
+    planned: whether the task tells a plan, as all do but disk_verify.
+    """
     before = host.fingerprint()
     predicted = go(True)
     assert outcome_of(predicted).problems == []
@@ -48,13 +51,14 @@ def four_steps(
     assert (said.problems, said.failure) == ([], None)
     assert (said.changed, said.diff, said.warnings) == (foretold.changed, foretold.diff, foretold.warnings)
     assert (said.plan, said.plan_digest) == (foretold.plan, foretold.plan_digest)
+    assert (bool(said.plan), bool(said.plan_digest)) == (planned, planned)
     assert differences(done, predicted, told) == []
     holds()
     settled = host.fingerprint()
     for check in (True, False):
         again = outcome_of(go(check))
         assert (again.problems, again.changed, again.diff) == ([], False, "")
-        assert again.plan == ([again.msg] if said.plan else []), "disk_verify alone has no plan"
+        assert again.plan == ([again.msg] if planned else [])
         assert host.fingerprint() == settled, "a second run changed something"
     return done
 
