@@ -46,6 +46,7 @@ ARGUMENTS: t.Dict[str, t.Any] = {
     "retries": {"type": "int", "default": 0},
     "delay": {"type": "raw", "default": 5},
     "stable_for": {"type": "raw", "default": 0},
+    "limit": {"type": "int", "default": 0},
 }
 
 

@@ -15,6 +15,7 @@ import typing as t
 import uuid
 from pathlib import Path
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 
 _PROCESS = re.compile(r", process ([1-9][0-9]{0,9})\Z")
@@ -38,6 +39,8 @@ class ActionModule(ActionBase):
         taking = given.get("state", "held") == "held" and not said.get("renew")
         if taking and done.get("error_code") == "InUse" and has_died(done.get("lease") or {}):
             done = self._execute_module(module_args={**given, "take_over": True}, task_vars=task_vars)
+        for found in done.get("leases") or ():
+            found["died"] = has_died(found.get("lease") or {})
         return {**answer, **done}
 
 
@@ -49,13 +52,17 @@ def controller() -> int:
 
 def token_of(process: int) -> str:
     """The token of a run of this controller, by its process. It differs from those of processes with the same number on
-    other machines, before the last boot, and in other containers. Without Linux it is another one each time.
+    other machines, before the last boot, and in other containers.
+
+    Without /proc it follows from the folder that ansible-playbook has made for this run alone, which all its processes
+    know. So it is the same for all tasks of a run, too, but nobody can tell the token of a run that has died.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         space = os.readlink("/proc/self/ns/pid")
     except OSError:
-        return str(uuid.uuid4())
+        folder = constants.DEFAULT_LOCAL_TMP  # type: ignore[attr-defined]
+        return str(uuid.uuid5(_NAMESPACE, f"{socket.gethostname()} {folder} {process}"))
     return str(uuid.uuid5(_NAMESPACE, f"{boot} {space} {process}"))
 
 

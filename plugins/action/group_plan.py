@@ -37,6 +37,8 @@ MEMBER: t.Dict[str, t.Any] = {
     "marked": {"type": "bool", "default": False},
     "reachable": {"type": "bool", "default": True},
     "destroys": {"type": "int", "default": 0},
+    "loses": {"type": "list", "elements": "str"},
+    "keeps": {"type": "list", "elements": "str"},
 }
 ACTION: t.Dict[str, t.Any] = {
     "member": {"type": "str", "required": True},
@@ -51,6 +53,7 @@ ARGUMENTS: t.Dict[str, t.Any] = {
     "members": {"type": "list", "elements": "dict", "options": MEMBER, "required": True},
     "hosts": {"type": "raw"},
     "keeps_disks": {"type": "bool", "default": True},
+    "only_size": {"type": "bool", "default": False},
     "failed": {"type": "list", "elements": "str"},
     "after": {"type": "list", "elements": "dict", "options": ACTION},
 }

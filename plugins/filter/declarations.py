@@ -18,6 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     render_mib,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import Names, fitting
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import normalise
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
@@ -51,9 +52,9 @@ def vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
     return _guarded("vm_disk", _vm_disk, found, uuid, disk)
 
 
-def new_disk(found: _Dict, uuid: str, disk: str, size: str) -> str:
-    """Why a disk of this name and size cannot be a new one of the VM; "" if it can, or is there already."""
-    return _guarded("new_disk", _new_disk, found, uuid, disk, size)
+def new_disk(found: _Dict, uuid: str, disk: str, size: str, pci_slot: str = "") -> str:
+    """Why a disk of this name and size cannot be a new one of the VM in a slot; "" if it can, or is there already."""
+    return _guarded("new_disk", _new_disk, found, uuid, disk, size, pci_slot)
 
 
 def _declared_vm(
@@ -118,9 +119,15 @@ def _state(disk: _Dict) -> str:
     return "detached" if disk["state"] == "parked" else "attached"
 
 
-def _new_disk(found: _Dict, uuid: str, disk: str, size: str) -> str:
+def _new_disk(found: _Dict, uuid: str, disk: str, size: str, pci_slot: str) -> str:
     wanted = parse_size_or_remaining(size)
     there = _vm_disk(found, uuid, disk)
+    taken = _in_slot(found, uuid, pci_slot)
+    if taken and taken != there:
+        who = taken["name"] or f"without a name ({taken.get('uuid') or taken['volume']})"
+        kind = "its boot disk" if taken["boot"] else "a disk"
+        words = f"pci_slot {pci_slot} has {kind} {who} of {render_mib(taken['size'])}, and a new disk needs a free one"
+        return words if taken["name"] else f"{words}. The playbook adopt gives names to disks that have none"
     if not there:
         return ""
     if there["state"] == "parked":
@@ -128,6 +135,13 @@ def _new_disk(found: _Dict, uuid: str, disk: str, size: str) -> str:
     if there["remaining"] if wanted == REMAINING else there["size"] == wanted:
         return ""
     return f"the VM has a disk {disk} of {render_mib(there['size'])} already. resize_disk changes its size"
+
+
+def _in_slot(found: _Dict, uuid: str, pci_slot: str) -> _Dict:
+    """The disk of a VM that has a slot, or nothing."""
+    wanted = normalise(pci_slot) if pci_slot else ""
+    disks = [one for vm in found["vms"] if vm["uuid"] == uuid for one in vm["disks"]]
+    return next((one for one in disks if wanted and one["pci_slot"] == wanted), {})
 
 
 def _home(found: t.Mapping[str, _Dict], uuid: str) -> t.Tuple[str, Names]:

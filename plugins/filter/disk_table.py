@@ -112,7 +112,13 @@ def _table(found: _Dict) -> t.List[str]:
             strays.setdefault(disk["vm"], []).append(disk)
     for uuid, disks in sorted(strays.items()):
         rows += _vm_rows(uuid, disks, ("-", "-"))
-    return _aligned([COLUMNS, *rows])
+    return [*_aligned([COLUMNS, *rows]), *_not_shown(found.get("skipped_vms") or ())]
+
+
+def _not_shown(skipped: t.Sequence[_Dict]) -> t.List[str]:
+    """Return a line with the reason for each VM that no task can change. VMs of other brands are left out."""
+    wrong = [vm for vm in skipped if not vm["reason"].startswith("brand ")]
+    return [f"{vm['alias'] or vm['uuid']}: {vm['reason']}" for vm in wrong]
 
 
 def _disks(disks: t.Sequence[_Dict], fields: t.Sequence[str]) -> t.List[str]:

@@ -15,11 +15,17 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 
 def move_outlook(
-    sync: t.Mapping[str, t.Any], vm: str, source: str, target: str, running: bool, takes: int
+    sync: t.Mapping[str, t.Any],
+    vm: str,
+    source: str,
+    target: str,
+    running: bool,
+    takes: int,
+    lost: t.Sequence[str] = (),
 ) -> t.Dict[str, t.Any]:
     """sync: what flexdisk.hypervisor.replica_send returns of its step prepare."""
     try:
-        shown = outlook.lines(sync, vm, outlook.Hosts(source, target), running, takes)
+        shown = outlook.lines(sync, vm, outlook.Hosts(source, target), running, takes, lost)
         return {"lines": shown, "downtime": outlook.downtime(sync, running)}
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"move_outlook wants what flexdisk.hypervisor.replica_send returns ({exc!r})") from exc

@@ -219,7 +219,8 @@ disks:
           type: str
           returned: always
         age:
-          description: Seconds since then.
+          description: >-
+            Seconds since then. Null if that is not known. After a move it is not, until the next sync.
           type: int
           returned: always
     never_used:

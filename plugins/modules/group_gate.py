@@ -142,6 +142,13 @@ options:
         more at the end.
     type: raw
     default: 0
+  limit:
+    description:
+      - Seconds after which the gate ends. Members that are not decided by then have failed it. With V(0), there is no
+        limit.
+    type: int
+    default: 0
+    version_added: 0.3.0
 seealso:
   - module: flexdisk.hypervisor.group_plan
 """

@@ -17,7 +17,8 @@ description:
   - Takes, renews or releases the lease of a group. A run that changes the members of a group takes it first, renews it
     with every step, and releases it at the end. A second run on the same group is refused, and told who is at work.
   - The lease lies on one hypervisor, in a property of C(POOL/flexdisk). All runs on a group must ask the same
-    hypervisor and the same pool.
+    hypervisor and the same pool. The role C(flexdisk.hypervisor.instance_group) finds it with O(state=reported) on all
+    hosts. Where there is none yet, the guids of the pools and the name of the group decide where it lies.
   - A lease expires by itself unless it is renewed, because a run that is killed releases nothing. Only the clock of
     the hypervisor counts. If that clock is set forward, a lease expires early. If it is set back, a lease lasts until
     the clock comes to the old time again, or until another run takes it over.
@@ -47,8 +48,9 @@ options:
     required: true
   token:
     description:
-      - A UUID that tells the run from all others. It is no secret. On a controller with Linux, it is by default that of
-        the process of C(ansible-playbook). Elsewhere, give one that is the same for all tasks of the run.
+      - A UUID that tells the run from all others. It is no secret. By default, it is that of the process of
+        C(ansible-playbook), the same for all tasks of a run. Only on a controller with Linux can the next run tell that
+        this process has died.
     type: str
   holder:
     description:
@@ -62,6 +64,9 @@ options:
     default: held
     choices:
       held: The run has the lease. It is taken if nobody has it, or if it has expired. If the run has it, it is renewed.
+      reported: >-
+        The module reports whether the lease of the group lies in any pool of the host, and where it could lie. It
+        changes nothing and takes no lock.
       released: >-
         The run does not have the lease. If another run has it, nothing is done and a warning is given, so this can be
         in the C(always) section of a block.
@@ -124,14 +129,14 @@ msg:
   sample: "web: deploy@ctl1 has the lease until 2026-01-01T00:15:00Z"
 pool:
   description: The ZFS pool in which the lease lies.
-  returned: always, if the arguments are valid
+  returned: always, if the arguments are valid, but not with O(state=reported)
   type: str
   sample: zones
 lease:
   description:
     - The lease as it is now, that of another run if the task fails because of it. It is null if there is none, or if
       it cannot be read. All times are UTC, by the clock of the host.
-  returned: always, if the arguments are valid
+  returned: always, if the arguments are valid, but not with O(state=reported)
   type: dict
   contains: &lease
     token:
@@ -167,9 +172,49 @@ lease:
     ttl: 900
 previous:
   description: The lease as it was found. It is null if there was none, or if it could not be read.
-  returned: always, if the arguments are valid
+  returned: always, if the arguments are valid, but not with O(state=reported)
   type: dict
   contains: *lease
+leases:
+  description: The leases of the group that lie on the host.
+  returned: with O(state=reported)
+  type: list
+  elements: dict
+  contains:
+    pool:
+      description: The ZFS pool in which the lease lies.
+      type: str
+      returned: always
+    standing:
+      description: V(mine), V(held) by another run, V(expired), or V(unreadable).
+      type: str
+      returned: always
+    died:
+      description: Whether the run was one of this controller, and its process has died.
+      type: bool
+      returned: always
+    msg:
+      description: Who has the lease, in one line.
+      type: str
+      returned: always
+    lease:
+      description: The lease, in the form of RV(lease). It is null if it cannot be read.
+      type: dict
+      returned: always
+places:
+  description: The pools of the host in which the lease could lie.
+  returned: with O(state=reported)
+  type: list
+  elements: dict
+  contains:
+    pool:
+      description: Name of the pool.
+      type: str
+      returned: always
+    guid:
+      description: Guid of the pool's own file system.
+      type: int
+      returned: always
 error_code:
   description:
     - V(InUse) if another run has the lease, V(LeaseLost) if O(renew=true) and nobody has it, V(LeaseUnreadable) if the
@@ -189,8 +234,9 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
-from ..module_utils._flexdisk.engine.group_lease import parse, run
+from ..module_utils._flexdisk.engine.group_lease import look, parse, run
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, refusal, run_module
+from ..module_utils._flexdisk.rules.lease import REPORT
 
 if t.TYPE_CHECKING:
     from ..module_utils._flexdisk.model.desired import LeaseDeclaration
@@ -199,7 +245,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "group": {"type": "str", "required": True},
     "token": {"type": "str", "no_log": False},
     "holder": {"type": "str"},
-    "state": {"type": "str", "default": "held", "choices": ["held", "released"]},
+    "state": {"type": "str", "default": "held", "choices": ["held", "reported", "released"]},
     "ttl": {"type": "int", "default": 900},
     "take_over": {"type": "bool", "default": False},
     "renew": {"type": "bool", "default": False},
@@ -209,7 +255,9 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
 def main() -> None:
     """Read the arguments, and do what group_lease does."""
     module = AnsibleModule(argument_spec={**OPTIONS, **HOST, **LOCK}, supports_check_mode=True)
-    run_module(module, __version__, f"group_lease of {module.params['group']}", parse, body)
+    looks = module.params["state"] == REPORT
+    task = f"group_lease of {module.params['group']}"
+    run_module(module, __version__, task, parse, look_at if looks else body, reads=looks)
 
 
 def body(call: Call, wanted: LeaseDeclaration) -> Answer:
@@ -217,6 +265,11 @@ def body(call: Call, wanted: LeaseDeclaration) -> Answer:
     ended = run(call.zfs, call.hypervisor, wanted, call.pool, call.check_mode)
     failure = None if ended.problem is None else {**ended.result, **refusal([ended.problem])}
     return Answer(ended.result, failure, ended.warnings)
+
+
+def look_at(call: Call, wanted: LeaseDeclaration) -> Answer:
+    """The run of group_lease that only looks."""
+    return Answer(look(call.zfs, call.hypervisor, wanted, call.pool).result)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,8 @@ options:
         they were. V(continue) goes on with the others, as far as the floor allows it.
       - C(action_ceiling) is the most that may be done to a member, V(live), V(restart) or V(recreate) (V(restart)). A
         member that needs more is refused.
+      - C(max_removed) is the number of members that the whole run may delete because O(size) is smaller. By default, it
+        is 0 if members keep disks (O(keeps_disks)), else the number that a step may make for a while beyond O(size).
       - C(deadline) is the time that the whole roll may take. Pauses that alone take as long are refused.
     type: dict
   members:
@@ -125,6 +127,18 @@ options:
           - MiB of the disks that the change destroys. The plan shows it.
         type: int
         default: 0
+      loses:
+        description:
+          - The disks that are destroyed if the member is deleted, for people.
+        type: list
+        elements: str
+        version_added: 0.3.0
+      keeps:
+        description:
+          - The disks that stay if the member is deleted, for people.
+        type: list
+        elements: str
+        version_added: 0.3.0
   hosts:
     description:
       - The hosts over which new members are spread, as a list, or the host of each member, as a dictionary. A member
@@ -136,6 +150,12 @@ options:
         created, and a policy that would need one is refused.
     type: bool
     default: true
+  only_size:
+    description:
+      - Whether the run was asked for this size alone. Then C(max_removed) is only a limit if the policy has it.
+    type: bool
+    default: false
+    version_added: 0.3.0
   failed:
     description:
       - Members that have failed in this run. They are left alone, and count against C(failure_budget).

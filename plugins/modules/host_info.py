@@ -230,12 +230,23 @@ host:
           description: When it was written down, by the clock of this host.
           type: str
           returned: always
+        asks:
+          description: As RV(flexdisk.hypervisor.vm_move#module:asks).
+          type: list
+          elements: str
+          returned: always
+        failover:
+          description: Whether this is no move, but one host takes the VM over from the other one.
+          type: bool
+          returned: always
       sample:
         - uuid: 0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e
           alias: db01
           phase: leaving
           host: hv02
           since: "2026-11-26T03:04:05Z"
+          asks: []
+          failover: false
 """
 
 import typing as t

@@ -58,6 +58,7 @@ options:
     description:
       - The VMs, by UUID, unique prefix of one, or alias. Needed for O(step=prepare), O(step=announce) and
         O(step=remove).
+      - With O(step=remove) also UUIDs of VMs that are gone and have left detached disks.
     type: list
     elements: str
   peer:

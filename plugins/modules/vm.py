@@ -69,6 +69,7 @@ options:
         description:
           - With V(present), the VM exists. An existing VM keeps running or stays stopped. A new VM is stopped.
           - With V(running) or V(stopped), the VM exists and is in that state.
+          - A VM with failover whose host has booted is not started. The playbook C(start_host) comes first.
           - With V(absent), the VM is shut down and deleted.
         type: str
         choices: [present, running, stopped, absent]
@@ -159,6 +160,16 @@ options:
             VM's dataset.
         type: str
         version_added: 0.2.0
+      member:
+        description:
+          - The member of a group of VMs that the VM is, V(web-0) for the first one of the group C(web). The role
+            C(flexdisk.hypervisor.instance_group) sets it, and changes or deletes no VM that does not have it, however
+            the VM is called.
+          - With O(vms[].state=absent), the VM is only deleted if it is this member.
+          - An empty text means that the VM is a member of no group. Without this option, nothing changes. It is a
+            property of the VM's dataset.
+        type: str
+        version_added: 0.3.0
       destroy_disks:
         description:
           - Allow O(vms[].state=absent) to destroy data disks without C(preserve). The boot disk is always destroyed.
@@ -172,12 +183,14 @@ options:
       options:
         description:
           - With C(vmadm), further properties of a new VM such as C(nics), C(resolvers) or C(bootrom), in the form
-            that C(vmadm create) accepts.
+            that C(vmadm create) accepts. Options are shown and logged, so names that tell of a secret are refused, such
+            as C(vnc_password) or C(root_pw) in C(internal_metadata).
         type: dict
       customer_metadata:
         description:
           - With C(vmadm), metadata of a new VM, for example C(root_authorized_keys). These values are not secret. Use
-            O(vms[].secret_metadata) for secrets.
+            O(vms[].secret_metadata) for secrets, and for C(user-data). Other places for names that tell of a secret are
+            refused.
         type: dict
       secret_metadata:
         description:
@@ -300,12 +313,12 @@ plan:
   version_added: 0.2.0
 plan_digest:
   description:
-    - 16 letters and digits that stand for what is to be done. Plans with the same digest do the same to the same disks.
+    - 32 letters and digits that stand for what is to be done. Plans with the same digest do the same to the same disks.
       Check mode and the real run return the same one. O(expect_plan) takes it.
     - The clock, free space and the order of the VMs in the task do not count.
   returned: if the task is not refused, or refused with the error code C(PlanChanged)
   type: str
-  sample: kb3d9a40c5517e28
+  sample: kb3d9a40c5517e28f06a7c1d94be2350
   version_added: 0.2.0
 vms:
   description:
@@ -369,6 +382,11 @@ vms:
       description: The word for which the VM was started last. Empty if there is none.
       type: str
       returned: always
+    member:
+      description: >-
+        The member of a group of VMs that the VM is. Empty if it was said to be in no group, null if nothing was said.
+      type: str
+      returned: always
     takes:
       description: >-
         MiB that the quota law reserves for the VM, by the name of the pool. Empty for a VM that no longer exists.
@@ -407,6 +425,7 @@ VM = {
     "drained": {"type": "bool"},
     "restart": {"type": "bool", "default": False},
     "generation": {"type": "str"},
+    "member": {"type": "str"},
     "destroy_disks": {"type": "bool", "default": False},
     "destroy_snapshots": {"type": "bool", "default": False},
     "options": {"type": "dict"},

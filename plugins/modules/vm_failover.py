@@ -65,12 +65,14 @@ options:
   vms:
     description:
       - The VMs. O(step=mark) takes UUIDs, unique prefixes or aliases, O(step=drop) only UUIDs.
+      - For O(step=look) with O(vm), UUIDs of VMs that other hosts know by that name. It tells of these, too, whatever
+        they are called on this host.
     type: list
     elements: str
   vm:
     description:
       - The VM by UUID, unique prefix of one, or alias. Needed for O(step=take_over), O(step=stay), O(step=end) and
-        O(step=give_up). With it, O(step=look) tells only of this VM.
+        O(step=give_up). With it, O(step=look) tells only of this VM, and of O(vms).
     type: str
   failover:
     description:
@@ -78,7 +80,8 @@ options:
     type: bool
   name:
     description:
-      - The name of this host for others. Needed for O(step=mark).
+      - The name of this host for others. Needed for O(step=mark). O(step=start) and O(step=take_over) need it to leave
+        out what this host itself has said, if that is among O(peers).
     type: str
   peer_name:
     description:
@@ -112,20 +115,41 @@ options:
     elements: str
   elsewhere:
     description:
-      - RV(records) of O(step=look) of other hosts, by their names. O(step=take_over) is refused if one of them is from
-        after another failover, or names another home. Without O(max_data_loss), also if that host could bring back
-        more.
+      - RV(records) and RV(moved) of O(step=look) of other hosts, in one list each, by their names. O(step=take_over) is
+        refused if one of them is from after another failover, or names another home. Without O(max_data_loss), also if
+        that host could bring back more, or a move to it has brought more there. It is always refused if the move has
+        made replicas there disks of the VM.
     type: dict
   authorized_keys:
     description:
       - The file of keys that SSH accepts on this host. O(step=take_over) shuts out the old home.
     type: path
     default: ~/.ssh/authorized_keys
+  incoming_allowed:
+    description:
+      - What O(step=take_over) and O(step=store) accept of a VM that another host describes, beyond what every host
+        accepts. The other host could be hostile, so paths of this host, programs, and options of C(vmadm) that give a
+        guest more than its zone are refused by name. An entry is an absolute path, for a file or for all below a
+        folder, or a name from the refusal, such as V(bhyve_extra_opts) or V(seclabel none).
+    type: list
+    elements: str
+    default: []
+    version_added: 0.3.0
   peers:
     description:
-      - What the hosts with replicas said to O(step=look), by their names. An empty string for a host
-        that could not be asked. Needed for O(step=start) and O(step=end).
+      - What other hosts said to O(step=look), RV(vms), by their names. An empty string for a host that could not be
+        asked. Needed for O(step=start) and O(step=end).
+      - O(step=start) and O(step=take_over) also need their RV(moved), in the same lists. For O(step=start), the hosts
+        with replicas must be among them. Give all others, too, for the VM can have moved on to any of them.
+      - O(step=take_over) is refused if one of them has the VM, or if its home answers. It is also refused if the VM has
+        moved on since its record was stored, unless O(max_data_loss) is given and the host where it went is silent.
     type: dict
+  boot:
+    description:
+      - RV(boot) of O(step=look) of this host, from before the other hosts were asked. O(step=start) is refused if the
+        host has booted since.
+    type: str
+    version_added: 0.3.0
   unasked:
     description:
       - Allow O(step=start) to start VMs although a host with replicas could not be asked.
@@ -137,6 +161,14 @@ options:
         until O(step=take_over) has ended there.
     type: bool
     default: false
+  old:
+    description:
+      - Says that this host is an old home of O(vm). Then O(step=end) ends it here if one host of O(peers) has it, too,
+        even if that host does not say that it has taken it over, for example because both hosts have taken it over
+        equally often.
+    type: bool
+    default: false
+    version_added: 0.3.0
 seealso:
   - module: flexdisk.hypervisor.replica_send
   - module: flexdisk.hypervisor.replica_receive
@@ -178,7 +210,7 @@ stored:
 failures:
   description: >-
     With O(step=mark), why there are no records of some VMs. With O(step=start), why some that shall run were not
-    started. It was done for the others.
+    started, and which run here although another host has taken them over, or has them, too. It was done for the others.
   returned: success, with O(step=mark) and O(step=start)
   type: list
   elements: str
@@ -191,6 +223,20 @@ vms:
   returned: success, with O(step=look)
   type: list
   elements: dict
+moved:
+  description: >-
+    The VMs that this host does not have, but of which something is written down. C(vm) is the UUID, C(alias) the alias.
+    C(phase) is C(moved) for one that has left, and C(coming) for one that comes; C(host) is the other host, and
+    C(since) the time when it began. C(term)
+    says how often it had been taken over, -1 if that is not known. If O(vm) is given, one that comes also has C(home),
+    C(synced), C(points) and C(why_not) as RV(records), and C(begun), whether disks have become those of the VM here.
+  returned: success, with O(step=look)
+  type: list
+  elements: dict
+boot:
+  description: The present boot of this host. Empty if it is not known.
+  returned: success, with O(step=look)
+  type: str
 age:
   description: >-
     Seconds since the VM was as it comes back, at most, by the clock of this host. None if that is not known.
@@ -198,8 +244,8 @@ age:
   type: int
 lost:
   description: >-
-    What the replicas lose beside, because other disks of the VM lack it, and which replicas stay because the record
-    lacks their disks.
+    What the replicas lose beside, because other disks of the VM lack it, which replicas stay because the record lacks
+    their disks, and to which host the VM has moved on since.
   returned: success, with O(step=take_over)
   type: list
   elements: str
@@ -257,9 +303,12 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "leave_out": {"type": "list", "elements": "str"},
     "elsewhere": {"type": "dict"},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
+    "incoming_allowed": {"type": "list", "elements": "str", "default": []},
     "peers": {"type": "dict"},
+    "boot": {"type": "str"},
     "unasked": {"type": "bool", "default": False},
     "begun": {"type": "bool", "default": False},
+    "old": {"type": "bool", "default": False},
 }
 NEEDED = [
     ("step", "mark", ["vms", "name"]),

@@ -80,7 +80,7 @@ vms:
       type: str
       returned: always
     state:
-      description: State of the VM.
+      description: State of the VM. With libvirt, V(saved) is off, with an image of its memory for the next start.
       type: str
       returned: always
     autoboot:
@@ -132,6 +132,11 @@ vms:
       returned: always
     generation:
       description: The word for which the VM was started last. Empty if there is none.
+      type: str
+      returned: always
+    member:
+      description: >-
+        The member of a group of VMs that the VM is. Empty if it was said to be in no group, null if nothing was said.
       type: str
       returned: always
     guest_agent:
@@ -275,7 +280,8 @@ vms:
               type: str
               returned: always
             age:
-              description: Seconds since then.
+              description: >-
+                Seconds since then. Null if that is not known. After a move it is not, until the next sync.
               type: int
               returned: always
         snapshot_size:
@@ -349,11 +355,11 @@ vms:
           type: str
           returned: if it can be read
         state:
-          description: State of the VM before the run.
+          description: State of the VM that the run shall end with, as the task declares it, else as it was before.
           type: str
           returned: if it can be read
         autoboot:
-          description: Whether the VM started with the host before the run.
+          description: Whether the VM shall start with the host after the run.
           type: bool
           returned: if it can be read
         stops:
@@ -391,8 +397,28 @@ vms:
           description: Name of the VM that was being created. Empty if there is none.
           type: str
           returned: if it can be read
+        deletes:
+          description: Name of the VM that was being deleted. Empty if there is none.
+          type: str
+          returned: if it can be read
+          version_added: 0.3.0
         boots:
           description: Whether the VM had a boot disk before the run.
+          type: bool
+          returned: if it can be read
+        member:
+          description: The member of a group that the VM becomes that was being created. Empty if it becomes none.
+          type: str
+          returned: if it can be read
+        asked:
+          description:
+            - Which start of the VM it was whose guest the run asked to shut down. Empty if the run asked none.
+          type: str
+          returned: if it can be read
+        late:
+          description:
+            - Whether the run has failed because the guest did not shut down in time. If it shut down later, the next
+              run starts the VM again.
           type: bool
           returned: if it can be read
       sample:
@@ -408,7 +434,11 @@ vms:
         moves: []
         rollback: ""
         creates: ""
+        deletes: ""
         boots: true
+        member: ""
+        asked: "2025-12-31T22:14:05.000Z"
+        late: false
 intents:
   description: Intents of VMs that do not exist. They are never executed. Empty with O(vms).
   returned: always
@@ -422,6 +452,34 @@ intents:
       returned: always
     pool:
       description: The ZFS pool in which the intent lies.
+      type: str
+      returned: always
+moves:
+  description:
+    - What is written down of VMs that leave this host, have left it, or come to it. Empty with O(vms). See
+      RV(flexdisk.hypervisor.host_info#module:host.moves).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    uuid:
+      description: UUID of the VM.
+      type: str
+      returned: always
+    alias:
+      description: Alias of the VM.
+      type: str
+      returned: always
+    phase:
+      description: V(leaving), V(moved) or V(coming).
+      type: str
+      returned: always
+    host:
+      description: The other host.
+      type: str
+      returned: always
+    since:
+      description: When it was written down, by the clock of this host.
       type: str
       returned: always
 leases:
@@ -444,6 +502,10 @@ leases:
       description: Whether the lease can be read. The collection has not written one that cannot.
       type: bool
       returned: always
+    token:
+      description: The run that has it, as M(flexdisk.hypervisor.group_lease) tells runs apart.
+      type: str
+      returned: if it can be read
     holder:
       description: Who has the lease.
       type: str
@@ -559,6 +621,7 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         "skipped_vms": found.skipped,
         "intents": found.intents,
         "pools": found.pools,
+        "moves": found.moves,
         "progress": under_way(call.pool),
     }
     failure = refusal(found.problems) if found.problems else None

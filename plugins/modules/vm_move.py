@@ -32,7 +32,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - In check mode, O(step=expect) says whether the VM can come, and the other steps but O(step=look) do nothing.
+      - In check mode, O(step=expect) says whether the VM can come, O(step=go) whether the move may go on, and
+        O(step=forget) whether the tombstone may go. The other steps but O(step=look) do nothing.
   diff_mode:
     support: none
   idempotent:
@@ -51,7 +52,7 @@ options:
         everything and still expects the VM, makes replicas of the disks, and deletes the VM without them. Once a disk
         has left, the move only goes forward.
       stay: Gives the move up as long as the VM has its disks. The VM gets back what it had.
-      cancel: Removes what O(step=expect) has made.
+      cancel: Removes what O(step=expect) has made, if O(step=stay) has given up the move that it was made for.
       stop: >-
         Only stops the VM, as O(step=leave) does. A VM with UEFI variables is stopped before O(step=renew).
       renew: >-
@@ -60,7 +61,7 @@ options:
       go: Ends O(step=leave), if that was interrupted after the first disk had left.
       arrive: Makes the replicas the disks of the VM, and starts it if it was running.
       tidy: Destroys the snapshots of older syncs, on the host that the VM has left.
-      forget: Removes the tombstone.
+      forget: Removes the tombstone, if another host has the VM.
   vm:
     description:
       - The VM, by its UUID. O(step=look) and O(step=forget) also take its name, or a unique prefix of the UUID.
@@ -80,6 +81,12 @@ options:
       - RV(digest) that O(step=look) has told. A VM that has changed since is refused. Needed for O(step=stop)
         and O(step=leave).
     type: str
+  stayed:
+    description:
+      - RV(stayed) that O(step=stay) has told on the host that has the VM. A move that has begun after that is not
+        cancelled, for the VM may have left already. Needed for O(step=cancel).
+    type: int
+    version_added: 0.3.0
   target_pool:
     description:
       - The pool for the VM on this host. Needed for O(step=expect).
@@ -123,6 +130,16 @@ options:
         the move.
     type: path
     default: ~/.ssh/authorized_keys
+  incoming_allowed:
+    description:
+      - What O(step=expect) accepts of a VM that another host describes, beyond what every host accepts. The other
+        host could be hostile, so paths of this host, programs, and options of C(vmadm) that give a guest more than its
+        zone are refused by name. An entry is an absolute path, for a file or for all below a folder, or a name from the
+        refusal, such as V(bhyve_extra_opts) or V(seclabel none).
+    type: list
+    elements: str
+    default: []
+    version_added: 0.3.0
   stop_timeout:
     description:
       - Seconds that a guest has to shut down.
@@ -133,6 +150,29 @@ options:
       - Allow a guest that is still running after O(stop_timeout) to be halted.
     type: bool
     default: false
+  peers:
+    description:
+      - RV(vm) and RV(move) that O(step=look) has told on other hosts, by their names. An empty string for a host that
+        could not be asked. O(step=forget) is refused unless one of them has the VM, whole.
+      - O(step=go) is refused if one of them has the VM, or says that it was taken over, and unless the hosts of
+        RV(asks) are among them and could be asked.
+      - With it, RV(refusals) of O(step=look) also say that another host has the VM, or that it is on its way to another
+        one.
+    type: dict
+    version_added: 0.3.0
+  unseen:
+    description:
+      - Allow O(step=forget) although no host of O(peers) has the VM. The disks that this host keeps of it may be all
+        that is left. It is still refused while the VM is on its way to one of them.
+    type: bool
+    default: false
+    version_added: 0.3.0
+  unasked:
+    description:
+      - Allow O(step=go) although a host of RV(asks) could not be asked.
+    type: bool
+    default: false
+    version_added: 0.3.0
 seealso:
   - module: flexdisk.hypervisor.replica_send
   - module: flexdisk.hypervisor.replica_receive
@@ -151,6 +191,8 @@ EXAMPLES = r"""
   flexdisk.hypervisor.vm_move:
     step: forget
     vm: db01
+    peers:
+      hv02: {vm: "{{ there.vm }}", move: "{{ there.move }}"}  # what step look has told on hv02
 """
 
 RETURN = r"""
@@ -172,6 +214,13 @@ move:
       host, C(state) and C(autoboot) are those that the VM had before.
   returned: success, with O(step=look)
   type: dict
+asks:
+  description: >-
+    The hosts that must say that they have not taken the VM over before its move goes on: it has failover, has left, and
+    the host has booted since.
+  returned: success, with O(step=look)
+  type: list
+  elements: str
 record:
   description: What the other host must know to make the VM again, or none. It may hold secrets of the VM.
   returned: success, with O(step=look)
@@ -180,6 +229,11 @@ digest:
   description: A digest of RV(record), or an empty string.
   returned: success, with O(step=look)
   type: str
+stayed:
+  description: A number that grows each time that O(step=stay) is done for the VM.
+  returned: success, with O(step=stay)
+  type: int
+  version_added: "0.3.0"
 ready:
   description: Whether the VM can come.
   returned: success, with O(step=expect)
@@ -193,6 +247,12 @@ refusals:
   returned: success, with O(step=look)
   type: list
   elements: str
+lost:
+  description: Snapshots that others have taken of the VM's own dataset. They go with it when the VM leaves.
+  returned: success, with O(step=look)
+  type: list
+  elements: str
+  version_added: "0.3.0"
 error_code:
   description: The reason why the task fails. See the page of errors.
   returned: if the task fails
@@ -220,6 +280,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "name": {"type": "str"},
     "peer_name": {"type": "str"},
     "digest": {"type": "str"},
+    "stayed": {"type": "int"},
     "target_pool": {"type": "str"},
     "record": {"type": "dict"},
     "variables": {"type": "str"},
@@ -229,12 +290,17 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "host_keys": {"type": "list", "elements": "str", "no_log": False},
     "bandwidth_limit": {"type": "str"},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
+    "incoming_allowed": {"type": "list", "elements": "str", "default": []},
     "stop_timeout": {"type": "int", "default": 180},
     "allow_force_stop": {"type": "bool", "default": False},
+    "peers": {"type": "dict"},
+    "unseen": {"type": "bool", "default": False},
+    "unasked": {"type": "bool", "default": False},
 }
 NEEDED = [
     ("step", "look", ["name"]),
     ("step", "expect", ["record", "target_pool"]),
+    ("step", "cancel", ["stayed"]),
     ("step", "stop", ["name", "peer_name", "digest", "transfer"]),
     ("step", "renew", ["record"]),
     ("step", "leave", ["name", "peer_name", "digest", "transfer", "address", "host_keys"]),

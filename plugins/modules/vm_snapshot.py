@@ -70,11 +70,23 @@ options:
     default: present
   keep:
     description:
-      - Destroy the VM's snapshots, except those that the rule keeps. The newest is always kept.
-      - Days and weeks are in UTC, and only those with a snapshot count. A week begins on Monday. Snapshots that were
-        not taken by this module or by C(vmadm) do not count.
+      - Destroy the VM's snapshots that the rule counts, except those that it keeps. The newest is always kept, and so
+        is O(name) with O(state=present).
+      - It counts snapshots that are called like O(name), which means that their names differ from it only in digits.
+        With O(keep.names), it counts those that fit a pattern. All others are left alone, and so is every snapshot
+        that was not taken by this module or by C(vmadm).
+      - A snapshot that has clones or holds, or that is not the VM's alone, is left, with a warning.
+      - Days and weeks are in UTC, and only those with a snapshot count. A week begins on Monday.
     type: dict
     suboptions:
+      names:
+        description:
+          - Patterns of the names of snapshots that the rule counts. C(*) stands for any characters, C(?) for one, and
+            C([0-9]) for one of those.
+          - Required without O(name).
+        type: list
+        elements: str
+        version_added: 0.3.0
       last:
         description:
           - Keep this number of the newest snapshots.
@@ -133,6 +145,14 @@ EXAMPLES = r"""
     keep:
       daily: 7
       weekly: 4
+
+- name: Destroy old snapshots of a series that is not continued
+  flexdisk.hypervisor.vm_snapshot:
+    vm: web01
+    state: absent
+    keep:
+      names: ["hourly-*"]
+      last: 3
 """
 
 RETURN = r"""
@@ -162,12 +182,12 @@ plan:
   version_added: 0.2.0
 plan_digest:
   description:
-    - 16 letters and digits that stand for what is to be done. Plans with the same digest do the same to the same disks.
+    - 32 letters and digits that stand for what is to be done. Plans with the same digest do the same to the same disks.
       Check mode and the real run return the same one. O(expect_plan) takes it.
     - The clock, free space and the order of the VMs in the task do not count.
   returned: if the task is not refused, or refused with the error code C(PlanChanged)
   type: str
-  sample: kb3d9a40c5517e28
+  sample: kb3d9a40c5517e28f06a7c1d94be2350
   version_added: 0.2.0
 vms:
   description: The VMs.
@@ -265,6 +285,7 @@ from ..module_utils._flexdisk.model.errors import Problem
 from ..module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
 
 _Params = t.Mapping[str, t.Any]
+KEEP = {"names": {"type": "list", "elements": "str"}, **{key: {"type": "int"} for key in ("last", "daily", "weekly")}}
 
 
 def main() -> None:
@@ -274,7 +295,7 @@ def main() -> None:
             "vms": {"type": "list", "elements": "str", "aliases": ["vm"]},
             "name": {"type": "str"},
             "state": {"type": "str", "default": "present", "choices": ["present", "absent", "rolled_back"]},
-            "keep": {"type": "dict", "options": {key: {"type": "int"} for key in ("last", "daily", "weekly")}},
+            "keep": {"type": "dict", "options": KEEP},
             "newer": {"type": "list", "elements": "str"},
             "destroy_newer": {"type": "bool", "default": False},
             "flexible_disk_size": {"type": "raw"},

@@ -99,12 +99,12 @@ plan:
   version_added: 0.2.0
 plan_digest:
   description:
-    - 16 letters and digits that stand for what is to be done. Plans with the same digest do the same to the same disks.
+    - 32 letters and digits that stand for what is to be done. Plans with the same digest do the same to the same disks.
       Check mode and the real run return the same one. O(expect_plan) takes it.
     - The clock, free space and the order of the VMs in the task do not count.
   returned: if the task is not refused, or refused with the error code C(PlanChanged)
   type: str
-  sample: kb3d9a40c5517e28
+  sample: kb3d9a40c5517e28f06a7c1d94be2350
   version_added: 0.2.0
 vms:
   description: The VMs that the quota law covers, including those that could not be repaired.

@@ -15,6 +15,16 @@ POOL = "zones"
 KILLED = "killed"
 
 
+def module_of(task: Mapping[str, Any]) -> str:
+    """The name of the module that a task calls."""
+    return str(task.get("module") or ("disk" if "disks" in task else "vm_disks"))
+
+
+def arguments_of(task: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the module."""
+    return {key: value for key, value in task.items() if key != "module"}
+
+
 class Backend(Protocol):
     """A hypervisor with a way to spoil the commands of a module. Sizes are bytes."""
 
@@ -25,7 +35,7 @@ class Backend(Protocol):
         """What no command of a hypervisor can do, such as image-import."""
 
     def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
-        """The result of vm_disks, {"killed": True} if it was killed."""
+        """The result of the task's module, {"killed": True} if it was killed."""
 
     def calls(self) -> list[list[str]]:
         """The commands of the last task."""

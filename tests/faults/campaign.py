@@ -64,7 +64,7 @@ def jobs(scenario: str, seed: int) -> list[Job]:
     points = [point for point in every if _kind(point).in_process]
     nested = driver.nested(baseline, lambda kind: kind.in_process, NESTED, seed)
     fit = [point for point in every if _worth_processes(baseline, point)]
-    real = dice.sample(fit, round((len(points) + len(nested)) / REAL_ONE_IN))
+    real = dice.sample(fit, min(len(fit), round((len(points) + len(nested)) / REAL_ONE_IN)))
     plain = [point for point in points + nested if point not in real]
     return [Job(point, False) for point in plain] + [Job(point, True) for point in real]
 

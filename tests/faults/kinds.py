@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from simnode.vmadm.boundaries import POINTS, WATCHES
+
 from tests.faults.shim import Fault, changes
 
 Argv = Sequence[str]
@@ -17,6 +19,11 @@ COMMAND_FAILED = "first of 1 error: Command failed: "
 
 
 BUSY = ("zfs rename", "zfs destroy")
+# What may be lost without a word: that the entry of the journal is cleared at the end of a run. The index does not list
+# it any more, so no task takes it up; the next entry of the VM replaces it; and disk_verify finds it (intent_index).
+# The read at the end does not show it, for zfs reads user properties of all datasets by name, or all properties: each
+# task that changes something would need another process to see it.
+MAY_BE_LOST = ("zfs inherit flexdisk:intent.",)
 LONG = 10.0
 
 
@@ -47,11 +54,18 @@ class Kind:
     @property
     def in_processes(self) -> bool:
         """Whether the simulated node's programs can be made to do it: they run whole or not at all, and soon."""
-        return self.fault.seconds < LONG and not self.fault.tear and self.fault.kill != "controller"
+        return not (
+            self.fault.seconds >= LONG
+            or self.fault.tear
+            or self.fault.cut
+            or self.fault.guest
+            or self.fault.boundary
+            or self.fault.kill == "controller"
+        )
 
     @property
     def in_lab(self) -> bool:
-        return self.fault.seconds < LONG
+        return self.fault.seconds < LONG and not (self.fault.cut or self.fault.guest or self.fault.boundary)
 
 
 def _any(_argv: Argv) -> bool:
@@ -61,6 +75,32 @@ def _any(_argv: Argv) -> bool:
 def _process(argv: Argv) -> bool:
     """What can die by itself and outlive its caller; a call to libvirt cannot."""
     return argv[0] != "libvirt" and changes(argv)
+
+
+def _prints(argv: Argv) -> bool:
+    """What prints many lines, each about something else."""
+    return (argv[0] == "zfs" and argv[1] in ("get", "list")) or tuple(argv[:2]) == ("vmadm", "lookup")
+
+
+def _lies(argv: Argv) -> bool:
+    return changes(argv) and not " ".join(argv).startswith(MAY_BE_LOST)
+
+
+def _at_boundary(point: str, fault: str) -> Kind:
+    command = ["vmadm", point.partition(" ")[0]]
+    return Kind(Fault(boundary=f"{point}: {fault}", only=(" ".join(command),)), lambda argv: list(argv[:2]) == command)
+
+
+def _boundaries() -> dict[str, Kind]:
+    """Kinds of faults between two steps of vmadm, called as `kill-create-zonecfg`."""
+    every = [(point, fault) for point in POINTS for fault in ("kill", "fail", "late:30")]
+    every += [(point, "timeout") for point in WATCHES]
+    named = {f"{fault.partition(':')[0]}-{point.replace(' ', '-')}": (point, fault) for point, fault in every}
+    return {name: _at_boundary(*what) for name, what in named.items()}
+
+
+def _asks_guest(argv: Argv) -> bool:
+    return list(argv[:2]) == ["vmadm", "stop"] and "-F" not in argv
 
 
 def _busy(argv: Argv) -> bool:
@@ -120,6 +160,15 @@ KINDS = {
     # The command has done a part of its work.
     "torn": Kind(Fault(status=-9, tear=1), _several),
     "torn-later": Kind(Fault(status=-9, tear=2), _update),
+    # The command says that all is well, and has done nothing.
+    "silent": Kind(Fault(spares=MAY_BE_LOST), _lies),
+    # A command that looks ends well, and half of what it prints is lost.
+    "cut": Kind(Fault(cut=True), _prints),
+    # The guest does not shut down in time. It does it after the run has ended, or while a later one waits for it.
+    "guest-late": Kind(Fault(guest=1200, only=("vmadm stop",)), _asks_guest),
+    "guest-slow": Kind(Fault(guest=790, only=("vmadm stop",)), _asks_guest),
+    # vmadm ends between two of its steps, or does the rest after its caller has given it up.
+    **_boundaries(),
     # Only late.
     "delay": Kind(Fault(effect=True, seconds=0.3)),
 }

@@ -17,14 +17,12 @@ from simnode.node import PoolSpec
 from simnode.vmadm.admin import COMMANDS
 from simnode.zfs import extents
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import disk, module_run
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import module_run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
-from tests.faults import shim
+from tests.faults import shim, tasks
 from tests.faults.backend import POOL
 from tests.faults.shim import Fault
 
@@ -74,20 +72,17 @@ class NodeBackend:
     def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
         """What the module does, with this node's runner."""
         self._calls, self._fault, self._dead = [], fault, False
-        policy = Policy(**{key: value for key, value in arguments.items() if key not in ("vms", "disks")})
         zfs = Zfs(self._runner, self.node.sleep, pipe=self._pipe)
-        module = disk.run if "disks" in arguments else converge
-        wanted = arguments.get("disks") or arguments["vms"]
         try:
-            outcome = module(zfs, Vmadm(self._runner, self.node.sleep), wanted, policy, None, check)
+            return tasks.run(arguments, zfs, Vmadm(self._runner, self.node.sleep), check)
         except FlexdiskError as exc:
             return dict(module_run.error(exc), failed=True)
         except Killed:
             return {"killed": True}
         finally:
             self._fault = None
-        failed = module_run.ending(outcome)
-        return module_run.result(outcome) if failed is None else dict(failed, failed=True)
+            if fault is not None and fault.boundary:
+                self.admin("vm-finish")
 
     def _runner(self, argv: Sequence[str], stdin: str = "", timeout: float = 300) -> Answer:
         words = list(argv)
@@ -104,7 +99,13 @@ class NodeBackend:
 
     def _spoil(self, fault: Fault, argv: list[str], stdin: str, timeout: float) -> Answer:
         truth = Answer(0, "", "")
-        if fault.tear:
+        if fault.guest:
+            self.admin("vm-stop-takes", argv[2], str(fault.guest))
+            truth = Answer(*self.node.run(argv, stdin))
+            self.admin("vm-stop-takes", argv[2], "0")
+        elif fault.boundary:
+            truth = self._at_boundary(fault.boundary, argv, stdin)
+        elif fault.tear:
             self._tear(fault.tear, argv, stdin)
         elif fault.effect:
             truth = Answer(*self.node.run(argv, stdin))
@@ -113,7 +114,18 @@ class NodeBackend:
             raise Killed
         if fault.seconds > timeout:
             raise FlexdiskError("CommandTimeout", "%s did not end within %d s" % (" ".join(argv), timeout))
+        if fault.cut:
+            whole = Answer(*self.node.run(argv, stdin))
+            return Answer(whole.rc, shim.shortened(whole.stdout), whole.stderr)
         return Answer(fault.status, "", shim.complain(fault, argv)) if fault.status else truth
+
+    def _at_boundary(self, boundary: str, argv: list[str], stdin: str) -> Answer:
+        """vmadm as it ends at a boundary. One that is late ends its work when the module has ended."""
+        point, _colon, fault = boundary.partition(": ")
+        self.admin("vm-fault", point, fault)
+        answer = Answer(*self.node.run(argv, stdin))
+        self.admin("vm-fault", point)
+        return answer
 
     def _tear(self, last: int, argv: list[str], stdin: str) -> None:
         """The first part of a command's work: one property of several, or vmadm's first changes to ZFS."""

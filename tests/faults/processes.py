@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
+from importlib import import_module
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -30,11 +31,12 @@ from ansible.module_utils.testing import patch_module_args
 from simnode import Node
 from simnode.__main__ import LOCKS
 
-from ansible_collections.flexdisk.hypervisor.plugins.modules import disk, vm_disks
 from tests.faults import shim
+from tests.faults.backend import arguments_of, module_of
 from tests.faults.node import NodeBackend
 from tests.faults.shim import Fault
 
+MODULES = "ansible_collections.flexdisk.hypervisor.plugins.modules"
 MODULE_SECONDS = 300
 FORK = multiprocessing.get_context("fork")
 PROGRAM = """#!{python} -IS
@@ -110,7 +112,9 @@ class ProcessBackend:
         shim.tell(self._shim, fault)
         # Forked from here, where Ansible has been imported already: half of what a process of its own would cost.
         answer = self._folder / "answer"
-        process = FORK.Process(target=_run_module, args=(dict(arguments), self._environment, answer))
+        process = FORK.Process(
+            target=_run_module, args=(module_of(arguments), arguments_of(arguments), self._environment, answer)
+        )
         process.start()
         self._serve(process)
         if process.exitcode == -signal.SIGKILL:
@@ -148,7 +152,7 @@ def _install(folder: Path) -> None:
         path.chmod(0o755)
 
 
-def _run_module(arguments: dict[str, Any], environment: dict[str, str], answer: Path) -> None:
+def _run_module(module: str, arguments: dict[str, Any], environment: dict[str, str], answer: Path) -> None:
     os.environ.update(environment)
     with answer.open("w") as stream, redirect_stdout(stream), patch_module_args(arguments):
-        (disk if "disks" in arguments else vm_disks).main()
+        import_module(f"{MODULES}.{module}").main()

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is interrupted: a state of a hypervisor, and a task of vm_disks, or with disks one of disk, that changes it.
+"""What is interrupted: a state of a hypervisor, and a task that changes it.
+
+`module` of a task names its module. Without one it is vm_disks, or disk if it has disks.
 
 Sizes are small enough for a real pool. Every disk and snapshot has contents of its own before the task begins.
 """
@@ -32,11 +34,14 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """`prepare` makes the state on an empty backend; `task` are the arguments of vm_disks or disk."""
+    """`prepare` makes the state on an empty backend; `task` has the arguments of its module. rewrites: the task itself
+    changes contents that it keeps, as a rollback does.
+    """
 
     name: str
     prepare: Callable[[Backend], None]
     task: dict[str, Any]
+    rewrites: bool = False
 
 
 def declare(*disks: Entry, vm: str = "web01", root: Entry | None = None, **more: Any) -> dict[str, Any]:
@@ -130,6 +135,18 @@ def unattached(backend: Backend) -> None:
     backend.run("zfs", "rename", f"{POOL}/flexdisk/{disk_uuid(WEB, 1)}", f"{POOL}/{WEB}/disk1")
 
 
+def hanging(backend: Backend) -> None:
+    """A running VM whose guest does not shut down."""
+    running(backend)
+    backend.admin("vm-stop-takes", WEB, "100000")
+
+
+def slow(backend: Backend) -> None:
+    """A running VM whose guest takes its time to shut down."""
+    running(backend)
+    backend.admin("vm-stop-takes", WEB, "90")
+
+
 def three(backend: Backend) -> None:
     image(backend)
     vm(backend, WEB, "web01", ["a", "b", "c"])
@@ -190,6 +207,44 @@ def other_image(backend: Backend) -> None:
     backend.run("guest", "write", f"{POOL}/{WEB}/disk0", "0", "3", "91")
 
 
+def with_newer(backend: Backend) -> None:
+    """Two snapshots of the VM with different contents, and what was written since."""
+    running(backend)
+    for number, name in enumerate(("before", "later")):
+        backend.run("vmadm", "create-snapshot", WEB, name)
+        backend.run("guest", "write", f"{POOL}/{WEB}/disk1", "1", "2", f"7{number}")
+
+
+def identified(backend: Backend) -> None:
+    """A VM with a disk that is preserved, and one with tags."""
+    stopped(backend)
+    must(backend, declare({**A, "preserve": True}, {**B, "tags": {"k": "v"}}))
+
+
+def released(backend: Backend) -> None:
+    identified(backend)
+    must(backend, {"module": "disk_adopt", "vms": [{"vm": "web01"}], "state": "released"})
+
+
+def of_vm(**wanted: Any) -> dict[str, Any]:
+    """The arguments of a task of vm for one VM."""
+    task: dict[str, Any] = {key: wanted.pop(key) for key in ("allow_restart", "packages") if key in wanted}
+    return {"module": "vm", "vms": [{"vm": "web01", "state": "present", **wanted}], **task}
+
+
+def of_snapshot(**wanted: Any) -> dict[str, Any]:
+    return {"module": "vm_snapshot", "vms": [WEB], **wanted}
+
+
+PACKAGES = [{"name": "small", "disk": 1024, "flexible_disk": True, "memory": 256, "vcpus": 1}]
+MADE = {
+    "uuid": WEB,
+    "package": "small",
+    "packages": PACKAGES,
+    "image": IMAGE,
+    "quota": "1GiB",
+    "disks": [ROOT, {**A, "size": 64}],
+}
 NEW_IMAGE = declare(A, B, root={"boot": True, "image": SECOND, "recreate": True}, allow_restart=True)
 BACK = {"uuid": disk_uuid(WEB, 0), "boot": True, "recreate": True}
 TO_WEB = {**A, "vm": "web01", "state": "attached"}
@@ -236,6 +291,9 @@ SCENARIOS = {
         Scenario("mixed", three, MIXED),
         Scenario("restart", three_running, {**MIXED, "allow_restart": True}),
         Scenario("detach-running", running, declare(B, unlisted="detach", allow_restart=True)),
+        Scenario("detach-slow", slow, declare(B, unlisted="detach", allow_restart=True)),
+        Scenario("detach-hanging", hanging,
+                 declare(B, unlisted="detach", allow_restart=True, allow_force_stop=True)),
         Scenario("attach-running", detached_from_running, declare(A, B, allow_restart=True)),
         Scenario("grow-running", running, declare({**A, "size": 128}, B, allow_restart=True)),
         Scenario("slots", stopped, declare(*SWAPPED)),
@@ -248,6 +306,26 @@ SCENARIOS = {
         Scenario("recreate-boot", second_image, NEW_IMAGE),
         Scenario("boot-back", other_image, declare(A, B, root=BACK, allow_restart=True)),
         Scenario("two-vms", two, TOGETHER),
+        Scenario("vm-make", image, of_vm(**MADE)),
+        Scenario("vm-make-running", image, of_vm(**MADE, state="running", autoboot=True)),
+        Scenario("vm-stop", running, of_vm(state="stopped")),
+        Scenario("vm-stop-slow", slow, of_vm(state="stopped")),
+        Scenario("vm-stop-hanging", hanging, {**of_vm(state="stopped"), "allow_force_stop": True}),
+        Scenario("vm-start", stopped, of_vm(state="running")),
+        Scenario("vm-memory", running, of_vm(memory=512, allow_restart=True)),
+        Scenario("vm-absent", snapshots, of_vm(state="absent", destroy_disks=True, destroy_snapshots=True)),
+        Scenario("vm-absent-preserved", identified, of_vm(state="absent", destroy_disks=True)),
+        Scenario("vm-absent-running", running, of_vm(state="absent", destroy_disks=True, allow_restart=True)),
+        Scenario("snapshot", running, of_snapshot(name="now")),
+        Scenario("snapshot-absent", with_newer, of_snapshot(name="before", state="absent")),
+        Scenario("snapshot-back", with_newer,
+                 of_snapshot(name="before", state="rolled_back", newer=["later"], allow_restart=True), rewrites=True),
+        Scenario("adopt-all", unnamed, {"module": "disk_adopt", "vms": [{"vm": "web01"}]}),
+        Scenario("release", identified, {"module": "disk_adopt", "vms": [{"vm": "web01"}], "state": "released"}),
+        Scenario("adopt-again", released, {"module": "disk_adopt", "vms": [{"vm": "web01"}]}),
+        Scenario("quota-law", drifted, {"module": "zfs_quota", "vms": ["web01"]}),
+        Scenario("verify-orphan", unattached,
+                 {"module": "disk_verify", "vms": ["web01"], "repair": ["orphan_volume", "quota_drift"]}),
         Scenario("disk-make", stopped, {"disks": [{"name": "n", "size": 32, "tags": {"k": "v"}}]}),
         Scenario("disk-copy", snapshots, {"disks": [{"name": "n", "source": "a", "size": 80}]}),
         Scenario("disk-copy-snapshot", snapshots, {"disks": [{"name": "n", "source": "a", "source_snapshot": "own"}]}),

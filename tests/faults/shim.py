@@ -36,12 +36,16 @@ class Fault:
     Attributes:
         lasting: to every command from there on, too.
         only: the beginnings of command lines that it happens to; any without.
+        spares: the beginnings of those that it does not happen to.
         effect: whether the command is carried out.
         kill: the module dies "first" or "last", before or after the command's effect; "controller" if another kills
             the controller while the command waits; "" if all live.
         status: what the module is told: 0 for the truth, else an exit status, negative for death by that signal.
         complaint: what is said on stderr, by program; {what} stands for the words of zfs about what it cannot do.
         seconds: what the command waits before its effect; beyond the time-out of the caller, it is given up.
+        guest: seconds that the guest needs to shut down, which this command asks it to.
+        boundary: "POINT: FAULT", what happens to vmadm between two of its own steps (simnode/vmadm/boundaries.py).
+        cut: the command is carried out, and the second half of the lines that it prints is lost.
         tear: vmadm dies after this number of its own changes to ZFS, zfs after the first of several properties; 0 if
             the command is left alone.
     """
@@ -57,6 +61,10 @@ class Fault:
         complaint: Mapping[str, str] | None = None,
         seconds: float = 0.0,
         tear: int = 0,
+        cut: bool = False,
+        spares: Sequence[str] = (),
+        guest: float = 0.0,
+        boundary: str = "",
     ) -> None:
         self.nth = nth
         self.lasting = lasting
@@ -67,6 +75,10 @@ class Fault:
         self.complaint = complaint or {}
         self.seconds = seconds
         self.tear = tear
+        self.cut = cut
+        self.spares = spares
+        self.guest = guest
+        self.boundary = boundary
 
     def replace(self, **changed: object) -> Fault:
         """The same but for what is changed."""
@@ -75,7 +87,10 @@ class Fault:
     def hits(self, number: int, argv: Sequence[str]) -> bool:
         """Whether it happens to the command of that number."""
         begun = number == self.nth or (self.lasting and number > self.nth > 0)
-        return begun and (not self.only or " ".join(argv).startswith(tuple(self.only)))
+        line = " ".join(argv)
+        return (
+            begun and (not self.only or line.startswith(tuple(self.only))) and not line.startswith(tuple(self.spares))
+        )
 
 
 def changes(argv: Sequence[str]) -> bool:
@@ -91,6 +106,12 @@ def complain(fault: Fault, argv: Sequence[str]) -> str:
     """What the spoiled command says on stderr."""
     what = f"cannot {WORDS.get(argv[1], argv[1])} '{argv[-1]}'"
     return fault.complaint.get(argv[0], fault.complaint.get("", "")).format(what=what, name=argv[-1])
+
+
+def shortened(text: str) -> str:
+    """The first half of the lines of a text."""
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[: len(lines) // 2])
 
 
 def part(argv: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from harness import Lab
 from progress import Patience
 
 from tests.faults import libvirt_shim, shim
-from tests.faults.backend import Backend
+from tests.faults.backend import Backend, arguments_of, module_of
 from tests.faults.shim import Fault
 
 FOLDER = "/opt/flexdisk-faults"
@@ -96,8 +96,9 @@ for path in glob.glob("/var/run/flexdisk/*.lock"):
 """
 
 
-def module_of(arguments: Mapping[str, Any]) -> str:
-    return "flexdisk.hypervisor." + ("disk" if "disks" in arguments else "vm_disks")
+def name_of(task: Mapping[str, Any]) -> str:
+    """The whole name of the module of a task."""
+    return f"flexdisk.hypervisor.{module_of(task)}"
 
 
 class LabBackend:
@@ -160,13 +161,13 @@ class LabBackend:
         options = ["-e", f"ansible_python_interpreter={PYTHON}", *(["--check"] if check else [])]
         if fault is not None and fault.kill == "controller":
             return self._killed_controller(words, options, fault.nth)
-        done = self._lab.ad_hoc(module_of(words), json.dumps(words), *options, check=False)
+        done = self._lab.ad_hoc(name_of(words), json.dumps(arguments_of(words)), *options, check=False)
         return parse(done.stdout or done.stderr)
 
     def _killed_controller(self, words: Mapping[str, Any], options: Sequence[str], nth: int) -> dict[str, Any]:
         """Kill ansible-playbook and all its processes here while the command number nth waits on the lab."""
         book = self._lab.workdir / "interrupted.json"
-        play = {"hosts": "hypervisors", "gather_facts": False, "tasks": [{module_of(words): words}]}
+        play = {"hosts": "hypervisors", "gather_facts": False, "tasks": [{name_of(words): arguments_of(words)}]}
         book.write_text(json.dumps([play]), encoding="utf-8")
         with subprocess.Popen(
             self._lab.ansible_argv("ansible-playbook", str(book), *options), env=self._lab.environment(),

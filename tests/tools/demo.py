@@ -40,7 +40,7 @@ flexible_disks_vms:
     flexible_disk_size: 100GiB
     disks:
       - {name: root, boot: true, size: 20GiB}
-      - {name: data, pci_slot: "0:4:1", size: 50GiB, preserve: true}
+      - {name: data, uuid: ad8da6a8-d12f-4bd1-9c09-ddebfd20a7e5, size: 50GiB, preserve: true} # it has no name yet
       - {name: scratch, size: remaining}
   - vm: db01 # its quota has drifted since a disk was removed by hand
     unlisted: detach

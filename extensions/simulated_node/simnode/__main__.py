@@ -50,9 +50,8 @@ def install_programs(directory: Path) -> None:
     binaries.mkdir(parents=True, exist_ok=True)
     (binaries / LOCKS).mkdir(mode=0o700, exist_ok=True)
     ssh.furnish(directory)
-    library = str(Path(__file__).resolve().parent.parent)
     for program in PROGRAMS:
-        text = _PROGRAM.format(python=sys.executable, library=library, directory=str(directory), program=program)
+        text = program_text(directory, program)
         path = binaries / program
         if len(sys.executable) > 100 or " " in sys.executable:
             hidden = binaries / f".{program}.py"
@@ -60,6 +59,12 @@ def install_programs(directory: Path) -> None:
             text = _WRAPPER.format(python=shlex.quote(sys.executable), script=shlex.quote(str(hidden)))
         path.write_text(text)
         path.chmod(0o755)
+
+
+def program_text(directory: Path, program: str) -> str:
+    """What a program of the node in `directory` consists of, as a script of Python."""
+    library = str(Path(__file__).resolve().parent.parent)
+    return _PROGRAM.format(python=sys.executable, library=library, directory=str(directory), program=program)
 
 
 def pool_spec(text: str) -> PoolSpec:

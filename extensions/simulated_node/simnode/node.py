@@ -10,7 +10,21 @@ import fcntl
 import json
 import os
 import sys
-from typing import IO, TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union, cast
+from typing import (
+    IO,
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    Union,
+    cast,
+)
 
 from simnode.clock import STEP, Clock
 from simnode.zfs.storage import Event, Storage
@@ -48,6 +62,8 @@ class Node:
         self._vmadm_state = vmadm_state
         self._vmadm_text = ""
         self._lock: Optional[IO[str]] = None
+        self.at_boundary: Optional[Callable[[str], None]] = None  # as simnode.vmadm.boundaries has it
+        self.patience: Optional[float] = None
 
     # -- birth, opening, saving ------------------------------------------------------------------------------------
 
@@ -191,7 +207,10 @@ class Node:
 
 
 def run_program(directory: str, program: str, argv: List[str]) -> int:
-    """What the generated programs do: run one command on the node in `directory`; returns the exit status."""
+    """What the generated programs do: run one command on the node in `directory`; returns the exit status.
+
+    A negative one is that of a vmadm that is killed: this process ends by the same signal, when the node is saved.
+    """
     if program.startswith("ssh"):
         from pathlib import Path
 
@@ -201,6 +220,8 @@ def run_program(directory: str, program: str, argv: List[str]) -> int:
     stdin = sys.stdin.read() if _reads_stdin(program, argv) else ""
     with Node.open(directory) as node:
         status, out, err = node.run([program, *argv], stdin)
+    if status < 0:
+        os.kill(os.getpid(), -status)
     sys.stdout.write(out)
     sys.stdout.flush()
     sys.stderr.write(err)

@@ -27,6 +27,7 @@ from simnode import vmadm
 from simnode.vmadm import admin
 
 STATE = Path("/var/lib/simnode")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PROGRAMS = (*vmadm.PROGRAMS, "guest")
 BUSY_ATTEMPTS = 5
 _HISTORY = re.compile(
@@ -70,6 +71,7 @@ class RealHost:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         path = self.directory / "state.json"
         self.state = json.loads(path.read_text()) if path.exists() else {"seed": os.urandom(16).hex()}
+        self.state["booted"] = int(BOOT_ID.read_text()[:8], 16)  # not when, but it differs from boot to boot
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -131,6 +133,8 @@ def run_program(program: str, argv: List[str], directory: str = str(STATE)) -> i
     """What the installed programs do; returns the exit status."""
     stdin = sys.stdin.read() if program == "vmadm" and vmadm.reads_stdin(argv) else ""
     result = _execute(program, argv, stdin, Path(directory))
+    if result[0] < 0:
+        os.kill(os.getpid(), -result[0])
     sys.stdout.write(result[1])
     sys.stdout.flush()
     sys.stderr.write(result[2])

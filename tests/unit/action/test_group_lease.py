@@ -9,6 +9,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from pathlib import Path
+
+from ansible import constants
 
 from ansible_collections.flexdisk.hypervisor.plugins.action.group_lease import controller, has_died, token_of
 
@@ -39,6 +42,31 @@ def test_a_task_names_its_controller_even_if_that_has_died():
     assert found.recv() == process.pid
     process.join()
     assert has_died(held_by(process.pid))
+
+
+def task(answer, process):
+    answer.send(token_of(process))
+
+
+def test_without_proc_all_tasks_of_a_run_have_one_token_and_no_other_run_has_it(monkeypatch):
+    """As on macOS and the BSDs. Each task runs in a process of its own."""
+
+    def missing(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "readlink", missing)
+    monkeypatch.setattr(Path, "read_text", lambda path, **_more: missing(path))
+    tokens = set()
+    for _task in range(3):
+        found, answer = FORK.Pipe(duplex=False)
+        process = FORK.Process(target=task, args=(answer, os.getpid()))
+        process.start()
+        tokens.add(found.recv())
+        process.join()
+    assert tokens == {token_of(os.getpid())}
+    monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", "/tmp/ansible-local-of-another-run")
+    assert token_of(os.getpid()) not in tokens
+    assert not has_died({"holder": f"deploy on ctl1, process {2**22 + 1}", "token": token_of(os.getpid())})
 
 
 def test_a_run_that_lives_or_is_not_of_this_controller_has_not_died():

@@ -66,6 +66,24 @@ def refused(**given):
     return refusal(problems)["msg"].splitlines() if problems else []
 
 
+def test_how_many_members_may_be_deleted():
+    three = [{"name": f"web-{index}", "host": f"hv0{index}", "loses": ["root 1 GiB"]} for index in range(3)]
+    two = "web-2 on hv02: root 1 GiB destroyed; web-1 on hv01: root 1 GiB destroyed"
+    (said,) = refused(size=1, members=three)
+    assert said.startswith(
+        f"size is 1, so 2 would be deleted, but max_removed is 0: {two}. max_removed=2 in the policy "
+    )
+    assert refused(size=1, members=three, policy={"max_removed": 2}) == []
+    assert refused(size=1, members=three, only_size=True) == []
+    assert "max_removed is 1" in refused(size=1, members=three, only_size=True, policy={"max_removed": 1})[0]
+    (said,) = refused(size=1, members=three, keeps_disks=False)
+    assert "but max_removed is 1" in said, "as many as a step makes for a while"
+    assert refused(size=1, members=three, keeps_disks=False, policy={"max_batch_size": 2}) == []
+    surge = {"min_in_service": 3, "max_batch_size": 1}
+    stale = [{**member, "change": "restart"} for member in three]
+    assert refused(size=3, members=stale, keeps_disks=False, policy=surge) == []
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -144,4 +162,4 @@ def test_examples_documentation_and_a_refusal_run(tmp_path):
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"ok={len(tasks)} " in done.stdout
-    assert done.stdout.count("All assertions passed") == 16
+    assert done.stdout.count("All assertions passed") == 20

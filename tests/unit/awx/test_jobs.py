@@ -30,8 +30,8 @@ def programs(request):
     return core(request.param) or pytest.skip(f"no Python here for ansible-core {request.param}")
 
 
-def declared(vm, size):
-    disks = [ROOT, {"name": "data", "size": size, "pci_slot": "0:4:1"}]
+def declared(vm, size, uuid=""):
+    disks = [ROOT, {"name": "data", "size": size, **({"uuid": uuid} if uuid else {"pci_slot": "0:4:1"})}]
     return {"flexible_disks_vms": [{"vm": vm, "disks": disks}]}
 
 
@@ -52,7 +52,7 @@ def nodes(tmp_path):
     made.create("hv02", "db01", 1024, 10, {}, flexible=40)
     made.create("hv02", "app01", 1024, 10, {"role": "app"}, flexible=40)
     made.variables["all"] = {"flexible_disks_allow_restart": True}
-    made.variables["hv01"] = declared("web01", "20GiB")
+    made.variables["hv01"] = declared("web01", "20GiB", found(made, "hv01", "web01")["disks"][1]["uuid"])
     made.variables["hv02"] = declared("db01", "8GiB")
     return made
 

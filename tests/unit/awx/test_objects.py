@@ -41,6 +41,7 @@ NOT_ASKED = {
     "flexdisk_allowed_moves",
     "flexdisk_replicas",
     "flexdisk_transfer_authorized_keys",
+    "flexdisk_incoming_allowed",
     "flexdisk_report_html",
     "flexdisk_adopt_papers",
 }

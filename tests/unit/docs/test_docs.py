@@ -204,7 +204,7 @@ def test_the_rehearsal_works_as_written(tmp_path):
     """Run the console blocks of rehearsal.md: on a demo node, then on a second one loaded from the first's export."""
     page = (ROOT / "docs" / "rehearsal.md").read_text()
     node, copy = tmp_path / "node", tmp_path / "copy"
-    first, export, load = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    first, faults, export, load = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     folder = ROOT / "extensions" / "simulated_node"
 
     def run(command: str, where: Path) -> str:
@@ -218,7 +218,7 @@ def test_the_rehearsal_works_as_written(tmp_path):
 
     listed = [run(line, node) for line in first.splitlines()[1:]]
     assert "web01" in listed[-1]
-    for line in export.splitlines():
+    for line in (*faults.splitlines(), *export.splitlines()):
         run(line, node)
     for line in load.splitlines():
         run(line, copy)

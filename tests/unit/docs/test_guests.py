@@ -38,7 +38,7 @@ def made(tmp_path):
 def test_the_play_gives_the_whole_file_to_the_vm(made):
     plays = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)]
     (vm,) = plays[0][0]["tasks"][0]["flexdisk.hypervisor.vm"]["vms"]
-    metadata = vm["customer_metadata"]
+    metadata = vm["secret_metadata"]
     ((key, given),) = metadata.items()
     assert key == "cloud-init:user-data"
     assert given == f"{{{{ lookup('ansible.builtin.file', '{made.name}') }}}}"

@@ -38,9 +38,14 @@ class FakeDomains:
         self.held: set[str] = set()
         self.deaf: set[str] = set()
         self.links: dict[str, str] = {}
+        self.saves: set[str] = set()
+        self.taken: dict[str, list[str]] = {}
         self.pools: dict[str, str] = {}
         self.memory, self.own, self.cpus = 65536, 4096, 16
         self.kept: list[str] = []
+        self.known_secrets: list[str] | None = []
+        self.starts = 0
+        self.booted = "9d0e6f1c-0000-4000-8000-000000000001"
         self.lacking: set[str] = set()
         self.needed: list[Needs] = []
         self.files: dict[str, bytes] = {}
@@ -59,15 +64,52 @@ class FakeDomains:
             self.configs[uuid] = root
         return uuid
 
+    def boot_id(self) -> str:
+        return self.booted
+
     def boot(self, uuid: str) -> None:
         """As its operator starts it."""
         self.lives[uuid] = copy.deepcopy(self.configs[uuid])
+        self.starts += 1
+        self.lives[uuid].set("id", str(self.starts))
         if self.nvram(uuid):
             self.files.setdefault(self.nvram(uuid), b"as in the template")
         self.guest_sizes.update({(uuid, p): self._volsize(p) or 0 for p in self.paths(uuid, True)})
 
     def halt(self, uuid: str) -> None:
         del self.lives[uuid]
+
+    def save(self, uuid: str) -> None:
+        """virsh managedsave."""
+        self.halt(uuid)
+        self.saves.add(uuid)
+
+    def snapshot(self, uuid: str, name: str, metadata: bool = True, chain: bool = True) -> None:
+        """virsh snapshot-create-as --disk-only. chain: the stored configuration tells what lies below, as today's
+        libvirt does it.
+        """
+        before = ET.tostring(self.configs[uuid], encoding="unicode")
+        disks = []
+        for root in [roots[uuid] for roots in (self.configs, self.lives) if uuid in roots]:
+            for disk in root.findall("devices/disk"):
+                top = f"/var/lib/libvirt/images/{root.findtext('name', '')}-{target(disk)}.{name}"
+                below = ET.Element("backingStore", type=disk.get("type", ""))
+                below.append(child(disk, "source"))
+                for old in disk.findall("backingStore"):
+                    disk.remove(old)
+                    below.append(old)
+                disk.remove(below[0])
+                disk.set("type", "file")
+                child(disk, "driver").set("type", "qcow2")
+                ET.SubElement(disk, "source", file=top)
+                if chain or root is not self.configs[uuid]:
+                    disk.append(below)
+                disks.append(
+                    f"<disk name='{target(disk)}' snapshot='external' type='file'><source file='{top}'/></disk>"
+                )
+        if metadata:
+            text = f"<domainsnapshot><name>{name}</name><disks>{''.join(disks)}</disks>{before}</domainsnapshot>"
+            self.taken.setdefault(uuid, []).append(text)
 
     def paths(self, uuid: str, live: bool = False) -> list[str]:
         root = (self.lives if live else self.configs)[uuid]
@@ -95,6 +137,7 @@ class FakeDomains:
         if uuid not in self.configs and uuid not in self.lives:
             raise FlexdiskError("ResourceNotFound", f"Domain not found: {uuid}")
         state = self.states.get(uuid, "running") if uuid in self.lives else "stopped"
+        state = "saved" if uuid in self.saves else state
         name = {**self.lives, **self.configs}[uuid].findtext("name", "")
         return Status(uuid, name, state, self.autostarts[uuid], uuid in self.configs)
 
@@ -108,6 +151,13 @@ class FakeDomains:
         """As if every running domain had touched all its memory (KiB)."""
         running = sum(int(live.findtext("memory", "0")) for live in self.lives.values()) // 1024
         return Resources(self.memory, max(0, self.memory - self.own - running), self.cpus)
+
+    def secrets(self) -> list[str] | None:
+        return self.known_secrets
+
+    def snapshots(self, uuid: str) -> list[str]:
+        self.status(uuid)
+        return list(self.taken.get(uuid, ()))
 
     def keeps(self, uuid: str) -> list[str]:
         self.status(uuid)
@@ -214,6 +264,7 @@ class FakeDomains:
         if lacking:
             raise failed(f"Could not open {lacking}")
         self.boot(uuid)
+        self.saves.discard(uuid)
         after()
 
     def destroy(self, uuid: str) -> None:
@@ -230,6 +281,8 @@ class FakeDomains:
         after = self._called("undefine", uuid)
         self.status(uuid)
         self.files.pop(self.nvram(uuid), None)
+        self.saves.discard(uuid)
+        self.taken.pop(uuid, None)
         del self.configs[uuid], self.autostarts[uuid]
         after()
 

@@ -100,20 +100,31 @@ def test_calls(monkeypatch, ask, calls):
     assert recorder.calls == calls
 
 
+@pytest.mark.parametrize(("image", "state"), [(0, "stopped"), (1, "saved"), (Trouble(3), "stopped")])
 @pytest.mark.parametrize(("persistent", "autostart"), [(1, 1), (1, 0), (0, 1)])
-def test_states(monkeypatch, persistent, autostart):
+def test_states(monkeypatch, persistent, autostart, image, state):
     recorder = Recorder(
         isPersistent=persistent,
         autostart=autostart,
         state=[5, 0],
+        hasManagedSaveImage=image,
         UUIDString=VM,
         name="web01",
         listAllDomains=[],
     )
     made = connection(monkeypatch, recorder)
-    expected = libvirt_connection.Status(VM, "web01", "stopped", bool(persistent and autostart), bool(persistent))
+    expected = libvirt_connection.Status(VM, "web01", state, bool(persistent and autostart), bool(persistent))
     assert made.status(VM) == expected
     assert made.all() == []
+
+
+def test_a_snapshot_that_goes_while_they_are_listed(monkeypatch):
+    taken = [Recorder(getXMLDesc=Trouble(72)), Recorder(getXMLDesc="<domainsnapshot/>")]
+    assert connection(monkeypatch, Recorder(listAllSnapshots=taken)).snapshots(VM) == ["<domainsnapshot/>"]
+    assert connection(monkeypatch, Recorder(listAllSnapshots=Trouble(3))).snapshots(VM) == []
+    taken[0] = Recorder(getXMLDesc=Trouble(1))
+    with pytest.raises(FlexdiskError, match=f"snapshots of {VM}: trouble"):
+        connection(monkeypatch, Recorder(listAllSnapshots=taken)).snapshots(VM)
 
 
 def test_a_domain_that_ends_while_they_are_listed(monkeypatch):

@@ -266,3 +266,15 @@ def test_killed_at_any_change_the_same_task_ends_it(name):
             assert clean[0] == clean[1], number
         number += 1
     assert number > 6
+
+
+def test_a_saved_identity_counts_where_the_serial_is_the_beginning_of_its_uuid():
+    linux = rich()
+    disks = {disk.name: (disk.uuid, disk.preserve) for disk in linux.vm().disks}
+    go(linux, state="released")
+    assert {disk.name: (disk.uuid, disk.preserve) for disk in linux.vm().disks} == disks
+    spec = {"vm": VM, "unlisted": "destroy", "disks": [{"name": "root"}, {"name": "a"}]}
+    linux.run("zfs", "inherit", "flexdisk:indestructible", f"tank/{VM}")
+    done = linux.four_steps(spec)
+    assert (done.problems, done.failure) == ([], None)
+    assert [(disk.name, disk.uuid, disk.preserve) for disk in linux.vm().detached] == [("b", *disks["b"])]

@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import domain, domain_edit
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import (
+    domain,
+    domain_edit,
+    domain_uses,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.xml_text import Text
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import VmConfig
@@ -279,12 +283,13 @@ def test_names_of_targets():
 )
 def test_what_is_no_domain(xml):
     with pytest.raises(FlexdiskError) as caught:
-        read(xml)
+        domain_uses.parse_vm(xml, "", "stopped", False, True)
     assert caught.value.code == "UnexpectedOutput"
 
 
 def test_paths():
     assert domain.volume_of("/dev/zvol/tank/a/b") == "tank/a/b"
+    assert domain.volume_of("/dev/zvol/tank/a/my+disk") == "tank/a/my disk"
     for path in ("", "/dev/zvol/tank", "/dev/zvol/-x/y", "/dev/zvol/tank/../x@y", "/dev/sda", "/dev/zvol/tank//a"):
         assert domain.volume_of(path) == ""
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from .conftest import VM, LinuxHost, domain
+from .test_elements import PARTS, TUNE, change
 
 ROOT = {"name": "root", "boot": True}
 Q35 = {"machine": "pc-q35-7.2"}
@@ -24,6 +25,8 @@ class Killed(BaseException):
 def live() -> LinuxHost:
     linux = LinuxHost()
     linux.adopted(32, 16, **Q35)
+    parts = [PARTS[name] for name in ("driver", "iotune", "blockio", "shareable", "alias")]
+    change(linux, *parts, top=TUNE % linux.disks()["a"].path)
     linux.domains.boot(VM)
     return linux
 
@@ -106,7 +109,8 @@ def picture(linux: LinuxHost) -> dict[str, Any]:
     vm = linux.vm()
     return {
         "disks": {d.name: (d.size, d.pci_slot, d.boot, d.volume.name) for d in vm.disks},
-        "parked": {d.name: d.size for d in vm.detached},
+        "elements": {d.name: d.element for d in vm.disks},
+        "parked": {d.name: (d.size, d.element) for d in vm.detached},
         "orphans": [d.volume.name for d in vm.orphans],
         "power": (vm.config.state, vm.config.autoboot),
         "space": (vm.config.flexible_disk_size, vm.root.quota, vm.root.reservation, vm.root.refquota),

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
@@ -370,6 +372,7 @@ INTERRUPTED = {
 }
 
 
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 2
 RUNNING = ("thick to sparse", "grow a file", "attach a file and grow it", "thick to file")
 
 
@@ -389,7 +392,7 @@ def test_killed_at_every_point(name, up):
     whole = begin()[0]
     points = run(whole, wish, allow_restart=True)
     assert points > 4
-    for point in range(points):
+    for point in sorted({*range(up, points, EVERY), points - 1}):
         linux, was = begin()
         with pytest.raises(Killed):
             run(linux, wish, point, allow_restart=True)
@@ -961,7 +964,7 @@ def test_a_sparse_disk_that_is_detached_takes_what_was_written(linux):
     assert linux.vm().detached[0].volume.used < 18 * MIB
 
 
-def test_what_others_have_written_into_the_domain_is_lost_in_a_copy(linux):
+def test_what_others_have_written_into_the_domain_stays_with_a_copy(linux):
     made(linux, "thick")
     text = linux.domains.xml(VM, False)
     serial = f"<serial>{identity.serial_of(linux.disks()['d'].uuid)}</serial>"
@@ -969,7 +972,7 @@ def test_what_others_have_written_into_the_domain_is_lost_in_a_copy(linux):
     linux.four_steps(spec({"name": "d", "size": 64}))
     assert "iotune" in linux.domains.xml(VM, False)
     linux.four_steps(spec({"name": "d", "type": "file"}))
-    assert "iotune" not in linux.domains.xml(VM, False)
+    assert "iotune" in linux.domains.xml(VM, False)
 
 
 def test_a_type_that_is_none(linux):

@@ -255,7 +255,7 @@ def test_a_guest_that_does_not_shut_down_is_not_deleted(linux):
     uuid = settle(linux, {"state": "running", "disks": DISKS}).vms[0]["uuid"]
     linux.domains.deaf.add(uuid)
     done = go(linux, GONE, stop_timeout=3)
-    assert (done.failure["error_code"], done.failure["restarted"]) == ("VmNotStopped", True)
+    assert (done.failure["error_code"], done.failure["restarted"]) == ("VmNotStopped", None)
     assert (done.vms[0]["state"], len(done.vms[0]["disks"])) == ("running", 3)
 
 
@@ -287,6 +287,22 @@ def interrupted(linux, when, number, vm):
     finally:
         linux.hook = linux.domains.hook = None
     return False
+
+
+@pytest.mark.parametrize("vm", [{"disks": DISKS, "state": "running"}, GONE], ids=["make", "delete"])
+def test_snapshots_of_the_whole_pool_keep_no_interrupted_run_from_being_ended(vm):
+    number, came = 0, True
+    while came:
+        number += 1
+        linux = host()
+        if vm is GONE:
+            go(linux, {"disks": DISKS, "state": "running"})
+        came = interrupted(linux, "after", number, vm)
+        linux.run("zfs", "snapshot", "-r", "tank@hourly")
+        predicted, done = go(linux, vm, check=True), go(linux, vm)
+        assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
+        assert predicted.plan == done.plan
+    assert number > 3
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -323,4 +339,21 @@ def test_killed_at_any_change_a_second_run_ends_it(when, vm):
                 "tank/flexdisk",
                 f"tank/{IMPORT['image']}",
             }
+    assert number > 3
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_stop_that_was_killed_stays_a_stop(when):
+    number, came, off = 0, True, {"state": "stopped", "package": "large"}
+    while came:
+        number += 1
+        linux = host()
+        uuid = go(linux, {"state": "running", "autoboot": True, "disks": DISKS[:2]}).vms[0]["uuid"]
+        came = interrupted(linux, when, number, off)
+        done = go(linux, off)
+        assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
+        vm = linux.vm(uuid)
+        found = (vm.config.state, vm.config.autoboot, vm.config.memory, vm.interrupted)
+        assert found == ("stopped", True, 1024, None), number
+        assert not go(linux, off).changed
     assert number > 3

@@ -106,6 +106,31 @@ def test_adoption_keeps_what_a_source_says_besides(linux, child):
     linux.domains.create(VM)
 
 
+def test_adoption_keeps_what_a_folder_has_given(linux):
+    names = strays(linux, 64, 32)
+    had = {"compression": "zstd", "sync": "always", "copies": "2", "com.sun:auto-snapshot": "true"}
+    for name, value in had.items():
+        linux.run("zfs", "set", f"{name}={value}", "tank/vms")
+    linux.four_steps(spec({"name": "a", "size": 32}, adopt=True, flexible_disk_size="1GiB"))
+    for name in had:
+        assert linux.run("zfs", "get", "-Hpo", "value", name, linux.disks()["a"].volume.name).strip() == had[name]
+    assert names[0] not in linux.host().datasets
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_conversion_keeps_what_a_disk_had(linux, back):
+    linux.adopted(32)
+    if back:
+        linux.four_steps(spec({"name": "a", "type": "file"}))
+    volume = linux.disks()["a"].volume.name
+    linux.run("zfs", "set", "sync=always", f"tank/{VM}")
+    linux.run("zfs", "set", "primarycache=metadata", volume)
+    linux.run("zfs", "set", "com.sun:auto-snapshot=true", volume)
+    linux.four_steps(spec({"name": "a", "type": "thick" if back else "file"}))
+    for name, value in {"sync": "always", "primarycache": "metadata", "com.sun:auto-snapshot": "true"}.items():
+        assert linux.run("zfs", "get", "-Hpo", "value", name, linux.disks()["a"].volume.name).strip() == value
+
+
 def test_a_running_vm_is_not_adopted(linux):
     strays(linux, 64)
     linux.domains.boot(VM)

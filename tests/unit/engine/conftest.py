@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from simnode import Node
 from simnode.node import PoolSpec
 from simnode.vmadm.admin import COMMANDS
+from simnode.vmadm.boundaries import GIVEN_UP
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import zfs_quota
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
@@ -47,26 +47,19 @@ class Simulated:
         assert COMMANDS["image-import"](self.node, [IMAGE, "10240"])[0] == 0
 
     def runner(self, argv: Any, stdin: str = "", timeout: float = 300) -> Answer:
-        """One command. It fails if fault says so; a stop that takes longer than its time-out is killed."""
+        """One command. It fails if fault says so; a vmadm that takes longer than its time-out is killed."""
         self.calls.append(list(argv))
         self.stdin = stdin
         if self.fault is not None:
             said = self.fault(list(argv))
             if said is not None:
                 return Answer(1, "", said)
-        if list(argv[:2]) == ["vmadm", "stop"]:
-            return self._stop(list(argv), timeout)
-        return Answer(*self.node.run(list(argv), stdin))
-
-    def _stop(self, argv: list[str], timeout: float) -> Answer:
-        """A vmadm that is killed has halted nothing, but the VM will not start with the host any more."""
-        began, before = self.node.now(), copy.deepcopy(self.node.vmadm_state)
-        answer = Answer(*self.node.run(argv))
-        if self.node.now() - began <= timeout:
-            return answer
-        self.node.state = before
-        self.node.vmadm_state["vms"][argv[2]]["cfg"]["autoboot"] = False
-        raise FlexdiskError("CommandTimeout", "%s did not end within %d s" % (" ".join(argv), timeout))
+        self.node.patience = timeout
+        answer = Answer(*self.node.run(list(argv), stdin))
+        self.node.patience = None
+        if answer.rc == GIVEN_UP:
+            raise FlexdiskError("CommandTimeout", "%s did not end within %d s" % (" ".join(argv), timeout))
+        return answer
 
     def fingerprint(self) -> str:
         """Everything that is, but for what vminfod remembers of its reading."""

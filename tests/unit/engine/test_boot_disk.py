@@ -130,7 +130,7 @@ def test_two_interruptions(then: Task) -> None:
             assert (done.problems, done.failure) == ([], None)
             assert final(twice) == wanted
             assert (data(twice, guid), data(twice, old)) == (before, kept)
-            assert litter(twice) == []
+            assert litter(twice) == [] or twice.vm().asked, "but for a guest that may still shut down"
             assert not anew(twice).changed
     assert tried > 10
 
@@ -509,7 +509,7 @@ def check_going_back(sim: Simulated, back: Task, nodes: list[Simulated]) -> None
         assert (done.problems, done.failure) == ([], None)
         assert final(node) == final(whole)
         assert [data(node, guid) for guid in guids] == contents
-        assert litter(node) == []
+        assert litter(node) == [] or node.vm().asked, "but for a guest that may still shut down"
         assert not back(node).changed
 
 

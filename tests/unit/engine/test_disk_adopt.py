@@ -13,10 +13,12 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import perform
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import disk_verify, perform
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm import run as vm_run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
     identity,
@@ -334,6 +336,83 @@ def test_up_down_up_again_loses_nothing(sim, forget, running):
         {},
     )
     assert down.released[0]["package"] == "flexible"
+
+
+# -- a saved identity counts
+
+
+def released_vm(sim):
+    """web01 with root, a and b, of which b is preserved; released. The facts of b as they were."""
+    rich(sim)
+    before = facts_of(sim, ROOT + "/disk2")
+    assert before["preserve"] == "true"
+    release(sim)
+    assert not sim.disks()["b"].adopted
+    return before
+
+
+def facts_of(sim, volume):
+    return {key: value for (name, key), value in ours(sim).items() if name == volume}
+
+
+def test_a_released_disk_that_is_preserved_outlives_its_vm(sim):
+    before = released_vm(sim)
+    gone = {"vm": VM, "state": "absent", "unlisted": "refuse", "destroy_disks": True, "destroy_snapshots": True}
+    done = vm_run(Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner), [gone], [], Policy(), None, False)
+    assert (done.problems, done.failure) == ([], None)
+    after = facts_of(sim, f"zones/flexdisk/{before['uuid']}")
+    assert after == {**before, "mtime": after["mtime"], "serial_no": "42"}
+    root = sim.run("zfs", "list", "-Ho", "name", "-r", "zones/flexdisk").split()
+    assert len(root) == 3, "root is preserved, too; a is not"
+
+
+@pytest.mark.parametrize("unlisted", ["destroy", "detach"])
+def test_a_released_disk_that_is_preserved_leaves_with_its_identity_and_comes_back(sim, unlisted):
+    before = released_vm(sim)
+    spec = {"vm": VM, "unlisted": unlisted, "disks": [{"name": "root"}, {"name": "a"}]}
+    sim.four_steps(spec)
+    assert [d.name for d in sim.vm().disks] == ["root", "a"]
+    after = facts_of(sim, f"zones/flexdisk/{before['uuid']}")
+    assert after == {**before, "mtime": after["mtime"], "serial_no": "42"}
+    sim.converge({"vm": VM, "disks": [*spec["disks"], {"name": "b"}]})
+    after = facts_of(sim, ROOT + "/disk2")
+    assert after == {**before, "mtime": after["mtime"], "serial_no": "43"}
+
+
+def test_a_task_that_touches_a_released_disk_gives_it_all_of_its_identity_back(sim):
+    before = released_vm(sim)
+    spec = {"vm": VM, "disks": [{"name": "root"}, {"name": "a"}, {"name": "b", "description": "new"}]}
+    done = sim.four_steps(spec)
+    assert [step["step"] for step in done.vms[0]["steps"]] == ["identity"] * 3
+    after = facts_of(sim, ROOT + "/disk2")
+    assert after == {**before, "description": after["description"], "mtime": after["mtime"], "serial_no": "42"}
+    assert "adopted" not in go(sim).outcome.diff
+
+
+def test_a_released_disk_that_somebody_takes_out_keeps_its_identity(sim):
+    before = released_vm(sim)
+    sim.run("zfs", "rename", ROOT + "/disk2", "zones/away")
+    sim.run("vmadm", "update", VM, stdin=json.dumps({"remove_disks": [sim.get()["disks"][2]["path"]]}))
+    sim.run("zfs", "set", "quota=100G", ROOT)
+    sim.run("zfs", "rename", "zones/away", ROOT + "/disk3")
+    zfs, hypervisor = Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner)
+    disk_verify.verify(zfs, hypervisor, None, ["orphan_volume"], None, 30, False, 1_800_000_000)
+    after = facts_of(sim, f"zones/flexdisk/{before['uuid']}")
+    lost = {key: after.get(key) for key in ("slot", "model", "index")}
+    assert {**after, **lost} == {**before, **lost, "mtime": after["mtime"], "serial_no": "42"}
+
+
+def test_killed_between_the_identity_and_the_saved_one_nothing_is_left(sim):
+    released_vm(sim)
+    sim.fault = lambda argv: "" if argv[:3] == ["zfs", "inherit", "flexdisk:released"] else None
+    spec = {"vm": VM, "disks": [{"name": "root"}, {"name": "a"}, {"name": "b", "tags": {"n": "2"}}]}
+    assert sim.converge(spec).failure is not None
+    sim.fault = None
+    assert sim.converge(spec).failure is None
+    done = go(sim)
+    assert done.outcome.warnings == []
+    assert released_identity.KEY not in {key for _name, key in ours(sim)}
+    assert sim.disks()["b"].own["tags"] == {"n": "2"}
 
 
 def test_down_twice_is_idle(sim):

@@ -24,7 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import LinuxHost
 
-from .conftest import VM
+from .conftest import VM, Simulated
 from .test_failures import Killed
 
 BOX = "zones/flexdisk"
@@ -242,6 +242,49 @@ def text(sim):
     return zfs.local_fact(BOX, "lease.web") if zfs.exists(BOX) else ""
 
 
+# -- where it lies, and where it could
+
+
+def look(sim, token=MINE, pool=None):
+    sim.calls.clear()
+    found = group_lease.look(Zfs(sim.runner), Vmadm(sim.runner), LeaseDeclaration("web", token), pool).result
+    assert not any(changes(call) for call in sim.calls)
+    return found
+
+
+def test_a_look_tells_of_all_pools(sim, clock):
+    guid = int(sim.run("zfs", "get", "-Hpo", "value", "guid", "zones"))
+    could = [{"pool": "zones", "guid": guid}]
+    empty = {"changed": False, "msg": "web: no lease here", "leases": [], "places": could}
+    assert look(sim) == empty
+    with_container(sim)
+    assert look(sim) == empty
+    ask(sim)
+    for token, standing in ((MINE, "mine"), (THEIRS, "held")):
+        (found,) = look(sim, token)["leases"]
+        assert (found["pool"], found["standing"], found["lease"]["token"]) == ("zones", standing, MINE)
+        assert found["msg"].startswith("web: run 1 has the lease since 2026-01-01T00:00:00Z, renewed 0 s ago")
+    clock.now += 900
+    assert look(sim, THEIRS)["leases"][0]["standing"] == "expired"
+    sim.run("zfs", "set", f"{NAME}=x", BOX)
+    (found,) = look(sim)["leases"]
+    assert (found["standing"], found["lease"], "has not written, 'x'" in found["msg"]) == ("unreadable", None, True)
+
+
+def test_a_lease_in_a_pool_that_this_run_does_not_name_is_found():
+    """One run names the pool tank, the next none: they see each other."""
+    sim = Simulated(64 << 30)
+    kinds = [{"type": "disk", "disks": 1}]
+    sim.node = Node.create(None, [PoolSpec(name, 64 << 30, 12, kinds, "openzfs-2.1") for name in ("tank", "zones")])
+    ask(sim, pool="tank")
+    found = look(sim, THEIRS)
+    assert [entry["pool"] for entry in found["leases"]] == ["tank"]
+    assert [place["pool"] for place in found["places"]] == ["zones"]
+    assert look(sim, THEIRS, pool="tank")["places"] == found["places"], (
+        "the place does not follow from a word of the run"
+    )
+
+
 # -- who else reads the container
 
 
@@ -254,7 +297,8 @@ def test_vm_info_reports_leases(sim, clock):
     assert seen(sim) == []
     ask(sim)
     times = {"since": "2026-01-01T00:00:00Z", "renewed": "2026-01-01T00:00:00Z", "expires": "2026-01-01T00:15:00Z"}
-    told = {"group": "web", "pool": "zones", "readable": True, "holder": "run 1", **times, "expired": False}
+    told = {"group": "web", "pool": "zones", "readable": True, "token": MINE, "holder": "run 1", **times}
+    told["expired"] = False
     assert seen(sim) == [told]
     assert seen(sim, ["web01"]) == [told]
     assert info(Zfs(sim.runner), Vmadm(sim.runner), None, None, False).leases is None

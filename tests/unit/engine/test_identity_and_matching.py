@@ -184,20 +184,25 @@ def test_order_never_gives_a_data_entry_the_boot_disk(sim):
 
 
 def _mixed_up(sim, unlisted):
-    """Disks a (20 MiB) and b (50 MiB); the list has room for b first, and a takes it."""
+    """Disks without a name of 20 and of 50 MiB; the list has room for the second, and the first takes it."""
     sim.adopted(20, 50)
+    for number in (1, 2):
+        sim.run("zfs", "inherit", "flexdisk:name", f"zones/{VM}/disk{number}")
     return {"vm": "web01", "unlisted": unlisted, "disks": [BOOT, {"name": "a", "size": 60}, {"name": "c", "size": 10}]}
 
 
 def test_order_warns_of_what_another_matching_would_keep(sim):
-    done = sim.four_steps(_mixed_up(sim, "destroy"), matching="order")
+    spec = _mixed_up(sim, "destroy")
+    _one, two = (disk.label for disk in sim.vm().disks[1:])
+    done = sim.four_steps(spec, matching="order")
     assert done.warnings == [
-        "web01: matching=order: disks that no entry claims are destroyed with their data: b; 50 MiB (DATA_LOSS)",
-        "web01: matching=order: another matching would keep data that this one destroys: b -> a; 30 MiB "
+        f"web01: matching=order: disks that no entry claims are destroyed with their data: {two}; 50 MiB (DATA_LOSS)",
+        f"web01: matching=order: another matching would keep data that this one destroys: {two} -> a; 30 MiB "
         "(AVOIDABLE_LOSS)",
         "web01: matching=order: only the order of the list decides which disk goes: the entry of another disk would "
-        "fit it too: b -> a (IDENTITY_AMBIGUOUS)",
+        f"fit it too: {two} -> a (IDENTITY_AMBIGUOUS)",
     ]
+    assert sizes(sim) == {"root": 10240, "a": 60, "c": 10}
 
 
 def test_order_warns_of_a_disk_that_is_left_behind(sim):
@@ -211,15 +216,20 @@ def test_order_warns_of_no_loss_where_unlisted_disks_stay(sim):
     assert done.warnings == []
 
 
-def test_order_warns_of_labels_that_change_disks(sim):
+def test_order_leaves_each_disk_its_name_and_its_data(sim):
+    """Neither the order of the list nor a disk that leaves gives a name the data of another one."""
     sim.adopted(64, 64)
-    done = sim.four_steps(
-        {"vm": "web01", "disks": [BOOT, {"name": "b", "size": 64}, {"name": "a", "size": 64}]}, matching="order"
-    )
-    assert done.warnings == [
-        "web01: matching=order: disks get a label that another disk carries; labels move, data does not: "
-        "a -> b, b -> a (IDENTITY_SWAP)"
-    ]
+    for number in (1, 2):
+        sim.write(f"zones/{VM}/disk{number}", number)
+    data = [sim.digest(f"zones/{VM}/disk{number}") for number in (1, 2)]
+    turned = {"vm": "web01", "disks": [BOOT, {"name": "b", "size": 64}, {"name": "a", "size": 64}]}
+    done = sim.four_steps(turned, matching="order")
+    assert (done.diff, done.warnings) == ("", [])
+    spec = {"vm": "web01", "disks": [BOOT, {"name": "b"}], "unlisted": "destroy"}
+    done = sim.four_steps(spec, matching="order")
+    assert steps(done) == ["destroy"]
+    assert sim.disks()["b"].volume.name == f"zones/{VM}/disk2"
+    assert sim.digest(f"zones/{VM}/disk2") == data[1]
 
 
 def test_order_takes_a_disk_from_an_image_for_an_entry_that_names_none(sim):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from simnode.__main__ import install_programs
@@ -281,11 +283,24 @@ def test_where_it_is_on_a_host(monkeypatch, tmp_path, directory, zfs):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert lock.place() == "/var/run/flexdisk"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert lock.place() == str(tmp_path / "flexdisk-1000")
-    monkeypatch.delenv("XDG_RUNTIME_DIR")
-    monkeypatch.setenv("TMPDIR", "/tmp")
-    assert lock.place().endswith("/flexdisk-1000")
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_dir=f"/home/{uid}"))
+    places = set()
+    for variables in ({}, {"XDG_RUNTIME_DIR": str(tmp_path)}, {"TMPDIR": "/var/tmp"}, {"HOME": "/root"}):
+        for name in ("XDG_RUNTIME_DIR", "TMPDIR", "HOME"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        places.add(lock.place())
+    assert places == {f"/home/1000/.flexdisk-locks-{os.uname().nodename}"}, "ssh and cron of one user differ in these"
+
+
+def test_a_user_without_a_home_has_no_place(monkeypatch, tmp_path, directory):
+    directory.rmdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: {}[uid])
+    fails()
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_dir=str(tmp_path / "nowhere")))
+    fails()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', "\0" * 9000, json.dumps({"pid": 10**30})])

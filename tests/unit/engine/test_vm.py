@@ -44,7 +44,7 @@ DEFAULTS = {
 
 
 def go(sim, *vms, check=False, **policy):
-    zfs, hypervisor = Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner)
+    zfs, hypervisor = Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner, sim.waits.append)
     return run(zfs, hypervisor, [{**DEFAULTS, **vm} for vm in vms], PACKAGES, Policy(**policy), None, check)
 
 
@@ -539,6 +539,28 @@ def test_a_generation_restarts_a_vm_once(sim):
     assert "generation 'a b' is not" in refusal(sim, "InvalidArgument", {"vm": "web01", "generation": "a b"})
 
 
+def test_the_mark_of_a_group(sim):
+    """Nobody has said anything, the VM is a member, the VM is none: three things, and only the task changes them."""
+    vm = {**NEW, "disks": [{"name": "root"}], "state": "running"}
+    assert settle(sim, vm).vms[0]["member"] is None
+    done = settle(sim, {"vm": "web01", "member": "web-1"})
+    assert [(step["text"], step["class"]) for step in done.vms[0]["steps"]] == [("~ member unknown -> web-1", "live")]
+    assert settle(sim, {"vm": "web01", "memory": 2048}).vms[0]["member"] == "web-1"
+    assert settle(sim, {"vm": "web01", "member": ""}).vms[0]["member"] == ""
+    assert info(Zfs(sim.runner), Vmadm(sim.runner), None, None, False).vms[0]["member"] == ""
+    for wrong in ("web", "web-01", "-", "-1", "a b-1"):
+        assert f"member {wrong!r} is not the name" in refusal(sim, "InvalidArgument", {"vm": "web01", "member": wrong})
+    for other, mark in (("", "a VM of no group"), ("web-1", "web-1")):
+        settle(sim, {"vm": "web01", "member": other})
+        said = refusal(sim, "NotMarked", {"vm": "web01", "state": "absent", "member": "web-2"})
+        assert f"only web-2 is deleted here, but the VM is marked as {mark}" in said
+        assert "if it is web-2 all the same, say so first ({vm: web01, member: web-2})" in said
+    settle(sim, {"vm": "web01", "state": "absent", "member": "web-1"})
+    for member in ("web-0", ""):
+        new = {**vm, "vm": "new" + member, "uuid": "", "member": member}
+        assert settle(sim, new).vms[0]["member"] == member
+
+
 def test_protection_is_also_that_of_the_disks(sim):
     vm = {**NEW, "disks": [{"name": "root"}, {"name": "a", "size": 2048}], "indestructible": True}
     done = settle(sim, vm)
@@ -684,11 +706,14 @@ def test_a_creation_that_fails_leaves_nothing(sim):
 
 def test_what_an_interrupted_creation_alone_cannot_have_left_stays():
     """The intent is there still, the configuration has got lost: somebody's data, whatever the intent says."""
-    for touch in (
-        ["guest", "write", "{}/disk1", "0", "512B", "1"],
-        ["guest", "write", "{}/disk1", "0", "512B", "text"],
-        ["zfs", "snapshot", "{}/disk0@x"],
-        ["zfs", "snapshot", "{}@x"],
+    for *touches, stays in (
+        ["guest write {}/disk1 0 512B 1", True],
+        ["guest write {}/disk1 0 512B text", True],
+        ["zfs snapshot {}/disk0@x", "zfs hold mine {}/disk0@x", True],
+        ["zfs snapshot {}/disk1@x", "zfs clone {}/disk1@x zones/clone", True],
+        ["zfs snapshot -r {}@x", "zfs hold mine {}@x", True],
+        ["zfs snapshot {}/disk0@x", False],
+        ["zfs snapshot -r {}@x", "zfs snapshot -r {}@y", False],
     ):
         sim = Simulated(512 << 30)
         count = 0
@@ -706,8 +731,12 @@ def test_what_an_interrupted_creation_alone_cannot_have_left_stays():
         root = next(n for n in sim.run("zfs", "list", "-Ho", "name").split() if n.endswith("/disk0")).rpartition("/")[0]
         del sim.node.vmadm_state["vms"][root.partition("/")[2]]
         assert not go(sim, NEW, check=True).problems
-        sim.run(*[word.format(root) for word in touch])
-        refusal(sim, "AlreadyExists", NEW)
+        for touch in touches:
+            sim.run(*touch.format(root).split())
+        if stays:
+            refusal(sim, "AlreadyExists", NEW)
+        else:
+            settle(sim, NEW)
 
 
 class Killed(Exception):
@@ -733,7 +762,7 @@ def interrupted(sim, when, number, *vms, **policy):
             raise Killed
         return answer
 
-    zfs, hypervisor = Zfs(killing, lambda seconds: None), Vmadm(killing)
+    zfs, hypervisor = Zfs(killing, lambda seconds: None), Vmadm(killing, lambda seconds: None)
     with contextlib.suppress(Killed):
         done = run(zfs, hypervisor, [{**DEFAULTS, **vm} for vm in vms], PACKAGES, Policy(**policy), None, False)
         assert (done.failure is not None) is came

@@ -11,6 +11,7 @@ import re
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
@@ -19,34 +20,26 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.four_steps import four_steps
+from tests.unit.spec.test_vm_snapshot import DEFAULTS
 
+from . import test_vm
 from .conftest import VM, Simulated, running
 
 MIB = 1 << 20
 ROOT = f"zones/{VM}"
 NOW = 1_800_000_000
 UNKNOWN = {"allocatable", "created", "frees_bytes"}
-DEFAULTS = {
-    "vms": [VM],
-    "state": "present",
-    "name": None,
-    "keep": None,
-    "newer": None,
-    "destroy_newer": False,
-    "flexible_disk_size": None,
-    "packages": None,
-}
 
 
 def wanted(**words):
     """The declaration, which must be valid."""
-    declaration, problems = parse_snapshot({**DEFAULTS, **words})
+    declaration, problems = parse_snapshot({**DEFAULTS, "vms": [VM], **words})
     assert problems == []
     return declaration
 
 
 def go(sim, check=False, restart=False, vms=(VM,), **words):
-    zfs, hypervisor = Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner)
+    zfs, hypervisor = Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner, sim.waits.append)
     return vm_snapshot.run(zfs, hypervisor, vms, wanted(**words), Policy(allow_restart=restart), None, check, NOW)
 
 
@@ -171,9 +164,100 @@ def test_keep_destroys_what_the_rule_does_not_keep(sim):
     done = go(sim, name="n5", keep={"last": 2, "daily": None, "weekly": None})
     assert names(sim) == ["n4", "n5"]
     assert done.diff.count("DESTROYED") == 4
-    snapshot(sim, state="absent", keep={"last": 1, "daily": None, "weekly": None})
+    snapshot(sim, state="absent", keep={"last": 1, "daily": None, "weekly": None, "names": ["n*"]})
     assert names(sim) == ["n5"]
     assert "by-hand" in sim.run("zfs", "list", "-t", "snapshot", "-H", "-o", "name", "-r", ROOT)
+
+
+def test_keep_counts_only_its_own_series_and_says_so(sim):
+    """The two examples of the documentation, together on one VM."""
+    go(sim, name="before-upgrade")
+    for night in range(24, 27):
+        go(sim, name=f"2026-11-{night}", keep={"last": 7, "daily": None, "weekly": None})
+    go(sim, name="before-upgrade-2")
+    done = snapshot(sim, name="2026-11-27", keep={"last": 2, "daily": None, "weekly": None})
+    assert names(sim) == ["2026-11-26", "2026-11-27", "before-upgrade", "before-upgrade-2"]
+    text = (
+        "  - snapshot 2026-11-24 DESTROYED by keep, which counts 4 called like 2026-11-27, not before-upgrade, before-u"
+    )
+    assert text in done.diff
+    done = snapshot(sim, state="absent", keep={"last": 1, "daily": None, "weekly": None, "names": ["before-*", "x"]})
+    assert names(sim) == ["2026-11-26", "2026-11-27", "before-upgrade-2"]
+    assert "counts 2 called like before-*, x, not 2026-11-26, 2026-11-27" in done.diff
+
+
+def test_keep_leaves_the_snapshot_that_the_task_declares(sim):
+    """It may be old. The repeated task would take it again and destroy another one."""
+    for number in range(1, 4):
+        go(sim, name=f"s-{number}")
+    done = snapshot(sim, name="s-1", keep={"last": 1, "daily": None, "weekly": None})
+    assert (names(sim), done.failure) == (["s-1", "s-3"], None)
+    assert not go(sim, name="s-1", keep={"last": 1, "daily": None, "weekly": None}).changed
+
+
+LAST = {"last": 1, "daily": None, "weekly": None}
+
+
+def test_a_file_system_below_the_vm_is_in_its_snapshots_and_goes_with_them(sim):
+    extra = f"{ROOT}/extra/deep"
+    sim.run("zfs", "create", "-p", extra)
+    snapshot(sim, name="n1")
+    done = snapshot(sim, name="n2", keep=LAST)
+    assert f"- snapshot n1 (also of {ROOT}/extra, {extra}) DESTROYED by keep" in "".join(done.plan)
+    sim.write(f"{ROOT}/disk1", 5)
+    done = snapshot(sim, name="n2", state="rolled_back")
+    assert f"web01 ({VM}): {extra} is none of the VM's disks and stays as it is" in done.warnings
+    snapshot(sim, name="n2", state="absent")
+    assert "@" not in sim.run("zfs", "list", "-H", "-o", "name", "-t", "snapshot", "-r", ROOT)
+
+
+def test_a_snapshot_of_such_a_file_system_that_is_used_or_was_not_taken_with_it_stays(sim):
+    extra = f"{ROOT}/extra"
+    sim.run("zfs", "create", extra)
+    go(sim, name="n1")
+    sim.run("zfs", "clone", f"{extra}@vmsnap-n1", "zones/copy")
+    assert f"{extra}@vmsnap-n1 has clones: zones/copy" in refusal(sim, "InUse", name="n1", state="absent")
+    assert f"keep leaves snapshot n1: {extra}@vmsnap-n1 has clones" in go(sim, name="n2", keep=LAST).warnings[0]
+    sim.run("zfs", "destroy", "zones/copy")
+    sim.run("zfs", "destroy", f"{extra}@vmsnap-n1")
+    sim.run("zfs", "snapshot", f"{extra}@vmsnap-n1")
+    assert "was not taken with it" in refusal(sim, "Ambiguous", name="n1", state="absent")
+
+
+def test_a_remainder_below_the_vm_is_removed(sim):
+    """Former releases left it with libvirt."""
+    sim.run("zfs", "create", f"{ROOT}/extra")
+    sim.run("zfs", "snapshot", f"{ROOT}/extra@vmsnap-n1")
+    assert "is a remainder of a deleted snapshot" in refusal(sim, "Ambiguous", name="n1")
+    snapshot(sim, name="n1", state="absent")
+    snapshot(sim, name="n1")
+
+
+def test_keep_never_destroys_the_snapshot_that_its_own_task_declares(sim):
+    for name in ("n1", "n2"):
+        go(sim, name=name)
+    snapshot(sim, name="n1", keep={"last": 1, "daily": None, "weekly": None})
+    assert names(sim) == ["n1", "n2"]
+
+
+def test_keep_leaves_a_snapshot_that_is_in_use_and_takes_the_new_one(sim):
+    for number in range(4):
+        go(sim, name=f"n{number}")
+    sim.run("zfs", "clone", f"{ROOT}/disk1@vmsnap-n0", "zones/copy")
+    sim.run("zfs", "hold", "mine", f"{ROOT}/disk2@vmsnap-n1")
+    sim.run("zfs", "destroy", f"{ROOT}/disk1@vmsnap-n2")
+    sim.run("zfs", "snapshot", f"{ROOT}/disk1@vmsnap-n2")
+    done = snapshot(sim, name="n5", keep={"last": 2, "daily": None, "weekly": None})
+    assert names(sim) == ["n0", "n1", "n2", "n3", "n5"]
+    assert done.warnings == [
+        f"web01 ({VM}): keep leaves snapshot n0: {ROOT}/disk1@vmsnap-n0 has clones: zones/copy",
+        f"web01 ({VM}): keep leaves snapshot n1: {ROOT}/disk2@vmsnap-n1 has 1 holds (zfs holds {ROOT}/disk2@vmsnap-n1)",
+        f"web01 ({VM}): keep leaves snapshot n2: {ROOT}/disk1@vmsnap-n2 has the name of snapshot n2, but was not taken "
+        "with it; rename it",
+    ]
+    sim.run("zfs", "release", "mine", f"{ROOT}/disk2@vmsnap-n1")
+    snapshot(sim, name="n5", keep={"last": 2, "daily": None, "weekly": None})
+    assert names(sim) == ["n0", "n2", "n3", "n5"]
 
 
 def test_a_rollback_brings_contents_and_sizes_back(sim):
@@ -187,6 +271,86 @@ def test_a_rollback_brings_contents_and_sizes_back(sim):
     assert sim.digest(volume) == was
     assert {d.name: d.size_mib for d in sim.vm().disks} == {"root": 10240, "a": 2048, "b": 1024}
     assert (sim.get()["state"], sim.get()["autoboot"]) == ("stopped", False)
+
+
+def full(power="stopped"):
+    """A VM without room for what its disks have written since the snapshot one."""
+    sim = Simulated()
+    sim.adopted(2048, 1024, flexible=10240 + 2048 + 1024 + 96, autoboot=False)
+    for number in range(3):
+        sim.write(f"{ROOT}/disk{number}", 10 + number, 0, 30)
+    assert go(sim, name="one").failure is None
+    for number in range(3):
+        sim.write(f"{ROOT}/disk{number}", 20 + number, 0, 80)
+    if power == "running":
+        sim.run("vmadm", "start", VM)
+    return sim
+
+
+def reserve(sim, left):
+    """Leave so many bytes in the pool."""
+    room = int(sim.run("zfs", "get", "-Hpo", "value", "available", "zones"))
+    sim.run("zfs", "create", "-o", f"reservation={room - left}", "zones/others")
+
+
+def test_a_rollback_of_a_full_vm_has_room_for_the_moment():
+    sim = full()
+    root, was = sim.vm().root, sim.digest(f"{ROOT}/disk1")
+    assert root.quota - root.used < 80 * MIB
+    snapshot(sim, name="one", state="rolled_back")
+    assert sim.digest(f"{ROOT}/disk1") != was
+    assert sim.vm().root.quota == root.quota
+
+
+def test_a_pool_without_room_for_the_moment_is_a_refusal():
+    sim = full()
+    reserve(sim, 40 * MIB)
+    said = refusal(sim, "InsufficientSpace", name="one", state="rolled_back")
+    assert re.fullmatch(r"pool zones has 40 MiB left, but this task needs \S+ MiB \(.*\)", said), said
+    sim.run("zfs", "set", "reservation=none", "zones/others")
+    snapshot(sim, name="one", state="rolled_back")
+
+
+def test_a_pool_whose_room_goes_meanwhile_ends_no_rollback_half_way(monkeypatch):
+    sim = full("running")
+    stop, was = Vmadm.stop, sim.digest(f"{ROOT}/disk1")
+
+    def stopped(self, *words):
+        stop(self, *words)
+        reserve(sim, 40 * MIB)
+
+    monkeypatch.setattr(Vmadm, "stop", stopped)
+    failure = go(sim, restart=True, name="one", state="rolled_back").failure
+    assert failure["error_code"] == "InsufficientSpace"
+    assert "the rollback takes" in failure["message"]
+    assert (sim.get()["state"], sim.digest(f"{ROOT}/disk1")) == ("running", was)
+    sim.assert_lawful()
+    monkeypatch.undo()
+    sim.run("zfs", "set", "reservation=none", "zones/others")
+    assert go(sim, restart=True, name="one", state="rolled_back").failure is None
+    assert sim.digest(f"{ROOT}/disk1") != was
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_the_rollback_of_a_full_vm_ends_wherever_it_was_killed(after):
+    number = 0
+    while True:
+        number += 1
+        sim = full("running")
+        restore = kill(sim, number, after)
+        try:
+            go(sim, restart=True, name="one", state="rolled_back")
+            break
+        except Killed:
+            pass
+        finally:
+            restore()
+        done = go(sim, restart=True, name="one", state="rolled_back")
+        assert (done.problems, done.failure) == ([], None), number
+        assert sim.get()["state"] == "running"
+        sim.assert_lawful()
+        assert not go(sim, restart=True, name="one", state="rolled_back").changed
+    assert number > 10
 
 
 def test_a_rollback_over_a_shrink_wants_the_space_first():
@@ -212,7 +376,7 @@ def test_a_running_vm_is_stopped_for_a_rollback_and_runs_again():
     assert "allow_restart" in refusal(sim, "VmNotStopped", name="one", state="rolled_back")
     done = go(sim, name="one", state="rolled_back", restart=True)
     assert (done.problems, done.failure) == ([], None)
-    assert [s["step"] for s in done.vms[0]["steps"]] == ["stop", "rollback", "autoboot"]
+    assert [s["step"] for s in done.vms[0]["steps"]] == ["stop", "rollback", "start", "autoboot"]
     assert (sim.get()["state"], sim.get()["autoboot"]) == ("running", False)
 
 
@@ -308,13 +472,15 @@ def state_of(sim):
     }
 
 
-def prepared(power):
+def prepared(power, idle=False):
     sim = running(autoboot=False) if power == "running" else Simulated()
     if power == "stopped":
         sim.adopted(2048, autoboot=False)
     for name in ("one", "two"):
         sim.write(f"{ROOT}/disk1", len(name), 0, 30)
         go(sim, name=name)
+    if idle:
+        return sim
     sim.write(f"{ROOT}/disk1", 9, 0, 30)
     grown = {"vm": VM, "disks": [{"name": "root"}, {"name": "a", "size": 3072}]}
     done = sim.converge(grown, allow_restart=True)
@@ -328,20 +494,23 @@ def prepared(power):
 @pytest.mark.parametrize(
     "words",
     [
-        {"name": "three", "keep": {"last": 1, "daily": None, "weekly": None}},
+        {"name": "three", "keep": {"last": 1, "daily": None, "weekly": None, "names": ["*"]}},
         {"name": "one", "state": "absent"},
         {"name": "one", "state": "rolled_back", "destroy_newer": True, "restart": True, "flexible_disk_size": 40960},
+        {"name": "two", "state": "rolled_back", "flexible_disk_size": 40960},
     ],
-    ids=["take", "delete", "rollback"],
+    ids=["take", "delete", "rollback", "raise"],
 )
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_every_change_the_same_task_ends_it(words, power, after):
-    sim = prepared(power)
+    """Without another module in between."""
+    idle = words["name"] == "two"  # there is nothing to roll back
+    sim = prepared(power, idle)
     assert go(sim, **words).failure is None
     wanted_end, number = state_of(sim), 0
     while True:
         number += 1
-        sim = prepared(power)
+        sim = prepared(power, idle)
         restore = kill(sim, number, after)
         try:
             go(sim, **words)
@@ -354,20 +523,18 @@ def test_killed_at_every_change_the_same_task_ends_it(words, power, after):
         if rolled:
             refused = sim.converge({"vm": VM, "disks": None})
             assert "a rollback to snapshot one was interrupted" in refused.problems[0].message
-        elif sim.vm().interrupted is not None:
-            sim.converge({"vm": VM, "disks": None})
         done = go(sim, **words)
         assert (done.problems, done.failure) == ([], None), number
         assert state_of(sim) == wanted_end, number
         assert not go(sim, **words).changed or power == "running"
-    assert number > 2
+    assert number > 1
 
 
 def test_a_rollback_that_fails_leaves_the_vm_down_and_says_so():
     sim = running()
     go(sim, name="one")
     sim.write(f"{ROOT}/disk1", 5)
-    sim.fault = lambda argv: "rollback-snapshot failed" if argv[1:2] == ["rollback-snapshot"] else None
+    sim.fault = lambda argv: "rollback failed" if argv[1:2] == ["rollback"] else None
     done = go(sim, name="one", state="rolled_back", restart=True)
     sim.fault = None
     assert done.failure["restarted"] is False
@@ -383,7 +550,7 @@ def test_nothing_else_that_fails_starts_a_vm_whose_rollback_was_interrupted():
     sim = running()
     go(sim, name="one")
     sim.write(f"{ROOT}/disk1", 5)
-    sim.fault = lambda argv: "rollback-snapshot failed" if argv[1:2] == ["rollback-snapshot"] else None
+    sim.fault = lambda argv: "rollback failed" if argv[1:2] == ["rollback"] else None
     assert go(sim, name="one", state="rolled_back", restart=True).failure["restarted"] is False
     sim.fault = None
     sim.run("zfs", "set", "quota=300G", ROOT)
@@ -415,3 +582,76 @@ def test_a_rollback_that_could_not_begin_has_changed_nothing(sim):
     assert done.failure is not None
     assert sim.fingerprint() == before
     assert (done.changed, [vm["changed"] for vm in done.vms]) == (False, [False])
+
+
+# -- a rollback that cannot go on
+
+
+def half_back(end):
+    """web01 was killed after its first disk had gone back, and then somebody has done more."""
+    sim = running()
+    go(sim, name="one")
+    sim.write(f"{ROOT}/disk1", 5)
+    restore = kill(sim, 5, True)
+    with pytest.raises(Killed):
+        go(sim, name="one", state="rolled_back", restart=True)
+    restore()
+    if end == "destroyed":
+        sim.run("zfs", "destroy", "-r", f"{ROOT}@vmsnap-one")
+    else:
+        sim.run("zfs", "snapshot", "-r", f"{ROOT}@hourly")
+        sim.run("zfs", "clone", f"{ROOT}/disk1@hourly", "zones/mine")
+    assert sim.vm().interrupted.rollback == "one"
+    return sim
+
+
+AGAIN = {"name": "one", "state": "rolled_back", "restart": True, "destroy_newer": True}
+GONE = {"state": "absent", "destroy_disks": True, "destroy_snapshots": True}
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "why"),
+    [
+        ("destroyed", "ResourceNotFound", "there is no snapshot one"),
+        ("cloned", "InUse", f"{ROOT}/disk1@hourly has clones: zones/mine"),
+    ],
+)
+def test_a_rollback_that_cannot_go_on_names_the_way_out(end, code, why):
+    """Followed literally, it frees the VM, and loses nothing."""
+    sim = half_back(end)
+    refused = sim.converge({"vm": VM, "disks": None}).problems[0].message
+    assert "vm_snapshot with state=rolled_back and this name ends it, or says what does" in refused
+    first, *_more, last = go(sim, **AGAIN).problems
+    assert (first.code, last.code) == (code, "InUse")
+    assert why in first.message
+    before = [sim.digest(disk.volume.name) for disk in sim.vm().disks]
+    command = re.search(r"zfs inherit \S+ \S+", last.message)[0]
+    sim.run(*command.split())
+    assert [sim.digest(disk.volume.name) for disk in sim.vm().disks] == before
+    assert sim.vm().interrupted is None
+    assert not sim.converge({"vm": VM, "disks": None}).changed
+    sim.run("vmadm", "start", VM)
+
+
+def test_a_vm_whose_rollback_cannot_go_on_can_be_deleted():
+    sim = half_back("destroyed")
+    done = test_vm.settle(sim, {"vm": "web01", **GONE})
+    assert (done.problems, done.failure) == ([], None)
+    assert not sim.node.vmadm_state["vms"]
+    assert observe(Zfs(sim.runner), Vmadm(sim.runner), complete=True).intents == {}
+
+
+def test_a_deletion_that_fails_leaves_the_rollback_to_be_ended():
+    sim = half_back("destroyed")
+    sim.fault = lambda argv: "out of order" if argv[:2] == ["vmadm", "delete"] else None
+    assert test_vm.go(sim, {"vm": "web01", **GONE}).failure is not None
+    sim.fault = None
+    assert (sim.vm().interrupted.rollback, sim.get()["state"]) == ("one", "stopped")
+    assert test_vm.go(sim, {"vm": "web01", **GONE}).failure is None
+
+
+def test_no_disk_is_kept_of_which_nobody_knows_whether_it_has_gone_back():
+    sim = half_back("destroyed")
+    sim.run("zfs", "set", "flexdisk:preserve=true", f"{ROOT}/disk1")
+    words = test_vm.refusal(sim, "InUse", {"vm": "web01", **GONE})
+    assert "before a is detached" in words

@@ -45,7 +45,7 @@ except libvirt.libvirtError as error:
     print("told", error)
 """
 QUESTIONS = {"XMLDesc", "UUIDString", "autostart", "isPersistent", "listAllDomains", "lookupByUUIDString", "name"}
-QUESTIONS |= {"getInfo", "getMemoryStats", "state", "storagePoolLookupByName"}
+QUESTIONS |= {"listAllSecrets", "getInfo", "getMemoryStats", "state", "storagePoolLookupByName"}
 ROOT = Path(__file__).resolve().parents[3]
 RESIZED, NAMED, DEFINED = "blockResize vda 5", "name", "defineXML <domain/>"
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ansible.errors import AnsibleFilterError
 
@@ -135,6 +137,26 @@ def test_a_vm_that_is_left_alone_has_no_disk():
 )
 def test_a_new_disk(name, size, why):
     assert FILTERS["new_disk"](FOUND["hv01"], WEB, name, size) == why
+
+
+@pytest.mark.parametrize(
+    ("name", "slot", "why"),
+    [
+        ("more", "0:5:1", ""),
+        ("data", "4:5", ""),
+        ("more", "4:5", "pci_slot 4:5 has a disk data of 20 GiB, and a new disk needs a free one"),
+        (
+            "more",
+            "0:4:0",
+            r"pci_slot 0:4:0 has its boot disk without a name \(zones/x\) of 64 MiB, .* The playbook adopt",
+        ),
+    ],
+)
+def test_the_slot_of_a_new_disk(name, slot, why):
+    """A slot that another disk has makes no difference for the one that is there already."""
+    boot = {**disk("", 64), "pci_slot": "0:4:0", "boot": True, "volume": "zones/x"}
+    found = {"vms": [vm(WEB, "web01", {**DATA, "pci_slot": "0:4:5", "boot": False}, boot)], "skipped_vms": []}
+    assert re.fullmatch(why + ".*" if why else why, FILTERS["new_disk"](found, WEB, name, "20GiB", slot))
 
 
 def test_a_disk_that_has_what_remains_is_there():

@@ -47,6 +47,19 @@ def test_leaves_space_open_when_it_was_not_asked_for():
     assert disk_table({"vms": [vm("web01", [disk("root", 1024)])], "parked": []})[1].split()[-2:] == ["-", "-"]
 
 
+def test_vms_that_no_task_serves_have_their_reason_below_the_table():
+    skipped = [
+        {"uuid": "u1", "alias": "zone01", "reason": "brand joyent"},
+        {"uuid": "u2", "alias": "web02", "reason": "the VM is configured: its deletion was interrupted"},
+        {"uuid": "u3", "alias": "", "reason": "no dataset zones/u3"},
+    ]
+    lines = disk_table({"vms": [], "parked": [], "skipped_vms": skipped})
+    assert lines[1:] == [
+        "web02: the VM is configured: its deletion was interrupted",
+        "u3: no dataset zones/u3",
+    ]
+
+
 def test_a_host_without_vms_has_only_the_heading():
     assert disk_table({"vms": [], "parked": []}) == ["VM  DISK  SLOT  SIZE  PRESERVE  PARKED  FREE  ALLOCATABLE"]
 

@@ -222,8 +222,19 @@ def test_a_map_tells_where_a_new_member_is_but_not_that_it_is_not_elsewhere(clus
     cluster.cut.add("hv3")
     homes = {"web-0": "hv0", "web-1": "hv1", "web-2": "hv2", "web-3": "hv3"}
     assert said(cluster, group_of(4, hosts=homes, policy=BUDGET)) == [
-        "web-2: no host is chosen while hv3 cannot be read [InvalidArgument]"
+        "failure_budget is 1, but web-2, web-3 cannot be read [InvalidArgument]"
     ]
+
+
+def test_a_member_is_not_made_a_second_time_where_it_was_given_another_host(cluster):
+    """web-1 lies on hv1, which does not answer. The operator names hv2 for it: there it would have no data."""
+    cluster.cut.add("hv1")
+    group = group_of(2, hosts={"web-0": "hv0", "web-1": "hv2"}, policy={**BUDGET, "failure_budget": 2})
+    roll = Roll(cluster, group)
+    plan = roll.look()
+    assert (plan["next"], plan["left"]) == ({}, ["web-1"])
+    cluster.cut.clear()
+    assert said(cluster, group) == ["web-1 lies on hv1, but hosts says hv2 [InvalidArgument]"]
 
 
 # -- the filters themselves

@@ -105,7 +105,7 @@ def boot_image(vm: Raw) -> str:
 
 def group_of(size: int, image: str = IMAGE, **more: Any) -> Raw:
     """A group as the role has it in its variables."""
-    policy = {"action_ceiling": "recreate", **more.pop("policy", {})}
+    policy = {"action_ceiling": "recreate", "max_removed": max(size, 9), **more.pop("policy", {})}
     template = {
         "package": "p",
         "image": image,
@@ -238,4 +238,4 @@ class Roll:
         runner = self.cluster.runner(host)
         found = vm_info.info(Zfs(runner), Vmadm(runner), None, None, False)
         keys = {"vms": found.vms, "parked": found.detached, "skipped_vms": found.skipped, "intents": found.intents}
-        return {**keys, "pools": found.pools}
+        return {**keys, "pools": found.pools, "moves": found.moves}

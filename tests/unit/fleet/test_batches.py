@@ -120,7 +120,7 @@ def test_every_option():
     policy, problems = parse_policy(raw)
     assert problems == []
     assert policy == RollPolicy(
-        2, 3, None, None, 60, 2, 5, ("web-1",), 90, Amount(25, True), "continue", "recreate", 7200
+        2, 3, None, None, 60, 2, 5, ("web-1",), 90, Amount(25, True), "continue", "recreate", deadline=7200
     )  # fmt: skip
 
 

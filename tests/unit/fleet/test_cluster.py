@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import os
 
 import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.filter import groups
+from tests.unit.engine.conftest import IMAGE
 
 from .cluster import SECOND, Cluster, Killed, Roll, boot_image, group_of
 
@@ -49,6 +53,71 @@ def test_members_that_a_step_may_make_above_the_size_take_no_space_from_the_othe
     group = group_of(4, hosts=["hv0"], template={"disks": [{"name": "root"}]}, policy={"max_batch_size": 4})
     plan = Roll(cluster, group).run()
     assert plan["done"], plan
+
+
+# -- who is a member
+
+
+def found_of(cluster, group):
+    up = {host: Roll(cluster, group).info(host) for host in cluster.hosts}
+    return groups.group_found(up, group)
+
+
+def test_a_stranger_that_is_called_like_a_member_is_not_deleted_and_can_be_adopted():
+    """Also on a host that the group does not name. The second group is that of version 0.2.0, without marks."""
+    cluster = made(2, hosts=["hv0", "hv1"])
+    roll = Roll(cluster, group_of(2, hosts=["hv0", "hv1"]))
+    made_by_hand = {"package": "p", "image": IMAGE, "vm": "web-10", "disks": [{"name": "root"}], "state": "running"}
+    assert not roll.vm("hv3", [made_by_hand]).get("failed")
+    (said,) = found_of(cluster, roll.group)["problems"]
+    assert "web-10 on hv3. " in said
+    roll.vm("hv3", [{"vm": "web-10", "member": ""}])
+    assert roll.run()["done"]
+    assert set(cluster.vms()) == {"web-0", "web-1", "web-10"}
+    for host, sim in cluster.hosts.items():
+        for vm in roll.info(host)["vms"]:
+            sim.run("zfs", "inherit", "flexdisk:member", f"zones/{vm['uuid']}")
+    (said,) = found_of(cluster, roll.group)["problems"]
+    assert """-e '{"flexdisk_adopt_members": ["web-0", "web-1", "web-10"]}' marks them""" in said
+    adopting = {**roll.group, "adopt": ["web-0", "web-1"]}
+    (said,) = found_of(cluster, adopting)["problems"]
+    assert """-e '{"flexdisk_adopt_members": ["web-10"]}' marks them""" in said
+    roll.vm("hv3", [{"vm": "web-10", "member": ""}])
+    for host in cluster.hosts:
+        roll.call(host, groups.group_adoptions(roll.info(host), adopting))
+    again = Roll(cluster, roll.group)
+    assert (again.run()["done"], again.steps) == (True, 0)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_member_that_was_renamed_by_hand_keeps_its_disks_and_gets_no_replacement(marked):
+    cluster = made(2)
+    host, vm = cluster.vms()["web-1"]
+    sim = cluster.hosts[host]
+    sim.run("vmadm", "update", vm["uuid"], stdin=json.dumps({"alias": "web-7" if marked else "old"}))
+    if not marked:
+        sim.run("zfs", "inherit", "flexdisk:member", f"zones/{vm['uuid']}")
+    before = {host: sim.fingerprint() for host, sim in cluster.hosts.items()}
+    (said,) = found_of(cluster, group_of(2, SECOND))["problems"]
+    assert f"{'marked' if marked else 'made'} as web-1; call it web-1 again" in said
+    assert {host: sim.fingerprint() for host, sim in cluster.hosts.items()} == before
+    sim.run("vmadm", "update", vm["uuid"], stdin=json.dumps({"alias": "web-1"}))
+    adopting = {**group_of(2), "adopt": ["web-1"]}
+    assert found_of(cluster, adopting)["problems"] == []
+
+
+def test_a_removal_is_a_destruction_with_a_limit_and_is_shown():
+    cluster = made(4)
+    group = group_of(2, policy={"max_removed": None})
+    said = Roll(cluster, group).look()["msg"]
+    assert said.startswith(
+        "size is 2, so 2 would be deleted, but max_removed is 0: web-3 on hv3: root 32 MiB destroyed, "
+    )
+    assert "data 16 MiB stays; web-2 on hv2: root" in said
+    assert "max_removed=2 in the policy allows it" in said
+    assert Roll(cluster, group_of(2, policy={"max_removed": 1})).look()["problems"]
+    plan = Roll(cluster, group_of(2, policy={"max_removed": 2})).look()
+    assert plan["table"][-2:] == [f"deleted: web-{n}: root 32 MiB destroyed, data 16 MiB stays" for n in (2, 3)]
 
 
 # -- interrupted anywhere

@@ -247,6 +247,19 @@ def test_retries_are_attempts_beyond_the_first():
     assert times(world) == [0, 7, 14]
 
 
+@pytest.mark.parametrize(("takes", "asked"), [(0, [0, 5, 10, 15]), (2, [0, 7, 14])])
+def test_a_gate_ends_at_its_limit(takes, asked):
+    """So that the lease of the group outlasts it, whatever its members answer."""
+    world = World(lambda name, at: name == "b" or at < 0, takes=takes)
+    members = [Asked("a", True, (SSH,)), Asked("b", True, (SSH,))]
+    found = world.watch(members=members, retries=10**6, delay=5, stable_for=10**6, limit=20)
+    assert times(world) == asked
+    assert world.time - 100 <= 20
+    assert [member["why"] for member in found["members"]] == [
+        f"no at {asked[-1]}; given up after 20 s (limit)", "not yes for long enough; given up after 20 s (limit)",
+    ]  # fmt: skip
+
+
 def test_what_does_not_run_is_never_asked_or_waited_for():
     world = World(lambda *_any: True)
     found = world.watch(members=[Asked("a", False)], retries=9, delay=5, stable_for=60)

@@ -109,7 +109,11 @@ def test_what_is_destroyed():
     ]
     gone = planned(step(disk="scratch", destroys=True), step(disk="data", destroys=False))
     assert judge({"vms": [gone]}, disks=disks)["destroys"] == 8
-    assert judge({"vms": [planned(step(), state="absent")]}, disks=disks)["destroys"] == 40
+    above = judge({"vms": [planned(step(), state="absent")]}, disks=disks, size=0)
+    assert (above["destroys"], above["loses"], above["keeps"]) == (
+        40, ["root 32 MiB", "scratch 8 MiB"], ["data 16 MiB"],
+    )  # fmt: skip
+    assert judge(None, disks=disks, size=0) == {**above, "change": "nothing"}  # scale_group asks no module
     assert judge({"vms": [planned()]}, disks=disks)["destroys"] == 0
     assert judge(None, disks=disks)["destroys"] == 0
 

@@ -73,6 +73,7 @@ def test_a_member_fills_the_template():
     assert template.entry(WEB1, given, {}, recreate=False) == {
         "vm": "web-1",
         "state": "running",
+        "member": "web-1",
         "package": "p",
         "tags": {"number": 1, "at": "hv01"},
         "customer_metadata": {"fqdn": "web-1.example.org", "role": "web"},
@@ -118,8 +119,8 @@ def test_only_the_boot_disk_may_be_made_anew(disks, boots):
 
 def test_a_removal_allows_what_the_template_allows():
     given = {"package": "p", "destroy_disks": True, "disks": [DATA]}
-    assert template.removal(WEB1, given) == {"vm": "web-1", "state": "absent", "destroy_disks": True}
-    assert template.removal(WEB1, {}) == {"vm": "web-1", "state": "absent"}
+    assert template.removal(WEB1, given) == {"vm": "web-1", "state": "absent", "destroy_disks": True, "member": "web-1"}
+    assert template.removal(WEB1, {}) == {"vm": "web-1", "state": "absent", "member": "web-1"}
 
 
 def test_what_a_member_was():

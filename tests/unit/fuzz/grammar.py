@@ -14,7 +14,7 @@ _PART = r"(?!\.{1,2}(?:[/@]|\Z))[A-Za-z0-9_.:-]+"
 DATASET = rf"[A-Za-z](?!\.)[A-Za-z0-9_.:-]*(?:/{_PART})*"
 SNAPSHOT = rf"{DATASET}@[A-Za-z0-9_.:%-]+"
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_FACT = rf"flexdisk:(?:uuid|name|vm|index|slot|model|type|boot|preserve|description|tags|remaining|serial_no|ctime|mtime|intents|intent\.{UUID})"  # fmt: skip  # noqa: E501
+_FACT = rf"flexdisk:(?:uuid|name|vm|index|slot|model|type|boot|preserve|description|tags|remaining|element|serial_no|ctime|mtime|intents|intent\.{UUID})"  # fmt: skip  # noqa: E501
 _OWN = rf"{_FACT}=[\x20-\x7e]{{1,8191}}"
 _NATIVE = r"(?:(?:quota|reservation|refreservation|volsize|volblocksize)=(?:\d+|auto|none)|compression=[a-z0-9-]+)"
 
@@ -23,6 +23,8 @@ GRAMMAR = tuple(
     for pattern in (
         rf"zfs\n get\n -Hpr?\n -t\n [a-z,]+\n -o\n name,property,value,source\n [a-z_.:,]+(?:\n {DATASET})*",
         rf"zfs\n get\n -H\w*\n -o\n [a-z,]+\n [a-z_.:,0-9-]+\n {DATASET}(?:@[\w.:%-]+)?",
+        rf"zfs\n get\n -Ho\n value\n guid\n {DATASET}(?:@[\w.:%-]+)?",
+        rf"zfs\n get\n -Hp\n -o\n name,property,value,source\n all(?:\n {DATASET})+",
         rf"zfs\n get\n -H\w*\n -s\n [a-z,]+\n -o\n [a-z,]+\n [a-z_.:,0-9-]+\n {DATASET}",
         rf"zfs\n set(?:\n {_NATIVE}){{1,2}}\n {DATASET}",
         rf"zfs\n set(?:\n {_OWN})+\n {DATASET}",
@@ -35,7 +37,7 @@ GRAMMAR = tuple(
         rf"zfs\n rename\n {SNAPSHOT}\n {SNAPSHOT}",
         rf"zfs\n snapshot\n {DATASET}@flexdisk-guard",
         rf"zfs\n (?:hold|release)\n flexdisk-guard\n {SNAPSHOT}",
-        rf"zfs\n destroy(?:\n -r)?\n {DATASET}/{_PART}(?:/{_PART})*",
+        rf"zfs\n destroy\n {DATASET}/{_PART}(?:/{_PART})*",
         rf"zfs\n destroy\n {DATASET}@flexdisk-guard",
         rf"zpool\n status(?:\n {DATASET})+",
         rf"zdb\n -C\n {DATASET}",

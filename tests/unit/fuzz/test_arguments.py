@@ -80,6 +80,7 @@ WHOLE = st.fixed_dictionaries(
         "drained": st.booleans(),
         "restart": st.booleans(),
         "generation": mostly(st.just("2026-11-25"), TEXTS),
+        "member": mostly(st.just("web-0"), TEXTS),
         "options": mostly(st.just({"resolvers": ["8.8.8.8"]}), ANY),
         "customer_metadata": mostly(st.just({"cluster_id": "4"}), ANY),
         "secret_metadata": mostly(st.just({"root_pw": "correct-horse"}), ANY),
@@ -172,7 +173,9 @@ ARGUMENTS = {
             **COMMON,
             "vms": mostly(st.just(["web01"]), ANY),
             "state": mostly(st.sampled_from(["present", "absent", "rolled_back"]), TEXTS),
-            "keep": mostly(st.dictionaries(st.sampled_from(["last", "daily", "weekly"]), st.integers(-1, 9)), ANY),
+            "keep": mostly(
+                st.dictionaries(st.sampled_from(["last", "daily", "weekly", "names"]), st.integers(-1, 9)), ANY
+            ),
             "newer": mostly(st.lists(TEXTS, max_size=2), ANY),
             "destroy_newer": st.booleans(),
             "flexible_disk_size": mostly(st.sampled_from([20480, "30GiB"]), ANY),

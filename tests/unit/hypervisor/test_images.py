@@ -13,6 +13,7 @@ import subprocess
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import images
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.images import convert, probe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -77,3 +78,88 @@ def test_an_overlay_is_refused(tmp_path):
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", "raw", overlay], check=True)
     with pytest.raises(FlexdiskError, match="depends on another file"):
         probe(SubprocessRunner(), str(overlay))
+
+
+# -- the same file
+
+
+def swapping(when, change, stdout=""):
+    """A runner before or after whose command somebody changes what is at the path. It keeps what it was given."""
+
+    def runner(argv, stdin="", timeout=300):
+        runner.path = next(word for word in argv if word.startswith("/proc/"))
+        if when == "before":
+            change()
+        with open(runner.path, "rb") as file:
+            runner.read = file.read()
+        if when == "after":
+            change()
+        return Answer(0, stdout, "")
+
+    return runner
+
+
+INFO = json.dumps({"virtual-size": MIB, "format": "raw"})
+
+
+@pytest.fixture
+def image(tmp_path):
+    (tmp_path / "image").write_bytes(b"good")
+    return tmp_path / "image"
+
+
+def swap(image):
+    other = image.with_name("other")
+    other.write_bytes(b"evil")
+    other.replace(image)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_file_that_is_swapped_is_never_read(image, copies):
+    """What was opened is read, and then the difference is seen."""
+    found = probe(swapping("before", lambda: None, INFO), str(image))
+    runner = swapping("before", lambda: swap(image), INFO)
+    with pytest.raises(FlexdiskError, match=f"image_file {image} changed since it was read"):
+        convert(runner, found, "/dev/null") if copies else probe(runner, str(image))
+    assert runner.read == b"good"
+
+
+def test_a_file_that_is_swapped_after_the_plan_is_not_copied(image):
+    found = probe(swapping("before", lambda: None, INFO), str(image))
+    swap(image)
+    runner = swapping("before", lambda: None)
+    with pytest.raises(FlexdiskError, match="changed since it was read") as caught:
+        convert(runner, found, "/dev/null")
+    assert (caught.value.code, hasattr(runner, "read")) == ("Changed", False)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_file_that_is_written_to_is_refused(image, when):
+    with pytest.raises(FlexdiskError, match="changed since it was read"):
+        probe(swapping(when, lambda: image.write_bytes(b"more than good"), INFO), str(image))
+    found = probe(swapping("before", lambda: None, INFO), str(image))
+    with pytest.raises(FlexdiskError, match="changed since it was read"):
+        convert(swapping(when, lambda: image.write_bytes(b"good")), found, "/dev/null")
+
+
+def test_messages_have_the_path_of_the_user(image):
+    def runner(argv, stdin="", timeout=300):
+        return Answer(1, "", f"qemu-img: {argv[-1]}: not an image")
+
+    with pytest.raises(FlexdiskError, match=f"image_file {image}: qemu-img: {image}: not an image"):
+        probe(runner, str(image))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_where_a_child_opens_the_path_itself_a_swap_is_seen(image, monkeypatch, there):
+    """Not every platform has a path for what a process has opened."""
+    monkeypatch.setattr(images._Opened, "name", property(lambda self: self.path))
+
+    def runner(argv, stdin="", timeout=300):
+        swap(image)
+        if not there:
+            image.unlink()
+        return Answer(0, INFO, "")
+
+    with pytest.raises(FlexdiskError, match="changed since it was read"):
+        probe(runner, str(image))

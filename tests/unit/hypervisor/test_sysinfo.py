@@ -114,3 +114,21 @@ def test_two_processes_that_change_nothing():
 def test_a_failure_names_the_program(program):
     with pytest.raises(FlexdiskError, match=rf"\(rc 1 of: {program}"):
         Vmadm(Recorded(**{program: Answer(1, "", "")})).resources()
+
+
+@pytest.mark.parametrize(
+    ("kstat", "boot"),
+    [
+        (
+            "unix:0:system_misc:boot_time\t1704067200\nunix:0:system_misc:crtime\t38.183748911\n",
+            "1704067200-38.183748911",
+        ),
+        ("unix:0:system_misc:boot_time\t1704067200\n", "1704067200-"),
+        ("unix:0:system_misc:crtime\t38.183748911\n", ""),
+        ("unix:0:system_misc:boot_time\tyesterday\n", ""),
+        ("unix:0:system_misc:boot_time\t1704067200\nunix:0:system_misc:crtime\tx y\n", ""),
+        ("", ""),
+    ],
+)
+def test_what_tells_boots_apart(kstat, boot):
+    assert sysinfo_read.parse_boot(kstat) == boot

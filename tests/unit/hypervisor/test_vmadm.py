@@ -178,6 +178,7 @@ def test_platforms_that_could_destroy_disk0(stamp, old):
         ),
         (f"VM {U} not found", "ResourceNotFound"),
         (f"zoneadm: {U}: No such zone configured", "ResourceNotFound"),
+        (f"Unable to start VM {U}: bad statusCode: 404", "ResourceNotFound"),
         (
             "first of 1 error: Command failed: cannot set property for 'zones/U/disk1': "
             "size is greater than available space",
@@ -363,3 +364,32 @@ def test_not_root():
 def test_the_mac_addresses_of_other_vms(stdout, found):
     """However they are written. What is malformed counts for nothing."""
     assert vmadm_read.taken_macs(stdout, "own") == found
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (Answer(0, "", ""), []),
+        (Answer(1, "", "storage\n"), ["the network tag storage"]),
+        (Answer(2, "", "storage\n"), []),
+        (Answer(127, "", "nictagadm: not found\n"), []),
+        (FlexdiskError("CommandNotFound", "nictagadm"), []),
+    ],
+)
+def test_network_tags_that_the_host_lacks(answer, found):
+    """vmadm would refuse the VM. A host that does not tell lacks none; a text that is no tag never becomes a word."""
+    asked = []
+
+    def runner(argv, stdin="", timeout=0):
+        if argv[0] == "vmadm":
+            return Answer(0, "[]", "")
+        asked.append(argv)
+        if isinstance(answer, FlexdiskError):
+            raise answer
+        return answer
+
+    nics = [
+        {"mac": f"02:08:20:aa:bb:0{n}", "nic_tag": tag} for n, tag in enumerate(("storage", "admin", "-v", "o/7", 7))
+    ]
+    assert Vmadm(runner).lacks(U, {"options": {"nics": nics}}, []) == found
+    assert asked == [("nictagadm", "exists", "-l", "admin", "storage")]

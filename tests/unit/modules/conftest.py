@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +20,12 @@ from simnode import Node
 from simnode.__main__ import install_programs
 from simnode.node import PoolSpec
 from simnode.vmadm.admin import COMMANDS
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+from in_process import call
 
 IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
 VM = "cccccccc-0000-4000-8000-000000000001"
@@ -58,8 +65,16 @@ class Host:
         return dict(result)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "processes: the node's programs are processes, as on a host")
+
+
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def host(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Any]:
     made = Host(tmp_path, capsys)
+    if request.node.get_closest_marker("processes") is None:
+        monkeypatch.setattr(SubprocessRunner, "__call__", call)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     return made

@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import VM
 
-DISKS = [{"name": "root", "boot": True}, {"name": "data", "size": 128, "pci_slot": "0:4:1"}]
+DISKS = [{"name": "root", "boot": True}, {"name": "data", "pci_slot": "0:4:1"}, {"name": "more", "size": 64}]
 NEW = {"vm": "web02", "memory": "512MiB", "image": "aaaaaaaa-0000-4000-8000-000000000001", "disks": [{"name": "root"}]}
 TASKS: dict[str, dict[str, Any]] = {
     "vm_disks": {"vms": [{"vm": "web01", "disks": DISKS}]},

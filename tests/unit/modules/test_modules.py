@@ -568,7 +568,7 @@ def test_snapshot(host):
     assert not host("vm_snapshot", name="one")["changed"]
     assert host("vm_info", space=True)["vms"][0]["snapshots"] == done["vms"][0]["snapshots"]
     assert host("vm_snapshot", vm="web01", name="a b")["error_code"] == "InvalidArgument"
-    kept = host("vm_snapshot", vm="web01", name="two", keep={"last": 1})
+    kept = host("vm_snapshot", vm="web01", name="two", keep={"last": 1, "names": ["*"]})
     assert [s["name"] for s in kept["vms"][0]["snapshots"]] == ["two"]
 
 
@@ -848,7 +848,13 @@ def test_a_vm_has_one_name(host):
             "customer_metadata root_pw: its name says that it is a secret",
         ),
         ({"customer_metadata": {"api_token": "12345678"}}, "customer_metadata api_token"),
+        ({"customer_metadata": {"root-pw": "12345678"}}, "customer_metadata root-pw"),
+        ({"customer_metadata": {"apiKey": "12345678"}}, "customer_metadata apiKey"),
+        ({"customer_metadata": {"DB_SECRET_1": "12345678"}}, "customer_metadata DB_SECRET_1"),
+        ({"customer_metadata": {"user-data": "#cloud-config"}}, "customer_metadata user-data"),
         ({"options": {"vnc_password": "12345678"}}, "options vnc_password: options are shown"),
+        ({"options": {"internal_metadata": {"root_pw": "a"}}}, "options internal_metadata.root_pw: options are shown"),
+        ({"options": {"nics": [{"ip": "dhcp", "apiToken": "a"}]}}, "options nics.apiToken"),
     ],
 )
 def test_what_is_plainly_a_secret_goes_where_it_is_masked(host, wish, said):

@@ -10,11 +10,13 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from simnode import Node
 
 from .conftest import IMAGE, VM
 
+pytestmark = pytest.mark.processes
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "disks.md"
 OURS = "flexdisk.hypervisor."
 
@@ -52,8 +54,9 @@ def test_adopt_and_release(host):
     assert done[0]["changed"]
     assert (names(host, "web01"), names(host, "db01")) == (["root", "data"], ["disk0", "disk1"])
     papers = host(release[0][0], **release[0][1])["released"]
-    assert names(host, "web01") == ["", ""]
+    assert names(host, "web01") == ["root", "data"]  # by the saved identity
     assert host(forget[0][0], **forget[0][1])["released"] == papers
+    assert names(host, "web01") == ["", ""]
     assert "flexdisk:released\t" not in host.node("zfs", "get", "-Hp", "-s", "local", "all")
     host("disk_adopt", vms=papers)
     assert names(host, "web01") == ["root", "data"]

@@ -41,6 +41,10 @@ def found(hosts, wanted=None):
     return [(*(job["operations"][0][key] for key in ("do", "from", "to")), job["why"]) for job in jobs]
 
 
+TWICE = (
+    "{} has it, too, or expects it; if it was taken over, failover_vm with flexdisk_failover_state=returned ends it"
+    " on hv01"
+)
 LEAVES, GONE, COMES = mark(1, "leaving", "hv02"), mark(1, "moved", "hv02"), mark(1, "coming", "hv01")
 
 
@@ -61,6 +65,9 @@ LEAVES, GONE, COMES = mark(1, "leaving", "hv02"), mark(1, "moved", "hv02"), mark
         (seen(((1,), (LEAVES,)), None), (PUT_BACK, "hv01", "hv02", "hv02 cannot be read")),
         (seen(((1,), (GONE,)), None), (STUCK, "hv01", "hv02", "hv02 cannot be read")),
         (seen(None, ((1,), (COMES,))), (STUCK, "hv01", "hv02", "hv01 cannot be read")),
+        (seen(((1,), (LEAVES,)), ((1,), (COMES,)), ((1,), ())), (STUCK, "hv01", "hv02", TWICE.format("hv03"))),
+        (seen(((), (GONE,)), ((1,), (COMES,)), ((1,), ())), (STUCK, "hv01", "hv02", TWICE.format("hv03"))),
+        (seen(((1,), (GONE,)), ((1,), ())), (STUCK, "hv01", "hv02", TWICE.format("hv02"))),
         (  # it was put back while hv02 was away, and has gone elsewhere
             seen(((), (mark(1, "moved", "hv03"),)), ((1,), (COMES,)), ((1,), ())),
             (PUT_BACK, "hv03", "hv02", "hv02 still expects it from hv01"),

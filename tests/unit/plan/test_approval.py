@@ -82,7 +82,7 @@ def test_another_size_is_another_digest(sizes, others):
 
 @given(st.text("0123456789abcdef", min_size=1) | st.integers() | st.lists(st.integers()))
 def test_nothing_takes_a_digest_for_a_number(content):
-    assert re.fullmatch("[a-p][0-9a-f]{15}", digest_of(content))
+    assert re.fullmatch("[a-p][0-9a-f]{31}", digest_of(content))
 
 
 A = {"name": "a"}
@@ -177,6 +177,27 @@ def test_every_figure_of_a_step_counts(disks):
     assert tried
 
 
+def exchanged(vm: t.Any) -> t.Any:
+    """The VM with another volume at the place of each disk, and all else as before."""
+    disks = tuple(replace(d, volume=replace(d.volume, guid=d.volume.guid + 1000)) for d in vm.disks)
+    return replace(vm, disks=disks)
+
+
+@pytest.mark.parametrize("disks", [WANTED[key] for key in ("slot", "model", "compression", "preserve", "destroy")])
+def test_another_volume_at_the_place_of_a_disk_is_another_plan(disks):
+    planned = plan(three_disks(), {"disks": disks})
+    other = replace(planned, before=exchanged(planned.before))
+    assert approval.digest([planned]) != approval.digest([other])
+
+
+@pytest.mark.parametrize("policy", [Policy(stop_timeout=7), Policy(allow_force_stop=True)])
+def test_how_a_vm_is_stopped_counts_where_one_is(policy):
+    wanted = {"disks": WANTED["model"]}
+    stopped, running = plan(three_disks(), wanted), plan(three_disks(state="running"), wanted, allow_restart=True)
+    assert approval.digest([running], policy) != approval.digest([running], Policy())
+    assert approval.digest([stopped], policy) == approval.digest([stopped], Policy())
+
+
 def synced(bytes_of_syncs: int, drift: int = 0) -> t.Any:
     """A VM with so much space for syncs, and with a quota that is off by drift."""
     machine = host({})
@@ -211,7 +232,7 @@ def snapped(names: t.Sequence[str], numbers: t.Sequence[int] = (1, 2, 3)) -> t.A
 
 
 def of_snapshots(vm: t.Any, now: int = 1, **more: t.Any) -> str:
-    planned = plan_snapshot(vm, SnapshotDeclaration(**more), Policy(), CAPABILITIES, GEOMETRY, now)
+    planned = plan_snapshot(host({}), vm, SnapshotDeclaration(**more), Policy(), CAPABILITIES, now)
     assert planned.problems == ()
     assert planned.changed
     return approval.digest([planned])

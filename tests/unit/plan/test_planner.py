@@ -165,7 +165,7 @@ def test_every_step_can_be_predicted_and_done(cls):
 NOT_LIVE = {
     "adopt", "autoboot", "clear", "copy", "correct", "create_detached", "create_vm", "delete_vm", "edit",
     "end_conversion", "finish_detached", "forget", "forget_intent", "import_image", "package", "place", "ports",
-    "recover", "release", "resize_detached", "rollback", "shrink", "start", "stop",
+    "recover", "release", "remove_unfinished", "resize_detached", "rollback", "shrink", "start", "stop",
 }  # fmt: skip
 HOT_PLUG = {"attach", "create", "destroy", "detach", "grow"}
 

@@ -33,6 +33,7 @@ class Nodes:
         self.folder = folder
         self.groups = groups
         self.variables: dict[str, Any] = {}
+        self.processes = False  # whether modules, and what they call, are processes, as on a host
         link = folder / "collections" / "ansible_collections" / "flexdisk" / "hypervisor"
         link.parent.mkdir(parents=True)
         link.symlink_to(ROOT)
@@ -148,6 +149,7 @@ class Nodes:
         watch is called with each line while it runs, and says whether everything is killed now.
         """
         book = playbook if "/" in playbook else f"flexdisk.hypervisor.{playbook}"
+        callbacks = [os.environ["ANSIBLE_CALLBACKS_ENABLED"], *([] if self.processes else ["in_process"])]
         env = {
             **{
                 key: value
@@ -157,6 +159,7 @@ class Nodes:
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
             "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).with_name("connection")),
+            "ANSIBLE_CALLBACKS_ENABLED": ",".join(callbacks),
             "FLEXDISK_NODES": str(self.folder),
             "ANSIBLE_HOME": str(self.folder / "ansible"),
             "ANSIBLE_NOCOLOR": "1",

@@ -50,19 +50,21 @@ def role(size, check=False, **more):
 
 def test_the_page_and_the_role(tmp_path):
     plan, ask, apply = yaml.safe_load(re.findall(r"^```yaml\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)[0])
-    disks = [{"name": "root", "boot": True}, {"name": "data", "size": "30GiB", "pci_slot": "0:4:1"}]
+    root, data = {"name": "root", "boot": True}, {"name": "data", "pci_slot": "0:4:1"}
+    adopts = {"flexdisk.hypervisor.vm_disks": {"vms": [{"vm": "web01", "disks": [root, data]}]}, "name": "Adopt"}
+    disks = [root, {**data, "size": "30GiB"}]
     interferes = {"flexdisk.hypervisor.vm_disks": {"vms": [{"vm": "web01", "disks": disks}]}, "name": "Interfere"}
     keep = {"ansible.builtin.set_fact": {"approved": "{{ flexible_disks_result }}"}}
     expected = {"flexible_disks_expect_plan": "{{ approved.plan_digest }}"}
     expected["flexible_disks_expect_lines"] = "{{ approved.plan }}"
     more = {"block": [role("52GiB", flexible_disks_recalculate_quota=True, **expected)]}
     more["rescue"] = [{"ansible.builtin.debug": {"msg": "others must wait"}}]
-    tasks = [plan, ask, interferes, {**apply, "ignore_errors": True}, plan, apply, apply]
+    tasks = [adopts, plan, ask, interferes, {**apply, "ignore_errors": True}, plan, apply, apply]
     lost = {"block": [role("52GiB", flexible_disks_expect_plan=None)], "rescue": [more["rescue"][0]]}
     tasks += [role("51GiB", check=True), keep, role("51GiB", **expected), more, lost, role("52GiB", **expected)]
     status, printed = run(tmp_path, tasks)
     assert status == 2, printed
-    refused = r"the plan has changed since it was approved: its digest is ([a-p]\w{15}), not ([a-p]\w{15})"
+    refused = r"the plan has changed since it was approved: its digest is ([a-p]\w{31}), not ([a-p]\w{31})"
     assert len(set(re.findall(refused, printed))) == 2, "once by the page, once by the role"
     for line in (
         "- web01 .*~ data 20 GiB -> 50 GiB",

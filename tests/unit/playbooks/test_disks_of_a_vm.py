@@ -70,6 +70,11 @@ def test_a_disk_is_added_resized_and_destroyed(nodes):
     assert again == ["1 VM: nothing to change"]
     for playbook, words, why in (
         ("add_disk", ("-e", "flexdisk_disk_size=30GiB"), "the VM has a disk data of 20 GiB already"),
+        (
+            "add_disk",
+            ("-e", "flexdisk_disk=new", "-e", "flexdisk_disk_size=2GiB", "-e", "flexdisk_pci_slot=0:4:0"),
+            "pci_slot 0:4:0 has its boot disk without a name",
+        ),
         ("resize_disk", ("-e", "flexdisk_disk_size=30GiB", "-e", "flexdisk_disk=dat"), "has no disk dat"),
         ("resize_disk", ("-e", "flexdisk_disk_size=30GiB", "-e", "flexible_disks_allow_restart=no"), "[VmNotStopped]"),
         ("resize_disk", ("-e", "flexdisk_disk_size=10GiB"), "dangerous_allow_shrink"),

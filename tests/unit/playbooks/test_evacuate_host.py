@@ -128,7 +128,7 @@ def test_refusals(tmp_path):
     assert "--limit would leave out the jobs" in printed
     status, printed = nodes.play("evacuate_host", *FROM, "-e", "flexdisk_move_digest=0123")
     assert status == 2
-    assert re.search(r"its digest is \w{16}, not 0123", printed)
+    assert re.search(r"its digest is \w{32}, not 0123", printed)
     status, printed = nodes.play("evacuate_host")
     assert status == 2
     assert "missing required arguments: flexdisk_move_from_hosts" in printed

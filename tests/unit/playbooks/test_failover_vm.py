@@ -21,6 +21,9 @@ TO = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv02"]
 FENCED = [*TO, "-e", "flexdisk_fenced=true"]
 PREPARE = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_failover=true"]
 
+# Each takes minutes, and tests/unit/replication has the same in one process.
+SELDOM = pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes minutes; FLEXDISK_FULL=1 runs it")
+
 
 @pytest.fixture
 def nodes(tmp_path):
@@ -85,13 +88,19 @@ def test_a_failover(nodes):
         assert not changed(plays(nodes, "failover_vm", *words, *more, unreachable="hv01"), "hv02")
 
 
+@SELDOM
 def test_the_old_host_comes_back(nodes):
     """It does not start the VM, and ends it. What it wrote last is kept, and given up by word."""
     contents = hashes(nodes, "hv01")
     plays(nodes, "replicate", *PREPARE)
     nodes.run("hv01", "guest", "write", vm(nodes, "hv01")["disks"][1]["zfs_filesystem"], "9", "3", "lost")
     plays(nodes, "failover_vm", *FENCED, unreachable="hv01")
-    nodes.run("hv01", "vmadm", "stop", vm(nodes, "hv01")["uuid"], "-F")
+    uuid = vm(nodes, "hv01")["uuid"]
+    for check in ("--check", "--diff"):  # it runs on both
+        printed = plays(nodes, "start_host", "--limit", "hv01", check, status=2)
+        assert "it is running here, and hv02 has taken it over; it also runs on hv02" in printed
+        assert f"Stop it here (vmadm stop {uuid})" in printed
+    nodes.run("hv01", "vmadm", "stop", uuid, "-F")
     assert "hv02 has taken it over" in plays(nodes, "start_host", "--limit", "hv01")
     assert vm(nodes, "hv01")["state"] == "stopped"
     for state, words in (("returned", "lacks"), ("given_up", "and becomes a replica")):
@@ -107,6 +116,7 @@ def test_the_old_host_comes_back(nodes):
     assert [nodes.run("hv01", "guest", "hash", name) for name in replicas] == contents
 
 
+@SELDOM
 def test_a_failover_that_was_killed(nodes):
     """The old host is there again. It is given up, or goes on: the VM is never on both hosts."""
     contents = hashes(nodes, "hv01")
@@ -155,6 +165,7 @@ def begin(nodes):
     assert "coming" in nodes.run("hv02", "zfs", "get", "-H", "-o", "value", "flexdisk:move", place)
 
 
+@SELDOM
 def test_a_host_that_has_booted(nodes):
     """It starts its VMs, if the other host can be asked, or by a word of the user."""
     plays(nodes, "replicate", *PREPARE)
@@ -171,6 +182,90 @@ def test_a_host_that_has_booted(nodes):
     assert vm(nodes, "hv01")["state"] == "running"
 
 
+@SELDOM
+def test_the_host_that_took_it_over_has_moved_it_on(tmp_path):
+    """start_host follows the VM, also if --limit leaves the host out that has it."""
+    three = Nodes(tmp_path, {"hv01": "", "hv02": "", "hv03": ""})
+    three.connect("hv01", "hv02")
+    three.connect("hv02", "hv03")
+    three.variables["all"] = {"flexdisk_replicas": [{"vm": "db01", "host": "hv02"}]}
+    uuid = three.create("hv01", "db01", 1024, 2, {}, flexible=6)
+    three.run("hv01", "vmadm", "update", uuid, stdin=json.dumps({"set_customer_metadata": {"root_pw": SECRET}}))
+    three.run("hv01", "vmadm", "start", uuid)
+    plays(three, "replicate", *PREPARE)
+    three.run("hv01", "vmadm", "stop", uuid, "-F")
+    plays(three, "failover_vm", *FENCED, unreachable="hv01")
+    plays(three, "move_vm", "-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv03", "--limit", "hv02,hv03")
+    assert "hv02 says that it has moved on to hv03" in plays(three, "start_host")
+    place = f"zones/flexdisk/move/{uuid}"
+    three.run("hv02", "zfs", "set", "flexdisk:move=", place)
+    assert "hv03 has taken it over" in plays(three, "start_host", "--limit", "hv01")
+    assert (vm(three, "hv01")["state"], vm(three, "hv03")["state"]) == ("stopped", "running")
+
+
+def test_a_move_goes_on_after_a_boot_only_if_nobody_has_taken_the_vm_over(tmp_path):
+    """It was killed when the VM had left, and the host has booted since. All hosts with replicas must be asked."""
+    nodes = Nodes(tmp_path, {"hv01": "", "hv02": "", "hv03": ""})
+    uuid = nodes.create("hv01", "db01", 1024, 2, {}, flexible=6)
+    move = {"phase": "moved", "vm": uuid, "alias": "db01", "host": "hv03", "pool": 1, "state": "running", "term": 0}
+    move.update(autoboot=True, since="2026-01-01T00:00:00Z", boot="another", asks="hv02")
+
+    def written(where, **changes):
+        nodes.run(where, "zfs", "create", "-p", "zones/flexdisk/move")
+        text = json.dumps({**move, **changes})
+        nodes.run(where, "zfs", "create", "-o", f"flexdisk:move={text}", f"zones/flexdisk/move/{uuid}")
+
+    written("hv01")
+    goes = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv03"]
+    printed = plays(nodes, "move_vm", *goes, "--limit", "hv01,hv03", status=2)
+    assert "hv02 could not be asked whether it has been taken over" in printed
+    written("hv02", host="hv04", term=1)
+    printed = plays(nodes, "move_vm", *goes, status=2)
+    assert "db01 was taken over while it moved: hv02 says that it went on from there" in printed
+
+
+ROLE = """
+- hosts: hv01
+  gather_facts: false
+  environment: "{{ flexdisk_environment }}"
+  tasks:
+    - ansible.builtin.include_role:
+        name: flexdisk.hypervisor.vm_move
+      vars: {vm_move_vm: db01, vm_move_target: hv03}
+"""
+
+
+def test_the_role_asks_what_the_playbook_of_a_move_asks(tmp_path):
+    """Used directly in a play of one host, it asks the others, too."""
+    nodes = Nodes(tmp_path, {"hv01": "", "hv02": "", "hv03": ""})
+    uuid = nodes.create("hv01", "db01", 1024, 2, {}, flexible=6)
+    move = {"phase": "moved", "vm": uuid, "alias": "db01", "host": "hv03", "pool": 1, "state": "running", "term": 0}
+    move.update(autoboot=True, since="2026-01-01T00:00:00Z", boot="another", asks="hv02")
+    book = tmp_path / "role.yml"
+    book.write_text(ROLE)
+
+    def written(where, **changes):
+        nodes.run(where, "zfs", "create", "-p", "zones/flexdisk/move")
+        text = json.dumps({**move, **changes})
+        nodes.run(where, "zfs", "create", "-o", f"flexdisk:move={text}", f"zones/flexdisk/move/{uuid}")
+
+    nodes.create("hv02", "db01", 1024, 2, {}, flexible=6)
+    assert "hv02 has it, too" in plays(nodes, str(book), status=2)
+    nodes.run("hv02", "vmadm", "delete", uuid)
+    written("hv02", phase="coming", host="hv01")
+    assert "it is on its way to hv02" in plays(nodes, str(book), status=2)
+    nodes.run("hv02", "zfs", "destroy", f"zones/flexdisk/move/{uuid}")
+    written("hv01")
+    for check in ("--check", "--diff"):
+        printed = plays(nodes, str(book), check, unreachable="hv02", status=2)
+        assert "hv02 could not be asked whether it has been taken over" in printed
+    written("hv02", host="hv04", term=1)
+    printed = plays(nodes, str(book), status=2)
+    assert "it was taken over while it moved: hv02 says that it went on from there" in printed
+    assert vm(nodes, "hv03") == {}
+
+
+@SELDOM
 def test_failover_is_given_up(nodes):
     """By word, and with the replicas. Then the hypervisor starts the VM with the host as it did."""
     for words in (["-e", "flexdisk_failover=false"], ["-e", "flexdisk_replica_state=absent"]):
@@ -180,6 +275,7 @@ def test_failover_is_given_up(nodes):
         assert (vm(nodes, "hv01")["autoboot"], record(nodes).exists()) == (True, False)
 
 
+@SELDOM
 def test_the_other_host_is_gone_for_good(nodes):
     """By both words, the VM starts with its host again, although that host cannot be asked."""
     plays(nodes, "replicate", *PREPARE)
@@ -206,6 +302,7 @@ def three(tmp_path):
     return made
 
 
+@SELDOM
 def test_the_host_that_loses_least(three):
     """Another host has what the VM was later. Only a word about what may be lost brings back less."""
     root = vm(three, "hv01")["disks"][0]["zfs_filesystem"]
@@ -216,7 +313,20 @@ def test_the_host_that_loses_least(three):
     assert vm(three, "hv02") == {}
     assert changed(plays(three, "failover_vm", *FENCED, "-e", "flexdisk_max_data_loss=900", unreachable="hv01"), "hv02")
     later = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv03", "-e", "flexdisk_fenced=true"]
-    assert "hv02 has db01" in plays(three, "failover_vm", *later, unreachable="hv01", status=2)
+    assert "hv02 has it" in plays(three, "failover_vm", *later, unreachable="hv01", status=2)
+
+
+def test_the_new_home_has_renamed_it(tmp_path):
+    """All hosts are asked by UUID, too."""
+    nodes = Nodes(tmp_path, {"hv01": "", "hv02": ""})
+    for term, host in enumerate(("hv01", "hv02")):
+        uuid = nodes.create(host, "db01", 1024, 1, {}, flexible=3)
+        nodes.run(host, "zfs", "set", f"flexdisk:failover=on:{term}", f"zones/{uuid}")
+    nodes.run("hv02", "vmadm", "update", uuid, stdin=json.dumps({"alias": "db01-new"}))
+    nodes.run("hv01", "vmadm", "stop", uuid, "-F")
+    assert f"VM {uuid} is here" in plays(nodes, "failover_vm", *FENCED)
+    returned = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_failover_state=returned"]
+    assert changed(plays(nodes, "failover_vm", *returned, "--check"), "hv01")
 
 
 def left(nodes, host, uuid):
@@ -231,7 +341,7 @@ def left(nodes, host, uuid):
     return f"zones/flexdisk/diverged/{uuid}"
 
 
-@pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes a minute")
+@SELDOM
 def test_only_one_host_gives_up(three):
     """Several hosts have something of the VM, or of another VM of this name."""
     disk = vm(three, "hv01")["disks"][0]
@@ -257,7 +367,7 @@ def test_only_one_host_gives_up(three):
     assert there() == "hv01"
 
 
-@pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes a minute")
+@SELDOM
 def test_no_record_stays_with_a_third_host(three):
     """Failover is given up for one host, and the other one cannot be told. It could still take the VM over."""
     words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_host=hv02", "-e", "flexdisk_failover=false"]

@@ -65,7 +65,7 @@ def changed(said):
 
 
 def shape(line):
-    return re.sub(r"[a-p][0-9a-z]{15}|[0-9a-f]{8}-[0-9a-f-]+|[0-9.]+", "#", line)
+    return re.sub(r"\b[a-p][0-9a-f]{31}\b|[0-9a-f]{8}-[0-9a-f-]+|[0-9.]+", "#", line)
 
 
 def test_four_steps_of_all_declarations(nodes):
@@ -144,7 +144,8 @@ def test_what_cannot_be_planned_is_named(nodes):
     assert stats["flexdisk_plan_digests"] == {}
     assert text[0] == "hv03: nothing is declared"
     assert text[1].startswith("hv01: NO PLAN: VM web: ")
-    assert re.match("hv02: NO PLAN: .*Connection refused", text[2])
+    # ssh has ended before or after Ansible writes to it: two messages of one fact
+    assert re.match("hv02: NO PLAN: .*(Connection refused|could not be sent to remote host)", text[2])
     nodes.variables["hv01"] = {}
     _status, said = nodes.play("plan", "-e", "flexdisk_vm=web")
     assert "VM web is on hv01, but flexible_disks_vms does not declare it there. It declares no VM." in said

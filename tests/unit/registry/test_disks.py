@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Approval
 from tests.unit.domains.conftest import domain
 
 from .conftest import IMAGE, ONE, TWO, Bench
@@ -147,6 +148,39 @@ def test_a_copy_of_a_snapshot_is_as_the_disk_was_then(bench):
     bench.four_steps({"name": "twin", "source": bench.disk("a").uuid, "source_snapshot": "then"})
     assert bench.digest("twin") == digest
     assert bench.disk("twin").snapshots == ()
+
+
+@pytest.mark.parametrize("method", ["copy", "clone"])
+def test_a_copy_of_another_snapshot_of_the_name_is_not_what_was_approved(bench, method):
+    snapshot = bench.disk("a").volume.name + "@then"
+    bench.run("zfs", "snapshot", snapshot)
+    twin = {"name": "twin", "source": "a", "source_snapshot": "then", "source_method": method}
+    approved = Approval(bench.go(twin, check=True).plan_digest)
+    for command in ("destroy", "snapshot"):
+        bench.run("zfs", command, snapshot)
+    assert [p.code for p in bench.go(twin, approval=approved).problems] == ["PlanChanged"]
+    approved = Approval(bench.go(twin, check=True).plan_digest)
+    assert bench.go(twin, approval=approved).failure is None
+    assert bench.disk("twin").size_mib == 32
+
+
+@pytest.mark.parametrize("method", ["copy", "clone"])
+def test_a_snapshot_that_is_exchanged_in_the_last_moment_is_not_copied(bench, method):
+    volume = bench.disk("a").volume.name
+    bench.run("zfs", "snapshot", volume + "@then")
+    known = bench.host.runner
+
+    def runner(argv, stdin="", timeout=300):
+        if list(argv[:2]) == ["zfs", "get"] and argv[-1] == volume + "@then":
+            bench.run("zfs", "destroy", volume + "@then")
+            bench.run("zfs", "snapshot", volume + "@then")
+        return known(argv, stdin, timeout)
+
+    bench.host.runner = runner
+    twin = {"name": "twin", "source": "a", "source_snapshot": "then", "source_method": method}
+    done = bench.go(twin)
+    assert done.failure["error_code"] == "Changed"
+    assert [d.name for d in bench.read().detached] == []
 
 
 def test_a_disk_of_an_image(bench):

@@ -44,7 +44,8 @@ class LinuxHost(Host):
     def _hooked(self, _name: str, _arguments: Any, when: str) -> None:
         if when == "after":
             self.world.watch()
-        self.world.fuse.blow(when == "after")
+            self.world.guard()
+        self.world.blow(when == "after")
 
     def _size(self, path: str) -> int | None:
         if not path.startswith(DEVICES):
@@ -72,12 +73,12 @@ class LinuxHost(Host):
 
     def quietly(self, ask: Any) -> Any:
         """What a test itself asks is none of the run's commands."""
-        fuse, watch = self.world.fuse, self.world.watch
-        self.world.fuse, self.world.watch = type(fuse)(), lambda: None
+        fuse, watch, guard = self.world.fuse, self.world.watch, self.world.guard
+        self.world.fuse, self.world.watch, self.world.guard = type(fuse)(), lambda: None, lambda: None
         try:
             return ask()
         finally:
-            self.world.fuse, self.world.watch = fuse, watch
+            self.world.fuse, self.world.watch, self.world.guard = fuse, watch, guard
 
     def disks(self, uuid: str) -> list[dict[str, Any]]:
         host = self.quietly(lambda: observe(self.zfs(), self.driver(), every=True))

@@ -505,6 +505,23 @@ def test_a_set_that_has_not_come_makes_room_for_the_next(world):
     in_order(world, world.hashes())
 
 
+def test_a_write_on_small_sectors_is_none_of_zfs(world):
+    """The container tells their size."""
+    assert world.sync()[1]
+    run = world.peer.node.run
+
+    def counted(argv, *stdin):
+        rc, out, err = run(argv, *stdin)
+        out = re.sub(rf"^({REPLICAS}/[0-9a-f-]+\twritten\t)0\b", r"\g<1>8192", out, flags=re.MULTILINE)
+        return rc, re.sub(r"^(zones/flexdisk\tlogicalreferenced\t)\d+", r"\g<1>12288", out, flags=re.MULTILINE), err
+
+    world.peer.node.run = counted
+    world.write(0, 3, 3)
+    assert {problem.code for problem in world.planned().problems} == {"ReplicaChanged"}
+    found = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, 0)
+    assert "replica_changed" in {finding.kind for finding in found.findings}
+
+
 @pytest.mark.parametrize(("written", "changed"), [(8192, False), (53248, True)])
 def test_the_log_of_a_former_disk_is_reset(world, written, changed):
     """After a loss of power ZFS counts it as written, and receives the next stream nevertheless."""

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import re
 import time
 
 import pytest
@@ -21,8 +23,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_home import FailoverHome
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_takeover import TakeOver
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_takeover import Known, TakeOver
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import (
+    better_elsewhere,
+    read_claims,
+    read_rivals,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
     told,
@@ -31,6 +37,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import render_time
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of, whole
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
@@ -56,8 +63,9 @@ def wish(host):
 
 
 def kept(world, autoboot="on"):
-    """The VM has failover."""
-    world.home.ok("zfs", "set", f"{FACT}={autoboot}:0", f"zones/{VM}")
+    """The VM has failover, and is at home."""
+    home = f"flexdisk:at_home={Vmadm(world.home).boot_id()}"
+    world.home.ok("zfs", "set", f"{FACT}={autoboot}:0", home, f"zones/{VM}")
     world.home.node.run(["vmadm", "update", VM], '{"autoboot": false}')
 
 
@@ -121,9 +129,13 @@ def mark(world, wanted=None, check=False):
 
 def store(world, found, check=False):
     given = [read_record(json.loads(json.dumps(told(record)))) for record in found]
-    news, problems = failover_records.store(Zfs(world.peer), Copies(world.peer), given, {VM: "zones"}, check)
+    news, problems = stored(world, given, check)
     assert not problems
     return news
+
+
+def stored(world, given, check=False):
+    return failover_records.store(Zfs(world.peer), Vmadm(world.peer), world.peer, given, {VM: "zones"}, check)
 
 
 def protect(world):
@@ -200,9 +212,65 @@ def test_a_vm_that_has_changed_since_its_sync(world):
     protect(world)
     done(world, ROOT, DATA, {"name": "more", "size": 16}, flexible_disk_size=512)
     given = mark(world).records
-    _news, problems = failover_records.store(Zfs(world.peer), Copies(world.peer), given, {VM: "zones"}, False)
+    _news, problems = stored(world, given)
     assert [(problem.code, problem.disk) for problem in problems] == [("Changed", "more")]
     assert len(records.load(VM, records.FAILOVER)["record"]["disks"]) == 2
+
+
+def same_uuid(world):
+    """A VM of the other host has a disk with the UUID of one of these."""
+    disk = {"boot": True, "model": "virtio", "size": 32, "uuid": next(iter(world.disks()))}
+    twin = {**TWIN, "alias": "twin", "flexible_disk_size": 64, "disks": [disk]}
+    assert world.peer.node.run(["vmadm", "create"], json.dumps(twin))[0] == 0
+
+
+def same_name(world):
+    assert world.peer.node.run(["vmadm", "create"], json.dumps({**TWIN, "alias": "db01"}))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        (same_uuid, "AlreadyExists", "has a disk with this uuid already, zones/"),
+        (same_name, "InvalidArgument", "the uuid of VM db01 .* is not"),
+        (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
+        (lambda w: w.peer.ok("zfs", "create", "-V", "8M", f"zones/{VM}"), "AlreadyExists", "belongs to no VM, and may"),
+        (lambda w: destroyed(w), "NoCompleteSet", "data has none"),  # pylint: disable=unnecessary-lambda
+        (lambda w: written(w), "ReplicaChanged", "was written to since"),  # pylint: disable=unnecessary-lambda
+    ],
+    ids=["uuid", "name", "room", "place", "set", "written"],
+)
+def test_what_would_refuse_a_failover_is_asked_at_each_sync(world, how, code, said):
+    """Of a VM that was protected long ago, too. Its record is kept: the reason may have gone by the day."""
+    protect(world)
+    how(world)
+    given = mark(world).records
+    for check in (True, False):
+        news, problems = stored(world, given, check)
+        assert news == []
+        if check and code in ("NoCompleteSet", "ReplicaChanged"):
+            continue  # the sync that comes first may mend that
+        assert [problem.code for problem in problems][:1] == [code]
+        assert re.search(said, problems[0].message)
+    assert records.known(records.FAILOVER) == [VM]
+    assert taker(world).look("db01").problems
+    with pytest.raises(FlexdiskError, match=said):
+        take(world)
+
+
+def test_many_are_asked_with_one_read(world):
+    """The host is read once for all that could refuse their failovers."""
+    protect(world)
+    (record,) = mark(world).records
+    ran = []
+    world.watch = lambda: ran.append(1)
+    counts = []
+    for given in ([record], [record] * 5):
+        ran.clear()
+        assert stored(world, given) == ([], [])
+        counts.append(len(ran))
+    print(counts)
+    assert counts[1] - counts[0] <= 4
 
 
 # -- failover
@@ -230,7 +298,7 @@ def taken(world, before, hashes, term=1):
     host = observe(Zfs(world.peer), Vmadm(world.peer))
     (found,) = host.vms
     assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
-    assert (space.allocatable(found), found.interrupted, host.moves) == (0, None, {})
+    assert (space.allocatable(found), found.interrupted, host.moves) == (world.allocatable, None, {})
     assert wish(world.peer)[0] == f"on:{term}"
     assert not list(world.folder.glob("moves/*"))
     assert not list(world.folder.glob("failover/*"))
@@ -384,8 +452,11 @@ def written(world):
 
 
 def strange(world):
-    """Somebody has taken a snapshot of a replica, and the newest set lies before it."""
-    world.peer.ok("zfs", "snapshot", f"{replica(world, 1)}@mine")
+    """Somebody has written to a replica and taken a snapshot of it, and the newest set lies before it."""
+    where = replica(world, 1)
+    world.peer.ok("zfs", "set", "readonly=off", where)
+    world.peer.ok("guest", "write", where, "0", "1", "strange")
+    world.peer.ok("zfs", "snapshot", f"{where}@mine")
 
 
 def of_another(world):
@@ -419,6 +490,56 @@ def test_refusals(world, how, code, said):
     protect(world)
     how(world)
     refused(world, code, said)
+
+
+def test_snapshots_that_others_have_taken_of_replicas(world):
+    """They hold nothing that the set lacks, so nothing is lost. They go only if the VM has no room for them."""
+    before, hashes = config(world.home), everything(world)
+    world.peer.ok("zfs", "snapshot", "-r", "zones/flexdisk/replica@hourly")
+    assert lost(world) == []
+    assert take(world)
+    taken(world, before, hashes)
+
+
+def test_snapshots_of_others_go_with_what_a_disk_loses(world):
+    """A disk goes back to an older set, and loses the newer one. The plan names what goes. A hold is a refusal."""
+    before, hashes = config(world.home), cut(world)
+    world.peer.ok("zfs", "snapshot", f"{replica(world, 0)}@hourly")
+    world.peer.ok("zfs", "hold", "mine", f"{replica(world, 0)}@hourly")
+    refused(world, "InUse", "@hourly is newer than the set, and is held by somebody else; zfs holds shows by whom")
+    world.peer.ok("zfs", "release", "mine", f"{replica(world, 0)}@hourly")
+    assert "disk root loses @hourly, which others have taken of its replica" in lost(world)
+    assert take(world)
+    taken(world, before, hashes)
+
+
+def test_a_snapshot_that_others_take_during_a_failover(world):
+    """At any moment; the VM has room for it. The same command ends the failover."""
+    done(world, ROOT, DATA, flexible_disk_size=512)
+    before, hashes = config(world.home), cut(world)
+    saved, known = world.saved(), records.load(VM, records.FAILOVER)
+    world.fuse = Fuse()
+    take(world)
+    for at in range(1, world.fuse.counted + 1, EVERY):
+        world.restore(saved)
+        records.save(VM, known, records.FAILOVER)
+        records.remove(VM)
+        world.fuse, taken_of = Fuse(), []
+
+        def somebody(at=at, taken_of=taken_of):  # pylint: disable=dangerous-default-value
+            if world.fuse.counted == at and not taken_of:
+                volumes = world.peer.ok("zfs", "list", "-Ho", "name", "-t", "volume").split()
+                taken_of.extend(name for name in volumes if name.rpartition("/")[2] in world.disks() or VM in name)
+                world.peer.node.run(["zfs", "snapshot", *(f"{name}@hourly" for name in taken_of)])
+
+        world.watch = somebody
+        with contextlib.suppress(FlexdiskError):
+            take(world)
+        world.watch = lambda: None
+        take(world)
+        after = config(world.peer)
+        assert after == {**before, "autoboot": False}, at
+        assert [world.peer.ok("guest", "hash", disk["zfs_filesystem"]) for disk in after["disks"]] == hashes, at
 
 
 def noted(world, seconds, *numbers):
@@ -463,17 +584,96 @@ def test_an_older_set_is_as_old_as_it_is(world):
     refused(world, "TooOld", r"is \d{7,} s old; flexdisk_max_data_loss allows 900 s", 900)
 
 
-def test_a_newer_set_is_as_young_as_it_is(world):
-    """It is complete, and nobody has noted when. The old host made it at this time."""
+def test_a_newer_set_is_younger_than_the_last_that_was_noted(world):
+    """It is complete, and nobody has noted when. Its host's clock says, and does not count here: it can be wrong."""
     protect(world)
-    world.home.node.clock.advance(time.time() - world.home.node.clock.now() - 100)
+    noted(world, time.time() - 100, 0, 1)
+    world.home.node.clock.advance(time.time() - world.home.node.clock.now() - 9)
     world.write(1, 9, 9)
     hashes = world.hashes()
     made, _failures = world.sender().prepare(world.planned(), world.peer_name)
     world.send(made, world.receiver().open(made, [str(world.folder)]))
-    assert 60 <= taker(world).look("db01").takeover.age(time.time()) < 200
+    assert 100 <= taker(world).look("db01").takeover.age(time.time()) < 200
+    refused(world, "TooOld", r"is 1\d\d s old; flexdisk_max_data_loss allows 90 s", 90)
     assert take(world, 900)
     assert [world.peer.ok("guest", "hash", disk["zfs_filesystem"]) for disk in config(world.peer)["disks"]] == hashes
+
+
+# -- several hosts with replicas
+
+
+@pytest.fixture
+def three(world):
+    """hv03 has replicas, too. Syncs go to hv02 and hv03 by turns, the last to hv02."""
+    world.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
+    world.others = {"hv02": world.peer, "hv03": world.host(3)}
+    for name in ("hv02", "hv03", "hv02", "hv03", "hv02"):
+        synced_with(world, name)
+    return world
+
+
+def synced_with(world, name):
+    """A sync with one of the hosts, and something new before."""
+    world.peer, world.peer_name = world.others[name], name
+    world.write(0, 1, world.serial % 60)
+    assert world.sync()[1]
+
+
+def rivals(world):
+    """What the hosts could bring back, as they tell each other."""
+    (record,) = mark(world, True).records
+    found = {}
+    for name, host in world.others.items():
+        told_ = failover_start._of_record(Zfs(host), Copies(host), Known(record, "zones"), True)
+        found.update({one.host: one for one in read_rivals({name: [json.loads(json.dumps(told_))]}, VM)})
+    return found["hv02"], found["hv03"]
+
+
+def better(mine, other, most=None):
+    return list(better_elsewhere(mine, [other], most))
+
+
+def test_who_loses_less_is_told_by_the_snapshots(three):
+    """Whatever the clocks of the hosts say. The word about what may be lost decides without a comparison."""
+    for last in ("hv02", "hv03", "hv02"):
+        synced_with(three, last)
+        two, other = rivals(three)
+        newer, older = (two, other) if last == "hv02" else (other, two)
+        for fast, slow in ((newer, older), (older, newer)):  # the clock of one host is fast
+            there = {fast.host: "2026-01-01T09:00:00Z", slow.host: "2026-01-01T01:00:00Z"}
+            new, old = (one._replace(synced=there[one.host]) for one in (newer, older))
+            assert better(new, old) == []
+            ((code, words),) = better(old, new)
+            assert (code, f"flexdisk_target={last} loses less" in words) == ("TooOld", True)
+            assert better(old, new, 900) == []
+
+
+def test_it_is_not_told_if_the_snapshots_do_not_say(three):
+    """The replicas of a host were given up while it was away, and their sets went: both hosts are named."""
+    for disk in three.disks().values():
+        for name in three.home.points(disk):
+            if name.startswith(f"flexdisk-sync-{short(guid(three.others['hv02']))}"):
+                three.home.ok("zfs", "destroy", f"{disk}@{name}")
+    synced_with(three, "hv03")
+    two, other = rivals(three)
+    for mine, rival in ((two, other), (other, two)):
+        ((code, words),) = better(mine, rival)
+        assert code == "Ambiguous"
+        assert f"neither the replicas on {rival.host} nor those on {mine.host} have the other's set" in words
+        assert better(mine, rival, 900) == []
+    ((code, words),) = better(two, other._replace(pool=1))
+    assert (code, "(pool guid 1)" in words) == ("Ambiguous", True)
+
+
+def test_a_host_whose_replicas_were_written_to_is_named(three):
+    """It may have more. It says what is wrong."""
+    three.peer = three.others["hv03"]
+    written(three)
+    two, other = rivals(three)
+    ((code, words),) = better(two, other)
+    assert code == "Ambiguous"
+    assert "hv03 has replicas of it, too, and does not know how new they are: disk root: " in words
+    assert "was written to since its newest snapshot" in words
 
 
 # -- disks that have come or gone since the record was stored
@@ -544,6 +744,30 @@ def test_a_disk_that_has_left_the_vm(world):
         (disk,) = config(world.peer)["disks"]
         assert world.peer.ok("guest", "hash", disk["zfs_filesystem"]) == hashes
         assert world.peer.ok("zfs", "list", "-H", "-o", "name", f"{REPLICAS}/{uuid}")
+
+
+OTHER = "bbbbbbbb-0000-4000-8000-000000000001"
+
+
+def test_a_disk_that_has_become_one_of_another_vm(world):
+    """Both are replicated, and the record of the first could not be stored since. It may be left out by word."""
+    protect(world)
+    uuid = list(world.disks())[1]
+    world.peer.ok("zfs", "set", f"flexdisk:replica.vm={OTHER}", f"{REPLICAS}/{uuid}")
+    known = Known(read_record(records.load(VM, records.FAILOVER)["record"]), "zones")
+    (problem,) = taker(world).foresee(known, True)
+    assert (problem.disk, problem.code) == ("data", "NoCompleteSet")
+    words = f"it is a disk of VM {OTHER} by now, says its replica {REPLICAS}/{uuid}, so it has left this VM"
+    refused(world, "NoCompleteSet", f"{words}; flexdisk_leave_out names it")
+    assert taker(world).take("db01", None, ["data"])
+    assert len(config(world.peer)["disks"]) == 1
+    assert world.peer.ok("zfs", "list", "-H", "-o", "name", f"{REPLICAS}/{uuid}")
+
+
+def test_the_boot_disk_of_another_vm_cannot_be_left_out(world):
+    protect(world)
+    world.peer.ok("zfs", "set", f"flexdisk:replica.vm={OTHER}", replica(world, 0))
+    refused(world, "NoCompleteSet", "so it has left this VM$")
 
 
 def test_a_disk_that_left_the_vm_long_ago(world):

@@ -145,11 +145,11 @@ def test_a_failover_that_was_given_up(died):
 def test_it_goes_on_anywhere(died):
     """The VM ends on the old home first. What it wrote last is kept there."""
     for at, after in points(died)[::EVERY]:
-        died.watch = lambda: None  # the home is down, and has the VM
+        died.guard = lambda: None  # the home is down, and has the VM
         if not killed(died, at, after):
             continue
         end(died)
-        died.watch = lambda: never_both(died)
+        died.guard = lambda: never_both(died)
         assert not startable(died.home)
         kept = [died.home.ok("guest", "hash", f"{APART}/{uuid}") for uuid in died.uuids]
         assert kept == died.left
@@ -174,6 +174,7 @@ def test_refusals(died):
         with pytest.raises(FlexdiskError, match=said):
             end(died, word)
     assert died.saved()[0].pools.to_json() == before
+    died.home.ok("vmadm", "stop", VM, "-F")
     (words,) = start(died, {"hv02": said_by(died.peer)}).left
     assert "hv02 has begun to take it over; the playbook failover_vm goes on, or gives that up" in words
     assert stay(died) == "db01"

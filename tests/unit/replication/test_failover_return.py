@@ -6,20 +6,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
+import re
 
 import pytest
+from simnode.vmadm.admin import COMMANDS
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_return import FailoverReturn
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
+    read_record,
+    told,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import Rollback
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import read_sightings
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import sync_name
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
-from .test_failover import protect, said_by, take
-from .test_move import EVERY, findings, move, startable, swap
+from .test_failover import protect, said_by, start, take
+from .test_move import EVERY, findings, gone, hosts, look, move, startable, swap
 from .test_move import world as world_of_moves
+from .test_start_door import boot
 from .world import REPLICAS, VM, Fuse, Killed
 
 world = world_of_moves
@@ -54,8 +68,13 @@ def hashes_in(world, place):
 def ended(world):
     """The VM has ended on the old home. The disk that was written to is kept as it was, the other is a replica."""
     assert not startable(world.home)
-    assert hashes_in(world, APART) == [world.left[0], ""]
-    assert hashes_in(world, REPLICAS) == ["", world.left[1]]
+    apart, replica = hashes_in(world, APART), hashes_in(world, REPLICAS)
+    assert (apart[0], replica[0]) == (world.left[0], "")
+    if world.foreign and apart[1]:  # somebody has taken a snapshot of it before it had become a replica
+        assert (apart[1], replica[1]) == (world.left[1], "")
+        assert f"auto-{world.foreign.taken}" in world.home.points(f"{APART}/{world.uuids[1]}")
+    else:
+        assert (apart[1], replica[1]) == ("", world.left[1])
     host = observe(Zfs(world.home), Vmadm(world.home), every=True)
     assert (host.vms, host.detached, host.moves[VM].phase, host.moves[VM].host) == ((), (), "moved", "hv02")
 
@@ -78,7 +97,10 @@ def resynced(world):
     """A sync from the new home. Each kind of its first streams."""
     swap(world)
     (planned,) = world.planned().syncs
-    kinds = [type(disk.streams[0]).__name__ for disk in planned.disks if disk.streams]
+    streams = [
+        [one for one in disk.streams if not (world.foreign and isinstance(one, Rollback))] for disk in planned.disks
+    ]
+    kinds = [type(some[0]).__name__ for some in streams if some]
     assert world.sync()[1]
     assert world.hashes() == world.hashes_there()
     return kinds
@@ -93,7 +115,7 @@ def test_what_is_kept_costs_a_whole_stream(old):
         vm, told = back(old).give_up("db01", check)
         assert vm == (VM if words else "")
         assert len(told) == words
-        assert not words or told[0] == f"{APART}/{old.uuids[0]} is destroyed"
+        assert not words or re.fullmatch(f"{APART}/{old.uuids[0]} is destroyed with 3.* MiB that hv02 lacks", told[0])
     assert hashes_in(old, APART) == ["", ""]
     assert resynced(old) == []
 
@@ -169,6 +191,26 @@ def test_no_journal_stays_behind(old):
     assert left
 
 
+@pytest.mark.parametrize("point", ["delete halt", "delete uninstall", "delete volumes", "delete zonecfg"])
+@pytest.mark.parametrize("kind", ["kill", "fail"])
+def test_what_a_vmadm_that_ends_early_leaves_of_the_vm_goes(old, point, kind):
+    """The same command ends it, and the VM can come back."""
+    assert COMMANDS["vm-fault"](old.home.node, [point, kind])[0] == 0
+    said = claims(old)
+    with contextlib.suppress(FlexdiskError):
+        back(old).end("db01", said)
+    if back(old).look("db01", said).move is not None:
+        back(old).end("db01", said)
+    ended(old)
+    assert old.home.ok("vmadm", "lookup") == ""
+    assert old.home.node.run(["zfs", "list", f"zones/{VM}"])[0] == 1
+    assert back(old).look("db01", said).move is None
+    back(old).give_up("db01", False)
+    swap(old)
+    assert move(old)
+    assert startable(old.peer)
+
+
 def refused(world, code, said):
     before = world.saved()[0].pools.to_json()
     with pytest.raises(FlexdiskError, match=said) as caught:
@@ -185,6 +227,59 @@ def test_refusals(old):
     refused(old, "Ambiguous", "hv02 has it, too, and does not say that it has taken it over")
     old.peer.ok("zfs", "inherit", "flexdisk:failover", f"zones/{VM}")
     refused(old, "Ambiguous", "hv02 has it, too, and does not say that it has taken it over")
+
+
+def test_a_new_home_that_has_given_its_failover_up(old):
+    """It cannot say that it has taken the VM over. The user says so."""
+    old.peer.ok("zfs", "set", "flexdisk:failover=none:1", f"zones/{VM}")
+    refused(old, "Ambiguous", "for it has no failover there. If the VM of hv02 is the right one, flexdisk_old_host")
+    back(old).end("db01", claims(old), old=True)
+    ended(old)
+
+
+def test_nobody_ends_a_vm_that_no_other_host_has(old):
+    before = old.saved()[0].pools.to_json()
+    back(old).end("db01", read_claims({"hv02": []}), old=True)
+    assert old.saved()[0].pools.to_json() == before
+
+
+def test_two_hosts_have_taken_the_vm_over_equally_often(world, monkeypatch):
+    """Both from the same home, one after the other. The user says which of them is old; the rest is as ever."""
+    world.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
+    all_ = {"hv01": world.home, "hv02": world.peer, "hv03": world.host(3)}
+    names = {id(host): name for name, host in all_.items()}
+    world.acting = lambda host: monkeypatch.setattr(records, "_FOLDER", str(world.folder / names[id(host)]))
+    for name in ("hv03", "hv02"):
+        world.peer, world.peer_name = all_[name], name
+        world.acting(world.peer)
+        protect(world)
+    for name in ("hv02", "hv03"):
+        boot(all_["hv02" if name == "hv03" else "hv01"])
+        world.peer, world.peer_name = all_[name], name
+        world.acting(world.peer)
+        take(world)
+
+    def said(name):
+        return read_claims({one: said_by(host, "db01") for one, host in all_.items() if one != name})
+
+    world.home = all_["hv01"]
+    (problem,) = back(world).look("db01", said("hv01")).problems
+    assert (
+        "hv02 and hv03 has it. Find out which one is old, and end it there first: flexdisk_old_host" in problem.message
+    )
+    world.home = all_["hv02"]
+    (words,) = start(world, {"hv03": said_by(all_["hv03"])}).failures
+    assert "end it on one of the hosts with flexdisk_old_host and flexdisk_failover_state=returned" in words
+    (problem,) = back(world).look("db01", said("hv02")).problems
+    assert "for both were taken over equally often. If the VM of hv03 is the right one" in problem.message
+    world.home = all_["hv03"]
+    assert [one.code for one in back(world).look("db01", said("hv03"), old=True).problems] == ["VmNotStopped"]
+    for name, old_ in (("hv02", True), ("hv01", False)):
+        world.home = all_[name]
+        assert [one.code for one in back(world).look("db01", said(name), old=old_).problems] == []
+        back(world).end("db01", said(name), old=old_)
+        assert not startable(world.home)
+    assert startable(all_["hv03"])
 
 
 def test_the_new_home_is_left_alone(old):
@@ -205,3 +300,207 @@ def test_newer_bookmarks_of_other_syncs_do_no_harm(old):
         old.home.ok("zfs", "destroy", f"{name}@flexdisk-sync-0000002a-7")
     given_up(old)
     assert resynced(old) == ["Increment", "Increment"]
+
+
+def hourly(world):
+    """Somebody's snapshots of the disks on the old home: since they were taken, nothing was written."""
+    world.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
+    world.home.ok("zfs", "snapshot", *(f"{name}@hourly" for name in world.disks().values()))
+
+
+def names_in(world, place):
+    points = world.home.ok("zfs", "list", "-H", "-o", "name", "-t", "snapshot", "-r", place).split()
+    return sorted(name.rpartition("@")[2] for name in points)
+
+
+def test_snapshots_of_users_are_kept(old):
+    """Both disks have one that the new home lacks; nothing was written to the second. Until its snapshot is given up by
+    word, that disk is no replica.
+    """
+    hourly(old)
+    root, data = back(old).look("db01", claims(old)).words
+    assert f"disk root is kept as {APART}/{old.uuids[0]}, with 3" in root
+    assert "and its snapshot @hourly" in root
+    assert data == f"disk data is kept as {APART}/{old.uuids[1]}, with its snapshot @hourly that hv02 lacks"
+    back(old).end("db01", claims(old))
+    assert hashes_in(old, APART) == old.left
+    assert names_in(old, APART).count("hourly") == 2
+    assert back(old).look("db01", claims(old)).move is None
+    for check, words in ((True, 2), (False, 2), (True, 0)):
+        _vm, told = back(old).give_up("db01", check)
+        assert len(told) == words
+    assert resynced(old) == ["Increment", "Increment"]
+
+
+def test_giving_up_names_the_snapshots(old):
+    """Also of a disk that is destroyed because there is a replica already."""
+    hourly(old)
+    back(old).end("db01", claims(old))
+    root, data = sorted(back(old).give_up("db01", True)[1], key=lambda words: old.uuids[1] in words)
+    assert re.search(r"/[-0-9a-f]+ loses 3.* MiB and its snapshot @hourly that hv02 lacks, and becomes a replica", root)
+    assert data.endswith(f"{old.uuids[1]} loses its snapshot @hourly that hv02 lacks, and becomes a replica")
+    assert resynced(old) == ["Full", "Full"]
+    swap(old)
+    old.home.ok("zfs", "destroy", f"zones/flexdisk/move/{VM}")  # the tombstone was given up
+    assert back(old).give_up("db01", True) == ("", [])
+    root, data = sorted(back(old).give_up(VM, True)[1], key=lambda words: old.uuids[1] in words)
+    assert re.search(r"/[-0-9a-f]+ is destroyed with 3.* MiB and its snapshot @hourly that hv02 lacks", root)
+    assert data.endswith("is destroyed with its snapshot @hourly that hv02 lacks")
+
+
+def test_a_snapshot_that_comes_in_between_is_kept(old):
+    """Somebody takes one of each disk at any moment of the end. No disk is rolled back over it, and the same command
+    ends the rest.
+    """
+    old.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
+    said, saved = claims(old), old.saved()
+    old.fuse = Fuse()
+    back(old).end("db01", said)
+    for at in range(1, old.fuse.counted + 1, EVERY // 3 or 1):
+        old.restore(saved)
+        old.fuse, taken_of = Fuse(), []
+
+        def somebody(at=at, taken_of=taken_of):  # pylint: disable=dangerous-default-value
+            if old.fuse.counted == at and not taken_of:
+                volumes = old.home.ok("zfs", "list", "-Ho", "name", "-t", "volume").split()
+                taken_of.extend(name for name in volumes if name.rpartition("/")[2] in old.uuids or VM in name)
+                old.home.ok("zfs", "snapshot", *(f"{name}@hourly" for name in taken_of))
+
+        old.watch = somebody
+        with contextlib.suppress(FlexdiskError):
+            back(old).end("db01", said)
+        old.watch = lambda: None
+        back(old).end("db01", said)
+        host = observe(Zfs(old.home), Vmadm(old.home), every=True)
+        assert (host.vms, host.detached, host.moves[VM].phase) == ((), (), "moved")
+        assert len(taken_of) == names_in(old, "zones").count("hourly") == 2, at
+
+
+def snapshot_before_rollback(monkeypatch):
+    """Somebody takes a snapshot of a disk right before it is rolled back for the first time. Its name, afterwards."""
+    taken, roll_back = [], Copies.roll_back
+
+    def overtaken(copies, snapshot):
+        if not taken:
+            taken.append(snapshot.partition("@")[0] + "@hourly")
+            copies._run("zfs", "snapshot", taken[0])
+        roll_back(copies, snapshot)
+
+    monkeypatch.setattr(Copies, "roll_back", overtaken)
+    return taken
+
+
+def test_a_snapshot_right_before_a_rollback_fails_once(old, monkeypatch):
+    """The failure says what to do. The second run keeps the disk as it is, with the snapshot."""
+    old.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
+    said = claims(old)
+    # Of a sync that was killed before it has sent anything.
+    old.home.ok("zfs", "snapshot", f"zones/{VM}/disk1@{sync_name(1, 99)}")
+    taken = snapshot_before_rollback(monkeypatch)
+    with pytest.raises(FlexdiskError, match=r"its data is all there; run the same command again") as failed:
+        back(old).end("db01", said)
+    assert failed.value.code == "Changed"
+    assert taken == [f"{APART}/{old.uuids[1]}@hourly"]
+    back(old).end("db01", said)
+    assert hashes_in(old, APART) == old.left
+    assert "hourly" in names_in(old, APART)
+    assert back(old).look("db01", said).move is None
+
+
+def test_a_snapshot_right_before_what_is_given_up_goes(old, monkeypatch):
+    """It is given up by word: the second run destroys the snapshot, too."""
+    back(old).end("db01", claims(old))
+    taken = snapshot_before_rollback(monkeypatch)
+    kept = hashes_in(old, APART)
+    with pytest.raises(FlexdiskError, match="run the same command again"):
+        back(old).give_up("db01", False)
+    assert taken == [f"{APART}/{old.uuids[0]}@hourly"]
+    assert hashes_in(old, APART) == kept
+    (told,) = back(old).give_up("db01", False)[1]
+    assert "its snapshot @hourly" in told
+    assert (hashes_in(old, APART), "hourly" in names_in(old, REPLICAS)) == (["", ""], False)
+    assert resynced(old) == ["Increment", "Increment"]
+
+
+# -- after a move that died
+
+
+def dead_move(world, monkeypatch, point):
+    """A move to the other host dies when some of the disks are detached, with its host; and the other one takes over.
+    The records of each host lie on their own.
+    """
+    first = world.home
+    folders = {True: str(world.folder / "first"), False: str(world.folder / "second")}
+    world.acting = lambda host: monkeypatch.setattr(records, "_FOLDER", folders[host is first])
+    world.acting(world.peer)
+    protect(world)
+    world.uuids, seen = list(world.disks()), look(world)
+    target = hosts(world)[1]
+    target.expect(read_record(json.loads(json.dumps(told(seen["record"])))), "zones")
+    assert world.sync()[1]
+    world.acting(world.peer)
+    stored = {kind: records.load(VM, kind) for kind in (records.MOVES, records.FAILOVER)}
+
+    def watch():
+        there = first.ok("zfs", "list", "-Ho", "name", "-t", "volume").split()
+        detached = [uuid for uuid in world.uuids if f"zones/flexdisk/{uuid}" in there]
+        if len(detached) == point[0] and bool(world.home.power(VM)) is point[1]:
+            raise Killed
+
+    world.watch = watch
+    with pytest.raises(Killed):
+        gone(world, seen)
+    world.watch = lambda: None
+    boot(world.home)
+    world.acting(world.peer)
+    for kind, record in stored.items():
+        records.save(VM, record, kind)
+    take(world)
+
+
+@pytest.mark.parametrize("point", [(1, True), (2, True), (2, False), (1, False)])
+def test_disks_that_a_dead_move_has_detached_become_replicas(world, monkeypatch, point):
+    """Of a VM that is still there without some of them, or without any, or has gone; or one is a replica already."""
+    dead_move(world, monkeypatch, point)
+    assert not start(world, {"hv02": said_by(world.peer)}).started
+    seen = {"hv02": {"vm": VM, "move": None}}
+    if not point[1]:
+        with pytest.raises(FlexdiskError, match="its disks here have not become replicas yet"):
+            hosts(world)[0].forget("db01", read_sightings(seen))
+        (problem,) = back(world).look("db01", read_claims({"hv02": []})).problems
+        assert problem.code == "InUse"
+        assert "the playbook move_vm with flexdisk_target=hv02 goes on" in problem.message
+    saved, said = world.saved(), claims(world)
+    words = [one for one in back(world).look("db01", said).words if "becomes a replica of that on hv02" in one]
+    assert len(words) == (2 if point[0] == 2 or point[1] else 1)
+    world.fuse = Fuse()
+    back(world).end("db01", said)
+    count = world.fuse.counted
+    for at in (0, *range(2, count + 1, 9)):
+        world.restore(saved)
+        world.fuse = Fuse(at, True) if at else Fuse()
+        with contextlib.suppress(Killed):
+            back(world).end("db01", said)
+        world.fuse = Fuse()
+        back(world).end("db01", said)
+        host = observe(world.home.zfs(), world.home.driver(), every=True)
+        assert (host.vms, host.detached, host.moves[VM].phase, host.moves[VM].host) == ((), (), "moved", "hv02")
+        assert back(world).look("db01", said).move is None
+        assert "" not in hashes_in(world, REPLICAS)
+    swap(world)
+    assert world.sync()[1]
+    assert world.hashes() == world.hashes_there()
+    assert move(world)
+    assert startable(world.peer)
+
+
+def test_what_a_dead_move_has_detached_is_compared_with_the_new_home(world, monkeypatch):
+    """It is kept if the new home lacks something of it."""
+    dead_move(world, monkeypatch, (2, False))
+    (first, *_rest) = world.uuids
+    world.home.ok("zfs", "snapshot", f"zones/flexdisk/{first}@hourly")
+    back(world).end("db01", claims(world))
+    assert [bool(one) for one in hashes_in(world, APART)] == [True, False]
+    assert [bool(one) for one in hashes_in(world, REPLICAS)] == [False, True]
+    assert len(back(world).give_up("db01", False)[1]) == 1
+    assert "" not in hashes_in(world, REPLICAS)

@@ -19,6 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_last import LastTransfer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import last, room
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import told
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -211,6 +212,7 @@ def arguments(world, announced, **other):
         "target_pool": None, "record": None, "variables": None, "transfer": told(announced), "address": "hv02",
         "port": 22, "host_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"], "bandwidth_limit": None,
         "authorized_keys": "", "stop_timeout": 9, "allow_force_stop": True, "lock_timeout": 0,
+        "incoming_allowed": [],
     }  # fmt: skip
     return {**given, **other}
 
@@ -246,6 +248,80 @@ def test_others_do_not_wait_for_the_last_stream(world, monkeypatch):
     assert tried == ["host"]
     assert not startable(world.home)
     assert not world.home.inherited
+
+
+def run(world, given):
+    """What the module tells."""
+    arguments_, problems = vm_move.parse(given)
+    assert not problems
+    return vm_move.run(Call(world.home.zfs(), world.home.driver(), None, False, world.home), print, arguments_)
+
+
+def test_a_module_that_had_to_wait_does_not_stop_a_vm_whose_move_was_given_up(world):
+    """Whoever has called it may have gone, so nobody would start the VM again."""
+    transfer = ready(world)
+    world.folder.chmod(0o700)
+    given, states = arguments(world, transfer), []
+    told_ = run(world, {**given, "step": "stay"}).result
+    assert told_["changed"]
+    assert told_["stayed"] > 0
+    world.watch = lambda: states.append(world.home.power(VM))
+    with pytest.raises(FlexdiskError, match="its move was given up") as caught:
+        run(world, given)
+    assert (caught.value.code, set(states)) == ("Changed", {"running"})
+
+
+@pytest.mark.parametrize("how", ["keys", "stream", "room", "go"])
+def test_a_last_transfer_that_fails_does_not_leave_the_vm_down(world, monkeypatch, how):
+    """The module starts it itself: whoever has called it may have gone."""
+    before, transfer, power = world.hashes(), ready(world), []
+    world.folder.chmod(0o700)
+    if how == "keys":
+        trust.forget_keys(VM)
+    if how in ("room", "go"):
+
+        def full(*_any):
+            raise FlexdiskError("InsufficientSpace", "no room")
+
+        monkeypatch.setattr(*((LastTransfer, "take") if how == "room" else (Departure, "go")), full)
+    world.cut = 100 if how == "stream" else 0
+    world.watch = lambda: power.append(world.home.power(VM))
+    with pytest.raises(FlexdiskError) as caught:
+        run(world, arguments(world, transfer))
+    assert caught.value.code == ("InsufficientSpace" if how in ("room", "go") else "TransferFailed")
+    assert "stopped" in power
+    world.watch, world.cut = lambda: None, 0
+    assert (world.home.power(VM), world.hashes(), look(world)["move"]) == ("running", before, None)
+
+
+class Taken:
+    """The lock of a host that another task holds."""
+
+    def __enter__(self):
+        raise FlexdiskError("Locked", "another task of this host is running")
+
+    def __exit__(self, *_any):
+        pass
+
+
+def test_a_vm_that_cannot_be_started_again_is_said_to_be_down(world, monkeypatch):
+    """Another task of the host holds it, and goes on doing so."""
+    transfer, took = ready(world), []
+    world.folder.chmod(0o700)
+    real = vm_move.module_locked
+
+    def taken(*given):
+        took.append(given)
+        return real(*given) if len(took) == 1 else Taken()
+
+    monkeypatch.setattr(vm_move, "module_locked", taken)
+    with pytest.raises(FlexdiskError, match="could not be started again, and is down: another task") as caught:
+        run(world, arguments(world, transfer))
+    assert (caught.value.code, world.home.power(VM)) == ("Locked", "stopped")
+    assert "flexdisk_move_state=stays" in caught.value.message
+    monkeypatch.setattr(vm_move, "module_locked", real)
+    assert run(world, {**arguments(world, transfer), "step": "stay"}).result["changed"]
+    assert world.home.power(VM) == "running"
 
 
 def test_what_is_no_last_transfer(world):

@@ -33,7 +33,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves, space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import domain
@@ -61,6 +61,9 @@ def smartos(tmp_path, monkeypatch):
     root, data = made.disks()
     done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data, "size": "remaining"}, flexible_disk_size=192)
     made.home.node.run(["vmadm", "update", VM], json.dumps({"set_customer_metadata": {"root_pw": "secret"}}))
+    (path,) = (disk["path"] for disk in made.home.config(VM)["disks"] if disk["uuid"] == data)
+    given = {"path": path, "guest_block_size": "512/4096", "notrim": True}
+    made.home.node.run(["vmadm", "update", VM], json.dumps({"update_disks": [given]}))
     made.home.ok("vmadm", "start", VM)
     return made
 
@@ -140,7 +143,7 @@ def renew(world):
 
 def startable(host):
     """Whether a host has the VM with its boot disk."""
-    return any(host.node.run(["zfs", "list", name])[0] == 0 for name in host.boots(VM))
+    return any(name in host.node.pools.pools["zones"].datasets for name in host.boots(VM))
 
 
 def never_both(world):
@@ -184,12 +187,20 @@ def test_it_tells_where_it_is(world, monkeypatch):
 @BOTH
 def test_a_vm_moves(world):
     before, hashes = config(world.home), world.hashes()
-    world.watch = lambda: never_both(world)
+    world.guard = lambda: never_both(world)
     assert move(world)
     moved(world, before, hashes)
     assert not move(world)
     moved(world, before, hashes)
     assert findings(world) == []
+
+
+@BOTH
+def test_the_mark_of_a_group_goes_with_the_vm(world):
+    """Else its group would refuse it after the move, as one that is only called like a member."""
+    world.home.ok("zfs", "set", "flexdisk:member=web-1", f"zones/{VM}")
+    move(world)
+    assert world.peer.ok("zfs", "get", "-Ho", "value", "flexdisk:member", f"zones/{VM}").strip() == "web-1"
 
 
 @pytest.mark.parametrize("world", ["libvirt"], indirect=True)
@@ -210,7 +221,7 @@ def test_the_file_system_of_a_disk_is_not_mounted_when_it_leaves(world):
 def killed_moves(world, every, arrived):
     """The move is killed at each of these commands, and the same command ends it: arrived checks that. How many."""
     saved = world.saved()
-    world.watch = lambda: never_both(world)
+    world.guard = lambda: never_both(world)
     world.fuse = Fuse()
     move(world)
     points = list(itertools.product(range(1, world.fuse.counted + 1), (False, True)))[::every]
@@ -281,7 +292,7 @@ def test_given_up_anywhere(world):
     before, hashes, saved = config(world.home), world.hashes(), world.saved()
     world.fuse = Fuse()
     move(world)
-    for at in range(1, world.fuse.counted + 1, EVERY):
+    for at in [*range(1, world.fuse.counted, EVERY), world.fuse.counted]:
         world.restore(saved)
         world.fuse = Fuse(at, after=True)
         with pytest.raises(Killed):
@@ -290,13 +301,14 @@ def test_given_up_anywhere(world):
         source, target = hosts(world)
         if not stays(source):
             break
-        target.unexpect(VM)
+        target.unexpect(VM, stayed=source.stayed)
         assert config(world.home) == before
         assert world.hashes() == hashes
         assert not look(world)["move"]
         there = observe(world.peer.zfs(), world.peer.driver(), more="zones")
         assert (there.configs, there.moves) == ((), {})
         assert not [name for name in there.datasets if name.startswith(f"zones/{VM}")]
+        assert "inherited_property" not in findings(world)
     assert observe(world.home.zfs(), world.home.driver(), every=True).moves[VM].phase == "moved"
 
 
@@ -405,8 +417,10 @@ def test_a_tombstone(world):
     assert re.search(r"VM db01 \(.*\): it has moved to hv02 \(\d{4}-.*flexdisk_move_state=forgotten", problem.message)
     (problem,) = created(world, {**made, "vm": "other", "uuid": VM}).problems
     assert problem.code == "MovedAway"
-    assert source.forget("db01")
-    assert not source.forget("db01")
+    seen = {"hv02": moves.Sighting(VM, "")}
+    assert source.forget("db01", seen, check_mode=True)
+    assert source.forget("db01", seen)
+    assert not source.forget("db01", seen)
     assert not created(world, made).problems
 
 
@@ -429,6 +443,128 @@ def test_while_it_moves_nobody_changes_it(world):
     swap(world)
     (problem, *_more) = created(world, {"vm": "db01", "state": "running", "memory": 512}).problems
     assert "it is being moved from hv01" in problem.message
+
+
+def sightings(world):
+    """What the other host says of the VM."""
+    seen = hosts(world)[1], Departure(world.peer.zfs(), world.peer.driver(), world.peer, POLICY)
+    told_ = json.loads(json.dumps({**seen[1].look(VM, "hv02"), "record": None, "refusals": []}))
+    return moves.read_sightings({"hv02": told_})
+
+
+def test_a_tombstone_that_is_needed_is_not_forgotten(world):
+    """The move dies before the VM is on its new host: the tombstone is what the same command goes on with. Whoever was
+    not asked does not have the VM.
+    """
+    saved, world.fuse, uuids = world.saved(), Fuse(), list(world.disks())
+    move(world)
+    kept, gone_ = 0, 0
+    for at in range(world.fuse.counted * 2 // 3, world.fuse.counted, EVERY // 3 or 1):
+        world.restore(saved)
+        world.fuse = Fuse(at, after=True)
+        with pytest.raises(Killed):
+            move(world)
+        world.fuse = Fuse()
+        if look(world)["vm"] or not look(world)["move"]:
+            continue
+        seen = sightings(world)
+        if seen["hv02"].vm and not seen["hv02"].phase:
+            gone_ += 1
+            assert hosts(world)[0].forget("db01", seen)
+            continue
+        kept += 1
+        for unseen in (False, True):
+            with pytest.raises(FlexdiskError, match="it is on its way to hv02, and its tombstone is needed until"):
+                hosts(world)[0].forget("db01", seen, unseen)
+        with pytest.raises(FlexdiskError, match="hv02, where it went, was not asked") as caught:
+            hosts(world)[0].forget("db01", {})
+        assert all(re.search(f"zones/flexdisk(/replica)?/{uuid}", caught.value.message) for uuid in uuids)
+        assert move(world)
+    assert kept > 1
+    assert gone_
+
+
+def test_nothing_to_end(world):
+    """Staying where a move was never begun changes nothing, and says so; else it tells that it did something."""
+    source, target = hosts(world)
+    assert (source.stay(VM), target.unexpect(VM)) == (False, False)
+    target.expect(look(world)["record"], "zones")
+    assert (source.stay(VM), target.unexpect(VM), target.unexpect(VM)) == (False, True, False)
+    leave(world, look(world))
+    assert (source.stay(VM), source.stay(VM)) == (True, False)
+
+
+@BOTH
+def test_a_move_that_is_given_up_before_the_vm_is_stopped(world):
+    """It ends there: the other host may stop expecting the VM at any later moment."""
+    seen, (source, target) = look(world), hosts(world)
+    target.expect(seen["record"], "zones")
+    assert world.sync()[1]
+    source.stay(VM)
+    states: list[str] = []
+    world.watch = lambda: states.append(world.home.power(VM))
+    with pytest.raises(FlexdiskError, match="or its move was given up; run the move again") as caught:
+        leave(world, seen)
+    world.watch = lambda: None
+    assert (caught.value.code, set(states), look(world)["move"]) == ("Changed", {"running"}, None)
+    assert target.unexpect(VM, stayed=source.stayed)
+    assert move(world)
+
+
+@BOTH
+@pytest.mark.parametrize("stop", ["expected", "gone"])
+def test_a_late_word_does_not_cancel_a_move_that_began_after_it(world, stop):
+    """Of two users, one gives a move up, and the other begins one before the target has heard of that."""
+    before, hashes, (source, target) = config(world.home), world.hashes(), hosts(world)
+    source.stay(VM)
+    assert world.sync()[1]
+    seen = look(world)
+    target.expect(seen["record"], "zones")
+    if stop == "gone":
+        gone(world, seen)
+    with pytest.raises(FlexdiskError, match="another move of it has begun since it was given up") as caught:
+        target.unexpect(VM, stayed=source.stayed)
+    assert caught.value.code == "Changed"
+    if stop == "expected":
+        gone(world, seen)
+    assert target.arrive(VM, world.home_name)
+    moved(world, before, hashes)
+
+
+def test_a_move_does_not_end_what_a_later_one_has_stopped(world):
+    """It was given up while its last stream was under way, and the VM is leaving for the same host again."""
+    seen, (source, target) = look(world), hosts(world)
+    assert world.sync()[1]
+    target.expect(seen["record"], "zones")
+    announced = world.announced()
+    said = source.leave(VM, world.home_name, world.peer_name, guid(world.peer), seen["digest"])
+    last = world.last(announced)
+    hosts(world)[0].stay(VM)
+    seen = look(world)
+    target.expect(seen["record"], "zones")
+    leave(world, seen)
+    with pytest.raises(FlexdiskError, match="this move was given up, and another one has begun") as caught:
+        source.go(VM, world.peer_name, last, said)
+    assert (caught.value.code, startable(world.home)) == ("Changed", True)
+    assert move(world)
+
+
+def test_the_last_word_counts(world):
+    """Each of them cancels what was expected before, also in the same second, and what 0.2.0 has written down."""
+    source, target = hosts(world)
+    said = []
+    for _time in range(3):
+        target.expect(look(world)["record"], "zones")
+        source.stay(VM)
+        said.append(source.stayed)
+        assert target.unexpect(VM, stayed=said[-1])
+    assert said == sorted(set(said))
+    target.expect(look(world)["record"], "zones")
+    for earlier in said:
+        with pytest.raises(FlexdiskError, match="another move of it has begun"):
+            target.unexpect(VM, stayed=earlier)
+    source.stay(VM)
+    assert target.unexpect(VM, stayed=source.stayed)
 
 
 def test_replicas_on_third_hosts_are_not_forgotten(world):
@@ -481,7 +617,8 @@ def cdrom(world):
 
 
 def test_pci_devices_of_a_host():
-    made = Vmadm(lambda *_argv, **_more: Answer(0, json.dumps({"pci_devices": [{"path": "/devices/a"}]}), ""))
+    row = {"uuid": VM, "brand": "bhyve", "zone_state": "installed", "pci_devices": [{"path": "/devices/a"}]}
+    made = Vmadm(lambda *_argv, **_more: Answer(0, json.dumps(row), ""))
     assert made.description(VM).stays == ("PCI devices of this host",)
 
 
@@ -489,6 +626,12 @@ def twin(world, uuid):
     """Another VM of the target has a disk with the uuid of one that comes."""
     payload = {**TWIN, "alias": "twin", "disks": [{"boot": True, "model": "virtio", "size": 16, "uuid": uuid}]}
     assert world.peer.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
+
+
+def pinned(world):
+    """Somebody holds a snapshot of the VM's own dataset."""
+    world.home.ok("zfs", "snapshot", f"zones/{VM}@mine")
+    world.home.ok("zfs", "hold", "mine", f"zones/{VM}@mine")
 
 
 def same_mac(world):
@@ -522,7 +665,7 @@ def spoiled(world, how):
         ),
         (cdrom, "NotSupported", "it has CD-ROMs or files"),
         (lambda w: twin(w, next(iter(w.disks()))), "AlreadyExists", "has a disk with this uuid already, zones/"),
-        (lambda w: w.home.ok("zfs", "snapshot", f"zones/{VM}@mine"), "NotSupported", "its own dataset has snapshots"),
+        (pinned, "InUse", f"zones/{VM}@mine has clones or holds, and would go with the VM's own dataset"),
         (lambda w: larger(w, "zfs", "create", "-V", "16M", f"zones/{VM}/disk7"), "InUse", "it is not whole: zones/"),
         (lambda w: w.home.ok("zfs", "create", f"zones/{VM}/data"), "NotSupported", "it has other datasets"),
         (
@@ -544,7 +687,7 @@ def spoiled(world, how):
         (same_mac, "NotSupported", "lacks what it needs: the MAC address 90:b8:d0:aa:bb:01, which twin has"),
     ],
     ids=[
-        "place", "cdrom", "uuid", "own-snapshots",
+        "place", "cdrom", "uuid", "held-snapshot",
         "orphan", "datasets", "name", "detached", "room", "memory", "mac",
     ],
 )  # fmt: skip
@@ -707,6 +850,17 @@ def begun(world):
     return announced, leave(world, seen)
 
 
+@BOTH
+def test_check_mode_tells_whether_a_move_is_given_up(world):
+    source, target = hosts(world)
+    assert (source.would_stay(VM), target.expects(VM)) == (False, False)
+    begun(world)
+    for there in (True, False):
+        assert (source.would_stay(VM), target.expects(VM)) == (there, there)
+        assert source.stay(VM) is there
+        assert target.unexpect(VM, stayed=source.stayed) is there
+
+
 def test_a_vm_that_was_changed_while_it_was_brought_over(world):
     """It would arrive as it was before. So it is not even stopped."""
     seen = look(world)
@@ -732,9 +886,12 @@ def test_a_vm_that_was_changed_between_two_runs(world):
 def test_a_snapshot_that_was_taken_while_it_was_brought_over(world):
     seen = look(world)
     assert world.sync()[1]
-    world.home.ok("zfs", "snapshot", f"zones/{VM}@mine")
-    with pytest.raises(FlexdiskError, match="its own dataset has snapshots"):
+    pinned(world)
+    with pytest.raises(FlexdiskError, match="@mine has clones or holds"):
         leave(world, seen)
+    world.home.ok("zfs", "release", "mine", f"zones/{VM}@mine")
+    assert look(world)["lost"] == [f"zones/{VM}@mine"]
+    leave(world, seen)
 
 
 @BOTH

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm as vms
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk import run as run_disk
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from tests.unit.engine.test_vm_snapshot import NOW, wanted
 
-from .world import REPLICAS, World
+from .world import REPLICAS, VM, World
 
 ROOT = {"name": "root"}
 DATA = {"name": "data"}
@@ -100,3 +103,48 @@ def test_a_rollback(world):
     assert world.hashes_there() == world.hashes() == hashes
     assert not snapshot(world, name="one", state="rolled_back", newer=[])
     assert world.sync() == (False, True)
+
+
+def destroy_detached(world):
+    """The problems of a task that destroys all detached disks."""
+    zfs, hypervisor = world.home.zfs(), world.home.driver()
+    entries = [
+        {"uuid": one.uuid, "state": "absent", "destroy_snapshots": True} for one in observe(zfs, hypervisor).detached
+    ]
+    return run_disk(zfs, hypervisor, entries, Policy(), "zones", False).problems
+
+
+def given_up(world, name):
+    """What the role does when it gives the replicas of a VM up. The first of two runs has something to do."""
+    for noted in (True, False):
+        removed = world.sender().remove([name], "hv02", False)
+        assert (removed.problems, removed.noted, removed.uuids) == ([], noted, [VM])
+        assert len(removed.homes) == 1
+        world.receiver().remove(["zones"], removed.uuids, removed.homes, False)
+    assert world.peer.ok("zfs", "list", "-H", "-o", "name", "-r", REPLICAS) == REPLICAS
+
+
+def test_preserved_disks_of_a_vm_that_is_gone(world):
+    """The message names the command that gives their replicas up. After that, they can be destroyed."""
+    done(world, {**ROOT, "preserve": True}, {**DATA, "preserve": True})
+    gone = {"vm": "db01", "state": "absent", "destroy_snapshots": True}
+    ended = vms.run(world.home.zfs(), world.home.driver(), [gone], [], Policy(), "zones", False)
+    assert (ended.problems, ended.failure) == ([], None)
+    uuids = [disk.uuid for disk in observe(world.home.zfs(), world.home.driver(), every=True).detached]
+    unprotected = [{"uuid": uuid, "preserve": False} for uuid in uuids]
+    assert not run_disk(world.home.zfs(), world.home.driver(), unprotected, Policy(), "zones", False).problems
+    words = f"flexdisk_replica_state=absent and flexdisk_vm={VM}, flexdisk_replica_host=hv02 gives them up"
+    said = destroy_detached(world)
+    assert [problem.code for problem in said] == ["Replicated"] * 2
+    assert all(words in problem.message for problem in said)
+    assert [problem.code for problem in world.sender().remove(["db01"], "hv02", False).problems] == ["ResourceNotFound"]
+    given_up(world, VM)
+    assert destroy_detached(world) == []
+    assert observe(world.home.zfs(), world.home.driver(), every=True).detached == ()
+
+
+def test_a_detached_disk_loses_its_replicas_with_its_vm(world):
+    done(world, ROOT, unlisted="detach")
+    assert [problem.code for problem in destroy_detached(world)] == ["Replicated"]
+    given_up(world, "db01")
+    assert destroy_detached(world) == []

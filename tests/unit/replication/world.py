@@ -10,7 +10,7 @@ import copy
 import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import Address
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
@@ -57,6 +57,35 @@ class Fuse:
             raise Killed
 
 
+class Foreign:
+    """Somebody takes snapshots of whole pools, on both hosts: at each of these commands, or whenever a run is killed.
+
+    A pool whose datasets have no room for that together is taken dataset by dataset, as tools for backups do it.
+    """
+
+    def __init__(self, at: Container[int] = (), killed: bool = False) -> None:
+        self.at, self.killed, self.taken = at, killed, 0
+
+    def wants(self, number: int, after: bool, fuse: Fuse) -> bool:
+        """Whether one is due before command number, or after it."""
+        dies = self.killed and (number, after) == (fuse.at, fuse.after)
+        return dies or (number in self.at and not after)
+
+    def take(self, world: World) -> None:
+        """Take the next one on both hosts."""
+        self.taken += 1
+        for host in (world.home, world.peer):
+            self.of_pool(host, f"auto-{self.taken}")
+
+    @staticmethod
+    def of_pool(host: Host, name: str) -> None:
+        """Take one of a whole pool."""
+        if host.node.run(["zfs", "snapshot", "-r", f"zones@{name}"])[0]:
+            listed = host.node.run(["zfs", "list", "-H", "-o", "name", "-t", "filesystem,volume", "-r", "zones"])[1]
+            for dataset in listed.split():
+                host.node.run(["zfs", "snapshot", f"{dataset}@{name}"])
+
+
 class Host:
     """A node, and the runner of the engine on it."""
 
@@ -66,7 +95,8 @@ class Host:
 
     def __call__(self, argv: Any, stdin: str = "", timeout: float = 300) -> Answer:
         del timeout
-        self.world.fuse.blow(False)
+        self.world.acting(self)
+        self.world.blow(False)
         if argv[0] == "ssh-keygen":
             answer = Answer(ssh.main(self.folder, argv[0], list(argv[1:])), "", "")
         elif argv[0] == "ps":
@@ -76,18 +106,20 @@ class Host:
         else:
             answer = Answer(*self.node.run(list(argv), stdin))
         self.world.watch()
-        self.world.fuse.blow(True)
+        if changes(argv):
+            self.world.guard()
+        self.world.blow(True)
         return answer
 
     def carry(self, first: Any, second: Any, carried: Any) -> tuple[Answer, Answer]:
         """The forced command of the key receives what zfs send writes, or a part of it."""
-        self.world.fuse.blow(False)
+        self.world.blow(False)
         rc, out, err = self.node.run(list(first))
         if self.world.cut:
             out = simulated_stream.cut(out, self.world.cut)
         answer = Answer(*self.world.peer.node.run(self.opened(second), out))
         carried(len(out))
-        self.world.fuse.blow(True)
+        self.world.blow(True)
         return Answer(rc, "", err), answer
 
     def opened(self, words: Any) -> list[str]:
@@ -127,6 +159,10 @@ class Host:
         disks = [{k: v for k, v in disk.items() if k not in ("image_size",)} for disk in vm["disks"]]
         return {**{k: v for k, v in vm.items() if k not in volatile}, "disks": disks}
 
+    def runs(self, uuid: str) -> bool:
+        """Whether the VM runs."""
+        return self.power(uuid) == "running"
+
     def power(self, uuid: str) -> str:
         found = json.loads(self.node.run(["vmadm", "lookup", "-j", f"uuid={uuid}"])[1])
         return str(found[0]["state"]) if found else ""
@@ -151,6 +187,9 @@ class World:
         self.fuse, self.cut = Fuse(), 0
         self.home_name, self.peer_name = "hv01", "hv02"
         self.watch: Callable[[], None] = lambda: None  # called after each command
+        self.guard: Callable[[], None] = lambda: None  # called after each one that may change something
+        self.foreign: Foreign | None = None
+        self.acting: Callable[[Host], None] = lambda _host: None  # called before each command
         self.transfers: list[VmTransfer] = []
         self.folder = folder
         self.authorized = folder / "authorized_keys"
@@ -187,6 +226,13 @@ class World:
         for host, state in zip((self.home, self.peer), saved, strict=True):
             host.restore(state)
         self.authorized.unlink(missing_ok=True)
+
+    def blow(self, after: bool) -> None:
+        """A command is about to be run, or was: others take their snapshots, or the run is killed."""
+        number = self.fuse.counted + (0 if after else 1)
+        if self.foreign is not None and self.foreign.wants(number, after, self.fuse):
+            self.foreign.take(self)
+        self.fuse.blow(after)
 
     def write(self, disk: int, mib: int, start: int = 0) -> None:
         self.serial += 1

@@ -171,9 +171,11 @@ class Farm:
 
     def lease(self) -> str | None:
         """Who has the lease of the group."""
-        sim = self.look().hosts[self.hosts[0]]
-        value = sim.run("zfs", "get", "-Hpo", "value", "flexdisk:lease.web", "zones/flexdisk").strip()
-        return str(json.loads(value)["holder"]) if value != "-" else None
+        held = ("get", "-Hpo", "value", "flexdisk:lease.web", "zones/flexdisk")
+        values = [sim.run("zfs", *held).strip() for sim in self.look().hosts.values()]
+        found = [str(json.loads(value)["holder"]) for value in values if value != "-"]
+        assert len(found) < 2, found
+        return found[0] if found else None
 
     def check_safe(self, before: dict[str, tuple[str, Raw]], digests: dict[str, str]) -> None:
         """What is true at any time: the members are the same, where they were, and so are their data."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import subprocess
 
 import pytest
 import yaml
@@ -100,7 +101,7 @@ def test_one_step_and_a_second_run_at_the_same_time(tmp_path):
         first.wait()
     assert second.code != 0
     who = f"{getpass.getuser()} on {socket.gethostname()}, process {first.pid}"
-    assert f"hv0: web: {who}" in second.words
+    assert f"web: {who}" in second.words
     assert "Read the VMs of each host" not in second.output
     assert set(recap(second.output).values()) == {0}
     # The first did its one step, and the rest is left.
@@ -182,19 +183,40 @@ def test_a_host_that_cannot_be_reached(tmp_path):
     policy = {"action_ceiling": "recreate"}
     refused = farm.run(SECOND, policy=policy)
     assert refused.code != 0
-    assert "failure_budget is 0, but web-1 cannot be read" in refused.words
-    refused = farm.run(SECOND, policy={**policy, "min_in_service": 1, "failure_budget": 3})
+    assert "could have the lease of another run: hv1" in refused.words
+    assert """-e '{"flexdisk_lease_without": ["hv1"]}'""" in refused.words
+    off = {"lease_without": ["hv1"]}
+    refused = farm.run(SECOND, policy={**policy, "min_in_service": 1, "failure_budget": 3}, **off)
     assert refused.code != 0
     assert "web-0 cannot be changed: 1 members are in service, at least 1 must be" in refused.words
     assert (farm.vms(), farm.pooled()) == (vms, set(before))
 
-    run = farm.run(SECOND, policy={**policy, "failure_budget": 3})
+    run = farm.run(SECOND, policy={**policy, "failure_budget": 3}, **off)
     assert run.code != 0
     assert "web-1: not as declared" in run.words
     assert done(run.output) == [(1, "web-0", "recreate", "ok")]
     assert images(farm.look()) == {"web-0": SECOND, "web-1": IMAGE}
     assert (farm.pooled(), farm.marked(), farm.look().digests()) == (set(before), set(), digests)
     assert (farm.node("hv1") / "state.json").read_bytes() == files["hv1/state.json"]
+
+
+def test_members_without_marks_are_adopted_and_a_short_lease_outlasts_the_pauses(tmp_path):
+    """The members are as version 0.2.0 has made them. The lease is short, so it is renewed while the run waits."""
+    farm = Farm(tmp_path, 2, 1)
+    before, digests = farm.look().vms(), farm.look().digests()
+    for host, vm in before.values():
+        zfs = farm.node(host) / "bin" / "zfs"
+        subprocess.run([zfs, "inherit", "flexdisk:member", f"zones/{vm['uuid']}"], check=True)
+    policy = {"action_ceiling": "recreate", "pause_time": 8}
+    more = {"adopt": ["web-0", "web-1"], "lease_ttl": 10, "stop_timeout": 5, "gate": {"retries": 1, "delay": 1}}
+    run = farm.run(SECOND, policy=policy, **more)
+    assert run.code == 0, run.output
+    assert "Mark them" in run.output
+    assert done(run.output) == [(1, "web-1", "recreate", "ok"), (2, "web-0", "recreate", "ok")]
+    assert run.output.count("TASK [flexdisk.hypervisor.instance_group : Take or renew the lease]") >= 5
+    assert {vm["member"] for info in farm.infos().values() for vm in info["vms"]} == set(before)
+    farm.check_whole(before, digests, dict.fromkeys(before, SECOND), parked=1)
+    assert farm.lease() is None
 
 
 def test_a_deadline_stops_a_roll_between_steps(tmp_path):

@@ -202,7 +202,7 @@ def test_the_results():
     assert lease.result(None) is None
     times = {"since": "2026-01-01T00:00:00Z", "renewed": "2026-01-01T00:00:00Z", "expires": "2026-01-01T00:15:00Z"}
     assert lease.result(HELD) == {"token": TOKEN, "holder": "deploy@ctl1", "ttl": 900, **times}
-    shown = {"group": "web", "readable": True, "holder": "deploy@ctl1", **times}
+    shown = {"group": "web", "readable": True, "token": TOKEN, "holder": "deploy@ctl1", **times}
     assert lease.reported("lease.web", lease.encode(HELD), NOW) == {**shown, "expired": False}
     assert lease.reported("lease.web", lease.encode(HELD), NOW + 900) == {**shown, "expired": True}
     assert lease.reported("lease.web", "x", NOW) == {"group": "web", "readable": False}

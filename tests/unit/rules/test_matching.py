@@ -90,7 +90,7 @@ def test_a_named_disk_never_becomes_another_entrys():
 
 def test_slot_then_boot_then_size():
     machine = vm(disk(0), disk(1, size=10), disk(2, size=10), disk(3, size=30))
-    specs = (spec("s", pci_slot="4:2", size=99), spec("b", boot=True), spec("x", size=10), spec("y", size=30))
+    specs = (spec("s", pci_slot="4:2", size=10), spec("b", boot=True), spec("x", size=10), spec("y", size=30))
     assert run(machine, *specs)[0] == {"s": 2, "b": 0, "x": 1, "y": 3}
 
 
@@ -298,13 +298,12 @@ def test_no_disk_twice_and_names_keep_to_themselves(have, want, sized, matching,
     claimed = [d.volume.name for _s, d in result.pairs]
     assert len(set(claimed)) == len(claimed)
     assert not set(claimed) & {d.volume.name for d in result.unlisted}
-    if matching == "name":
-        new, left = set(want) - set(have), set(have) - set(want)
-        told = new if left and unlisted == "refuse" else set()
-        assert {p.disk for p in found} == told
-        assert {(s.name, d.name) for s, d in result.pairs} == {(n, n) for n in want if n in have}
-        assert {s.name for s in result.creates} == new - told
-        assert {d.name for d in result.unlisted} == (set() if told else left)
+    new, left = set(want) - set(have), set(have) - set(want)
+    told = new if left and unlisted == "refuse" else set()
+    assert {p.disk for p in found} == told
+    assert {(s.name, d.name) for s, d in result.pairs} == {(n, n) for n in want if n in have}
+    assert {s.name for s in result.creates} == new - told
+    assert {d.name for d in result.unlisted} == (set() if told else left)
 
 
 # -- order
@@ -312,8 +311,8 @@ def test_no_disk_twice_and_names_keep_to_themselves(have, want, sized, matching,
 
 def test_order_is_first_fit_of_growing():
     machine = vm(ROOT, disk(1, size=20), disk(2, size=10))
-    pairs = run(machine, spec("r", boot=True), spec("x", size=10), spec("y", size=20), matching="order")[0]
-    assert pairs == {"r": 0, "x": 2, "y": 1}
+    pairs = run(machine, spec("root", boot=True), spec("x", size=10), spec("y", size=20), matching="order")[0]
+    assert pairs == {"root": 0, "x": 2, "y": 1}
 
 
 @pytest.mark.parametrize("more", [{}, {"size": 10}, {"image": "i"}, {"remaining": True}])
@@ -324,21 +323,40 @@ def test_order_finds_no_data_disk_for_an_entry_that_boots(more):
     assert (pairs, creates, unlisted) == ({}, ["r"], [1, 2, 3])
 
 
-def test_order_takes_the_boot_disk_and_slots_whatever_they_are_called():
-    machine = vm(ROOT, disk(1, "one"), disk(2, "two"))
-    specs = (spec("x", pci_slot="0:4:2"), spec("y"), spec("z", boot=True))
-    assert run(machine, *specs, matching="order")[0] == {"x": 2, "y": 1, "z": 0}
+def test_order_never_takes_a_disk_of_another_name():
+    """Not by its slot, not as the boot disk, not because it is the rest, and not as the first that fits."""
+    machine = vm(disk(0, "system", size=10), disk(1, "one"), disk(2, "two", remaining="1:2"), disk(3))
+    specs = (spec("x", pci_slot="0:4:1"), spec("y", remaining=True), spec("z", boot=True), spec("n"), spec("m"))
+    pairs, creates, unlisted, problems = run(machine, *specs, matching="order", unlisted="keep")
+    assert (pairs, creates, unlisted) == ({"n": 3}, ["y", "m"], [2])
+    assert {p.disk: p.code for p in problems} == {"x": "InvalidArgument", "z": "InvalidArgument"}
+    assert "system (uuid %s) is the boot disk and has another name; to rename it" % uuid(0) in problems[1].message
+    machine = vm(ROOT, disk(1, "x", size=10), disk(2, "y", size=10))
+    for unlisted in ("detach", "destroy"):
+        pairs, creates, gone, problems = run(
+            machine, spec("root", boot=True), spec("y", size=10), matching="order", unlisted=unlisted
+        )
+        assert (pairs, creates, gone, problems) == ({"root": 0, "y": 2}, [], [1], [])
+
+
+def test_order_warns_of_a_new_disk_beside_one_that_is_destroyed():
+    machine = vm(ROOT, disk(1, "x", size=10))
+    found = Problems("web")
+    result = match(machine, [spec("root"), spec("y", size=10)], [], "order", found, "destroy")
+    assert (found, [s.name for s in result.creates], [d.name for d in result.unlisted]) == ([], ["y"], ["x"])
+    assert "y is a new disk, and unlisted=destroy destroys x of the same size" in result.warnings[0]
 
 
 def test_order_knows_the_rest_by_its_basis():
-    machine = vm(ROOT, disk(1, "one"), disk(2, "two", remaining="1:2"))
+    machine = vm(ROOT, disk(1), disk(2, remaining="1:2"))
     pairs, creates, _unlisted, _problems = run(machine, spec("r", remaining=True), spec("x"), matching="order")
     assert (pairs, creates) == ({"r": 2, "x": 1}, [])
 
 
 def test_order_destroys_by_name_alone():
-    machine = vm(ROOT, disk(1, "one"), disk(2, "two"))
-    assert run(machine, spec("two", present=False), spec("x"), matching="order")[0] == {"two": 2, "x": 1}
+    machine = vm(ROOT, disk(1, "one"), disk(2, "two"), disk(3))
+    specs = (spec("two", present=False), spec("one"), spec("x"))
+    assert run(machine, *specs, matching="order")[0] == {"two": 2, "one": 1, "x": 3}
     assert run(machine, spec("three", present=False), matching="order")[0] == {}
 
 

@@ -87,7 +87,7 @@ def test_junk_is_no_released_identity(value):
         ({}, True, False),
         ({"description": "x"}, True, True),
         ({"name": "data", "uuid": UUID}, True, True),
-        ({"serial_no": "1"}, True, True),
+        ({"serial_no": "1"}, True, False),
         ({"name": "data", "serial_no": "1"}, False, False),
         ({"uuid": UUID, "serial_no": "1", "tags": "x"}, False, False),
     ],

@@ -112,7 +112,9 @@ def test_a_vm_s_file_system_is_told_without_what_lies_below_it() -> None:
     assert used([root], EMPTY) == []
     assert used([replace(root, logicalreferenced=43520)], EMPTY) == ["p/vm"]
     snapshot = Dataset("p/vm@s", "snapshot", logicalreferenced=43008)
-    assert used([root, snapshot], EMPTY) == ["p/vm@s"]
+    assert used([root, snapshot], EMPTY) == []
+    assert used([root, replace(snapshot, logicalreferenced=43520)], EMPTY) == ["p/vm@s"]
+    assert used([snapshot], EMPTY) == ["p/vm@s"]
 
 
 blocks = st.sampled_from([512 << n for n in range(9)])

@@ -58,7 +58,7 @@ def test_help(machine: Machine) -> None:
         (["get", NOBODY], f"zoneadm: {NOBODY}: No such zone configured\n"),
         (["update", NOBODY, "alias=x"], f"VM {NOBODY} not found\n"),
         (["delete", NOBODY], f"Failed to delete VM {NOBODY}: VM {NOBODY} not found\n"),
-        (["start", NOBODY], f"Unable to start VM {NOBODY}: VM {NOBODY} not found\n"),
+        (["start", NOBODY], f"Unable to start VM {NOBODY}: bad statusCode: 404\n"),
     ],
 )
 def test_unknown_vm(machine: Machine, argv: list[str], text: str) -> None:

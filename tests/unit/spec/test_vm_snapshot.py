@@ -44,7 +44,9 @@ def keep(last=None, daily=None, weekly=None):
 
 def test_what_is_valid_becomes_a_declaration():
     assert parse(name="a", keep=keep(last=2, weekly=3)) == (SnapshotDeclaration("present", "a", Keep(2, 0, 3)), [])
-    assert parse(state="absent", keep=keep(daily=1)) == (SnapshotDeclaration("absent", "", Keep(0, 1, 0)), [])
+    names = {**keep(daily=1), "names": ["a*", "b"]}
+    wanted = SnapshotDeclaration("absent", "", Keep(0, 1, 0, ("a*", "b")))
+    assert parse(state="absent", keep=names) == (wanted, [])
     assert parse(**ROLLBACK, flexible_disk_size="1G") == (
         SnapshotDeclaration("rolled_back", "a", flexible_disk_size=1024),
         [],
@@ -68,6 +70,8 @@ def test_names_that_no_snapshot_can_have(name):
         ({"state": "absent"}, "state=absent needs the name of a snapshot"),
         ({"name": "a", "keep": keep(0, None, 0)}, "keep needs at least one number above 0 and no negative ones: "),
         ({"name": "a", "keep": keep(-1, 3, 0)}, "keep needs at least one number above 0 and no negative ones: "),
+        ({"state": "absent", "keep": keep(1)}, "keep needs the name of a snapshot, or names, the patterns of those"),
+        ({"name": "a", "keep": {**keep(1), "names": ["a*", ""]}}, "keep.names: a pattern is empty"),
         ({"name": "a", "keep": keep(100001)}, "keep: no number can be above 100000: "),
         ({"name": "a", "newer": ["x"]}, "work only with state=rolled_back"),
         ({"name": "a", "destroy_newer": True}, "work only with state=rolled_back"),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -56,11 +57,17 @@ class Volume:
 
     @property
     def disk_name(self) -> str:
-        return self.user.get("name", "")
+        return self.user.get("name", "") or str(self._saved.get("name", ""))
 
     @property
     def preserve(self) -> bool:
-        return self.user.get("preserve") == "true"
+        return self.user.get("preserve") == "true" or self._saved.get("preserve") is True
+
+    @property
+    def _saved(self) -> dict[str, Any]:
+        """The identity that a release has left: it counts as long as the disk has no other."""
+        found: dict[str, Any] = json.loads(self.user.get("released", "{}")) if "serial_no" not in self.user else {}
+        return found
 
 
 @dataclass(frozen=True)

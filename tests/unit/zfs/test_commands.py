@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import devices
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import devices, read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import BACK_OFF, Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.errors import ZfsError, classify
 
@@ -112,13 +113,17 @@ def test_a_set_that_was_half_applied_says_what_stuck():
 
 
 def test_only_what_is_set_here_is_a_local_fact():
-    recorded = Recorded(Answer(0, "zones/flexdisk\tflexdisk:a\t1\tlocal\n", ""))
-    assert recorded.zfs().local_facts("zones/flexdisk", ["a", "b"]) == {"a": "1"}
+    rows = [("a", "1", "local"), ("b", "2", "received"), ("c", "3", "inherited from zones"), ("d", "-", "-")]
+    text = "".join(f"zones/flexdisk\tflexdisk:{name}\t{value}\t{source}\n" for name, value, source in rows)
+    recorded = Recorded(Answer(0, text, ""))
+    assert recorded.zfs().local_facts("zones/flexdisk", list("abcd")) == {"a": "1"}
     columns = "name,property,value,source"
     assert recorded.calls == [
-        ["zfs", "get", "-Hp", "-s", "local", "-o", columns, "flexdisk:a,flexdisk:b", "zones/flexdisk"]
+        ["zfs", "get", "-Hp", "-o", columns, "flexdisk:a,flexdisk:b,flexdisk:c,flexdisk:d", "zones/flexdisk"]
     ]
-    assert Recorded(Answer(0, "", "")).zfs().local_facts("zones/flexdisk", ["a"]) == {}
+    for cut in ("", text[:-1], "".join(text.splitlines(True)[1:])):
+        with pytest.raises(FlexdiskError, match="not whole"):
+            Recorded(Answer(0, cut, "")).zfs().local_facts("zones/flexdisk", list("abcd"))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +204,8 @@ def test_command_lines():
     zfs.create_container("tank/flexdisk", volmode="dev")
     zfs.rename("zones/a", "zones/b")
     zfs.destroy("zones/b")
-    zfs.destroy("zones/b", True)
+    zfs.destroy("zones/b@r", "s")
+    zfs.rollback("zones/b@s")
     zfs.snapshot("zones/b@s")
     zfs.hold("t", "zones/b@s")
     zfs.release("t", "zones/b@s")
@@ -214,7 +220,8 @@ def test_command_lines():
         "zfs create -o mountpoint=none -o canmount=off -o volmode=dev tank/flexdisk",
         "zfs rename zones/a zones/b",
         "zfs destroy zones/b",
-        "zfs destroy -r zones/b",
+        "zfs destroy zones/b@r,s",
+        "zfs rollback zones/b@s",
         "zfs snapshot zones/b@s",
         "zfs hold t zones/b@s",
         "zfs release t zones/b@s",
@@ -239,14 +246,31 @@ def test_the_forecast():
 
 
 def test_one_read_of_everything():
-    recorded = Recorded(Answer(0, "zones\ttype\tfilesystem\t-\n", ""))
-    assert [d.name for d in recorded.zfs().datasets("zones", "tank")] == ["zones"]
+    values = dict.fromkeys(read.PROPERTIES, "-")
+    text = "".join(
+        f"{n}\t{p}\t{v}\t-\n" for n in ("tank", "zones") for p, v in {**values, "type": "filesystem"}.items()
+    )
+    recorded = Recorded(Answer(0, text, ""))
+    assert [d.name for d in recorded.zfs().datasets("zones", "tank")] == ["tank", "zones"]
     recorded.zfs().datasets("zones", snapshots=False)
     whole, lean = recorded.calls
     assert whole[:7] == ["zfs", "get", "-Hpr", "-t", "filesystem,volume,snapshot", "-o", "name,property,value,source"]
     assert whole[-2:] == ["zones", "tank"]
     assert lean[4] == "filesystem,volume"
     assert "flexdisk:uuid" in whole[7].split(",")
+
+
+def test_those_that_exist():
+    recorded = Recorded(Answer(1, "zones/a\n", "cannot open 'zones/b': dataset does not exist"))
+    assert recorded.zfs().those_that_exist(["zones/a", "zones/b", "-r", "zones/a@s"]) == ["zones/a"]
+    assert recorded.calls == [["zfs", "list", "-Ho", "name", "-t", "filesystem,volume", "zones/a", "zones/b"]]
+    assert recorded.zfs().those_that_exist([]) == []
+
+
+def test_a_property_of_which_nothing_is_said():
+    with pytest.raises(ZfsError, match="flexdisk:lease of zones") as caught:
+        Recorded(Answer(0, "", "")).zfs().local_fact("zones", "lease")
+    assert caught.value.code == "UnexpectedOutput"
 
 
 def test_what_is_there():

@@ -253,3 +253,41 @@ def test_the_rounding_is_told_by_the_volumes():
         known = Dataset("z/c", "volume", volsize=64 * MIB, volblocksize=8192, refreservation=reserved)
         assert read.geometry(vdevs, [*others, known]).rounding == rounding
     assert read.geometry(vdevs, []).rounding == "classic"
+
+
+ROWS = [("p", "type"), ("p", "guid"), ("p/v", "type"), ("p/v", "guid"), ("p/v@s", "type"), ("p/v@s", "guid")]
+
+
+def whole(rows, names=("p",)):
+    read.check_whole("".join(f"{name}\t{prop}\t1\t-\n" for name, prop in rows), names, ("type", "guid"))
+
+
+def test_an_answer_is_whole():
+    whole(ROWS)
+    whole(ROWS[2:], ["p/v"])
+    whole(ROWS, ())
+    whole([], ())
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [([], "nothing of p,"), (ROWS[2:], "nothing of p,"), (ROWS[:2] + ROWS[4:], "nothing of p/v,")]
+    + [(ROWS[:n] + ROWS[n + 1 :], "not all of ") for n in range(len(ROWS))]
+    + [([*ROWS, ROWS[-1]], "not all of p/v@s,")],
+)
+def test_an_answer_that_is_not_whole(rows, words):
+    with pytest.raises(FlexdiskError, match=words) as caught:
+        whole(rows)
+    assert caught.value.code == "UnexpectedOutput"
+
+
+def test_bookmarks_alone_are_whole():
+    read.check_whole("", ["p/v"], ["guid"], datasets=False)
+    read.check_whole("p/v#b\tguid\t1\t-\n", ["p/v"], ["guid"], datasets=False)
+    with pytest.raises(FlexdiskError, match="not all of p/v#b,"):
+        read.check_whole("p/v#b\tguid\t1\t-\n", ["p/v"], ["guid", "createtxg"], datasets=False)
+
+
+def test_a_last_line_that_was_cut():
+    with pytest.raises(FlexdiskError, match="not all of p/v,"):
+        read.check_whole("p\tguid\t1\t-\np/v\tguid\t12\t", ["p"], ["guid"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Optional
 
-from simnode.vmadm import images, machine, store
+from simnode.vmadm import boundaries, create, images, lifecycle, machine, store
 from simnode.vmadm.errors import VmError
 from simnode.vmadm.host import DEFAULT_POOL, Result, VmadmHost
 
@@ -45,6 +45,28 @@ def vm_stop_hangs(host: VmadmHost, argv: List[str]) -> None:
     record.pop("stop_hangs", None)
     if switch in ("on", "really"):
         record["stop_hangs"] = switch
+
+
+def vm_stop_takes(host: VmadmHost, argv: List[str]) -> None:
+    """vm-stop-takes UUID SECONDS: the guest shuts down so long after it was asked to, whoever waits for it."""
+    _record(host, argv[0])["stop_takes"] = float(argv[1])
+
+
+def vm_fault(host: VmadmHost, argv: List[str]) -> None:
+    """vm-fault POINT [kill|late:SECONDS|timeout|fail ...]: what happens when vmadm comes to a point.
+
+    A point is called as "delete uninstall"; boundaries.py has them all. Each fault is for one time. Without any,
+    nothing happens there any more.
+    """
+    boundaries.plan(host, argv[0], argv[1:])
+
+
+def vm_finish(host: VmadmHost, argv: List[str]) -> None:
+    """vm-finish: every vmadm that nobody waits for any longer does the rest of its work now."""
+    if argv:
+        raise ValueError
+    create.finish(host, at_once=True)
+    lifecycle.end_guests(host)
 
 
 def vm_lose_event(host: VmadmHost, argv: List[str]) -> None:
@@ -96,6 +118,9 @@ def _guarded(act: Callable[[VmadmHost, List[str]], None]) -> Callable[[VmadmHost
 COMMANDS: Dict[str, Callable[[VmadmHost, List[str]], Result]] = {
     "vm-state": _guarded(vm_state),
     "vm-stop-hangs": _guarded(vm_stop_hangs),
+    "vm-stop-takes": _guarded(vm_stop_takes),
+    "vm-fault": _guarded(vm_fault),
+    "vm-finish": _guarded(vm_finish),
     "vm-lose-event": _guarded(vm_lose_event),
     "vm-make-legacy": _guarded(vm_make_legacy),
     "image-import": _guarded(image_import),

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List
 from simnode.vmadm import create, lifecycle, lookup, snapshots, update, validate, vminfod, vmobj
 from simnode.vmadm import jsvalues as js
 from simnode.vmadm.arguments import USAGE, Arguments, key_values, parse, read_payload, take_uuid, timeout_of
-from simnode.vmadm.errors import Abort, Usage, VmError
+from simnode.vmadm.errors import Abort, Cut, Usage, VmError
 from simnode.vmadm.host import Result, VmadmHost
 
 ABORTED = 134
@@ -29,7 +29,12 @@ class Done(Exception):
 
 
 def main(host: VmadmHost, argv: List[str], stdin: str = "") -> Result:
-    """Run `vmadm` with these arguments (without the program's name): exit code, stdout, stderr."""
+    """Run `vmadm` with these arguments (without the program's name): exit code, stdout, stderr.
+
+    A negative exit code is the signal that has ended it.
+    """
+    lifecycle.end_guests(host)
+    create.finish(host)
     result = _run(host, argv, stdin)
     if "vminfod" in host.state:
         vminfod.datasets(host)
@@ -43,6 +48,8 @@ def _run(host: VmadmHost, argv: List[str], stdin: str) -> Result:
         return 0, done.out, done.message + "\n" if done.message else ""
     except VmError as error:
         return 1, "", error.message + "\n"
+    except Cut as cut:
+        return cut.status, "", ""
     except Abort as abort:
         return ABORTED, "", "\n/usr/vm/node_modules/VM.js\n\n%s\nAbort (core dumped)\n" % abort
     except Usage as usage:

@@ -22,6 +22,14 @@ class Abort(Exception):
     """An uncaught assertion: the process dies of SIGABRT, exit code 134."""
 
 
+class Cut(Exception):
+    """vmadm ends in the middle of its work: by a signal (-9), or because nobody waits for it any longer (-15)."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("vmadm has ended with %d" % status)
+        self.status = status
+
+
 class Usage(Exception):
     """Wrong arguments: exit code 2, or 0 for help."""
 

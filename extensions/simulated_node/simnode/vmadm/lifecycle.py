@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Optional
 
-from simnode.vmadm import slots, store, vmobj
+from simnode.vmadm import boundaries, slots, store, vmobj
+from simnode.vmadm import jsvalues as js
 from simnode.vmadm.errors import VmError
 from simnode.vmadm.host import VmadmHost
 from simnode.vmadm.ids import new_uuid
@@ -27,7 +28,9 @@ def start(host: VmadmHost, uuid: str) -> None:
     try:
         start_quietly(host, uuid)
     except VmError as error:
-        raise VmError("Unable to start VM %s: %s" % (uuid, error.message), error.code) from error
+        # This command asks vminfod for the VM, which answers as a web server.
+        words = "bad statusCode: 404" if error.code == "ENOENT" else error.message
+        raise VmError("Unable to start VM %s: %s" % (uuid, words), error.code) from error
 
 
 def start_quietly(host: VmadmHost, uuid: str) -> None:
@@ -39,8 +42,8 @@ def start_quietly(host: VmadmHost, uuid: str) -> None:
         raise VmError('Cannot start vm from state "%s", must be "stopped".' % vm["state"])
     if vm["brand"] == "bhyve":
         _persist_devices(host, uuid)
-        _check_nocloud(vmobj.load(host, uuid))
-    boot(host, store.records(host)[uuid])
+        _fill_nocloud(host, vmobj.load(host, uuid))
+    boundaries.reach(host, "start boot", lambda: boot(host, store.records(host)[uuid]), vm)
     host.sleep(1.6)
 
 
@@ -58,10 +61,17 @@ def boot(host: VmadmHost, record: store.Record) -> None:
 def halt(host: VmadmHost, record: store.Record) -> None:
     record["zone_state"] = "installed"
     record["exited"] = int(host.now())
-    for key in ("zoneid", "transition", "booted"):
+    for key in ("zoneid", "transition", "booted", "ending"):
         record.pop(key, None)
     record["cfg"]["autoboot"] = False
     store.touch(host, record)
+
+
+def end_guests(host: VmadmHost) -> None:
+    """Halt the VMs whose guests have shut down by now, whatever has become of the vmadm that asked them to."""
+    for record in store.records(host).values():
+        if record.get("ending", host.now() + 1) <= host.now():
+            halt(host, record)
 
 
 def _persist_devices(host: VmadmHost, uuid: str) -> None:
@@ -85,11 +95,19 @@ def valid_nocloud_disk(disks: Any, path: str) -> bool:
     )
 
 
-def _check_nocloud(vm: Vm) -> None:
+def _fill_nocloud(host: VmadmHost, vm: Vm) -> None:
+    """Write the data of cloud-init to its disk, and a digest of it to the metadata: what is on it already, stays."""
     metadata = vm["internal_metadata"]
     path = metadata.get("cloudinit_nocloud_path")
-    if path and metadata.get("cloudinit_datasource") == "nocloud" and not valid_nocloud_disk(vm["disks"], path):
+    if not path or metadata.get("cloudinit_datasource") != "nocloud":
+        return
+    if not valid_nocloud_disk(vm["disks"], path):
         raise VmError("Invalid cloudinit_nocloud_path: " + path)
+    import hashlib  # only who needs it pays for it
+
+    keys = ("uuid", "hostname", "alias", "nics", "resolvers", "customer_metadata")
+    digest = hashlib.md5(js.compact({key: vm[key] for key in keys if key in vm}).encode()).hexdigest()
+    store.records(host)[vm["uuid"]]["json"]["internal_metadata"]["cloudinit_nocloud_hash"] = digest
 
 
 def _not_running(vm: Vm) -> VmError:
@@ -102,16 +120,27 @@ def stop(host: VmadmHost, uuid: str, timeout: Optional[float]) -> None:
     record = store.records(host)[uuid]
     if vm["brand"] not in ("bhyve", "kvm") and timeout:
         raise VmError("first of 1 error: Timeout option is only supported for bhyve, KVM and docker containers.")
-    record["cfg"]["autoboot"] = False
-    store.touch(host, record)
+    boundaries.reach(host, "stop autoboot", lambda: _set_autoboot_off(host, record), vm)
     if vm["state"] != "running":
         raise _not_running(vm)
-    if record.get("stop_hangs"):
-        if record["stop_hangs"] == "really":
-            time.sleep(timeout or STOP_TIMEOUT)
-        host.sleep(timeout or STOP_TIMEOUT)
+    boundaries.reach(host, "stop signal", lambda: _signal(host, record), vm)
+    limit = timeout or STOP_TIMEOUT
+    if record.get("stop_hangs") == "really":
+        time.sleep(limit)
+    boundaries.wait(host, limit if record.get("stop_hangs") else min(limit, record["ending"] - host.now()))
     halt(host, record)
     host.sleep(1.4)
+
+
+def _set_autoboot_off(host: VmadmHost, record: store.Record) -> None:
+    record["cfg"]["autoboot"] = False
+    store.touch(host, record)
+
+
+def _signal(host: VmadmHost, record: store.Record) -> None:
+    """Ask the guest to shut down. It does in its own time, also if nobody waits for it."""
+    if not record.get("stop_hangs"):
+        record["ending"] = host.now() + record.get("stop_takes", 0)
 
 
 def force_stop(host: VmadmHost, uuid: str) -> None:

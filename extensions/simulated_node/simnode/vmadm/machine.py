@@ -18,6 +18,9 @@ from simnode.vmadm.host import BUILDSTAMP, SERVER_UUID, Result, VmadmHost
 DEFAULTS = {"memory": 65536, "own": 4096, "cpus": 16}
 PAGES_PER_MIB = 256
 FREE_PAGES = "unix:0:system_pages:freemem"
+BOOT_TIME = "unix:0:system_misc:boot_time"
+# The host boots on a day in 2024, and after each boot on the next one.
+BOOTED, DAY = 1704067200, 86400
 SYSINFO_USAGE = "Usage: sysinfo: [-f] [-p] [-u]\n"
 KSTAT_USAGE = "Usage:\tkstat -p module:instance:name:statistic ...\n"
 
@@ -64,9 +67,10 @@ def sysinfo(host: VmadmHost, argv: List[str]) -> Result:
 
 
 def kstat(host: VmadmHost, argv: List[str]) -> Result:
-    """The `kstat` program: `kstat -p unix:0:system_pages:freemem`. Any other statistic does not exist."""
+    """The `kstat` program, with free memory and the second of the boot. Any other statistic does not exist."""
     if argv[:1] != ["-p"] or len(argv) < 2:
         return 2, "", KSTAT_USAGE
-    if FREE_PAGES not in argv[1:]:
-        return 1, "", ""
-    return 0, f"{FREE_PAGES}\t{free(host) * PAGES_PER_MIB}\n", ""
+    booted = host.state.get("booted", BOOTED + DAY * host.state.get("boots", 0))
+    known = {FREE_PAGES: free(host) * PAGES_PER_MIB, BOOT_TIME: booted}
+    lines = [f"{name}\t{known[name]}\n" for name in argv[1:] if name in known]
+    return (0 if lines else 1), "".join(lines), ""

@@ -10,7 +10,7 @@ import math
 from typing import Any, Dict, Optional
 
 from simnode.vmadm import jsvalues as js
-from simnode.vmadm import memory, properties, slots, validate
+from simnode.vmadm import memory, properties, slots, store, validate
 from simnode.vmadm.errors import VmError
 from simnode.vmadm.host import VmadmHost
 from simnode.vmadm.ids import new_uuid
@@ -41,6 +41,9 @@ def normalize(host: VmadmHost, payload: Payload, vm: Optional[Vm]) -> None:
     _validate(host, brand, "update" if vm is not None else "create", payload)
     payload.setdefault("zonename", payload.get("uuid"))
     _rename_lists(payload)
+    for nic in payload.get("add_nics") or []:
+        if nic.get("mac"):
+            nic["mac"] = store.short_mac(nic["mac"])
     _assign_slots(brand, payload, vm)
     _assign_uuids(host, brand, payload, vm)
     for name, value in list(payload.items()):

@@ -94,11 +94,16 @@ def add(host: VmadmHost, payload: Payload) -> Record:
         record["cfg"]["image_uuid"] = payload["image_uuid"]
     if payload.get("delegate_dataset"):
         record["datasets"] = ["%s/%s/data" % (payload["zpool"], uuid)]
-    for key in JSON_KEYS:
-        record["json"][key].update(js.entries(payload.get(key) or {}))
     records(host)[uuid] = record
+    set_json(record, payload)
     configure(host, record, payload)
     return record
+
+
+def set_json(record: Record, payload: Payload) -> None:
+    """Metadata, tags and routes of a new VM."""
+    for key in JSON_KEYS:
+        record["json"][key].update(js.entries(payload.get(key) or {}))
 
 
 def configure(host: VmadmHost, record: Record, payload: Payload) -> None:
@@ -163,19 +168,38 @@ def _change_devices(record: Record, payload: Payload) -> None:
 
 def _change_nics(host: VmadmHost, record: Record, payload: Payload) -> None:
     nics: List[Dict[str, Any]] = record["nics"]
-    gone = payload.get("remove_nics") or []
+    gone = [short_mac(mac) for mac in payload.get("remove_nics") or []]
     nics[:] = [nic for nic in nics if nic.get("mac") not in gone]
     for change in payload.get("update_nics") or []:
         for nic in nics:
-            if nic.get("mac") == change.get("mac"):
-                nic.update(change)
+            if nic.get("mac") == short_mac(change.get("mac")):
+                nic.update(change, mac=nic["mac"])
+                if not {"ip", "netmask"}.isdisjoint(change):
+                    nic.pop("ips", None)
+                _complete(nic)
     for nic in payload.get("add_nics") or []:
         fresh = dict(nic)
         fresh.setdefault("interface", "net%d" % len(nics))
         fresh.setdefault("mac", ":".join(["c2"] + [new_uuid(host)[index : index + 2] for index in range(5)]))
+        fresh["mac"] = short_mac(fresh["mac"])
+        _complete(fresh)
         if not nics:
             fresh.setdefault("primary", True)
         nics.append(fresh)
+
+
+def short_mac(mac: Any) -> str:
+    """A MAC address as zonecfg writes it: without leading zeros."""
+    return ":".join(part.lstrip("0") or "0" for part in js.to_string(mac).lower().split(":"))
+
+
+def _complete(nic: Dict[str, Any]) -> None:
+    """Every NIC with an address has it in `ips`, too."""
+    address = nic.get("ip")
+    if "ips" in nic or not address:
+        return
+    bits = sum(bin(int(part)).count("1") for part in str(nic.get("netmask") or "").split(".") if part.isdigit())
+    nic["ips"] = ["%s/%d" % (address, bits) if bits else address]
 
 
 def change_json(host: VmadmHost, record: Record, payload: Payload) -> None:

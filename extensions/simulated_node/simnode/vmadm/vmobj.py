@@ -35,13 +35,22 @@ def load(host: VmadmHost, uuid: str) -> Vm:
     if record is None:
         raise VmError("VM %s not found" % uuid, "ENOENT")
     rows = vminfod.datasets(host)
+    _see(host, record)
     return build(record, rows, _snapshots_by_dataset(rows))
 
 
 def load_all(host: VmadmHost) -> List[Vm]:
     rows = vminfod.datasets(host)
     snapshots = _snapshots_by_dataset(rows)
+    for record in store.records(host).values():
+        _see(host, record)
     return [build(record, rows, snapshots) for record in store.records(host).values()]
+
+
+def _see(host: VmadmHost, record: store.Record) -> None:
+    """vminfod finds the dataset of a zone that has just been configured with its next refresh at the latest."""
+    if record.get("unseen", math.inf) <= host.now():
+        del record["unseen"]
 
 
 def _snapshots_by_dataset(rows: Rows) -> Dict[str, List[str]]:
@@ -63,6 +72,8 @@ def state_of(record: store.Record) -> str:
 
 def build(record: store.Record, rows: Rows, snapshots: Dict[str, List[str]]) -> Vm:
     """The object in the order of keys of a real one."""
+    if "unseen" in record:
+        rows, snapshots = {}, {}
     cfg = record["cfg"]
     uuid = record["uuid"]
     dataset = "%s/%s" % (record["zpool"], uuid)
@@ -82,7 +93,8 @@ def build(record: store.Record, rows: Rows, snapshots: Dict[str, List[str]]) -> 
     if "flexible_disk_size" in cfg:
         vm["flexible_disk_size"] = cfg["flexible_disk_size"]
     if brand in properties.HVM:
-        vm["device"] = None
+        if record["devices"]:
+            vm["device"] = None
         vm["disks"] = _disks(record, rows)
     vm["nics"] = copy.deepcopy(record["nics"])
     if record.get("datasets"):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Dict, List, Optional
 
 from simnode.zfs import kernel, stream
@@ -29,6 +30,12 @@ class _Wanted:
             raise UsageError("too many arguments" if names else "missing snapshot argument")
         self.name, _at, self.short = names[0].partition("@")
 
+    def of(self, header: Dict[str, Any]) -> _Wanted:
+        """The same for a part of a package (`zfs send -R`), which may bring a dataset below."""
+        wanted = copy.copy(self)
+        wanted.name += header.get("below", "")
+        return wanted
+
 
 def receive(session: Session, argv: List[str], stdin: str) -> int:
     """`zfs receive [-Fsuv] [-o PROPERTY=VALUE] [-x PROPERTY] DATASET[@SNAPSHOT]` or `zfs receive -A DATASET`.
@@ -45,7 +52,7 @@ def receive(session: Session, argv: List[str], stdin: str) -> int:
     except ValueError:
         raise CliError("cannot receive: invalid stream (bad magic number)") from None
     for part in parts:
-        _receive(session, wanted, part)
+        _receive(session, wanted.of(part.header), part)
     return 0
 
 

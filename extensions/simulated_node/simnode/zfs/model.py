@@ -93,8 +93,8 @@ class Dataset:
 
     __slots__ = (
         "bookmarks", "charge", "children", "created", "createtxg", "cryptroot", "extents", "guid", "head", "kind",
-        "name", "origin", "parent", "partial", "props", "received", "referenced", "snapshots", "snapused", "unique",
-        "used", "volblocksize", "volsize",
+        "logical", "name", "origin", "parent", "partial", "props", "received", "referenced", "snapshots", "snapused",
+        "unique", "used", "volblocksize", "volsize",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, guid: int, createtxg: int, created: int) -> None:
@@ -112,6 +112,7 @@ class Dataset:
         self.volsize = 0
         self.volblocksize = 0
         self.extents: ext.Extents = []
+        self.logical: Tuple[List[ext.Extents], int, int] = ([], 0, 0)  # see values.py
         self.snapshots: List[Snapshot] = []
         self.bookmarks: List[Bookmark] = []
         self.partial: Optional[Dict[str, Any]] = None

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import time
+from operator import is_
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from simnode.zfs import extents as ext
@@ -39,12 +40,32 @@ class Reader:
         self.pool = pool
         self.literal = literal
         self.byte = "" if pool.version == "illumos" else "B"
+        self._users: Dict[int, Dict[str, Value]] = {}
 
     def get(self, item: Listed, name: str) -> Value:
         """(value, source); ("-", "-") when it does not apply or is not set."""
         if ":" in name:
-            return _NOTHING if isinstance(item, Bookmark) else _user(item, name)
+            return _NOTHING if isinstance(item, Bookmark) else self._user(item).get(name, _NOTHING)
         return self.native(item, TABLE[name]) or _NOTHING
+
+    def _user(self, item: Item) -> Dict[str, Value]:
+        """The user properties that a dataset or snapshot has, and inherits."""
+        known = self._users.get(id(item))
+        if known is None:
+            above = item.dataset if isinstance(item, Snapshot) else item.parent
+            known = {}
+            if above is not None:
+                words = f"inherited from {above.name}"
+                for name, (value, source) in self._user(above).items():
+                    known[name] = (value, words if source in ("local", "received") else source)
+            for name, value in item.received.items():
+                if ":" in name and name not in item.props:
+                    known[name] = (str(value), "received")
+            for name, value in item.props.items():
+                if ":" in name and value is not None:
+                    known[name] = (str(value), "local")
+            self._users[id(item)] = known
+        return known
 
     def native(self, item: Listed, prop: Prop) -> Optional[Value]:
         """(value, source), or None when the property does not apply."""
@@ -143,11 +164,6 @@ def _lookup(item: Item, name: str, inherited: bool) -> Tuple[Any, str, str]:
     return None, "default", ""
 
 
-def _user(item: Item, name: str) -> Value:
-    value, source, _where = _lookup(item, name, True)
-    return _NOTHING if source == "default" else (str(value), source)
-
-
 def user_names(item: Listed) -> List[str]:
     """Names of the user properties seen from here, sorted."""
     if isinstance(item, Bookmark):
@@ -210,12 +226,22 @@ def _logicalreferenced(reader: Reader, item: Item) -> int:
 
 def _logicalused(reader: Reader, item: Dataset) -> int:
     """Its own blocks, those that only its snapshots have, and everything below it; none of its origin's."""
-    pool, origin = reader.pool, item.origin.createtxg if item.origin else 0
+    return _own_logical(reader.pool, item) + sum(_logicalused(reader, child) for child in item.children.values())
+
+
+def _own_logical(pool: Pool, item: Dataset) -> int:
+    """That of the dataset alone. It is kept: no list of extents changes in place."""
+    lists = [item.extents, *(snap.extents for snap in item.snapshots)]
+    origin = item.origin.createtxg if item.origin else 0
+    known = item.logical
+    if known and known[1] == origin and len(known[0]) == len(lists) and all(map(is_, known[0], lists)):
+        return known[2]
     total = pool.logical(item, [e for e in item.extents if e[3] > origin])
     for at, snap in enumerate(item.snapshots):
         later = item.snapshots[at + 1].extents if at + 1 < len(item.snapshots) else item.extents
         total += pool.logical(item, [e for e in ext.difference(snap.extents, later) if e[3] > origin])
-    return total + sum(_logicalused(reader, child) for child in item.children.values())
+    item.logical = (lists, origin, total)
+    return total
 
 
 def _mounted(reader: Reader, item: Listed) -> str:

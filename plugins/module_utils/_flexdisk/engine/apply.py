@@ -16,16 +16,21 @@ from ..model.vm import Vm
 from ..plan import predict
 from ..plan.disk_steps import Grow
 from ..plan.steps import Step, VmPlan
-from ..plan.vm_steps import ClearRemains, CreateVm, RollBack
+from ..plan.vm_steps import ClearRemains, RemoveUnfinished, RollBack
 from ..rules.differences import in_conversion, since_read
 from ..rules.inventory import completed
+from ..rules.journal import run_id
 from ..rules.reservation import PoolGeometry, automatic_reservation, is_automatic
+from ..rules.unfinished import is_unfinished
+from ..rules.usage import as_it_ran
 from ..zfs.errors import ZfsError
+from ..zfs.exact import Unchanged
 from . import (  # pylint: disable=unused-import
     apply_disks,  # noqa: F401  registers the steps of disks
     apply_figures,  # noqa: F401  registers the steps of a VM's figures and its power
     apply_moves,  # noqa: F401  registers the steps of disks that leave a VM or come to one
     autoboot,
+    power,
     progress,
 )
 from .journal import Journal
@@ -34,15 +39,24 @@ from .perform import Change, Tools, perform
 
 # Seconds between the attempts to start a VM again.
 RESTART_PAUSES = (1.0, 2.0, 4.0, 8.0)
+# Errors of a tool of the hypervisor that may still be at work, or has ended in the middle of it.
+_MAY_GO_ON = ("CommandTimeout", "VmadmCrashed")
+# Most seconds in which a guest may end a shutdown that took longer than stop_timeout, and those between two looks.
+GRACE, LOOK = 20, 2
+_LATE = "; it has been asked to and may do it later: then the next run of this task or of vm_disks starts the VM again"
 
 
 class Restart(t.NamedTuple):
-    """Whether a VM runs again, the number of attempts, the seconds of waiting between them, and the last error."""
+    """Whether a VM runs again, the number of attempts, the seconds of waiting between them, and the last error.
+
+    late: its guest was asked to shut down, and still runs.
+    """
 
     running: bool
     attempts: int = 0
     seconds: float = 0
     error: str = ""
+    late: bool = False
 
     @property
     def tried(self) -> str:
@@ -102,15 +116,22 @@ class Applier:
                 begun = True
                 perform(step, self._tools, Change(vm, after, geometry))
             except FlexdiskError as exc:
-                if mixed or step.keeps_vm_down or any(in_conversion(vm, d) for d in vm.detached):
+                begun_step = not isinstance(exc, Unchanged)
+                if mixed or (step.keeps_vm_down and begun_step) or any(in_conversion(vm, d) for d in vm.detached):
                     # The disks may be of different times, or in conversion: the VM stays down, and the intent says so.
-                    raise StepFailed(exc, number, Restart(False), begun) from exc
-                restart = self._restart(plan) if down else None
-                told = self._tells(plan, step)
-                waits = _stops(plan, number) or (plan.before.booted and not (vm.boots and after.boots))
+                    # After a stop that has failed, nobody knows.
+                    raise StepFailed(exc, number, None if step.stops else Restart(False), begun) from exc
+                if step.stops and not plan.runs_after:
+                    self._keep_autoboot(plan)
+                restart = self._restart(plan, step.stops) if down and plan.runs_after else None
+                told = self._tells(plan, step, exc)
+                stopped = _stops(plan, number) and plan.runs_after
+                waits = stopped or (plan.before.booted and not (vm.boots and after.boots))
+                late = restart is not None and restart.late
                 if told and ((restart and restart.running) or not waits):
-                    self._give_up(plan)
-                raise StepFailed(exc, number, restart, begun) from exc
+                    self._give_up(plan, late)
+                error = FlexdiskError(exc.code, exc.message + _LATE) if late else exc
+                raise StepFailed(error, number, restart, begun) from exc
             down = down and not step.starts
             mixed = mixed and not isinstance(step, RollBack)
             vm = after
@@ -120,35 +141,56 @@ class Applier:
             raise StepFailed(exc, len(plan.steps)) from exc
 
     def _note(self, plan: VmPlan, number: int) -> None:
-        """Write the intent before the first step, and again before a stop, so that only our own stops are undone."""
-        if self._intents is None or not plan.changed or not plan.vm:
+        """Write the intent before the first step, and again before a stop, so that only our own stops are undone.
+
+        None is written if the state alone shows what any of the steps leaves.
+        """
+        if self._intents is None or not plan.changed or not plan.vm or not (plan.before.there or plan.after.there):
+            return
+        if not any(step.recorded for step in plan.steps):
             return
         if number and not plan.steps[number].stops:
             return
         try:
             self._tools.make_container(plan.before.root.pool)
         except ZfsError as exc:
-            if exc.code != "InsufficientSpace" or plan.stops:
+            if exc.code != "InsufficientSpace" or plan.stops or not plan.before.there:
                 raise
-            # This run may be what makes room; and if it does not stop the VM, the state tells everything.
+            # This run may be what makes room; and if it neither stops nor makes the VM, the state tells everything.
             return
-        self._intents.write(plan, _stops(plan, number))
+        self._intents.write(plan, _stops(plan, number), plan.steps[number].stops)
 
-    def _tells(self, plan: VmPlan, step: Step) -> bool:
-        """Whether the state alone tells the next run what a failed step has left."""
-        if isinstance(step, CreateVm):
-            with contextlib.suppress(FlexdiskError):
-                return not self._zfs.exists(plan.before.root.name)
-            return False
+    def _tells(self, plan: VmPlan, step: Step, error: FlexdiskError) -> bool:
+        """Whether the state alone tells the next run what a failed step has left.
+
+        While a VM is being made or deleted, it does only if nothing of the VM is there. A hypervisor's tool that was
+        given up may still end its work.
+        """
+        left = plan.before.interrupted
+        if plan.vm and (not (plan.before.there and plan.after.there) or (left is not None and left.creates)):
+            return error.code not in _MAY_GO_ON and self._is_gone_or_whole(plan)
         return self._tools.capabilities.keeps_storage or not isinstance(step, Grow)
 
-    def _give_up(self, plan: VmPlan) -> None:
+    def _is_gone_or_whole(self, plan: VmPlan) -> bool:
+        """Whether nothing is there of a VM that was being made or deleted; of the latter, also whether it is whole."""
+        with contextlib.suppress(FlexdiskError):
+            exists = self._zfs.exists(plan.before.root.name)
+            config = next((one for one in self._hypervisor.vms() if one.uuid == plan.vm), None)
+            if config is None or plan.after.there:
+                return config is None and not exists
+            return exists and not is_unfinished(config)
+        return False
+
+    def _give_up(self, plan: VmPlan, late: bool) -> None:
         """Clear the intent after a failure if power is as before and the VM keeps its boot disk.
 
-        That of an inflexible VM stays: it tells its room.
+        That of an inflexible VM stays: it tells its room. late: the guest may still shut down.
         """
         with contextlib.suppress(FlexdiskError):
-            if plan.before.flexible or not (plan.before.there and plan.vm):
+            if late:
+                if plan.before.flexible and self._intents is not None:
+                    self._intents.leave(plan)
+            elif plan.before.flexible or not (plan.before.there and plan.vm):
                 self._clear(plan)
             elif self._intents is not None and plan.changed:
                 self._intents.write(plan, False)
@@ -157,11 +199,13 @@ class Applier:
         if self._intents is not None:
             self._intents.clear(plan)
 
-    def _restart(self, plan: VmPlan) -> Restart:
-        """Start the VM again after a failure, if it ran before and can run.
+    def _restart(self, plan: VmPlan, stopping: bool) -> Restart:
+        """Start the VM again after a failure, if it ran before and can run. stopping: what has failed is its stop.
 
         The hypervisor's tool may be what failed, and may come back soon. So only this action is tried several times.
         """
+        if stopping:
+            self._await_guest(plan)
         progress.current().now(plan.name, "", "start it again after a failure")
         waited, error = 0.0, ""
         for number, seconds in enumerate((0.0, *RESTART_PAUSES), 1):
@@ -170,10 +214,31 @@ class Applier:
                 waited += seconds
             try:
                 problem = self._start_again(plan)
-                return Restart(not problem, number, waited, problem or error)
+                late = stopping and not problem and self._still_runs(plan)
+                return Restart(not problem, number, waited, problem or error, late)
             except FlexdiskError as exc:
                 error = exc.message
         return Restart(False, number, waited, error)
+
+    def _await_guest(self, plan: VmPlan) -> None:
+        """Wait for a guest that was asked to shut down and may be about to."""
+        progress.current().now(plan.name, "", "wait for the guest, which was asked to shut down")
+        with contextlib.suppress(FlexdiskError):
+            for _look in range(min(GRACE, self._tools.policy.stop_timeout) // LOOK):
+                if self._hypervisor.vm(plan.vm).state == "stopped":
+                    break
+                self._hypervisor.pause(LOOK)
+
+    def _still_runs(self, plan: VmPlan) -> bool:
+        """Whether the VM runs as it did before the run, and was not started by this."""
+        return run_id(self._hypervisor.vm(plan.vm)) == run_id(plan.before.config)
+
+    def _keep_autoboot(self, plan: VmPlan) -> None:
+        """Set autoboot as it was if the VM still runs: a stop turns it off even if it fails."""
+        with contextlib.suppress(FlexdiskError):
+            if self._hypervisor.vm(plan.vm).state == "running":
+                vm, autostart = plan.before, plan.before.autoboot_before
+                autoboot.set_autoboot(self._zfs, self._hypervisor, vm, autostart)
 
     def _start_again(self, plan: VmPlan) -> str:
         """Start the VM, and return why it cannot run, or "". autoboot is set again: even a failed stop turns it off."""
@@ -189,7 +254,13 @@ class Applier:
         if missing:
             return f"its configuration has disks that do not exist: {', '.join(missing)}"
         if vm.config.state != "running":
-            self._hypervisor.start(plan.vm)
+            # This run has stopped it, or has made sure that it may be started. Its own entry does not keep the VM down,
+            # nor what the hypervisor does not tell of a VM that is stopped.
+            ran = plan.before.config.state == "running"
+            # It may go on beside a VM with the same disk only if both ran when this run began.
+            beside = ran and vm.beside_no_more_than(plan.before)
+            started = replace(as_it_ran(vm), interrupted=None, at_home=vm.at_home or ran, ran=beside)
+            power.start(self._hypervisor, started)
         autoboot.set_autoboot(self._zfs, self._hypervisor, vm, plan.before.autoboot_before)
         return ""
 
@@ -232,8 +303,10 @@ class Applier:
 
     def _confirm_absent(self, plan: VmPlan) -> None:
         """Refuse to make a VM that exists by now, or whose dataset exists and is not cleared first."""
-        root, cleared = plan.before.root.name, any(isinstance(step, ClearRemains) for step in plan.steps)
-        if any(config.uuid == plan.vm for config in self._hypervisor.vms()):
+        root = plan.before.root.name
+        cleared = any(isinstance(step, (ClearRemains, RemoveUnfinished)) for step in plan.steps)
+        known = any(isinstance(step, RemoveUnfinished) and step.configured for step in plan.steps)
+        if not known and any(config.uuid == plan.vm for config in self._hypervisor.vms()):
             raise FlexdiskError("Changed", f"the host changed since it was read: VM {plan.vm} now exists")
         if not cleared and self._zfs.exists(root):
             raise FlexdiskError("Changed", f"the host changed since it was read: {root} now exists")

@@ -17,9 +17,9 @@ from ..plan.disk_steps import CreateDetached, EndConversion, FinishDetached, Res
 from ..rules import identity
 from ..rules.layout import container
 from ..zfs.guard import SNAPSHOT, lift
-from . import file_disks
+from . import file_disks, renames
 from .perform import Change, Tools, perform, stamp
-from .volumes import RESERVATION, Properties, make_disk
+from .volumes import RESERVATION, Properties, confirm_origin, make_disk
 
 
 @perform.register
@@ -32,6 +32,7 @@ def _create(step: CreateDetached, tools: Tools, change: Change) -> None:
     if not (step.copy_of or step.origin):
         make_disk(step, tools, facts, change.geometry)
         return
+    confirm_origin(tools, step.copy_of or step.origin, step.origin_guid)
     if step.copy_of:
         _copy(tools, step.copy_of, step.volume, {**facts, "from": identity.IMPORTING})
     else:
@@ -74,7 +75,7 @@ def _finish(step: FinishDetached, tools: Tools, change: Change) -> None:
 def _end_conversion(step: EndConversion, tools: Tools, change: Change) -> None:
     now = tools.read(step.volume, step.guid)
     if step.target != step.volume:
-        tools.zfs.rename(step.volume, step.target)
+        renames.rename(tools.zfs, step.volume, step.target)
     tools.zfs.set_facts(step.target, {key: v for key, v in step.facts.items() if v or key in now.user})
 
 

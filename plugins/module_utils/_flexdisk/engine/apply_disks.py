@@ -26,6 +26,7 @@ from ..plan.disk_steps import (
 from ..rules import identity, released_identity
 from ..rules.layout import is_half
 from ..rules.space import expected_quota
+from ..zfs.commands import Zfs
 from ..zfs.guard import lift
 from . import file_disks
 from .perform import Change, Tools, perform, stamp
@@ -73,21 +74,8 @@ def _convert_by_copy(step: Convert, copying: Copying, tools: Tools, change: Chan
     now = tools.read(step.volume, step.guid)
     tools.make_container(now.pool)
     file_disks.copy(tools.zfs, now, step.type, copying, stamp(now.user), change.geometry)
-    _confirm_snapshots(tools, now.name, copying.snapshots)
-    destroy_volume(tools, now.name, step.guid, copying.snapshots)
+    destroy_volume(tools, now.planned, copying.snapshots)
     file_disks.take_place(tools.zfs, copying.half, now)
-
-
-def _confirm_snapshots(tools: Tools, volume: str, planned: t.Collection[str]) -> None:
-    """Refuse to destroy the original if its snapshots changed during the copy: nobody has given up new ones."""
-    names = {d.name.split("@", 1)[1] for d in tools.zfs.datasets(volume) if d.kind == "snapshot"}
-    changed = sorted(names ^ {*planned})
-    if changed:
-        raise FlexdiskError(
-            "Changed",
-            f"{volume} changed since it was read: snapshots {', '.join(changed)} were added or removed; "
-            "it is not destroyed",
-        )
 
 
 @perform.register
@@ -117,7 +105,21 @@ def _write_identity(step: WriteIdentity, tools: Tools, change: Change) -> None:
     vm = change.vm
     known = next((d.volume for d in vm.disks + vm.orphans + vm.detached if d.volume.name == step.volume), None)
     volume = known or tools.read(step.volume)
-    tools.zfs.set_facts(step.volume, {**stamp(volume.user), **step.facts})
+    facts = {**stamp(volume.user), **step.facts}
+    if facts.get(released_identity.KEY) == "" and released_identity.KEY in volume.user:
+        _replace_saved(tools.zfs, step.volume, facts)
+    else:
+        tools.zfs.set_facts(step.volume, facts)
+
+
+def _replace_saved(zfs: Zfs, volume: str, facts: t.Mapping[str, str]) -> None:
+    """Write an identity in the place of the saved one, which goes only when the new one can be read."""
+    written = {key: value for key, value in facts.items() if value}
+    zfs.set_facts(volume, written)
+    if dict(zfs.local_facts(volume, [*written])) != written:
+        words = f"the identity of {volume} was not written, although zfs reported no error; the saved one is kept"
+        raise FlexdiskError("NotApplied", words)
+    zfs.set_facts(volume, {key: value for key, value in facts.items() if not value})
 
 
 @perform.register

@@ -20,7 +20,8 @@ from ..plan.vm_steps import (
     Stop,
 )
 from ..rules.replicas import SPACE
-from . import autoboot
+from ..zfs import exact
+from . import autoboot, power, renames
 from .perform import Change, Tools, perform
 from .storage import storage_of
 
@@ -41,7 +42,7 @@ def _relocate(step: Relocate, tools: Tools, change: Change) -> None:
         if not tools.zfs.exists(disk.volume.name):
             tools.read(entry.volume, disk.volume.guid)
             tools.zfs.set_facts(entry.volume, {"from": entry.volume})
-            tools.zfs.rename(entry.volume, disk.volume.name)
+            renames.rename(tools.zfs, entry.volume, disk.volume.name)
     moved = [{"path": entry.path, "volume": disk.volume.name} for entry, disk in step.moves]
     if moved:
         tools.hypervisor.edit_disks(vm.config.uuid, moved)
@@ -82,8 +83,7 @@ def _settle_volumes(step: SettleVolumes, tools: Tools, change: Change) -> None:
 @perform.register
 def _retire_syncs(step: RetireSyncs, tools: Tools, change: Change) -> None:
     """The space goes last: it says that there is something left to destroy."""
-    for name in step.names:
-        tools.zfs.destroy(name)
+    exact.destroy_snapshots(tools.zfs, step.snapshots)
     tools.zfs.set_facts(change.vm.root.name, {SPACE: ""})
 
 
@@ -107,7 +107,7 @@ def _stop(step: Stop, tools: Tools, change: Change) -> None:
 
 @perform.register
 def _start(step: Start, tools: Tools, change: Change) -> None:
-    autoboot.start(tools.hypervisor, change.vm)
+    power.start(tools.hypervisor, change.vm)
 
 
 @perform.register

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 import uuid
 
+from ..model.dataset import Planned
 from ..model.errors import FlexdiskError
 from ..model.vm import FILE
 from ..plan.disk_steps import (
@@ -21,12 +22,16 @@ from ..plan.disk_steps import (
     Detach,
     ForgetDisk,
 )
-from ..rules import identity
+from ..rules import disk_element, identity
 from ..rules.layout import image_of
+from ..zfs import exact
 from ..zfs.guard import Guard
-from . import file_disks
+from . import file_disks, renames
 from .perform import Change, Tools, perform, stamp
-from .volumes import destroy_volume, fit_before, fit_file_after, make_disk
+from .volumes import destroy_volume, fit_before, fit_file_after, make_disk, whole_names
+
+# A disk as drivers take it.
+Entry = t.Dict[str, t.Union[str, int, bool, t.Tuple[str, ...]]]
 
 # -- disks that go
 
@@ -44,7 +49,7 @@ def _take_out(step: Departure, tools: Tools, change: Change, facts: t.Mapping[st
             tools.hypervisor.forget_disk(vm.config.uuid, step.path)
         used = tools.read(step.volume, step.guid).used
         zfs.set(root.name, reservation=max(0, root.reservation - used))
-        zfs.move_out(step.volume, step.target)
+        renames.rename_out(zfs, step.volume, step.target)
         zfs.set_facts(step.target, facts)
         return
     with Guard(zfs, tools.library) as guard:
@@ -53,7 +58,7 @@ def _take_out(step: Departure, tools: Tools, change: Change, facts: t.Mapping[st
         used = tools.read(step.volume, step.guid).used
         zfs.set(root.name, reservation=max(0, root.reservation - used))
         guard.moving(step.target)
-        zfs.rename(step.volume, step.target)
+        renames.rename(zfs, step.volume, step.target)
         zfs.set_facts(step.target, facts)
         if step.path:
             tools.hypervisor.forget_disk(vm.config.uuid, step.path)
@@ -71,7 +76,7 @@ def _detach(step: Detach, tools: Tools, change: Change) -> None:
         del facts["name"]
     tools.zfs.set_facts(step.volume, facts)
     for old, new in step.renames:
-        tools.zfs.rename(f"{step.volume}@{old}", f"{step.volume}@{new}")
+        renames.rename_snapshot(tools.zfs, step.volume, old, new)
     _take_out(step, tools, change, {"name": ""} if nameless else {})
     tools.settle(change.after)
 
@@ -79,15 +84,16 @@ def _detach(step: Detach, tools: Tools, change: Change) -> None:
 @perform.register
 def _destroy(step: Destroy, tools: Tools, change: Change) -> None:
     # If a run is interrupted from here on, the disk is found by its identity, and destroyed if that is still declared.
+    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))
     tools.zfs.set_facts(step.volume, step.facts)
     _take_out(step, tools, change, {})
-    destroy_volume(tools, step.target, step.guid, step.snapshots)
+    destroy_volume(tools, Planned(step.target, step.guid), step.snapshots)
     tools.settle(change.after)
 
 
 @perform.register
 def _destroy_detached(step: DestroyDetached, tools: Tools, change: Change) -> None:
-    destroy_volume(tools, step.volume, step.guid, step.snapshots, step.held)
+    destroy_volume(tools, Planned(step.volume, step.guid), step.snapshots, step.held)
     if change.after.orphans != change.vm.orphans:
         tools.settle(change.after)
 
@@ -109,7 +115,7 @@ def _attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     late = fit_before(step, tools, change.geometry)
     zfs.set(change.vm.root.name, quota=change.after.root.quota)
     if step.source != step.volume:
-        zfs.rename(step.source, step.volume)
+        renames.rename(zfs, step.source, step.volume)
     if late:
         zfs.set(step.volume, **late)
     if step.compression != volume.compression:
@@ -117,6 +123,7 @@ def _attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     if step.type == FILE:
         fit_file_after(step, tools, change.geometry)
     marks = {key: "" for key in file_disks.MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
+    marks.update({disk_element.FACT: ""} if disk_element.FACT in now.user else {})
     zfs.set_facts(step.volume, {**step.facts, **stamp(volume.user)})
     _configure(tools, change, step.attachment, volume.origin, step.attached.image_size)
     # Until the VM has the disk, the marks say what it was in the VM.
@@ -140,7 +147,7 @@ def _configure(tools: Tools, change: Change, attachment: Attachment, origin: str
     tools.settle(change.after)
 
 
-def entry_of(attachment: Attachment) -> t.Dict[str, t.Union[str, int, bool]]:
+def entry_of(attachment: Attachment) -> Entry:
     """The entry of a disk as drivers take it; size is MiB."""
     return {
         "path": attachment.path,
@@ -149,4 +156,6 @@ def entry_of(attachment: Attachment) -> t.Dict[str, t.Union[str, int, bool]]:
         "boot": attachment.boot,
         "pci_slot": attachment.pci_slot,
         "uuid": attachment.uuid,
+        "element": attachment.element.text,
+        "without": attachment.without,
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import typing as t
 
 from ..model.errors import FlexdiskError
-from ..model.vm import Vm
 from ..plan.disk_steps import CreateDisk
 from ..plan.vm_steps import (
     ClearRemains,
@@ -17,6 +16,7 @@ from ..plan.vm_steps import (
     DeleteSnapshot,
     DeleteVm,
     ImportImage,
+    RemoveUnfinished,
     RollBack,
     SetProperties,
     TakeSnapshot,
@@ -24,8 +24,10 @@ from ..plan.vm_steps import (
 from ..rules import identity
 from ..rules.journal import used
 from ..rules.layout import container, final, image_of
-from . import autoboot
-from .apply_moves import entry_of
+from ..rules.unfinished import is_unfinished, lasting_of
+from ..zfs import exact
+from . import file_disks
+from .apply_moves import Entry, entry_of
 from .perform import Change, Tools, perform
 from .storage import storage_of
 
@@ -45,9 +47,10 @@ def _import_image(step: ImportImage, tools: Tools, change: Change) -> None:
     if tools.zfs.exists(last):
         return  # an earlier VM of this task has had it imported
     if tools.zfs.exists(volume):
-        if tools.read(volume).user.get("from") != identity.IMPORTING:
+        now = tools.read(volume)
+        if now.user.get("from") != identity.IMPORTING:
             raise FlexdiskError("Changed", f"the host changed since it was read: {volume} now exists")
-        tools.zfs.destroy(volume)
+        file_disks.discard(tools.zfs, now)
     options = {"volblocksize": str(step.block_size_bytes)}
     tools.zfs.create_volume(volume, step.volsize_bytes, options, {"from": identity.IMPORTING})
     tools.hypervisor.import_image(step.file, volume)
@@ -58,30 +61,64 @@ def _import_image(step: ImportImage, tools: Tools, change: Change) -> None:
 
 @perform.register
 def _clear(step: ClearRemains, tools: Tools, change: Change) -> None:
-    """Destroy exactly the datasets that were read, if they are still unused."""
+    """Destroy exactly the datasets and snapshots that were read, if they are still unused."""
     there, empty = tools.zfs.datasets(step.root), tools.read(container(change.after.root.pool))
-    if {d.name for d in there} != set(step.left) or used(there, empty):
-        raise FlexdiskError("Changed", f"the host changed since it was read: other datasets exist below {step.root}")
-    tools.zfs.destroy(step.root, True)
+    lasting = used(there, empty)
+    if lasting:
+        raise exact.changed(step.root, [f"{name} is in use" for name in lasting])
+    exact.destroy_tree(tools.zfs, step.left)
 
 
 @perform.register
 def _delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
-    vm, volumes = change.vm, dict(step.parts)
+    """Delete the VM. A hypervisor destroys whatever is below the VM's dataset, so the last look comes right before."""
+    vm = change.vm
     if vm.root.kind:
-        _only_these(tools, vm, volumes)
-    storage_of(tools).before_end(vm, volumes)
+        exact.confirm(tools.zfs, vm.root.planned, step.parts, step.snapshots)
+    storage_of(tools).before_end(step, vm)
     tools.hypervisor.delete_vm(vm.config.uuid)
-    if vm.root.kind and tools.zfs.exists(vm.root.name):
-        raise FlexdiskError("NotApplied", f"the VM is deleted, but {vm.root.name} still exists")
+    if vm.root.kind:
+        _end_datasets(tools, vm.root.name, dict((vm.root.planned, *step.parts, *step.snapshots)))
 
 
-def _only_these(tools: Tools, vm: Vm, volumes: t.Mapping[str, int]) -> None:
-    """Check that the VM's dataset has only these volumes (with guids), because everything below it is destroyed."""
-    below = {d.name: d.guid for d in tools.zfs.datasets(vm.root.name, snapshots=False) if d.name != vm.root.name}
-    if below != volumes:
-        wrong = sorted({name for name, _guid in {*below.items()} ^ {*volumes.items()}})
-        raise FlexdiskError("Changed", f"the VM changed since it was read: {', '.join(wrong)}; it is not deleted")
+def _end_datasets(tools: Tools, root: str, parts: t.Mapping[str, int]) -> None:
+    """Destroy what the hypervisor has left of a VM that it does not know any more, if it is nothing but these parts.
+
+    parts: the guids of datasets and snapshots by their names.
+    """
+    if not tools.zfs.exists(root):
+        return
+    there = tools.zfs.datasets(root)
+    other = sorted(d.name for d in there if parts.get(d.name) != d.guid)
+    if other:
+        raise FlexdiskError(
+            "Changed", f"the VM is deleted, but its dataset has {', '.join(other)}, which is not destroyed"
+        )
+    try:
+        for one in sorted((d for d in there if d.kind != "snapshot"), key=lambda d: d.name, reverse=True):
+            exact.destroy(tools.zfs, one.planned, [d.planned for d in there if d.name.startswith(f"{one.name}@")])
+    except FlexdiskError as exc:
+        words = f"the VM is deleted, but {root} is left: {exc.message}; the same task again destroys it"
+        raise FlexdiskError(exc.code, words) from exc
+
+
+@perform.register
+def _remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> None:
+    """Remove an unfinished VM, and then its datasets: the hypervisor destroys only what it has noted of them."""
+    parts = dict(step.parts)
+    there = tools.zfs.datasets(step.root) if tools.zfs.exists(step.root) else []
+    other = [d.name for d in there if parts.get(d.name) != d.guid]
+    empty = tools.read(container(change.after.root.pool))
+    lasting = lasting_of(there, step.root, empty, step.configured, step.deletes)
+    if other or lasting:
+        words = f"the host changed since it was read: {', '.join(sorted({*other, *lasting}))}"
+        raise FlexdiskError("Changed", f"{words}; nothing was destroyed")
+    config = next((one for one in tools.hypervisor.vms() if one.uuid == step.uuid), None)
+    if config is not None and not (step.configured and is_unfinished(config)):
+        raise FlexdiskError("Changed", f"the host changed since it was read: VM {config.label} is {config.state} now")
+    if config is not None:
+        tools.hypervisor.delete_vm(step.uuid)
+    _end_datasets(tools, step.root, parts)
 
 
 @perform.register
@@ -108,10 +145,9 @@ def _delete_snapshot(step: DeleteSnapshot, tools: Tools, change: Change) -> None
 @perform.register
 def _roll_back(step: RollBack, tools: Tools, change: Change) -> None:
     storage_of(tools).roll_back(step, change)
-    autoboot.keep_off(tools.hypervisor, change.vm)
 
 
-def _entry(disk: CreateDisk) -> t.Dict[str, t.Union[str, int, bool]]:
+def _entry(disk: CreateDisk) -> Entry:
     """The entry of a new VM's disk for the driver. A disk from an image gets the block size of the image."""
     entry = entry_of(disk.attachment)
     if disk.origin:

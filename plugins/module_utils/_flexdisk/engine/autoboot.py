@@ -12,14 +12,6 @@ from ..rules.failover import FACT, encode, wish_of
 from ..zfs.commands import Zfs
 
 
-def start(hypervisor: Hypervisor, vm: Vm) -> None:
-    """Start the VM. vmadm turns autoboot on with it, also if the start fails."""
-    try:
-        hypervisor.start(vm.config.uuid)
-    finally:
-        keep_off(hypervisor, vm)
-
-
 def keep_off(hypervisor: Hypervisor, vm: Vm) -> bool:
     """Turn the hypervisor's autoboot off if the VM has failover. Whether it was on."""
     on = vm.config.failover and hypervisor.vm(vm.config.uuid).autoboot

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import PlacedDiskDeclaration, Policy
+from ..model.errors import FlexdiskError
 from ..model.vm import Disk, Vm
 from ..plan.detached import Job
 from ..plan.disk import Registry
 from ..plan.disk_steps import AttachDisk
 from ..plan.entries import plan_entries
 from ..plan.steps import Step, VmPlan
+from ..rules import disk_properties
 from ..rules.disk import Place, places
 from ..rules.inventory import Host
 from ..spec.disk import parse_disk
@@ -25,7 +27,7 @@ from . import (  # pylint: disable=unused-import
     apply_detached,  # noqa: F401  registers the steps of detached disks
     report,
 )
-from .outcome import Outcome
+from .outcome import Outcome, told
 from .run import Task, by_uuid
 
 _Dict = t.Dict[str, t.Any]
@@ -99,7 +101,67 @@ class _Disks(Task):
         known = by_uuid(now)
         for plan in plans:
             self.compare(plan, known.get(plan.vm))
+        self._compare_detached(plans, now)
         _tell(self._jobs, plans, now, self.check_mode, self.outcome)
+
+    def _compare_detached(self, plans: t.Sequence[VmPlan], now: Host) -> None:
+        """Report it as a failure if a detached disk is not as its plan says, if all steps were done."""
+        if self.check_mode or self.outcome.failure is not None:
+            return
+        for plan in plans:
+            wrong = _detached_differences(plan, plans, now)
+            if wrong:
+                error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(wrong)}")
+                self.outcome.failure = told(plan, error, "read again")
+                return
+
+
+def _detached_differences(plan: VmPlan, plans: t.Sequence[VmPlan], now: Host) -> t.List[str]:
+    """How the detached disks that this plan alone makes, changes or destroys differ from it, in words."""
+    before, after = _changed(plan)
+    others = [other for other in plans if other is not plan]
+    shared = {name for other in others for disks in _changed(other) for name in disks}
+    shared |= {step.source for other in others for step in other.steps if isinstance(step, AttachDisk)}
+    there = {disk.volume.guid for disk in now.detached}
+    kept = {disk.volume.guid for disk in after.values()}  # the copy of a conversion is renamed
+    gone = [disk for name, disk in before.items() if name not in {*after, *shared} and disk.volume.guid not in kept]
+    wrong = [f"{disk.label} is still detached" for disk in gone if disk.volume.guid in there]
+    for name, disk in after.items():
+        if name in shared:
+            continue
+        found = next((one for one in now.detached if _is_same(disk, one)), None)
+        if found is None:
+            wrong.append(f"{disk.label} is not there")
+        else:
+            planned, is_now = _compared(disk), _compared(found)
+            wrong += [
+                f"{key} of {disk.label}: planned {value!r}, found {is_now[key]!r}"
+                for key, value in planned.items()
+                if value != is_now[key]
+            ]
+    return wrong
+
+
+def _changed(plan: VmPlan) -> t.Tuple[t.Dict[str, Disk], t.Dict[str, Disk]]:
+    """The detached disks that a plan changes, by volume: before it, and after it."""
+    before, after = ({d.volume.name: d for d in vm.detached} for vm in (plan.before, plan.after))
+    return (
+        {name: disk for name, disk in before.items() if after.get(name) != disk},
+        {name: disk for name, disk in after.items() if before.get(name) != disk},
+    )
+
+
+def _is_same(planned: Disk, found: Disk) -> bool:
+    if planned.volume.guid:
+        return planned.volume.guid == found.volume.guid
+    return (planned.vm, planned.name) == (found.vm, found.name)
+
+
+def _compared(disk: Disk) -> _Dict:
+    """What is compared of a detached disk."""
+    result = report.disk_result(disk, "", False, figures=False)
+    keys = ("name", "type", "size", "block_size", *disk_properties.result(disk.own), "compression")
+    return {**{key: result[key] for key in keys}, "from": disk.volume.user.get("from", "")}
 
 
 def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:

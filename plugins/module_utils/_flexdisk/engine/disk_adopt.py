@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import AdoptionDeclaration, Approval, Policy
-from ..model.errors import Problem
+from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.disk_adopt import plan_adoption, plan_release, released, unknown
@@ -19,7 +19,9 @@ from ..plan.disk_steps import ReleaseDisk
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm_steps import WritePackage
+from ..rules import released_identity
 from ..rules.inventory import Host
+from ..rules.power import unfinished
 from ..spec.disk_adopt import parse_adoption
 from ..zfs.commands import Zfs
 from . import report
@@ -115,11 +117,25 @@ class _Identities(Task):
         if vm is None:
             return []
         wanted, found = _facts(plan.after), _facts(vm)
-        return report.differences(plan.after, vm) + [
-            f"properties of {name}: planned {', '.join(facts)}, found {', '.join(found.get(name, ()))}"
-            for name, facts in wanted.items()
-            if facts != found.get(name)
-        ]
+        return (
+            report.differences(plan.after, vm)
+            + [
+                f"properties of {name}: planned {', '.join(facts)}, found {', '.join(found.get(name, ()))}"
+                for name, facts in wanted.items()
+                if facts != found.get(name)
+            ]
+            + [f"{name} still has {', '.join(left)}" for name, left in _stamps_left(plan, vm)]
+        )
+
+
+def _stamps_left(plan: VmPlan, vm: Vm) -> t.Iterator[t.Tuple[str, t.List[str]]]:
+    """The datasets whose stamps the plan removes and which still have some of them."""
+    before, after = ({d.name: d.user for d in (one.root, *one.volumes)} for one in (plan.before, plan.after))
+    for dataset in vm.volumes:
+        gone = {*before.get(dataset.name, ())} - {*after.get(dataset.name, ())}
+        left = [key for key in report.VOLATILE if key in gone and key in dataset.user]
+        if left:
+            yield dataset.name, left
 
 
 def _wanted(
@@ -156,20 +172,27 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
     for (pool, uuid), record in sorted(host.intents.items()):
         if asked is None or uuid in asked:
             ours = record is not None and record.host == host.name
-            words = (
-                recovery.unfinished(record) if record and ours else f"an interrupted run left its record in pool {pool}"
-            )
+            words = unfinished(record) if record and ours else f"an interrupted run left its record in pool {pool}"
             found.append(Problem("InUse", words, known[uuid].label if uuid in known else uuid))
     return found
 
 
 def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:
-    """The names of our properties on each dataset, without those that a clock sets."""
-    return {d.name: tuple(sorted({*d.user} - {*report.VOLATILE})) for d in (vm.root, *vm.volumes)}
+    """Our properties of each dataset, without those that a clock sets."""
+    return {
+        d.name: tuple(sorted(f"{key}={value}" for key, value in d.user.items() if key not in report.VOLATILE))
+        for d in (vm.root, *vm.volumes)
+    }
 
 
 @perform.register(ReleaseDisk)
 @perform.register(WritePackage)
 def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Change) -> None:
     """Write facts. The saved copy of an identity is written before the first property of that identity goes."""
-    tools.zfs.set_facts(step.dataset, step.facts)
+    saved = {key: value for key, value in step.facts.items() if key == released_identity.KEY and value}
+    if saved:
+        tools.zfs.set_facts(step.dataset, saved)
+        if dict(tools.zfs.local_facts(step.dataset, [released_identity.KEY])) != saved:
+            words = f"the identity of {step.dataset} was not saved, although zfs reported no error; nothing is removed"
+            raise FlexdiskError("NotApplied", words)
+    tools.zfs.set_facts(step.dataset, {key: value for key, value in step.facts.items() if key not in saved})

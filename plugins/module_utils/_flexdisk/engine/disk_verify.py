@@ -23,7 +23,7 @@ from ..rules.inventory import Host
 from ..rules.verify import findings
 from ..zfs.commands import Zfs
 from ..zfs.guard import lift
-from . import module_run, progress, report
+from . import module_run, progress, renames, report
 from .ended import as_it_went, touched
 from .observe import observe
 from .outcome import Outcome
@@ -225,7 +225,7 @@ def _move_detached(step: MoveDetached, tools: Tools) -> None:
     if now.user.get("uuid") != step.uuid:
         tools.zfs.set_facts(step.volume, {"uuid": step.uuid})
     if step.target != step.volume:
-        tools.zfs.rename(step.volume, step.target)
+        renames.rename(tools.zfs, step.volume, step.target)
 
 
 @_perform_outside.register

@@ -18,9 +18,10 @@ from ..model.vm import Vm
 from ..plan.vm_move import refusals
 from ..rules.failover import FACT, encode, wish_of, without_wish
 from ..rules.inventory import Host
+from ..rules.power import NOT_HOME, unknown_home
 from ..rules.replicas import hosts
 from ..zfs.commands import Zfs
-from . import autoboot
+from . import autoboot, power
 from .module_run import failure_text
 from .observe import observe
 from .vm_departure import Departure
@@ -49,7 +50,8 @@ class FailoverHome:
     ) -> Marked:
         """Give VMs failover or take it from them; None: leave it, but take it from those without replicas. Then the
         records of those that have it. here: the name of this host for others, peer: the one that gets the
-        records. A VM that moves is left alone.
+        records. A VM that moves is left alone. One that another host may have taken over keeps what it has: nothing is
+        changed if it would lose its failover, and else it gets no record.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vms, problems = chosen(host, names)
@@ -58,10 +60,16 @@ class FailoverHome:
             problems += [problem for vm in vms if not vm.config.failover for problem in self._unfit(host, vm)]
         if problems:
             return Marked(False, [], [], problems)
+        lost = {vm.config.uuid: unknown_home(vm) for vm in vms if unknown_home(vm)}
         gets = [vm for vm in vms if (vm.config.failover if wanted is None else wanted) and (wanted or _is_copied(vm))]
         loses = [vm for vm in vms if vm.config.failover and vm not in gets]
+        problems = [Problem(NOT_HOME, lost[vm.config.uuid], vm.label) for vm in loses if vm.config.uuid in lost]
+        if problems:
+            return Marked(False, [], [], problems)
+        failures = [f"VM {vm.label}: {lost[vm.config.uuid]} [{NOT_HOME}]" for vm in gets if vm.config.uuid in lost]
+        gets = [vm for vm in gets if vm.config.uuid not in lost]
         changed = [self._keep(vm, check_mode) for vm in gets] + [self._lose(vm, check_mode) for vm in loses]
-        records, failures = [], []
+        records = []
         for vm in gets:
             try:
                 records.append(self._record(host, vm, here, peer))
@@ -81,6 +89,8 @@ class FailoverHome:
             return False
         if not check_mode:
             self._zfs.set_facts(vm.root.name, {FACT: encode(wish_of(vm.config, vm.root))})
+            if not vm.config.failover:
+                power.note_home(self._zfs, self._hypervisor, vm)
             autoboot.keep_off(self._hypervisor, _with_failover(vm))
         return True
 

@@ -23,51 +23,77 @@ from ..rules import moves
 from ..rules.failover import wish_of
 from ..rules.identity import render_time
 from ..rules.inventory import Host
-from ..rules.layout import detached_dataset, diverged, is_below, last_part, replicas
+from ..rules.layout import detached_dataset, diverged, is_below, last_part, pool_of, replicas
 from ..rules.moves import MOVED, Move
 from ..rules.replicas import DIVERGED, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, is_synced
 from ..rules.replicas import FACT as NOTE
 from ..zfs import guard
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
+from ..zfs.errors import ZfsError
+from . import renames
 from .journal import forget_vm
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
+from .own_copies import destroy_held
 from .replica_info import HOLD
-from .vm_departure import EndOfVm
+from .vm_departure import EndOfVm, end_rest, rest_of
+
+_SHOWN = 20  # snapshots that a message names
 
 
 class Old(t.NamedTuple):
-    """A disk on the old home. common: the guid of its newest snapshot that the new home has, 0 for none. written: bytes
-    since.
-    """
+    """A disk on the old home."""
 
     disk: Disk
     common: int
+    """The guid of its newest snapshot that the new home has, 0 for none."""
     written: int
+    """Bytes written since the common snapshot."""
+    snapshots: t.Tuple[str, ...]
+    """Short names of its snapshots that are newer than the common one. Those of syncs do not count."""
+
+    @property
+    def becomes_replica(self) -> bool:
+        """Whether the new home lacks nothing of it."""
+        return bool(self.common) and not self.written and not self.snapshots
 
 
 class Apart(t.NamedTuple):
-    """A disk in the place of those that have diverged. lost: its snapshots after the common one, the newest first.
-    replicated: there is a replica beside it.
-    """
+    """A disk of a VM that has ended here, detached or in the place of those that have diverged."""
 
     volume: Dataset
     common: str
-    lost: t.List[str]
+    """Its newest snapshot that the new home has, "" for none."""
+    shared: t.Tuple[str, ...]
+    """Its snapshots up to the common one."""
+    lost: t.Tuple[str, ...]
+    """Its newer snapshots, the newest first."""
     written: int
+    """Bytes written since the common snapshot."""
+    snapshots: t.Tuple[str, ...]
+    """Short names of snapshots that only this copy is known to have, without those of syncs."""
     replicated: bool
+    """Whether there is a replica beside it."""
+
+    @property
+    def becomes_replica(self) -> bool:
+        """Whether the new home lacks nothing of it."""
+        return bool(self.common) and not self.written and not self.snapshots
 
 
 class Ending(t.NamedTuple):
-    """vm: what ends, None if it has ended. move: what is written down. words: what is kept, and what becomes of it."""
+    """vm: what ends, None if it has ended. move: what is written down, in this pool. disks: those that it does not
+    say of yet what the new home has of them. words: what is kept, and what becomes of it.
+    """
 
     vm: t.Optional[Vm]
     move: t.Optional[Move]
     disks: t.List[Old]
     words: t.List[str]
     problems: t.List[Problem]
+    pool: str = ""
 
     @property
     def uuid(self) -> str:
@@ -85,50 +111,56 @@ class FailoverReturn:
 
     # -- end
 
-    def look(self, name: str, claims: Claims, begun: bool = False) -> Ending:
+    def look(self, name: str, claims: Claims, begun: bool = False, old: bool = False) -> Ending:
         """What becomes of a VM of this host that another one has taken over. Nothing is changed. begun: or has only
-        begun to; the VM must be able to come back there after it has ended here.
+        begun to; the VM must be able to come back there after it has ended here. old: the user says that this is the
+        old home, so another host that has the VM needs not say that it has taken it over.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vm = find_vm(host, name)
         if isinstance(vm, Problem):
             known = [move for move in moves.named(host.moves, name) if move.phase == MOVED]
-            left = _left(host, known[0].vm) if len(known) == 1 else []  # of an interrupted run
-            return Ending(None, known[0] if left else None, [], left, [])
+            return _rest(host, known[0], claims, begun) if len(known) == 1 else Ending(None, None, [], [], [])
         term = wish_of(vm.config, vm.root).term
         others = home_elsewhere(vm.config.uuid, term, claims)
         if not others and vm.config.uuid not in host.moves:
             return Ending(None, None, [], [], [])
         found = {one: c for one in others for c in claims[one] or () if c.vm == vm.config.uuid}
         ends = vm.config.uuid in host.moves
-        problems = [*_unclear(vm, term, found, begun), *(() if ends else refusals(host, vm, ()))]
+        problems = [*_unclear(vm, term, found, begun, old), *(() if ends else _keeping(host, vm))]
         if problems:
             return Ending(vm, None, [], [], problems)
         ((there, claim),) = found.items()
         config = vm.config
         since = render_time(time.time())
-        move = Move(MOVED, config.uuid, config.alias, there, claim.pool, "stopped", config.autoboot, since)
-        disks = [_old(disk, claim) for disk in vm.disks if not disk.hidden]
-        return Ending(vm, move, disks, [_words(one, there) for one in disks], [])
+        raised = term + 1 if claim.term is None else claim.term
+        what = (config.uuid, config.alias, there, claim.pool, "stopped", config.autoboot, since)
+        move = Move(MOVED, *what, term=raised, taken=True)
+        attached = [disk for disk in vm.disks if not disk.hidden]
+        disks = [_old(disk, claim) for disk in [*attached, *_half_gone(host, config.uuid)]]
+        return Ending(vm, move, disks, [_words(one, there) for one in disks], [], config.pool)
 
-    def end(self, name: str, claims: Claims, begun: bool = False) -> None:
+    def end(self, name: str, claims: Claims, begun: bool = False, old: bool = False) -> None:
         """The VM ends here. First the tombstone is written; then each disk says what it has in common with its VM.
-        begun: as for look.
+        begun and old: as for look.
         """
-        ending = self.look(name, claims, begun)
+        ending = self.look(name, claims, begun, old)
         if ending.problems:
             raise FlexdiskError(ending.problems[0].code, ending.problems[0].message)
         move = ending.move
         if move is None:
             return
-        if ending.vm is not None:
-            write_move(self._zfs, self._hypervisor, ending.vm.config.pool, move)
+        if ending.vm is not None or ending.disks:
+            write_move(self._zfs, self._hypervisor, ending.pool, move)
             for one in ending.disks:
                 self._zfs.set_facts(one.disk.volume.name, _facts(one, move))
+        if ending.vm is not None:
             self._end(ending.vm.config.uuid)
+        else:
+            end_rest(self._zfs, self._hypervisor, observe(self._zfs, self._hypervisor, every=True), move.vm)
         self._set_apart(move.vm)
         for apart in self._apart(move.vm):
-            if apart.common and not apart.written:
+            if apart.becomes_replica and not apart.replicated:
                 self._become_replica(apart)
 
     def _end(self, uuid: str) -> None:
@@ -148,7 +180,7 @@ class FailoverReturn:
             if not self._zfs.exists(place):
                 self._zfs.create_container(place, readonly="on")
             self._zfs.set(volume.name, readonly="on")
-            self._zfs.rename(volume.name, f"{place}/{last_part(volume.name)}")
+            renames.rename(self._zfs, volume.name, f"{place}/{last_part(volume.name)}")
 
     def _apart(self, uuid: str) -> t.List[Apart]:
         """The disks of the VM that are apart, as they are now."""
@@ -158,24 +190,36 @@ class FailoverReturn:
         ]
 
     def _become_replica(self, apart: Apart) -> None:
-        """The disk goes back to the common snapshot, and lies where replicas lie. What it was goes last."""
+        """The disk goes back to the common snapshot, and lies where replicas lie. What it was goes last.
+
+        Exactly the known newer snapshots are destroyed. ZFS does not roll back over one that has come since.
+        """
         name = apart.volume.name
-        for snapshot in apart.lost:
-            self._copies.destroy(snapshot)
+        destroy_held(self._zfs, self._copies, apart.lost)  # a move has held its last one
         for bookmark in self._newer_bookmarks(apart):
             self._copies.destroy(bookmark)
         if apart.lost or apart.volume.written:
-            self._copies.roll_back(apart.common)
+            self._roll_back(apart)
         uuid = last_part(name)
         self._zfs.set_facts(name, {ROLE: uuid})
-        self._zfs.set_facts([*self._copies.table([name], ("guid",), "snapshot")], {SENT: "on"})
+        self._zfs.set_facts([*apart.shared], {SENT: "on"})
         if apart.common not in self._copies.held(HOLD, [apart.common]):
             self._zfs.hold(HOLD, apart.common)
         place = replicas(apart.volume.pool)
         if not self._zfs.exists(place):
             self._zfs.create_container(place, readonly="on")
-        self._zfs.rename(name, f"{place}/{uuid}")
+        renames.rename(self._zfs, name, f"{place}/{uuid}")
         self._zfs.set_facts(f"{place}/{uuid}", {DIVERGED: ""})
+
+    def _roll_back(self, apart: Apart) -> None:
+        try:
+            self._copies.roll_back(apart.common)
+        except ZfsError as exc:
+            if exc.code != "HasNewer":
+                raise
+            words = f"{apart.volume.name} has got a snapshot since it was read, so it was not rolled back to "
+            words += f"{apart.common}, and its data is all there; run the same command again, which looks what to keep"
+            raise FlexdiskError("Changed", f"{words}: {exc.message}") from exc
 
     def _newer_bookmarks(self, apart: Apart) -> t.List[str]:
         """Those of syncs with other hosts after the common snapshot. ZFS does not roll back over them."""
@@ -194,48 +238,43 @@ class FailoverReturn:
         known = [move for move in moves.named(host.moves, name) if move.phase == MOVED]
         if len(known) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs that have left are called {name}; give the whole uuid")
+        uuid = known[0].vm if known else name.lower()  # its tombstone may have been given up before
         told = []
-        for apart in self._apart(known[0].vm) if known else ():
+        for apart in self._apart(uuid) if uuid not in host.moves or known else ():
             becomes = bool(apart.common) and not apart.replicated
-            words = f"{apart.volume.name} loses {render_bytes(apart.written)}"
-            told.append(f"{words}, and becomes a replica" if becomes else f"{apart.volume.name} is destroyed")
+            told.append(_given_up(apart, becomes))
             if check_mode:
                 continue
             if becomes:
                 self._become_replica(apart)
             else:
                 self._destroy(apart)
-        return known[0].vm if told else "", told
+        return uuid if told else "", told
 
     def _destroy(self, apart: Apart) -> None:
-        names = [*self._copies.table([apart.volume.name], ("guid",), "snapshot")]
-        held = self._copies.held(HOLD, names)
-        if held:
-            self._zfs.release(HOLD, *sorted(held))
-        for name in reversed(names):
-            self._copies.destroy(name)
+        """Exactly the known snapshots go. ZFS does not destroy a volume with another one."""
+        destroy_held(self._zfs, self._copies, [*apart.lost, *reversed(apart.shared)])
         self._zfs.destroy(apart.volume.name)
 
 
 class _EndAnyway(EndOfVm):
     """Whatever was written: nothing of it is lost."""
 
-    def check(self, vm: Vm) -> None:
+    def check(self, vm: Vm, host: Host) -> None:
         if vm.config.state != "stopped":
             raise FlexdiskError("VmNotStopped", f"VM {vm.label} is {vm.config.state}")
 
 
-def _unclear(vm: Vm, term: int, found: t.Mapping[str, Claim], begun: bool) -> t.Iterator[Problem]:
+def _unclear(vm: Vm, term: int, found: t.Mapping[str, Claim], begun: bool, old: bool) -> t.Iterator[Problem]:
     """Why the VM must not end here yet."""
     name = vm.config.label
     if len(found) != 1:
-        yield Problem("Ambiguous", f"its new home is not clear: {' and '.join(found) or 'no host'} has it", name)
+        yield Problem("Ambiguous", _several(found), name)
     for there, claim in found.items():
         if claim.taking and not begun:
-            words = f"{there} has begun to take it over; flexdisk_failover_state=taken_over of the playbook failover_vm"
-            yield Problem("InUse", f"{words} goes on, and stays gives that up", name)
-        elif not (claim.taking or (claim.term is not None and claim.term > term and claim.points)):
-            yield Problem("Ambiguous", f"{there} has it, too, and does not say that it has taken it over", name)
+            yield Problem("InUse", _has_begun(there), name)
+        elif not (claim.taking or (old and claim.points) or _has_taken(claim, term)):
+            yield Problem("Ambiguous", _unsaid(there, claim, term), name)
     if vm.config.state != "stopped":
         words = f"it is {vm.config.state} here, and another host has taken it over"
         if any(claim.taking for claim in found.values()):
@@ -246,22 +285,124 @@ def _unclear(vm: Vm, term: int, found: t.Mapping[str, Claim], begun: bool) -> t.
         yield Problem("VmNotStopped", words, name)
 
 
+def _has_taken(claim: Claim, term: int) -> bool:
+    """Whether a host says that it has taken the VM over from one with this term."""
+    return claim.term is not None and claim.term > term and bool(claim.points)
+
+
+def _several(found: t.Mapping[str, Claim]) -> str:
+    names = sorted(found)
+    words = f"its new home is not clear: {' and '.join(names) or 'no host'} has it"
+    if len(names) > 1:
+        words += f". Find out which one is old, and end it there first: flexdisk_old_host={names[0]}, or another one,"
+        words += " with flexdisk_failover_state=returned of the playbook failover_vm"
+    return words
+
+
+def _unsaid(there: str, claim: Claim, term: int) -> str:
+    words = f"{there} has it, too, and does not say that it has taken it over"
+    if claim.term is None:
+        words += ", for it has no failover there"
+    elif claim.term == term:
+        words += ", for both were taken over equally often"
+    return (
+        f"{words}. If the VM of {there} is the right one, flexdisk_old_host with the name of this host and"
+        " flexdisk_failover_state=returned of the playbook failover_vm end it here; what only this host has is kept"
+    )
+
+
+def _keeping(host: Host, vm: Vm) -> t.List[Problem]:
+    """Why the VM cannot end here. It needs no room anywhere: it is on its new home."""
+    return [problem for problem in refusals(host, vm, ()) if problem.code != "InsufficientSpace"]
+
+
+def _half_gone(host: Host, uuid: str) -> t.List[Disk]:
+    """The detached disks of a VM whose move died before they had become replicas."""
+    move = host.moves.get(uuid)
+    if move is None or move.phase != MOVED:
+        return []
+    marked = [disk for disk in host.detached if disk.volume.user.get(OF_VM) == uuid and not _is_of(disk.volume, uuid)]
+    return [disk for disk in marked if disk.volume.user.get(ROLE) == disk.uuid]
+
+
+def _rest(host: Host, move: Move, claims: Claims, begun: bool) -> Ending:
+    """What is left to do of a VM that has ended here: what an interrupted end has left, or an interrupted move."""
+    left, disks = _left(host, move.vm), _half_gone(host, move.vm)
+    if not disks:
+        return Ending(None, move if left else None, [], left, [])
+    found = {there: one for there, said in claims.items() for one in said or () if one.vm == move.vm}
+    problems = list(_unclear_rest(move, found, begun))
+    if problems:
+        return Ending(None, None, [], [], problems)
+    ((there, claim),) = found.items()
+    old = [_old(disk, claim) for disk in disks]
+    (pool,) = {pool_of(name) for name in host.datasets if moves.is_place(name) and last_part(name) == move.vm}
+    taken = move._replace(host=there, pool=claim.pool, taken=True)
+    return Ending(None, taken, old, [*left, *(_words(one, there) for one in old)], [], pool)
+
+
+def _unclear_rest(move: Move, found: t.Mapping[str, Claim], begun: bool) -> t.Iterator[Problem]:
+    """Why the disks of a VM that has ended here must stay as they are."""
+    if not found:
+        words = f"it was moved to {move.host}, and its disks here have not become replicas yet, but no host that was"
+        words += f" asked has it; the playbook move_vm with flexdisk_target={move.host} goes on"
+        yield Problem("InUse", words, move.label)
+    if len(found) > 1:
+        yield Problem("Ambiguous", _several(found), move.label)
+    for there, claim in found.items():
+        if claim.taking and not begun:
+            yield Problem("InUse", _has_begun(there), move.label)
+
+
+def _has_begun(there: str) -> str:
+    words = f"{there} has begun to take it over; flexdisk_failover_state=taken_over of the playbook failover_vm"
+    return f"{words} goes on, and stays gives that up"
+
+
 def _old(disk: Disk, claim: Claim) -> Old:
     known = claim.points.get(disk.uuid, ())
-    written, common = disk.volume.written if disk.snapshots else disk.volume.referenced, 0
+    written, common, newer = disk.volume.written if disk.snapshots else disk.volume.referenced, 0, []
     for snapshot in reversed(disk.snapshots):
         if snapshot.guid in known:
             common = snapshot.guid
             break
         written += snapshot.written
-    return Old(disk, common, written)
+        newer.append(snapshot)
+    return Old(disk, common, written, _of_users(reversed(newer)))
+
+
+def _of_users(points: t.Iterable[Dataset]) -> t.Tuple[str, ...]:
+    """The short names of snapshots that neither a sync nor a guard has taken. Their contents do not matter: somebody
+    may count on them.
+    """
+    names = (point.name.partition("@")[2] for point in points)
+    return tuple(name for name in names if not is_synced(name) and name != guard.SNAPSHOT)
 
 
 def _words(one: Old, there: str) -> str:
     place = f"{diverged(one.disk.volume.pool)}/{one.disk.uuid}"
-    if one.common and not one.written:
+    if one.becomes_replica:
         return f"disk {one.disk.label} becomes a replica of that on {there}"
-    return f"disk {one.disk.label} is kept as {place}, with {render_bytes(one.written)} that {there} lacks"
+    return f"disk {one.disk.label} is kept as {place}{_lacking(one, there, ', ')}"
+
+
+def _lacking(one: t.Union[Old, Apart], there: str, before: str = " ") -> str:
+    """What the new home lacks, in words that begin with before; "" for nothing."""
+    parts = [render_bytes(one.written)] if one.written else []
+    if one.snapshots:
+        shown = ", ".join(f"@{name}" for name in one.snapshots[:_SHOWN])
+        more = f" and {len(one.snapshots) - _SHOWN} more" if len(one.snapshots) > _SHOWN else ""
+        parts.append(f"its snapshot{'s' if len(one.snapshots) > 1 else ''} {shown}{more}")
+    return f"{before}with {' and '.join(parts)} that {there} lacks" if parts else ""
+
+
+def _given_up(apart: Apart, becomes: bool) -> str:
+    """What becomes of a disk whose data is given up."""
+    name, there = apart.volume.name, apart.volume.user.get(HOST, "the new home")
+    lacking = _lacking(apart, there)
+    if not becomes:
+        return f"{name} is destroyed{lacking}"
+    return f"{name} loses {lacking[len(' with ') :]}, and becomes a replica" if lacking else f"{name} becomes a replica"
 
 
 def _facts(one: Old, move: Move) -> t.Dict[str, str]:
@@ -280,22 +421,43 @@ def _volumes(host: Host, uuid: str) -> t.List[Dataset]:
 
 
 def _left(host: Host, uuid: str) -> t.List[str]:
-    """What an interrupted run has left to do."""
-    found = [f"the journal of {pool} still tells of it" for pool, vm in host.intents if vm == uuid]
+    """What an interrupted run has left to do, in words."""
+    found = [f"the journal of {pool} forgets the VM" for pool, vm in host.intents if vm == uuid]
+    configs, roots = rest_of(host, uuid)
+    found += [f"the configuration of VM {config.label} goes" for config in configs]
+    found += [f"{root.name} goes" for root in roots]
     for volume in _volumes(host, uuid):
-        apart = _as_apart(host, volume)
-        if volume.name == detached_dataset(volume.pool, last_part(volume.name)) or (apart.common and not apart.written):
-            found.append(f"{volume.name} is not where it belongs")
+        apart, there = _as_apart(host, volume), volume.user.get(HOST, "the new home")
+        if apart.becomes_replica and not apart.replicated:
+            found.append(f"{volume.name} becomes a replica of the disk on {there}")
+        elif volume.name == detached_dataset(volume.pool, last_part(volume.name)):
+            place = f"{diverged(volume.pool)}/{last_part(volume.name)}"
+            found.append(f"{volume.name} is kept as {place}{_lacking(apart, there, ', ')}")
     return found
 
 
 def _as_apart(host: Host, volume: Dataset) -> Apart:
-    points = [d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name]
-    points.sort(key=lambda point: point.createtxg)
+    points = _points(host, volume.name)
     text = volume.user[DIVERGED]
     place = next((n for n, point in enumerate(points) if f"{point.guid:x}" == text), None)
     newer = points[place + 1 :] if place is not None else points
-    common = points[place].name if place is not None else ""
+    older = points[: place + 1] if place is not None else []
     written = volume.written + sum(point.written for point in newer)
-    replicated = f"{replicas(volume.pool)}/{last_part(volume.name)}" in host.datasets
-    return Apart(volume, common, [point.name for point in reversed(newer)], written, replicated)
+    beside = f"{replicas(volume.pool)}/{last_part(volume.name)}"
+    there = {point.guid for point in _points(host, beside)}
+    only = [point for point in points if point.guid not in there] if beside in host.datasets else newer
+    return Apart(
+        volume,
+        older[-1].name if older else "",
+        tuple(point.name for point in older),
+        tuple(point.name for point in reversed(newer)),
+        written,
+        _of_users(only),
+        beside in host.datasets,
+    )
+
+
+def _points(host: Host, name: str) -> t.List[Dataset]:
+    """The snapshots of a dataset, oldest first."""
+    points = [d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == name]
+    return sorted(points, key=lambda point: point.createtxg)

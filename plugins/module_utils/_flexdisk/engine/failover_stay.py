@@ -21,7 +21,7 @@ from ..rules.moves import COMING, Move
 from ..rules.replicas import ROLE
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import records
+from . import records, renames
 from .observe import observe
 from .replica_info import HOLD
 from .vm_arrival import Arrival
@@ -56,7 +56,7 @@ class Stay:
         base = f"{name}@{move.back_to}"
         if base not in self._copies.held(HOLD, [base]):
             self._zfs.hold(HOLD, base)
-        self._zfs.rename(name, f"{replicas(pool_of(name))}/{last_part(name)}")
+        renames.rename(self._zfs, name, f"{replicas(pool_of(name))}/{last_part(name)}")
 
 
 def _were_replicas(host: Host, move: Move) -> t.List[str]:

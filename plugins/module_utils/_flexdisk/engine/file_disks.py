@@ -16,8 +16,9 @@ from ..model.vm import FILE, SPARSE
 from ..plan.disk_steps import Copying
 from ..rules import identity
 from ..rules.reservation import PoolGeometry, automatic_reservation
+from ..zfs import exact
 from ..zfs.commands import Zfs
-from . import progress
+from . import progress, renames
 
 # Seconds between two notes of the progress of a copy.
 PACE = 5.0
@@ -155,20 +156,21 @@ def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, 
     else:
         options = {"volblocksize": str(copying.block_size_bytes), "compression": copying.compression}
         zfs.create_volume(half, size, options, facts, wanted == SPARSE)
+    renames.carry_over(zfs, now.name, half)
     progress.current().begin(size)
     zfs.files.copy(_data(zfs, now), _data(zfs, _named(zfs, half)), size, _Notes(zfs, half))
 
 
 def take_place(zfs: Zfs, half: str, now: Dataset) -> None:
     """Give a copy the name of its original, which has gone."""
-    zfs.rename(half, now.name)
+    renames.rename(zfs, half, now.name)
     # A disk that a VM waits for keeps its mark until the VM has it again.
     awaited = now.user.get("from") == identity.CONVERTING
     zfs.set_facts(now.name, {**dict.fromkeys(MARKS, ""), **({"from": identity.CONVERTING} if awaited else {})})
 
 
 def discard(zfs: Zfs, half: Dataset) -> None:
-    """Destroy a half with its snapshots, which come from snapshots of the whole pool."""
+    """Destroy an unfinished copy, which is ours alone, with its snapshots, which come from those of the whole pool."""
     parts = [d for d in zfs.datasets(half.name) if d.name != half.name]
     others = [d.name for d in parts if d.kind != "snapshot"]
     if others:
@@ -177,7 +179,7 @@ def discard(zfs: Zfs, half: Dataset) -> None:
             f"{', '.join(others)}, which is not part of it"
         )
         raise FlexdiskError("InUse", words)
-    zfs.destroy(half.name, bool(parts))
+    exact.destroy(zfs, half.planned, [one.planned for one in parts])
     removed(zfs, half)
 
 

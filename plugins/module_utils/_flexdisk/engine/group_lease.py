@@ -70,6 +70,19 @@ def run(zfs: Zfs, hypervisor: Hypervisor, wanted: LeaseDeclaration, pool: t.Opti
     return Ended(result, problem, (done.warning,) if done.warning else ())
 
 
+def look(zfs: Zfs, hypervisor: Hypervisor, wanted: LeaseDeclaration, pool: t.Optional[str]) -> Ended:
+    """Where the lease of the group lies on this host, in any pool, and where it could. Changes nothing."""
+    guids, now, name = zfs.top_guids(), int(time.time()), lease.property_of(wanted.group)
+    pools = sorted(top for top in guids if "/" not in top)
+    values = {top: zfs.local_fact(container(top), name) for top in pools if container(top) in guids}
+    default, named = ([top] if top in pools else [] for top in (hypervisor.capabilities.default_pool, pool))
+    could = default or pools_in_use(guids) or named or (pools if len(pools) == 1 else [])
+    found = [dict(lease.seen(value, wanted, now), pool=top) for top, value in values.items() if value]
+    texts = [entry["msg"] for entry in found] or [f"{wanted.group}: no lease here"]
+    places = [{"pool": top, "guid": guids[top]} for top in could]
+    return Ended({"changed": False, "msg": "; ".join(texts), "leases": found, "places": places})
+
+
 def _only_pool(zfs: Zfs) -> str:
     """The only pool that has a container or VMs, or the only one at all."""
     names = zfs.tops()

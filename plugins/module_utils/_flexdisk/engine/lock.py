@@ -11,9 +11,9 @@ import errno
 import fcntl
 import json
 import os
+import pwd
 import shutil
 import stat
-import tempfile
 import time
 import typing as t
 
@@ -24,9 +24,11 @@ from .progress import Held, Run
 from .runner import SYSTEM_PATH, SubprocessRunner, search_path
 
 HOST = "host.lock"
+OF_ROOT = "/var/run/flexdisk"
 OF_A_NODE = "flexdisk-locks"  # simnode.__main__ makes it
 TRANSFER = "transfer-"
 _SUFFIX = ".lock"
+_AS_ROOT = f"root (become: true) has its own, {OF_ROOT}"
 _POLL = 0.2
 _SILENT = 5  # seconds without news that are worth to be told
 
@@ -36,18 +38,30 @@ def place() -> str:
 
     A lock protects the storage that the program zfs reaches, so tasks with another zfs need not wait. Whoever can put a
     directory beside zfs could replace that program, too. A directory beside the system's zfs is ignored.
+
+    Without root, it is in the home of the user as the host's user database has it, and named after the host, because
+    homes can be shared. Nothing in the environment counts: a session and a cron job of one user differ there. Nobody
+    else can make a directory in a home. Raises FlexdiskError NotPermitted for a user without a home.
     """
     zfs = shutil.which("zfs", path=search_path())
     folder = os.path.dirname(os.path.abspath(zfs)) if zfs else ""
     beside = os.path.join(folder, OF_A_NODE)
     if folder not in ("", *SYSTEM_PATH.split(":")) and os.path.lexists(beside):
         return beside
-    uid, base = os.geteuid(), os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    return os.path.join(base, f"flexdisk-{uid}") if uid else "/var/run/flexdisk"
+    return os.path.join(_home(), f".flexdisk-locks-{os.uname().nodename}") if os.geteuid() else OF_ROOT
+
+
+def _home() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError as exc:
+        words = f"uid {os.geteuid()} is no user of this host, so there is no place for its locks; {_AS_ROOT}"
+        raise FlexdiskError("NotPermitted", words) from exc
 
 
 def _unusable(path: str, why: object) -> FlexdiskError:
-    return FlexdiskError("NotPermitted", f"the directory of locks {path} cannot be used: {why}")
+    way_out = f"; {_AS_ROOT}" if os.geteuid() else ""
+    return FlexdiskError("NotPermitted", f"the directory of locks {path} cannot be used: {why}{way_out}")
 
 
 def _directory(create: bool) -> int:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.dataset import Dataset
@@ -14,7 +15,8 @@ from ..model.errors import FlexdiskError
 from ..model.vm import VmConfig
 from ..rules.identity import check_pool
 from ..rules.inventory import Host, link
-from ..rules.layout import container
+from ..rules.layout import container, is_below
+from ..rules.power import with_home
 from ..zfs.commands import Zfs
 from ..zfs.errors import ZfsError
 from .journal import with_journal
@@ -45,7 +47,35 @@ def observe(
     pools = named or sorted(known | _pools_in_use(datasets, configs))
     brand = hypervisor.capabilities.brand
     host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand, elsewhere)
-    return with_journal(zfs, host, complete)
+    _check_lost(zfs, host)
+    return _with_homes(hypervisor, with_journal(zfs, host, complete))
+
+
+def _with_homes(hypervisor: Hypervisor, host: Host) -> Host:
+    """The host with which of its VMs with failover are known to be at home. One process, if there are any."""
+    if not any(vm.config.failover for vm in host.vms):
+        return host
+    boot = hypervisor.boot_id()
+    return replace(host, vms=tuple(with_home(vm, boot) for vm in host.vms))
+
+
+def _check_lost(zfs: Zfs, host: Host) -> None:
+    """Ask by name for what is configured and was not printed, if anything. Raises FlexdiskError UnexpectedOutput if it
+    is there: then the read was cut off between two datasets, which nothing else shows.
+    """
+    lost = [c.dataset for c in host.unlinked if c.dataset and (not c.bare or _lies_below(c))]
+    for vm in host.vms:
+        ghosts = {*vm.ghosts}
+        lost += [e.volume for e in vm.config.disks if e.path in vm.missing and e.path not in ghosts]
+    there = zfs.those_that_exist(sorted({*lost} - host.datasets.keys()))
+    if there:
+        words = f"zfs get printed nothing of {', '.join(there)}, which exists: its answer is not whole"
+        raise FlexdiskError("UnexpectedOutput", f"{words}, or it was just made; run the task again")
+
+
+def _lies_below(config: VmConfig) -> bool:
+    """Whether a VM without a dataset is configured with disks below it."""
+    return any(is_below(entry.volume, config.dataset) for entry in config.disks)
 
 
 def _of_pool(configs: t.List[VmConfig], pool: t.Optional[str]) -> t.Tuple[t.List[VmConfig], t.List[VmConfig]]:

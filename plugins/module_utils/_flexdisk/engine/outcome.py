@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..model.desired import Approval
+from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..plan import approval, summary
 from ..plan.steps import VmPlan
@@ -47,12 +47,13 @@ class Outcome:
         self.changed = any(plan.changed for plan in plans)
         self.diff = self.msg + "\n" + report.diff_text(plans) if self.changed else ""
 
-    def approved(self, plans: t.Sequence[VmPlan], expected: t.Optional[Approval]) -> bool:
-        """Whether the plans may be carried out: they are the expected one, if there is one, or change nothing. If not,
+    def approved(self, plans: t.Sequence[VmPlan], policy: Policy) -> bool:
+        """Whether the plans may be carried out: they are the approved one, if there is one, or change nothing. If not,
         that is a problem of the task.
         """
+        expected = policy.approval
         self.plan = [self.msg, *approval.lines(approval.in_order(plans))]
-        self.plan_digest = approval.digest(plans)
+        self.plan_digest = approval.digest(plans, policy)
         if expected is None or expected.digest == self.plan_digest or not self.changed:
             return True
         words = approval.changed(expected, self.plan, self.plan_digest)
@@ -73,7 +74,8 @@ def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.
     found = told(plan, exc.error, failed["text"] or failed["step"])
     found.update(steps=steps, vms_not_done=[p.name for p in waiting])
     if exc.restart is not None:
-        found.update(restarted=exc.restart.running, restart=exc.restart.tried)
+        running = None if exc.restart.late else exc.restart.running
+        found.update(restarted=running, restart=exc.restart.tried)
     return found
 
 

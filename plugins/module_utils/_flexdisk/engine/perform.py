@@ -16,7 +16,7 @@ from ..model.desired import Policy
 from ..model.errors import FlexdiskError
 from ..model.vm import Vm
 from ..plan.steps import Step
-from ..rules import identity
+from ..rules import identity, released_identity
 from ..rules.layout import container
 from ..rules.reservation import PoolGeometry
 from ..zfs.commands import Zfs
@@ -88,6 +88,7 @@ def perform(step: Step, tools: Tools, change: Change) -> None:
 
 def stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
     """The stamps of a disk that changes: new mtime and serial_no, and ctime if it has none."""
+    known = released_identity.stamps(user)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    stamp = {"mtime": now, "serial_no": identity.next_serial(user.get("serial_no", ""))}
-    return stamp if user.get("ctime") else dict(stamp, ctime=now)
+    stamp = {"mtime": now, "serial_no": identity.next_serial(known.get("serial_no", ""))}
+    return stamp if user.get("ctime") else dict(stamp, ctime=known.get("ctime") or now)

@@ -87,8 +87,11 @@ def load(uuid: str, kind: str = MOVES) -> t.Any:
         raise FlexdiskError("NotPermitted", f"the record of VM {uuid} cannot be read: {_path(uuid, kind)}") from exc
 
 
-def remove(uuid: str, kind: str = MOVES) -> None:
-    """Remove a record, if there is one."""
+def remove(uuid: str, kind: str = MOVES) -> bool:
+    """Remove a record. Return whether there was one."""
+    removed = False
     for path in (_path(uuid, kind), _path(uuid, kind) + _NEW):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
+            removed = True
+    return removed

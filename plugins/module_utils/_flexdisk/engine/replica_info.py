@@ -13,12 +13,13 @@ from dataclasses import replace
 from ..fleet.replication.copies import Original, Point, Replica
 from ..fleet.replication.transfers import replica_told
 from ..hypervisor.protocol import Hypervisor
+from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB
-from ..model.vm import Disk, Vm
+from ..model.vm import ABSENT, Disk, Vm, VmConfig
 from ..rules import identity
 from ..rules.inventory import Host
-from ..rules.layout import container, is_below, pool_of, replicas
+from ..rules.layout import container, is_below, pool_of, replicas, vm_dataset
 from ..rules.moves import COMING as MOVE_COMING
 from ..rules.moves import FACT as FACT_OF_MOVES
 from ..rules.moves import read
@@ -56,7 +57,7 @@ _OF_REPLICAS = (
     "refreservation",
     "readonly",
     "receive_resume_token",
-    "creation",
+    "logicalreferenced",
     *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING, RESERVED, BACK)),
 )
 
@@ -64,8 +65,8 @@ _OF_REPLICAS = (
 class Kept(t.NamedTuple):
     """A replica as it lies on this host. synced: when it was last as its disk, by this host's clock; "" if never. back:
     it is going back to an older snapshot: what it has since the newest of those that are left is given up. times: when
-    its disk was last as each of its snapshots, by their names; if that is not noted, when they were taken, by the clock
-    of the disk's host.
+    its disk was as each of its snapshots, or earlier, by their names and by this host's clock; "" if that is not known.
+    guid: that of the dataset.
     """
 
     replica: Replica
@@ -74,11 +75,16 @@ class Kept(t.NamedTuple):
     used: int
     back: bool
     times: t.Mapping[str, str]
+    guid: int
 
     @property
     def settled(self) -> Replica:
         """The replica when it has gone back."""
-        return replace(self.replica, written=0) if self.back else self.replica
+        if not self.back:
+            return self.replica
+        # What others have taken meanwhile holds what is given up.
+        points = (p if p.bookmark or not p.written else p._replace(sent=True) for p in self.replica.points)
+        return replace(self.replica, written=0, points=tuple(points))
 
 
 class Seen(t.NamedTuple):
@@ -90,17 +96,41 @@ class Seen(t.NamedTuple):
     problems: t.List[Problem]
 
 
-def look(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, names: t.Sequence[str], pool: t.Optional[str]) -> Seen:
-    """The named VMs with their disks as a sync sees them."""
-    host = observe(zfs, hypervisor, pool)
-    vms, problems = chosen(host, names)
-    disks = {vm.config.uuid: [disk for disk in vm.disks if not disk.hidden] for vm in vms}
+def look(
+    zfs: Zfs,
+    copies: Copies,
+    hypervisor: Hypervisor,
+    names: t.Sequence[str],
+    pool: t.Optional[str],
+    detached: bool = False,
+) -> Seen:
+    """The named VMs with their disks as a sync sees them. detached: also with their detached disks. Then a name may be
+    the UUID of a VM that has gone and left such disks.
+    """
+    host = observe(zfs, hypervisor, pool, every=detached)
+    gone = [vm for vm in (_gone(host, name.lower()) for name in dict.fromkeys(names)) if vm] if detached else []
+    known = {vm.config.uuid for vm in gone}
+    there, problems = chosen(host, [name for name in names if name.lower() not in known])
+    vms = [*there, *gone]
+    disks = {
+        vm.config.uuid: [disk for disk in vm.disks + (vm.detached if detached else ()) if not disk.hidden] for vm in vms
+    }
     volumes = [disk.volume.name for found in disks.values() for disk in found]
     marks = by_dataset(copies.table(volumes, ("guid", "createtxg"), "bookmark"))
     found = {
         uuid: tuple(_original(disk, marks.get(disk.volume.name, ())) for disk in some) for uuid, some in disks.items()
     }
     return Seen(host, tuple(vms), found, problems)
+
+
+def _gone(host: Host, uuid: str) -> t.Optional[Vm]:
+    """What is left of a VM that this host does not know any more: its detached disks. None if there are none."""
+    disks = tuple(disk for disk in host.detached if disk.vm == uuid)
+    if not disks or uuid in host.known or uuid in host.moves:
+        return None
+    pool = disks[0].volume.pool
+    place = vm_dataset(pool, uuid)
+    return Vm(VmConfig(uuid, "", "", ABSENT, False, pool, place, None), Dataset(place, ""), detached=disks)
 
 
 def uuid_of(disk: Disk) -> str:
@@ -135,6 +165,17 @@ def kept(copies: Copies, containers: t.Sequence[str]) -> t.List[Kept]:
     return [_kept(name, table, grouped[name]) for name in sorted(grouped) if is_below(name, replicas(pool_of(name)))]
 
 
+def check_alone(name: str, found: t.Collection[str]) -> None:
+    """Raise FlexdiskError ReplicaChanged if a replica has datasets below it. found: the names of all datasets there.
+
+    A sync makes none. A host in the wrong hands may send more than the disk.
+    """
+    below = sorted(one for one in found if one.startswith(f"{name}/"))
+    if below:
+        words = f"{name} has datasets below it, {', '.join(below)}, which no sync makes: the home of the disk has sent"
+        raise FlexdiskError("ReplicaChanged", f"{words} more than the disk. Look at them, and destroy them by hand")
+
+
 def by_dataset(table: Table, ours: t.Collection[str] = ()) -> t.Dict[str, t.Tuple[Point, ...]]:
     """The snapshots and bookmarks of each dataset that a table has, or has anything of. ours: those that we hold."""
     found: t.Dict[str, t.List[Point]] = {}
@@ -161,15 +202,15 @@ def by_dataset(table: Table, ours: t.Collection[str] = ()) -> t.Dict[str, t.Tupl
 
 
 def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
-    row = table[name]
+    row, empty = table[name], _number(table.get(container(pool_of(name)), {}), "logicalreferenced")
     token = _text(row, "receive_resume_token")
     uuid, vm, home, reserved = (_fact(row, fact) for fact in (ROLE, OF_VM, HOME, RESERVED))
     replica = Replica(
         uuid=uuid if identity.is_uuid(uuid) else "",
         dataset=name,
         volsize=_number(row, "volsize"),
-        points=points,
-        written=0 if token or not is_changed(_number(row, "written")) else _number(row, "written"),
+        points=tuple(p if is_changed(p.written, empty) else p._replace(written=0) for p in points),
+        written=0 if token or not is_changed(_number(row, "written"), empty) else _number(row, "written"),
         refreservation=_number(row, "refreservation"),
         kind=row["type"][0],
         token=token,
@@ -180,12 +221,19 @@ def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
     )
     synced = identity.decode_time(_fact(row, SYNCED))
     back = _fact(row, BACK) == "on"
-    times = {point.name: _time(table[name + point.word]) for point in points if not point.bookmark}
-    return Kept(replica, vm if identity.is_uuid(vm) else "", synced, _number(row, "used"), back, times)
+    owner, used, guid = vm if identity.is_uuid(vm) else "", _number(row, "used"), _number(row, "guid")
+    return Kept(replica, owner, synced, used, back, _times(replica, table), guid)
 
 
-def _time(row: t.Mapping[str, t.Tuple[str, str]]) -> str:
-    return identity.decode_time(_fact(row, SYNCED)) or identity.render_time(_number(row, "creation"))
+def _times(replica: Replica, table: Table) -> t.Dict[str, str]:
+    """What this host has noted of each snapshot. One of which nothing is noted is younger than those before it. When it
+    was made is known only by the clock of the disk's host, which cannot be compared with the one here.
+    """
+    found, last = {}, ""
+    for point in replica.snapshots:
+        last = identity.decode_time(_fact(table[replica.dataset + point.word], SYNCED)) or last
+        found[point.name] = last
+    return found
 
 
 def _fact(row: t.Mapping[str, t.Tuple[str, str]], fact: str) -> str:

@@ -28,10 +28,11 @@ from ..zfs.copies import Copies
 from . import trust as keys
 from .at_once import at_once
 from .container import make_container
+from .own_copies import destroy_held, drop_own_copy
 from .receivers import end_receiver, note_of
-from .replica_info import HOLD, Kept, kept
+from .replica_info import HOLD, Kept, check_alone, kept
 from .runner import search_path
-from .way_back import destroy_held, go_back
+from .way_back import go_back
 
 _MOST = 400  # guids in a property, which is at most 8 KiB
 
@@ -72,6 +73,7 @@ class Receiver:
         found = self._found(vm.pool for vm in vms)
         busy = [(vm, disk, found.get(place(vm, disk))) for vm in vms for disk in vm.disks if disk.streams]
         for vm, disk, there in busy:
+            check_alone(place(vm, disk), found)
             if there is not None:
                 _check_identity(vm, disk, there)
                 check_ways_back(there.settled, disk.streams)
@@ -163,6 +165,7 @@ class Receiver:
         there = [(disk, found.get(place(vm, disk))) for disk in vm.disks]
         came = [(disk, one) for disk, one in there if one is not None and one.replica.snapshots]
         for disk, one in came:
+            check_alone(one.replica.dataset, found)
             _check_identity(vm, disk, one)
         changed = False
         for disk, one in came:
@@ -224,9 +227,7 @@ class Receiver:
         for one in gone if not check_mode else ():
             keys.shut_out(self._authorized, [one.replica.uuid])
             end_receiver(self._runner, one.replica.uuid)
-            name = one.replica.dataset
-            destroy_held(self._zfs, self._copies, [f"{name}@{point.name}" for point in reversed(one.replica.snapshots)])
-            self._zfs.destroy(name)
+            drop_own_copy(self._zfs, self._copies, one.replica.dataset, one.guid)
         return [one.replica.dataset for one in gone]
 
 

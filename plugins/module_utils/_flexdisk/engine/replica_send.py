@@ -25,8 +25,10 @@ from ..model.vm import Vm
 from ..rules.identity import PREFIX, render_time
 from ..rules.inventory import Host
 from ..rules.layout import replicas
+from ..rules.power import NOT_HOME, unknown_home
 from ..rules.replicas import FACT, Note, decode, encode, short
 from ..rules.space import sync_needs
+from ..zfs import exact
 from ..zfs.commands import Zfs
 from ..zfs.copies import EVERYTHING, Copies, Table
 from . import rates, replica_info, sync_space
@@ -51,7 +53,7 @@ class Space(t.NamedTuple):
 
 @dataclass
 class Planned:
-    """The plan of a sync of many VMs."""
+    """The plan of a sync of many VMs. failures: why some of them are left out."""
 
     transfers: t.List[VmTransfer] = field(default_factory=list)
     syncs: t.List[sync.VmSync] = field(default_factory=list)
@@ -59,6 +61,7 @@ class Planned:
     host: t.Optional[Host] = None
     problems: t.List[Problem] = field(default_factory=list)
     space: t.List[Space] = field(default_factory=list)
+    failures: t.List[str] = field(default_factory=list)
 
     @property
     def rate(self) -> int:
@@ -93,11 +96,20 @@ class Sender:
     # -- prepare
 
     def plan(self, names: t.Sequence[str], peer: Peer, fresh: bool = False) -> Planned:
-        """What a sync of these VMs would do. Nothing is changed. fresh: as in sync.plan."""
+        """What a sync of these VMs would do. Nothing is changed. fresh: as in sync.plan.
+
+        Nothing is sent of a VM that another host may have taken over: its age would count as that of the VM. Others are
+        sent, unless there are none.
+        """
         seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
         found = Planned(host=seen.host, problems=list(seen.problems))
         needs: t.Dict[str, int] = {}
-        for vm in seen.vms:
+        away = [(vm, words) for vm, words in ((vm, unknown_home(vm)) for vm in seen.vms) if words]
+        if len(away) == len(seen.vms):
+            found.problems += [Problem(NOT_HOME, words, vm.label) for vm, words in away]
+        found.failures = [f"{vm.label}: {words} [{NOT_HOME}]" for vm, words in away]
+        left_out = {vm.config.uuid for vm, _words in away}
+        for vm in (vm for vm in seen.vms if vm.config.uuid not in left_out):
             place = peer.pool or vm.config.pool
             problems = refusals(vm, seen.host, peer, place)
             if not problems:
@@ -166,7 +178,7 @@ class Sender:
         """Destroy the sets that have not come, and give the VM the space for the next one."""
         for disk in planning.disks:
             for point in disk.failed:
-                self.copies.destroy(disk.disk.dataset + point.word)
+                exact.destroy_own(self.zfs, disk.disk.dataset + point.word)
         sync_space.settle(self.zfs, vm, coming_space(vm, planning.failed), host)
 
     def _ready(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
@@ -207,7 +219,7 @@ class Sender:
             if isinstance(stream, Full):
                 old = next((point for point in disk.bookmarks if point.name == rope(peer)), None)
                 if old is not None and old.guid != stream.to.guid:
-                    self.copies.destroy(disk.dataset + old.word)
+                    exact.destroy_own(self.zfs, disk.dataset + old.word)
                 if old is None or old.guid != stream.to.guid:
                     self.copies.bookmark(disk.dataset + stream.to.word, rope(peer))
 
@@ -256,7 +268,7 @@ class Sender:
     def _carry(self, disk: DiskTransfer, stream: Travelling, ssh: t.Sequence[str], progress: Progress) -> None:
         sender, receiver = self.runner.carry(send_words(disk.dataset, stream), ssh, progress.add)
         if receiver.rc != 0 or sender.rc != 0:
-            words = [said.strip() for said in (receiver.stderr, sender.stderr) if said.strip()]
+            words = [said for said in map(_complaint, (receiver.stderr, sender.stderr)) if said]
             ended = f"ssh ended with {receiver.rc}, zfs send with {sender.rc}"
             raise FlexdiskError("TransferFailed", f"{disk.dataset}: {'; '.join(words) or ended}")
 
@@ -300,7 +312,7 @@ class Sender:
                 self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
                 changed.add(disk.dataset)
             for point in gone_here(original, vm.set, (vm.home, vm.peer)):
-                self.copies.destroy(disk.dataset + point.word)
+                exact.destroy_own(self.zfs, disk.dataset + point.word)
                 changed.add(disk.dataset)
         notes = {vm.uuid: Note(short(vm.peer), peer, render_time(time.time())) for vm in vms}
         self._note(table, {disk.dataset: (short(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
@@ -323,8 +335,11 @@ class Sender:
     # -- remove
 
     def remove(self, names: t.Sequence[str], peer: str, check_mode: bool) -> Removed:
-        """Destroy the snapshots and bookmarks of the sync of these VMs with a host, which need not answer any more."""
-        seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
+        """Destroy the snapshots and bookmarks of the sync of these VMs with a host, which need not answer any more.
+
+        Their detached disks count, too, and names may be UUIDs of VMs that have gone and left some.
+        """
+        seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool, detached=True)
         if seen.problems:
             return Removed([], [], [], False, seen.problems)
         gone: t.List[str] = []
@@ -332,8 +347,9 @@ class Sender:
         homes = {seen.host.datasets[vm.config.pool].guid for vm in seen.vms}
         for vm in seen.vms:
             originals = seen.originals[vm.config.uuid]
-            volumes = {disk.volume.name: disk.volume.user.get(FACT, "") for disk in vm.disks}
-            notes = [note for text in volumes.values() for note in decode(text) if note.host == peer]
+            volumes = [disk.volume for disk in (*vm.disks, *vm.detached)]
+            notes = [note for one in volumes for note in decode(one.user.get(FACT, "")) if note.host == peer]
+            homes |= {seen.host.datasets[one.pool].guid for one in volumes}
             known = {note.peer for note in notes}
             homes |= {note.home for note in notes if note.home}
             found = [
@@ -344,7 +360,7 @@ class Sender:
             if not check_mode:
                 keys.forget_keys(vm.config.uuid)
                 for name in found:
-                    self.copies.destroy(name)
+                    exact.destroy_own(self.zfs, name)
                 datasets = [one.dataset for one in originals]
                 for text in sorted(known):
                     table = self.copies.table(datasets, [_FACT], EVERYTHING, depth=0)
@@ -368,3 +384,8 @@ def _takes(planned: Planned, pool: str) -> int:
 
 def _place(pool: str, disk: Original) -> str:
     return f"{replicas(pool)}/{disk.uuid}"
+
+
+def _complaint(stderr: str) -> str:
+    """Return what a program complained about, without warnings: one for each left-out property that volumes lack."""
+    return "\n".join(line for line in stderr.strip().splitlines() if not line.startswith("Warning: "))

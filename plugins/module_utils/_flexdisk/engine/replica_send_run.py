@@ -103,7 +103,7 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
             "space": [one._asdict() for one in planned.space],
             "idle": idle,
             "failover": [vm.config.uuid for vm in planned.vms if vm.config.failover],
-            "failures": failures,
+            "failures": planned.failures + failures,
             "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(shown)},
         }
     )

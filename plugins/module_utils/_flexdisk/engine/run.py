@@ -22,7 +22,7 @@ from ..rules.inventory import Host
 from ..rules.layout import container
 from ..zfs.commands import Zfs
 from ..zfs.guard import load_libzfs_core
-from . import progress, report
+from . import progress, renames, report
 from .ended import Broken, as_it_went
 from .journal import Journal
 from .observe import observe
@@ -66,7 +66,9 @@ class Task:
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
         """Warnings about the host, also if the task is refused. good: the plans that are carried out."""
-        return recovery.warnings(host, [plan.vm for plan in plans])
+        carried_out = {plan.vm for plan in good}
+        left = recovery.left_down(plan for plan in plans if plan.vm not in carried_out)
+        return [*recovery.warnings(host, [plan.vm for plan in plans]), *left]
 
     def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
         """The plans that are reported: those that are carried out."""
@@ -108,9 +110,11 @@ class Task:
         if refused and not shown:
             return outcome
         outcome.tell(shown, host)
-        if not refused and not outcome.approved(shown, self.policy.approval):
+        if not refused and not outcome.approved(shown, self.policy):
             return outcome
         outcome.warnings += [warning for plan in shown for warning in plan.warnings]
+        moved = [pair for plan in shown for step in plan.steps for pair in step.moved]
+        outcome.warnings += renames.foreseen(self.zfs, host, moved) if moved else []
         now: t.Optional[Host] = self.predicted(host, shown)
         if not self.check_mode:
             self._apply(host, ordered)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import typing as t
 
 from ..hypervisor.protocol import Storage
-from ..model.sizes import MIB
+from ..model.dataset import Dataset
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB, render_apart
 from ..model.vm import FILE, Vm
 from ..plan.disk_steps import Resize, SetCompression
-from ..plan.vm_steps import CreateVm, DeleteSnapshot, RollBack, SetFlexibleSize, SetVmQuota, TakeSnapshot
-from ..rules import identity
+from ..plan.vm_steps import CreateVm, DeleteSnapshot, DeleteVm, RollBack, SetFlexibleSize, SetVmQuota, TakeSnapshot
+from ..rules import identity, pins
+from ..zfs import exact
 from . import file_disks
 from .perform import Change, Tools, stamp
-from .volumes import make_disk, reservation
+from .volumes import make_disk, of_dataset, reservation
 
 
 class ByZfs:
@@ -29,7 +32,7 @@ class ByZfs:
     def announce_sizes(self, vm: Vm) -> None:
         """Tell a running guest the sizes of its disks again: nothing shows whether an interrupted run has told it."""
         if vm.config.state == "running":
-            for disk in (d for d in vm.disks if d.size % MIB == 0):
+            for disk in (d for d in vm.disks if d.size % MIB == 0 and not d.element.unresizable):
                 self._tools.hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
 
     def set_flexible(self, step: SetFlexibleSize, change: Change) -> None:
@@ -81,14 +84,13 @@ class ByZfs:
     def after_vm(self, step: CreateVm, change: Change) -> None:
         """Nothing: everything is written already."""
 
-    def before_end(self, vm: Vm, volumes: t.Mapping[str, int]) -> None:
-        """Destroy these volumes (with their guids) and the VM's dataset, before its configuration is removed."""
-        for name, guid in volumes.items():
-            now = self._tools.read(name, guid)
-            self._zfs.destroy(name, True)
-            file_disks.removed(self._zfs, now)
+    def before_end(self, step: DeleteVm, vm: Vm) -> None:
+        """Destroy the VM's volumes and its dataset one by one, before its configuration is removed."""
+        for volume in step.parts:
+            gone = exact.destroy(self._zfs, volume, of_dataset(step.snapshots, volume.name))
+            file_disks.removed(self._zfs, gone.dataset)
         if vm.root.kind:
-            self._zfs.destroy(vm.root.name, True)
+            exact.destroy(self._zfs, vm.root.planned, of_dataset(step.snapshots, vm.root.name))
 
     def set_indestructible(self, vm: Vm, protected: bool) -> None:
         """Write the protection to a property, which this collection respects."""
@@ -100,18 +102,20 @@ class ByZfs:
 
     def delete_snapshot(self, step: DeleteSnapshot, vm: Vm) -> None:
         """Destroy the snapshot part by part, in the order of the step."""
-        for part in step.parts:
-            self._zfs.destroy(part)
+        exact.destroy_snapshots(self._zfs, step.parts)
 
     def roll_back(self, step: RollBack, change: Change) -> None:
         """Roll back part by part. The size of a file disk is our own property, which ZFS does not roll back."""
         after = change.after
         files = {d.volume.name: d.volume for d in after.disks + after.orphans if d.type == FILE}
-        for part in step.parts:
-            self._zfs.rollback(part)
-            name = part.partition("@")[0]
+
+        def size_again(name: str) -> None:
             if name in files:
                 self._zfs.set_facts(name, {"size": str(files[name].volsize)})
+
+        room = _Room(self._tools, change.vm.root.name, step)
+        exact.roll_back(self._zfs, step.parts, step.newer, size_again, room.make)
+        room.give_back()
 
 
 class ByHypervisor(ByZfs):
@@ -155,7 +159,7 @@ class ByHypervisor(ByZfs):
         for disk in step.disks:
             self._zfs.set_facts(disk.volume, {**disk.facts, **stamp({})})
 
-    def before_end(self, vm: Vm, volumes: t.Mapping[str, int]) -> None:
+    def before_end(self, step: DeleteVm, vm: Vm) -> None:
         """Nothing: the tool destroys everything with the VM."""
 
     def set_indestructible(self, vm: Vm, protected: bool) -> None:
@@ -169,13 +173,54 @@ class ByHypervisor(ByZfs):
     def delete_snapshot(self, step: DeleteSnapshot, vm: Vm) -> None:
         """Let the tool delete the snapshot. The tool does not know one that lacks a part, so ZFS deletes that."""
         if step.whole:
+            exact.confirm_snapshots(self._zfs, vm.root.name, step.full_name, step.parts)
             self._storage.delete_snapshot(vm.config.uuid, step.name)
         else:
             super().delete_snapshot(step, vm)
 
-    def roll_back(self, step: RollBack, change: Change) -> None:
-        """Let the tool roll back. It starts the VM at the end."""
-        self._storage.roll_back(change.vm.config.uuid, step.name)
+
+class _Room:
+    """Room in the quota of a VM for the moment in which one of its disks goes back to a snapshot.
+
+    If the rollback fails, the quota stays raised: the next run needs it, and sets it by the law in the end.
+    """
+
+    def __init__(self, tools: Tools, root: str, step: RollBack) -> None:
+        self._tools = tools
+        self._root = root
+        self._parts = {part.name.partition("@")[0]: part.name for part in step.parts}
+        self._quota = 0
+
+    def make(self, found: t.Sequence[Dataset]) -> None:
+        """Raise the quota if it is too tight. Raises Unchanged if the pool has no room either."""
+        root = next((one for one in found if one.name == self._root), None) or self._tools.read(self._root)
+        need = max((self._beside(one, found) for one in found if one.name in self._parts), default=0)
+        if not root.quota or root.quota - root.used >= need:
+            return
+        self._check_pool(root, need)
+        self._quota = root.quota
+        self._tools.zfs.set(self._root, quota=root.used + need + MIB)
+
+    def _check_pool(self, root: Dataset, need: int) -> None:
+        room = int(self._tools.zfs.properties(root.pool)[root.pool]["available"][0])
+        if room < pins.beyond_reservation(root, need):
+            raise exact.Unchanged(FlexdiskError("InsufficientSpace", _no_room(root, room, need)))
+
+    def _beside(self, dataset: Dataset, found: t.Sequence[Dataset]) -> int:
+        points = [one for one in found if one.parent == dataset.name and one.kind == "snapshot"]
+        since = next((one.createtxg for one in points if one.name == self._parts[dataset.name]), 0)
+        return pins.beside_rollback(dataset, [one for one in points if one.createtxg > since])
+
+    def give_back(self) -> None:
+        """Set the quota back to what it was."""
+        if self._quota:
+            self._tools.zfs.set(self._root, quota=self._quota)
+
+
+def _no_room(root: Dataset, room: int, need: int) -> str:
+    figures = (root.pool, *render_apart(room, pins.beyond_reservation(root, need)))
+    words = "pool %s has %s left, but for a moment the rollback takes %s beyond the reservation of the VM" % figures
+    return f"{words}; nothing was rolled back"
 
 
 def storage_of(tools: Tools) -> ByZfs:

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import re
 import shutil
@@ -21,6 +23,7 @@ from ..model.errors import FlexdiskError
 from . import lock
 
 KNOWN_HOSTS = "known_hosts"  # in the folder of the keys: the keys of the other host
+_PATIENCE, _PAUSE = 30, 0.05  # seconds to wait for the lock on the folder of authorized_keys, and between attempts
 _HOST_KEY_FILE = re.compile(r"ssh_host_[a-z0-9]{1,20}_key\.pub")
 
 
@@ -47,11 +50,13 @@ def make_keys(runner: Runner, vm: str, disks: t.Iterable[str]) -> t.Dict[str, st
     return found
 
 
-def forget_keys(vm: str) -> None:
-    """Remove the keys of a VM's transfers, also those of a run that was killed."""
+def forget_keys(vm: str) -> bool:
+    """Remove the keys of a VM's transfers, and those that a killed run has left. Return whether there were any."""
     folder = keys_folder(vm)
-    if os.path.lexists(folder):
-        shutil.rmtree(folder)
+    if not os.path.lexists(folder):
+        return False
+    shutil.rmtree(folder)
+    return True
 
 
 def host_keys(folders: t.Sequence[str]) -> t.List[str]:
@@ -83,19 +88,54 @@ def _moment(later: int = 0) -> str:
 
 def let_in(path: str, lines: t.Mapping[str, str]) -> None:
     """Add lines to authorized_keys, by the disks' uuids. What was there for these disks goes."""
-    text = trust.without(_authorized(path), lines, _moment())
-    _write(
-        path,
-        (text if not text or text.endswith("\n") else text + "\n") + "".join(line + "\n" for line in lines.values()),
-    )
+    with _locked(path):
+        text = trust.without(_authorized(path), lines, _moment())
+        text += "" if not text or text.endswith("\n") else "\n"
+        _write(path, text + "".join(line + "\n" for line in lines.values()))
 
 
 def shut_out(path: str, uuids: t.Collection[str]) -> None:
     """Remove the lines of these disks from authorized_keys, and those that have expired."""
-    before = _authorized(path)
-    text = trust.without(before, uuids, _moment())
-    if text != before:
-        _write(path, text)
+    if not os.path.lexists(path):
+        return
+    with _locked(path):
+        before = _authorized(path)
+        text = trust.without(before, uuids, _moment())
+        if text != before:
+            _write(path, text)
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> t.Iterator[None]:
+    """Hold a lock (flock) on the folder of the file, so that nobody who takes it loses lines that another one adds."""
+    folder = os.path.dirname(os.path.realpath(path))
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as exc:
+        raise FlexdiskError("NotPermitted", f"{folder} cannot be used: {exc}") from exc
+    try:
+        _wait_for(fd, folder)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _wait_for(fd: int, folder: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as exc:
+            if exc.errno not in (errno.EAGAIN, errno.EACCES):
+                raise FlexdiskError("NotPermitted", f"{folder} cannot be locked: {exc}") from exc
+            if time.monotonic() > deadline:
+                words = (
+                    f"another program has held the lock on {folder} for {_PATIENCE} s; authorized_keys is not changed"
+                )
+                raise FlexdiskError("Locked", words) from exc
+        time.sleep(_PAUSE)
 
 
 def _authorized(path: str) -> str:
@@ -107,8 +147,18 @@ def _authorized(path: str) -> str:
         raise FlexdiskError("NotPermitted", f"{path} cannot be read: {exc}") from exc
 
 
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def _write(path: str, text: str) -> None:
-    """Replace a file at once, with the same owner and mode. A link stays, and what it leads to is replaced."""
+    """Replace a file at once, with the same owner and mode, so that it is whole after a loss of power, too. A link
+    stays, and what it leads to is replaced.
+    """
     path = os.path.realpath(path)
     folder = os.path.dirname(path)
     try:
@@ -117,13 +167,17 @@ def _write(path: str, text: str) -> None:
         try:
             with os.fdopen(fd, "w", encoding="utf-8") as file:
                 file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
             with contextlib.suppress(FileNotFoundError):
                 found = os.stat(path)
                 os.chown(fresh, found.st_uid, found.st_gid)
                 os.chmod(fresh, found.st_mode & 0o7777)
             os.replace(fresh, path)
+            _sync_folder(folder)
         except BaseException:
-            os.unlink(fresh)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(fresh)
             raise
     except OSError as exc:
         raise FlexdiskError("NotPermitted", f"{path} cannot be written: {exc}") from exc

@@ -17,12 +17,14 @@ from ..model.vm import Disk, Vm, VmConfig
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
-from ..plan.vm import addressed, machine, plan_change, plan_deletion, plan_remains
+from ..plan.vm import addressed, machine, plan_change, plan_deletion, plan_ended, plan_left, plan_remains
 from ..rules import packages
-from ..rules.inventory import Host, moved_in
+from ..rules.inventory import Host, moved_in, without
 from ..rules.layout import final, image_dataset
 from ..rules.reservation import PoolGeometry
 from ..rules.space import settled_quota
+from ..rules.unfinished import Left, is_unfinished, left_by_name, left_of
+from ..rules.usage import uses
 from ..spec.packages import parse_packages
 from ..spec.vm import parse_vm
 from ..zfs.commands import Zfs
@@ -155,13 +157,20 @@ class _Planner:
         return plan
 
     def _planned(self, found: t.Union[Vm, VmConfig, None], declared: VmDeclaration) -> t.Optional[VmPlan]:
-        capabilities = self._hypervisor.capabilities
+        capabilities, absent = self._hypervisor.capabilities, declared.state == "absent"
+        config = found.config if isinstance(found, Vm) else found
+        unfinished = self._unfinished(config) if config is not None else None
+        if unfinished is not None and not absent and unfinished.is_called(declared.vm):
+            return self._creation(replace(declared, uuid=unfinished.uuid), unfinished)
         if isinstance(found, VmConfig):
             return plan_remains(self._host, found)
         if found is None:
-            return None if declared.state == "absent" else self._creation(declared)
-        if declared.state == "absent":
-            return plan_deletion(self._host, found, declared, capabilities)
+            left = left_by_name(self._host, declared.vm) if absent else None
+            if left is not None:
+                return plan_left(self._host, left, declared.vm)
+            return plan_ended(self._host, declared) if absent else self._creation(declared)
+        if absent:
+            return plan_deletion(self._host, found, declared, capabilities, unfinished)
         return plan_change(self._host, found, declared, self._policy, capabilities)
 
     def _find(self, declared: VmDeclaration) -> t.Union[Vm, VmConfig, Problem, None]:
@@ -171,18 +180,33 @@ class _Planner:
             return config
         if declared.state == "absent" and self._is_remains(config):
             return config
+        unfinished = self._unfinished(config) if config in self._host.unlinked else None
+        if unfinished is not None and unfinished.is_called(declared.vm) and declared.state != "absent":
+            return config
         return find_vm(self._host, config.uuid)
 
     def _is_remains(self, config: VmConfig) -> bool:
         """Whether the VM's dataset has gone, and its disks lie nowhere else."""
         host = self._host
-        gone = not any(entry.volume in host.datasets for entry in config.disks)
-        return config in host.unlinked and config.state == "stopped" and gone and bool(host.geometry)
+        named = [name for name in uses(config) if name[:1] != "/"]
+        gone = not any(name in host.datasets or not host.reads(name) for name in named)
+        ended = config.state == "stopped" or self._unfinished(config) is not None
+        return config in host.unlinked and ended and gone and bool(host.geometry)
 
-    def _creation(self, declared: VmDeclaration) -> t.Optional[VmPlan]:
+    def _unfinished(self, config: VmConfig) -> t.Optional[Left]:
+        """What there is of a VM that a task of this host was making or deleting; None of any other."""
+        if not is_unfinished(config) or config.frozen or not config.pool:
+            return None
+        return left_of(self._host, config.pool, config.uuid)
+
+    def _creation(self, declared: VmDeclaration, unfinished: t.Optional[Left] = None) -> t.Optional[VmPlan]:
+        """The plan of a new VM. unfinished: what the hypervisor has made of it before."""
         problems = Problems(declared.vm)
         capabilities = self._hypervisor.capabilities
-        new = decide(self._host, declared, self._pool, capabilities, problems)
+        host, pool = self._host, self._pool
+        if unfinished is not None:
+            host, pool = without(host, unfinished.uuid), unfinished.pool
+        new = decide(host, declared, pool, capabilities, problems, unfinished)
         plan = None
         if new is not None and not problems:
             draft = problems.attempt("", lambda: self._hypervisor.draft(new))
@@ -190,9 +214,9 @@ class _Planner:
             hidden = (
                 problems.attempt("", lambda: self._hypervisor.hidden_disks(declared.image)) if declared.image else []
             )
-            host = self._host if image is None else with_image(self._host, image)
+            host = host if image is None else with_image(host, image)
             if not problems:
-                plan = plan_creation(host, new, declared, draft, hidden, image, capabilities, problems)
+                plan = plan_creation(host, new, declared, draft, hidden, image, capabilities, problems, unfinished)
         if plan is None:
             self.problems += problems
         return plan

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import typing as t
@@ -21,10 +22,10 @@ from ..fleet.replication.record import (
     with_variables,
 )
 from ..fleet.replication.record import told as told_of
-from ..fleet.replication.retention import outlived
+from ..fleet.replication.retention import outlived, taken_beside
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
-from ..model.dataset import RECORD, Dataset
+from ..model.dataset import RECORD, Dataset, Planned
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import MIB, render_apart
@@ -32,28 +33,37 @@ from ..model.vm import FILE, Disk, Vm, VmConfig
 from ..rules import moves, snapshots, uefi
 from ..rules.failover import FACT as FAILOVER
 from ..rules.failover import decode as wish_in
-from ..rules.identity import render_time
+from ..rules.failover import term_of
+from ..rules.identity import PREFIX, render_time
+from ..rules.incoming import way_out
 from ..rules.inventory import Host, detached_disk
 from ..rules.journal import used
 from ..rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
 from ..rules.moves import COMING, FACT, MOVED, Move
 from ..rules.pins import charge, held_without_syncs
+from ..rules.power import ARRIVAL
 from ..rules.replicas import COMING as COMES
 from ..rules.replicas import FACT as NOTE
 from ..rules.replicas import MARKS, ROLE, SENT, Note, decode, encode, is_synced, short
+from ..rules.unfinished import is_unfinished
+from ..zfs import exact
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import file_disks, progress, records, vm
+from . import file_disks, power, progress, records, renames, vm
 from . import trust as keys
 from .journal import host_name
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
+from .own_copies import drop_mark, drop_own_copy
 from .platform_disks import make_again
 from .receivers import end_receiver
-from .replica_info import HOLD, by_dataset, kept
+from .replica_info import HOLD, by_dataset, check_alone, kept
 
 _Dict = t.Dict[str, t.Any]
+_Replicas = t.Dict[str, t.Tuple[Dataset, t.List[Dataset]]]
+# What was made without disks is this collection's own, whoever has taken snapshots of it.
+_SHELL_ENDS = {"indestructible": False, "destroy_snapshots": True}
 
 
 class Arrival:
@@ -114,18 +124,29 @@ class Arrival:
             yield Problem("InsufficientMemory", words, record.label)
 
     def _lacks(self, record: Record) -> t.List[Problem]:
-        lacks = self._hypervisor.lacks(record.uuid, record.description, [disk.element for disk in record.disks])
+        elements = [disk.element for disk in record.disks]
+        refused = self._hypervisor.refuses(record.description, elements, self._policy.incoming_allowed)
+        if refused:
+            words = (
+                f"its description from {record.host} asks for what another host may not ask {host_name()} for: "
+                f"{'; '.join(refused)}; {way_out(refused, record.host)}"
+            )
+            return [Problem("NotPermitted", words, record.label)]
+        lacks = self._hypervisor.lacks(record.uuid, record.description, elements)
         words = f"{host_name()} lacks what it needs: {', '.join(lacks)}"
         return [Problem("NotSupported", words, record.label)] if lacks else []
 
-    def foresee(self, record: Record, pool: str) -> t.List[Problem]:
+    def foresee(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
         """Why the VM cannot come, as refusals has it, and as far as the replicas that are there tell it. Nothing is
-        changed.
+        changed. back_to: as in Move.
         """
-        found = self.refusals(record, pool)
+        found = self.refusals(record, pool, taking=bool(back_to))
         if found:
             return found
         try:
+            if back_to:
+                self._rehearse(record, pool, back_to)
+                return []
             self._check_parts(record, pool, True)
             if self._has_known_parts(record, pool):
                 self._rehearse(record, pool)
@@ -193,17 +214,37 @@ class Arrival:
         back_to: as in Move.
         """
         there = self._replicas(record, pool)
-        if len(there) == len(record.disks):
-            coming = [_as_detached(disk, *there[disk.uuid], record.uuid, back_to) for disk in record.disks]
-            self._run(_whole(record), pool, True, coming, {**_declared(record), "disks": []})
+        if len(there) < len(record.disks):
+            return
+        try:
+            self._rehearse_with(record, pool, there, back_to)
+        except FlexdiskError as exc:
+            if exc.code != "InsufficientSpace":
+                raise
+            found = kept(self._copies, [container(pool)])
+            beside = {f"{one.replica.dataset}@{point.name}" for one in found for point in taken_beside(one.replica)}
+            left = {uuid: (one, [p for p in parts if p.name not in beside]) for uuid, (one, parts) in there.items()}
+            with self._naming([part for _replica, parts in left.values() for part in parts]):
+                self._rehearse_with(record, pool, left, back_to)
 
-    def _replicas(self, record: Record, pool: str) -> t.Dict[str, t.Tuple[Dataset, t.List[Dataset]]]:
+    def _rehearse_with(self, record: Record, pool: str, there: _Replicas, back_to: str) -> None:
+        coming = [_as_detached(disk, *there[disk.uuid], record.uuid, back_to) for disk in record.disks]
+        self._run(_whole(record), pool, True, coming, {**_declared(record), "disks": []})
+
+    @contextlib.contextmanager
+    def _naming(self, parts: t.Sequence[Dataset]) -> t.Iterator[None]:
+        """If there is no room, name the snapshots among these that others have taken."""
+        try:
+            yield
+        except FlexdiskError as exc:
+            words = snapshots.others_hold(part.name for part in parts) if exc.code == "InsufficientSpace" else ""
+            raise FlexdiskError(exc.code, exc.message + words) from exc
+
+    def _replicas(self, record: Record, pool: str) -> _Replicas:
         """The replicas of the VM's disks that are there, with their snapshots, by the disks' uuids."""
         there = observe(self._zfs, self._hypervisor, every=True).datasets
         names = {f"{replicas(pool)}/{disk.uuid}": disk.uuid for disk in record.disks}
-        found: t.Dict[str, t.Tuple[Dataset, t.List[Dataset]]] = {
-            uuid: (there[name], []) for name, uuid in names.items() if name in there
-        }
+        found: _Replicas = {uuid: (there[name], []) for name, uuid in names.items() if name in there}
         for one in there.values():
             if one.kind == "snapshot" and one.parent in names:
                 found[names[one.parent]][1].append(one)
@@ -212,24 +253,26 @@ class Arrival:
     def _end_shell(self, uuid: str, pool: str) -> None:
         """Delete the VM that was made without disks, or what was made of it, if there is any."""
         config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
-        if config is not None and config.disks:
+        if config is not None and config.disks and not is_unfinished(config):
             raise FlexdiskError("InUse", f"VM {config.label} has its disks here already; the playbook move_vm goes on")
         if config is not None:
-            self._run({"vm": uuid, "uuid": uuid, "state": "absent", "indestructible": False}, pool, False)
+            self._run({"vm": uuid, "uuid": uuid, "state": "absent", **_SHELL_ENDS}, pool, False)
         elif self._zfs.exists(vm_dataset(pool, uuid)):
             self._clear(vm_dataset(pool, uuid))
 
     def _clear(self, root: str) -> None:
         """Destroy what an interrupted creation has left, if nothing has been written to it."""
         (empty,) = (one for one in self._zfs.datasets(container(pool_of(root))) if one.name == container(pool_of(root)))
-        lasting = used(self._zfs.datasets(root), empty)
+        there = self._zfs.datasets(root)
+        lasting = used(there, empty)
         if lasting:
             raise FlexdiskError("InUse", f"{', '.join(lasting)} belongs to no VM, and may still be needed")
-        self._zfs.destroy(root)
+        drop_own_copy(self._zfs, self._copies, root, next(one.guid for one in there if one.name == root))
 
     def _shell(self, record: Record, pool: str, check_mode: bool) -> Outcome:
         """The VM without its disks. Another one here keeps the disks that it has got."""
-        has = any(config.uuid == record.uuid and config.disks for config in self._hypervisor.vms())
+        known = [one for one in self._hypervisor.vms() if one.uuid == record.uuid and not is_unfinished(one)]
+        has = any(config.disks for config in known)
         return self._run({**_declared(record), **({} if has else {"disks": []})}, pool, check_mode)
 
     def _run(
@@ -254,26 +297,39 @@ class Arrival:
         known = observe(self._zfs, self._hypervisor, more=pool).moves.get(record.uuid)
         was = "" if known is None else moves.encode(known) if known.phase == MOVED else known.was
         whence = (record.uuid, record.alias, record.host, record.home, record.state, record.autoboot)
-        move = Move(COMING, *whence, since, was, back_to)
+        move = Move(COMING, *whence, since, was, back_to, term_of(record.marks.get(FAILOVER, "")))
         write_move(self._zfs, self._hypervisor, pool, move)
 
-    def unexpect(self, uuid: str, taking: bool = False) -> None:
-        """The VM does not come: what was made of it goes. Its replicas stay. taking: as for refusals."""
+    def expects(self, uuid: str) -> bool:
+        """Whether unexpect() has something to remove. Raises FlexdiskError if another host is taking the VM over."""
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
-        if place:
-            self._shut_out(uuid)
+        if place and host.moves[uuid].back_to:
+            raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
+        return bool(place) or not records.absent(uuid)
+
+    def unexpect(self, uuid: str, taking: bool = False, stayed: t.Optional[int] = None) -> bool:
+        """The VM does not come: what was made of it goes. Its replicas stay. Return whether there was anything.
+
+        taking: as for refusals. stayed: as in Departure; a move that has begun after that may have left its host
+        already, and is refused. None if the host of the VM is down.
+        """
+        host = observe(self._zfs, self._hypervisor, every=True)
+        place = _expected(host, uuid)
         if place and host.moves[uuid].back_to and not taking:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
+        if stayed is not None:
+            _check_given_up(uuid, stayed)
         if place:
+            self._shut_out(uuid)
             self._end_shell(uuid, pool_of(place))
             records.remove(uuid)
             was = host.moves[uuid].was
             if was:
                 self._zfs.set_facts(place, {FACT: was})
             else:
-                self._zfs.destroy(place)
-        records.remove(uuid)
+                drop_mark(self._zfs, self._copies, place, host.datasets[place].guid)
+        return records.remove(uuid) or bool(place)
 
     def _shut_out(self, uuid: str) -> None:
         """No key of the last transfer opens anything any more, and nothing is received."""
@@ -294,14 +350,15 @@ class Arrival:
 
     # -- arrive
 
-    def arrive(self, uuid: str, source: str) -> bool:
+    def arrive(self, uuid: str, source: str, taking: bool = False) -> bool:
         """Make the VM with its disks, and start it if it ran. Whether there was anything to do.
 
-        Called when the other host, source, says that it has neither the VM nor its disks as disks.
+        Called when the other host, source, says that it has neither the VM nor its disks as disks. taking: as for
+        refusals; its disks have gone back to one moment then.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
-        there = next((config for config in host.configs if config.uuid == uuid), None)
+        there = next((one for one in host.configs if one.uuid == uuid and not is_unfinished(one)), None)
         if not place:
             if there is None or not there.disks:
                 raise FlexdiskError("Changed", f"{host_name()} does not expect VM {uuid}, and does not have it")
@@ -310,6 +367,8 @@ class Arrival:
         if host.moves[uuid].host != source:
             words = f"{host_name()} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
             raise FlexdiskError("Changed", words)
+        if host.moves[uuid].back_to and not taking:
+            raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
         record = read_record(records.load(uuid))
         self._shut_out(uuid)
         pool = pool_of(place)
@@ -331,7 +390,31 @@ class Arrival:
         if there is None or not there.disks:  # a VM with disks may have been started, and has changed them since
             self._hypervisor.restore_variables(record.description)
         make_again(self._zfs, self._hypervisor, record)
-        return self._run(_whole(record), pool, False).now
+        try:
+            return self._run(_whole(record), pool, False).now
+        except FlexdiskError as exc:
+            if exc.code != "InsufficientSpace":
+                raise
+        host = observe(self._zfs, self._hypervisor, every=True)
+        disks = _disks_of(host, record)
+        detached = [disk.volume.name for disk in host.detached]
+        for disk in disks:  # what was attached may have been written to, if somebody has started the VM by hand
+            newest = {part.name for part in disk.snapshots[-1:] if not disk.volume.written}
+            self._drop_beside(disk.volume.name, None if disk.volume.name in detached else newest)
+        with self._naming([part for disk in disks for part in disk.snapshots]):
+            return self._run(_whole(record), pool, False).now
+
+    def _drop_beside(self, name: str, among: t.Optional[t.Set[str]]) -> None:
+        """Destroy the snapshots that others have taken here of what has become a disk, and that the VM has no room for.
+
+        Nothing is new in them: whatever has come with the disk is marked, and nobody has written since. among: no
+        others than these, None for all.
+        """
+        points = by_dataset(self._copies.table([name], ("guid", "createtxg", "userrefs", PREFIX + SENT), "snapshot"))
+        for point in points.get(name, ()):
+            whole = name + point.word
+            if not (point.sent or point.pinned or is_synced(point.name)) and (among is None or whole in among):
+                exact.destroy_snapshots(self._zfs, [Planned(whole, point.guid)])
 
     def _become_disks(self, record: Record, pool: str, host: Host) -> None:
         """The replicas become detached disks of the VM. Their identity comes first, and what they were goes last.
@@ -342,8 +425,13 @@ class Arrival:
         places = {disk.uuid: f"{replicas(pool)}/{disk.uuid}" for disk in record.disks}
         waiting = [(disk, found[places[disk.uuid]]) for disk in record.disks if places[disk.uuid] in found]
         for disk, replica in waiting:
+            check_alone(replica.dataset, found)
             if replica.token or replica.written or replica.uuid != disk.uuid:
                 raise FlexdiskError("Changed", f"{replica.dataset} is not the whole replica of disk {disk.name}")
+        came = [
+            f"{r.dataset}@{p.name}" for _d, r in waiting for p in r.snapshots if p not in taken_beside(r) and not p.sent
+        ]
+        self._zfs.set_facts([name for name in came if not is_synced(name.partition("@")[2])], {SENT: "on"})
         held = [f"{r.dataset}@{p.name}" for _disk, r in waiting for p in r.snapshots if p.held and is_synced(p.name)]
         if held:
             self._zfs.release(HOLD, *held)
@@ -351,9 +439,9 @@ class Arrival:
             here = replica.dataset
             stale = {name: "" for name in host.datasets[here].user if name in OWN and name not in disk.facts}
             self._zfs.set_facts(here, {**stale, **disk.facts, "vm": record.uuid})
-            self._zfs.rename(here, detached_dataset(pool, disk.uuid))
-        came = {disk.uuid for disk, _replica in waiting}
-        shown = [d for d in record.disks if d.uuid in came or detached_dataset(pool, d.uuid) in host.datasets]
+            renames.rename(self._zfs, here, detached_dataset(pool, disk.uuid))
+        renamed = {disk.uuid for disk, _replica in waiting}
+        shown = [d for d in record.disks if d.uuid in renamed or detached_dataset(pool, d.uuid) in host.datasets]
         old = () if host.moves[record.uuid].back_to else (record.home, host.datasets[pool].guid)
         sizes = {guid: size for disk in shown for guid, size in disk.sizes}
         self._shed([detached_dataset(pool, disk.uuid) for disk in shown], old, sizes)
@@ -376,12 +464,11 @@ class Arrival:
                 if point not in old and point.name not in known:
                     self._copies.bookmark(name + point.word, point.name)
             if gone:
-                self._copies.destroy(name + gone[0].word, *(point.name for point in gone[1:]))
+                exact.destroy_own(self._zfs, *(name + point.word for point in gone))
         illumos = self._hypervisor.capabilities.platform == "illumos"
         self._zfs.inherit(names, "readonly", *([] if illumos else ["volmode"]))
         self._zfs.set_facts(names, {ROLE: ""})
         left = [one for one in table if "@" in one and not is_synced(one.partition("@")[2])]
-        self._zfs.set_facts(left, {SENT: ""})
         for one, row in table.items():
             size = sizes.get(int(row["guid"][0])) if one in left else None
             if size is not None:
@@ -396,19 +483,28 @@ class Arrival:
             raise FlexdiskError("VmNotStopped", f"VM {record.label} {words}")
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
+        if wish_in(record.marks.get(FAILOVER, "")) is not None:
+            power.note_home(self._zfs, self._hypervisor, made)
         if made.config.state == "stopped":
             known = {disk.uuid: disk.element for disk in record.disks if disk.element}
             self._hypervisor.dress(record.uuid, {d.path: known[d.uuid] for d in made.disks if d.uuid in known})
         try:
             if record.state == "running" and made.config.state == "stopped":
                 progress.current().now(record.label, "", "start")
-                self._hypervisor.start(record.uuid)
+                power.start(self._hypervisor, made, ARRIVAL)
         finally:  # a start turns it on, also one that fails
             wanted = record.autoboot and wish_in(record.marks.get(FAILOVER, "")) is None
             if self._hypervisor.vm(record.uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
         self._note(record, made, move)
-        self._zfs.destroy(place)
+        parts = [part.name for disk in made.disks if not disk.hidden for part in disk.snapshots]
+        self._zfs.set_facts(parts, {SENT: ""})
+        drop_mark(
+            self._zfs,
+            self._copies,
+            place,
+            int(self._copies.table([place], ("guid",), "filesystem", 0)[place]["guid"][0]),
+        )
         self.forget(record.uuid)
 
     def _note(self, record: Record, made: Vm, move: Move) -> None:
@@ -461,8 +557,9 @@ def _taken(host: Host, record: Record) -> t.Iterator[Problem]:
 
 
 def _places(host: Host, uuid: str) -> t.List[str]:
-    """Where something is written down of the VM, in any pool."""
-    return [name for name in sorted(host.datasets) if moves.is_place(name) and name.endswith("/" + uuid)]
+    """Where something is written down of the VM, in any pool. A place may be empty."""
+    found = [name for name in sorted(host.datasets) if moves.is_place(name) and name.endswith("/" + uuid)]
+    return [name for name in found if FACT in host.datasets[name].user]
 
 
 def _expected(host: Host, uuid: str) -> str:
@@ -473,6 +570,23 @@ def _expected(host: Host, uuid: str) -> str:
     if len(places) > 1:
         raise FlexdiskError("Ambiguous", f"{' and '.join(places)} both tell of VM {uuid}")
     return places[0]
+
+
+def _check_given_up(uuid: str, stayed: int) -> None:
+    """Raise FlexdiskError if the VM is expected by a move that its host has not given up. stayed: as for unexpect."""
+    if records.absent(uuid):
+        return
+    record = read_record(records.load(uuid))
+    if moves.stayed_at(record.marks) >= stayed:
+        words = "another move of it has begun since it was given up; the playbook move_vm goes on with that, or gives"
+        raise FlexdiskError("Changed", f"VM {record.label}: {words} it up with flexdisk_move_state=stays")
+
+
+def _disks_of(host: Host, record: Record) -> t.List[Disk]:
+    """The disks of the VM that it has, and those that are still to be attached."""
+    attached = [disk for one in host.vms if one.config.uuid == record.uuid for disk in one.disks + one.orphans]
+    uuids = {disk.uuid for disk in record.disks}
+    return [disk for disk in (*attached, *host.detached) if disk.uuid in uuids]
 
 
 def _declared(record: Record) -> _Dict:

@@ -49,15 +49,6 @@ class _VmDisks(Task):
         self._asked = {plan.vm: spec.vm for spec, plan in plans}
         return [plan for _spec, plan in plans]
 
-    def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """Warnings, also about VMs that an interrupted run has stopped and this run does not start again."""
-        carried_out = {plan.vm for plan in good}
-        return super().warnings(host, plans, good) + [
-            f"{plan.before.label}: an interrupted run left it stopped, and this run leaves it stopped, too"
-            for plan in plans
-            if plan.before.halted and plan.vm not in carried_out
-        ]
-
     def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
             live = self.hypervisor.capabilities.live

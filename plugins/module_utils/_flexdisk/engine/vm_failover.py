@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from ..fleet.replication.claims import Claims, Rival, better_elsewhere, read_claims, read_rivals
 from ..fleet.replication.record import Record, read_record
 from ..fleet.replication.record import told as told_of
+from ..fleet.replication.whereabouts import Gone, Recorded, has_it, home_answers, moved_on, not_heard
+from ..model.desired import Policy
 from ..model.errors import Problem, Problems
+from ..rules import incoming
 from ..rules.failover import FACT, decode
 from ..rules.identity import is_pool, is_uuid
 from ..rules.replicas import is_host
@@ -22,6 +25,7 @@ from . import failover_records, failover_start
 from .failover_home import FailoverHome
 from .failover_return import FailoverReturn
 from .failover_stay import Stay
+from .journal import host_name
 from .module_run import Answer, Call, refusal
 from .vm_takeover import Ready, TakeOver, too_old
 
@@ -43,6 +47,8 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     for key in ("name", "peer_name"):
         if params[key] is not None and not is_host(params[key]):
             problems.add("InvalidArgument", f"{key} {params[key]!r:.100} is not the name of a host")
+    for words in incoming.problems(params["incoming_allowed"]):
+        problems.add("InvalidArgument", words)
     for uuid, pool in (params["pools"] or {}).items():
         if not is_uuid(uuid) or not is_pool(str(pool)):
             problems.add("InvalidArgument", f"pools: {pool!r:.100} of {uuid!r:.100} is not the pool of a VM")
@@ -77,40 +83,64 @@ def _mark(call: Call, given: Told) -> Answer:
 
 def _store(call: Call, given: Told) -> Answer:
     pools = given.params["pools"]
-    news, problems = failover_records.store(call.zfs, Copies(call.runner), given.records, pools, call.check_mode)
+    what = (call.zfs, call.hypervisor, call.runner)
+    policy = Policy(incoming_allowed=tuple(given.params["incoming_allowed"]))
+    news, problems = failover_records.store(*what, given.records, pools, call.check_mode, policy)
     if problems:
         return Answer({}, refusal(problems))
     return Answer({"changed": bool(news), "msg": f"the records of {len(news)} VMs are new", "stored": True})
 
 
 def _drop(call: Call, given: Told) -> Answer:
+    problems = failover_records.in_use(call.zfs, call.hypervisor, given.params["vms"])
+    if problems:
+        return Answer({}, refusal(problems))
     gone = failover_records.drop(given.params["vms"], given.params["homes"], call.check_mode)
     return Answer({"changed": bool(gone), "msg": f"the records of {len(gone)} VMs are gone", "gone": gone})
 
 
 def _look(call: Call, given: Told) -> Answer:
-    found = failover_start.look(call.zfs, call.hypervisor, Copies(call.runner), given.params["vm"] or "")
+    which = (given.params["vm"] or "", given.params["vms"] or ())
+    found = failover_start.look(call.zfs, call.hypervisor, Copies(call.runner), *which)
     return Answer({"changed": False, "msg": f"{len(found['vms'])} VMs are here", **found})
 
 
 def _start(call: Call, given: Told) -> Answer:
-    unasked = given.params["unasked"]
-    done = failover_start.start(call.zfs, call.hypervisor, given.claims, unasked, call.check_mode)
+    unasked, here = given.params["unasked"], given.params["name"] or ""
+    what = (call.zfs, call.hypervisor, given.claims, unasked, call.check_mode)
+    done = failover_start.start(*what, here, given.params["boot"] or "")
     return Answer({"changed": bool(done.started), "msg": f"{len(done.started)} VMs started", **done._asdict()})
 
 
 def _take_over(call: Call, given: Told) -> Answer:
     params, now = given.params, time.time()
     name, most = params["vm"], params["max_data_loss"]
-    what = TakeOver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"])
+    policy = Policy(incoming_allowed=tuple(params["incoming_allowed"]))
+    what = TakeOver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"], policy)
     leave_out = params["leave_out"] or []
     ready = what.look(name, leave_out)
-    problems = ready.problems or list(too_old(ready, most, now)) or _better(ready, params)
+    claims = {host: said for host, said in given.claims.items() if host != params["name"]}
+    problems = _elsewhere(ready, claims, params) or ready.problems
+    gone = _moved_on(ready, claims, params, now)
+    left = [Problem("TooOld", one.words, ready.known.record.label) for one in gone if one.refuses and ready.known]
+    problems = problems or left or list(too_old(ready, most, now)) or _better(ready, params)
     if problems:
         return Answer({}, refusal(problems))
     if not call.check_mode:
         what.take(name, most, leave_out)
-    return Answer(_told(ready, name, now))
+    return Answer(_told(ready, name, now, [one.words for one in gone]))
+
+
+def _elsewhere(ready: Ready, claims: Claims, params: _Params) -> t.List[Problem]:
+    """Why the VM may run on another host."""
+    if ready.known is None or ready.here:
+        return []
+    record = ready.known.record
+    found = list(has_it(record.uuid, record.alias, claims, record.host))
+    for host in not_heard(_recorded(record, params), claims):
+        found.append(f"{host} could not be asked whether it has it; find out, and leave it out with --limit")
+    home = "" if ready.begun else home_answers(record.uuid, record.label, record.host, claims)  # it ends there first
+    return [Problem("InUse", words, record.label) for words in [home, *found] if words]
 
 
 def _better(ready: Ready, params: _Params) -> t.List[Problem]:
@@ -118,13 +148,32 @@ def _better(ready: Ready, params: _Params) -> t.List[Problem]:
     if ready.known is None or ready.begun or ready.takeover is None:
         return []
     record = ready.known.record
+    found = ready.takeover
+    points = {disk: tuple(guids) for disk, guids in found.points.items()}
+    mine = Rival(host_name(), record.host, record.home, _term(record), found.synced, points)
+    better = better_elsewhere(mine, read_rivals(params["elsewhere"] or {}, record.uuid), params["max_data_loss"])
+    return [Problem(code, words, record.label) for code, words in better]
+
+
+def _moved_on(ready: Ready, claims: Claims, params: _Params, now: float) -> t.List[Gone]:
+    """Where the VM has gone since its record was stored."""
+    if ready.known is None or ready.begun or ready.takeover is None:
+        return []
+    record, age = ready.known.record, ready.takeover.age(now)
+    told = f"{age} s old" if age is not None else "of a time that is not known"
+    return list(moved_on(_recorded(record, params), claims, told, params["max_data_loss"]))
+
+
+def _recorded(record: Record, params: _Params) -> Recorded:
+    return Recorded(record.uuid, record.host, _term(record), params["name"] or host_name())
+
+
+def _term(record: Record) -> int:
     wish = decode(record.marks.get(FACT, ""))
-    mine = Rival("", record.host, wish.term if wish is not None else 0, ready.takeover.synced)
-    found = better_elsewhere(mine, read_rivals(params["elsewhere"] or {}, record.uuid), params["max_data_loss"])
-    return [Problem(code, words, record.label) for code, words in found]
+    return wish.term if wish is not None else 0
 
 
-def _told(ready: Ready, name: str, now: float) -> t.Dict[str, t.Any]:
+def _told(ready: Ready, name: str, now: float, gone: t.Sequence[str] = ()) -> t.Dict[str, t.Any]:
     if ready.here or ready.known is None or ready.takeover is None:
         return {"changed": False, "msg": f"VM {name} is here", "age": None, "lost": [], "diff": {"prepared": ""}}
     record, found = ready.known.record, ready.takeover
@@ -133,7 +182,7 @@ def _told(ready: Ready, name: str, now: float) -> t.Dict[str, t.Any]:
     msg = f"VM {record.label} of {record.host} comes back as of {told}"
     if ready.begun:
         msg = f"the failover of VM {record.label} of {record.host} goes on"
-    lost = found.words
+    lost = [*gone, *found.words]
     lines = [msg, *(f"  - {words}" for words in lost)]
     lines += [f"  = disk {back.disk.name} as of @{back.to.name}" for back in found.disks]
     return {"changed": True, "msg": msg, "age": age, "lost": lost, "diff": {"prepared": "\n".join(lines) + "\n"}}
@@ -141,11 +190,12 @@ def _told(ready: Ready, name: str, now: float) -> t.Dict[str, t.Any]:
 
 def _end(call: Call, given: Told) -> Answer:
     what = FailoverReturn(call.zfs, call.hypervisor, call.runner)
-    ending = what.look(given.params["vm"], given.claims, given.params["begun"])
+    how = (given.params["vm"], given.claims, given.params["begun"], given.params["old"])
+    ending = what.look(*how)
     if ending.problems:
         return Answer({}, refusal(ending.problems))
     if not call.check_mode:
-        what.end(given.params["vm"], given.claims, given.params["begun"])
+        what.end(*how)
     msg = "the VM has ended here" if ending.move else "nothing is left"
     return _of_words(ending.uuid, ending.words, ending.move is not None, msg)
 

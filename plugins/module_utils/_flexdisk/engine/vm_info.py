@@ -17,8 +17,9 @@ from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.planner import find_vm
 from ..plan.vm import machine
-from ..rules import replicas
-from ..rules.inventory import Host, unlinked_reason
+from ..rules import moves, replicas
+from ..rules.inventory import Host
+from ..rules.unfinished import reason
 from ..zfs.commands import Zfs
 from . import report
 from .group_lease import leases
@@ -28,7 +29,8 @@ from .observe import observe
 @dataclass
 class Info:
     """The VMs and detached disks as results. skipped names VMs of other brands and VMs without a dataset. intents has
-    those of VMs that do not exist. leases is None if they were not asked for.
+    those of VMs that do not exist, moves what is written down of VMs that leave or come.
+    leases is None if they were not asked for.
     """
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
@@ -37,6 +39,7 @@ class Info:
     problems: t.List[Problem] = field(default_factory=list)
     intents: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     pools: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    moves: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     leases: t.Optional[t.List[t.Dict[str, t.Any]]] = None
     warnings: t.List[str] = field(default_factory=list)
 
@@ -59,7 +62,7 @@ def chosen(host: Host, names: t.Optional[t.Sequence[str]]) -> t.Tuple[t.List[Vm]
 def skipped(host: Host) -> t.List[t.Dict[str, str]]:
     """VMs that the laws of this collection do not cover, with the reason."""
     result = [{"uuid": c.uuid, "alias": c.alias, "reason": f"brand {c.brand}"} for c in host.other_brands]
-    result += [{"uuid": c.uuid, "alias": c.alias, "reason": unlinked_reason(c)} for c in host.unlinked]
+    result += [{"uuid": c.uuid, "alias": c.alias, "reason": reason(host, c)} for c in host.unlinked]
     return result
 
 
@@ -91,6 +94,7 @@ def info(
     there = {(vm.config.pool, vm.config.uuid) for vm in host.vms}
     if names is None:
         result.intents = [dict(found[key], pool=key[0], vm=key[1]) for key in sorted(found) if key not in there]
+        result.moves = [moves.result(move) for _uuid, move in sorted(host.moves.items())]
     if leased:
         result.leases, result.warnings = leases(zfs, host)
     everywhere = [disk for disk in host.detached if names is None or disk.vm in {vm.config.uuid for vm in vms}]

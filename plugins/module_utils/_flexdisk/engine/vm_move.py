@@ -6,17 +6,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..fleet.replication import last, trust
 from ..fleet.replication.record import Record, read_record
 from ..fleet.replication.record import told as told_of
 from ..fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers
 from ..model.desired import Policy
-from ..model.errors import Problem, Problems
+from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.sizes import MIB, parse_size
+from ..rules import incoming
 from ..rules.identity import is_pool, is_uuid
+from ..rules.moves import Sighting, read_sightings
 from ..rules.replicas import is_host
 from . import lock, progress
 from .module_run import Answer, Call, failure_text, refusal
@@ -40,17 +43,23 @@ _DONE = {
     "tidy": "older snapshots of the sync are gone",
     "forget": "the name is free",
 }
+_IDLE = {
+    "stay": "no move of the VM has begun here",
+    "cancel": "the VM was not expected here",
+    "forget": "there is no tombstone of the VM here",
+}
 
 
 @dataclass(frozen=True)
 class Told:
-    """The arguments after a check. limit: bytes a second, 0 for none."""
+    """The arguments after a check. limit: bytes a second, 0 for none. seen: what other hosts say of the VM."""
 
     params: _Params
     record: t.Optional[Record]
     transfer: t.Optional[VmTransfer]
     policy: Policy
     limit: int = 0
+    seen: t.Mapping[str, t.Optional[Sighting]] = field(default_factory=dict)
 
     @property
     def address(self) -> trust.Address:
@@ -72,10 +81,16 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     if record is not None and record.uuid != params["vm"]:
         problems.add("InvalidArgument", f"record is that of VM {record.uuid}, not of {params['vm']}")
     transfer = read_transfers([params["transfer"]])[0] if params["transfer"] is not None else None
-    policy = Policy(stop_timeout=params["stop_timeout"], allow_force_stop=params["allow_force_stop"])
+    for words in incoming.problems(params["incoming_allowed"]):
+        problems.add("InvalidArgument", words)
+    policy = Policy(
+        stop_timeout=params["stop_timeout"],
+        allow_force_stop=params["allow_force_stop"],
+        incoming_allowed=tuple(params["incoming_allowed"]),
+    )
     limit = params["bandwidth_limit"]
     rate = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
-    told = Told(params, record, transfer, policy, (rate or 0) * MIB)
+    told = Told(params, record, transfer, policy, (rate or 0) * MIB, read_sightings(params.get("peers") or {}))
     if transfer is not None and params["step"] == "leave":
         _check_way(told, transfer, problems)
     return told, list(problems)
@@ -99,18 +114,27 @@ def run(call: Call, log: _Log, told: Told) -> Answer:
     departure, arrival = Departure(*what), Arrival(*what, params["authorized_keys"])
     step, uuid = params["step"], params["vm"]
     if step == "look":
-        return _look(departure, uuid, params["name"], params["peer_name"] or "")
+        return _look(departure, told)
     if step == "expect" and call.check_mode:
         problems = arrival.foresee(t.cast(Record, told.record), params["target_pool"])
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
         return Answer(ready, refusal(problems) if problems else None)
-    if call.check_mode:
+    if step == "go":
+        departure.check_goes_on(uuid, params["peer_name"], told.seen, params["unasked"])
+    if call.check_mode and step in ("stay", "cancel"):
+        would = departure.would_stay(uuid) if step == "stay" else arrival.expects(uuid)
+        return Answer({"changed": would, "msg": _DONE[step] if would else _IDLE[step]})
+    if call.check_mode and step != "forget":
         return Answer({"changed": False, "msg": "nothing is moved in check mode"})
     if step == "renew":
         variables = arrival.renew(t.cast(Record, told.record))
         return Answer({"changed": True, "msg": _DONE[step], "variables": variables})
     changed = _change(departure, arrival, call, log, told)
-    return Answer({"changed": changed, "msg": _DONE[step], **({"ready": True} if step == "expect" else {})})
+    message = _DONE[step] if changed else _IDLE.get(step, _DONE[step])
+    result = {"changed": changed, "msg": message, **({"ready": True} if step == "expect" else {})}
+    if step == "stay":
+        result["stayed"] = departure.stayed
+    return Answer(result, None, [departure.left_down] if departure.left_down else [])
 
 
 def _change(departure: Departure, arrival: Arrival, call: Call, log: _Log, told: Told) -> bool:
@@ -121,7 +145,11 @@ def _change(departure: Departure, arrival: Arrival, call: Call, log: _Log, told:
     if step == "tidy":
         return departure.tidy(uuid)
     if step == "forget":
-        return departure.forget(uuid)
+        return departure.forget(uuid, told.seen, params["unseen"], call.check_mode)
+    if step == "stay":
+        return departure.stay(uuid)
+    if step == "cancel":
+        return arrival.unexpect(uuid, stayed=params["stayed"])
     if step == "expect":
         arrival.expect(t.cast(Record, told.record), params["target_pool"])
     elif step == "stop":
@@ -129,10 +157,6 @@ def _change(departure: Departure, arrival: Arrival, call: Call, log: _Log, told:
         departure.leave(uuid, params["name"], params["peer_name"], pool, params["digest"])
     elif step == "leave":
         _leave(departure, call, log, told)
-    elif step == "stay":
-        departure.stay(uuid)
-    elif step == "cancel":
-        arrival.unexpect(uuid)
     else:
         departure.go(uuid, params["peer_name"])
     return True
@@ -150,15 +174,38 @@ def _leave(departure: Departure, call: Call, log: _Log, told: Told) -> None:
     with lock.transfers(call.runner, [uuid], f"the move to {peer}") as held:
         with locked():
             said = departure.leave(uuid, here, peer, transfer.peer, params["digest"])
-            taken = final.take(transfer)
-        with progress.telling(held, log, told.limit) as meter:
+            with _or_stays(departure, uuid, contextlib.nullcontext()):
+                taken = final.take(transfer)
+        with _or_stays(departure, uuid, locked()), progress.telling(held, log, told.limit) as meter:
             final.send(taken, told.address, params["host_keys"], meter, here)
-        with locked():
+        with _or_stays(departure, uuid, locked()), locked():
             departure.go(uuid, peer, taken, said, params["variables"] or "")
 
 
-def _look(departure: Departure, name: str, here: str, target: str) -> Answer:
-    seen = departure.look(name, here, target)
+@contextlib.contextmanager
+def _or_stays(departure: Departure, uuid: str, locked: t.ContextManager[t.Any]) -> t.Iterator[None]:
+    """If a move fails while its VM is down, give it up: whoever has called this module may not be there any more.
+
+    locked: what stay() runs in.
+    """
+    try:
+        yield
+    except FlexdiskError as exc:
+        try:
+            with locked:
+                departure.stay(uuid)
+            down = departure.left_down
+        except FlexdiskError as other:
+            down = (
+                f"VM {uuid} could not be started again, and is down: {other.message}. The playbook move_vm goes on, or"
+            )
+            down += " gives the move up with flexdisk_move_state=stays"
+        raise FlexdiskError(exc.code, "; ".join(filter(None, (exc.message, down)))) from exc
+
+
+def _look(departure: Departure, told: Told) -> Answer:
+    params = told.params
+    seen = departure.look(params["vm"], params["name"], params["peer_name"] or "", told.seen)
     record = seen["record"]
     phase = seen["move"]["phase"] if seen["move"] else ""
     has = f"has VM {record.label}" if record is not None else "does not have this VM"

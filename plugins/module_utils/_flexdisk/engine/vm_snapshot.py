@@ -54,7 +54,7 @@ class _Snapshots(Task):
     def plan(self, host: Host) -> t.List[VmPlan]:
         vms, self.outcome.problems = chosen(host, self._names)
         what = (self._spec, self.policy, self.hypervisor.capabilities)
-        return [plan_snapshot(vm, *what, host.geometry[vm.config.pool], self._now) for vm in vms]
+        return [plan_snapshot(host, vm, *what, self._now) for vm in vms]
 
     def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:

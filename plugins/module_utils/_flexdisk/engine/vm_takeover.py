@@ -18,12 +18,14 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
+from ..model.vm import Vm
 from ..plan.planner import find_vm
 from ..rules.failover import FACT, decode, encode
 from ..rules.inventory import Host
 from ..rules.layout import container, last_part
 from ..rules.moves import COMING, Move
 from ..rules.naming import Names, fitting
+from ..rules.power import NOT_HOME, old_copy
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import progress, records
@@ -85,17 +87,20 @@ def held(zfs: Zfs, copies: Copies, pool: str) -> takeover.Kept:
 class TakeOver:
     """What a failover needs on the host that takes a VM over. authorized: the file of keys that may come in."""
 
-    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, authorized: str) -> None:
+    def __init__(
+        self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, authorized: str, policy: t.Optional[Policy] = None
+    ) -> None:
         self._zfs = zfs
         self._hypervisor = hypervisor
         self._runner = runner
         self._copies = Copies(runner)
         self._authorized = os.path.expanduser(authorized)
-        self._arrival = Arrival(zfs, hypervisor, runner, Policy())
+        self._arrival = Arrival(zfs, hypervisor, runner, policy or Policy())
 
-    def look(self, name: str, leave_out: t.Collection[str] = ()) -> Ready:
+    def look(self, name: str, leave_out: t.Collection[str] = (), rehearse: bool = True) -> Ready:
         """What a failover of the VM would do, and all that speaks against it. Nothing is changed. leave_out: the names
-        or uuids of disks that have left the VM since its record was stored.
+        or uuids of disks that have left the VM since its record was stored. rehearse: also plan its last steps, as take
+        does before it destroys anything.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         known = named(name)
@@ -104,21 +109,34 @@ class TakeOver:
         uuid = known.record.uuid
         move = host.moves.get(uuid)
         if move is None and any(config.uuid == uuid and config.disks for config in host.configs):
-            return Ready(known, None, False, True, [])
+            return _of_vm_here(known, next((vm for vm in host.vms if vm.config.uuid == uuid), None))
         begun = move is not None and move.phase == COMING and bool(move.back_to)
         known = known._replace(record=_chosen(known.record, leave_out, begun))
-        done = _disks_here(host, uuid) if move is not None and move.phase == COMING else set()
+        done = disks_here(host, uuid) if move is not None and move.phase == COMING else set()
         found, problems = takeover.plan(
             known.record, held(self._zfs, self._copies, known.pool), done, t.cast(Move, move).back_to if begun else ""
         )
         if not begun or not any(config.uuid == uuid for config in host.configs):  # take would make it again
-            problems += self._arrival.refusals(known.record, known.pool, taking=True)
+            problems += self._against(known, found if rehearse and not begun else None)
         return Ready(known, found, begun, False, problems)
+
+    def _against(self, known: Known, found: t.Optional[Takeover]) -> t.List[Problem]:
+        """Why this host cannot have the VM. found: what it would come back to, None if that is not asked."""
+        if found is None or not found.disks:
+            return self._arrival.refusals(known.record, known.pool, taking=True)
+        return self._arrival.foresee(known.record, known.pool, found.name)
+
+    def foresee(self, known: Known, replicas: bool) -> t.List[Problem]:
+        """All that would refuse a failover of the VM now, if its home failed. Nothing is changed. replicas: they must
+        be there already.
+        """
+        found, problems = takeover.plan(known.record, held(self._zfs, self._copies, known.pool))
+        return (problems if replicas else []) + self._against(known, found)
 
     def _without_record(self, host: Host, name: str) -> Ready:
         vm = find_vm(host, name)
         if not isinstance(vm, Problem) and vm.config.failover and vm.config.uuid not in host.moves:
-            return Ready(None, None, False, True, [])
+            return _of_vm_here(None, vm)
         words = (
             f"{host_name()} has no record of VM {name}; the playbook replicate with flexdisk_failover=true makes one"
         )
@@ -150,7 +168,7 @@ class TakeOver:
         if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not ready.begun:
             self._expect(record, t.cast(Known, ready.known).pool, found.name, ready.begun)
         self._go_back(found)
-        self._arrival.arrive(record.uuid, record.host)
+        self._arrival.arrive(record.uuid, record.host, taking=True)
         return True
 
     def _expect(self, record: Record, pool: str, back_to: str, begun: bool) -> None:
@@ -163,7 +181,7 @@ class TakeOver:
             raise
 
     def _ready(self, name: str, most: t.Optional[int], leave_out: t.Collection[str]) -> Ready:
-        ready = self.look(name, leave_out)
+        ready = self.look(name, leave_out, rehearse=False)
         problems = ready.problems or list(too_old(ready, most, time.time()))
         if problems:
             raise FlexdiskError(problems[0].code, problems[0].message)
@@ -175,6 +193,13 @@ class TakeOver:
             progress.current().now("", back.disk.name, f"back to @{back.to.name}")
             if back.lost or back.replica.written or back.back:
                 go_back(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
+
+
+def _of_vm_here(known: t.Optional[Known], vm: t.Optional[Vm]) -> Ready:
+    """What is to do for a VM that is here: nothing, unless another host may have taken it over."""
+    words = old_copy(vm) if vm is not None else ""
+    problems = [Problem(NOT_HOME, f"{host_name()} {words}", vm.label)] if vm is not None and words else []
+    return Ready(known, None, False, not problems, problems)
 
 
 def too_old(ready: Ready, most: t.Optional[int], now: float) -> t.Iterator[Problem]:
@@ -204,7 +229,7 @@ def _raised(record: Record) -> Record:
     return replace(record, marks={**record.marks, FACT: encode(wish._replace(term=wish.term + 1))})
 
 
-def _disks_here(host: Host, uuid: str) -> t.Set[str]:
+def disks_here(host: Host, uuid: str) -> t.Set[str]:
     """The disks that have become disks of the VM on this host."""
     attached = {disk.uuid for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks + vm.orphans}
     return attached | {disk.uuid for disk in host.detached if disk.vm == uuid}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import RECORD, Dataset
+from ..model.dataset import RECORD, Dataset, Planned
 from ..model.sizes import MIB
 from ..model.vm import FILE, SPARSE, THICK
 from ..plan.disk_steps import AttachDisk, CreateDetached, CreateDisk
@@ -43,10 +43,17 @@ def make_disk(
         _make_volume(step, tools, facts)
 
 
+def confirm_origin(tools: Tools, name: str, guid: int) -> None:
+    """Refuse to clone or copy another snapshot or disk than the planned one. guid: 0 for one that was made since."""
+    if guid:
+        tools.read(name, guid)
+
+
 def _make_volume(step: t.Union[CreateDisk, CreateDetached], tools: Tools, facts: t.Mapping[str, str]) -> None:
     options = {"compression": step.own_compression} if step.own_compression else {}
     size = step.size_mib * MIB
     if step.origin:
+        confirm_origin(tools, step.origin, step.origin_guid)
         tools.zfs.clone(step.origin, step.volume, options, facts)
         tools.zfs.set(step.volume, volsize=size, **reservation(step.type))
     else:
@@ -101,13 +108,24 @@ def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> 
     return {}, {**resized, **automatic}
 
 
-def destroy_volume(tools: Tools, name: str, guid: int, snapshots: t.Iterable[str], held: t.Iterable[str] = ()) -> None:
+def of_dataset(snapshots: t.Iterable[Planned], name: str) -> t.List[Planned]:
+    """Those of the snapshots (whole names) that are of this dataset."""
+    return [one for one in snapshots if one.name.partition("@")[0] == name]
+
+
+def whole_names(name: str, snapshots: t.Iterable[Planned]) -> t.List[Planned]:
+    """The snapshots of a dataset by their whole names, which a plan has by their short names."""
+    return [Planned(f"{name}@{short}", guid) for short, guid in snapshots]
+
+
+def destroy_volume(tools: Tools, volume: Planned, snapshots: t.Iterable[Planned], held: t.Sequence[str] = ()) -> None:
     """Destroy exactly this volume with exactly these snapshots (short names). held: those whose holds are released."""
+    planned = whole_names(volume.name, snapshots)
+    if held:
+        exact.confirm(tools.zfs, volume, (), planned)
     for snapshot in held:
         for tag in tools.zfs.holds(snapshot):
             tools.zfs.release(tag, snapshot)
-    now = tools.read(name, guid)
-    # A channel program cannot unmount a file system.
-    library = tools.library if now.kind == "volume" else None
-    tools.destroyers.add(exact.destroy(tools.zfs, library, now, [f"{name}@{short}" for short in snapshots]))
-    file_disks.removed(tools.zfs, now)
+    gone = exact.destroy(tools.zfs, volume, planned, tools.library)
+    tools.destroyers.add(gone.by)
+    file_disks.removed(tools.zfs, gone.dataset)

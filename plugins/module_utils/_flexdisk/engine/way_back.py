@@ -10,9 +10,10 @@ import typing as t
 
 from ..fleet.replication.copies import Point, Replica
 from ..rules.replicas import BACK, is_synced
+from ..zfs import exact
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from .replica_info import HOLD
+from .own_copies import destroy_held
 
 
 def go_back(zfs: Zfs, copies: Copies, replica: Replica, to: Point, lost: t.Collection[str]) -> None:
@@ -26,15 +27,6 @@ def go_back(zfs: Zfs, copies: Copies, replica: Replica, to: Point, lost: t.Colle
     destroy_held(zfs, copies, [f"{name}@{one.name}" for one in reversed(replica.snapshots) if one.name in lost])
     for rope in replica.bookmarks:
         if rope.createtxg > to.createtxg and is_synced(rope.name):
-            copies.destroy(name + rope.word)
+            exact.destroy_own(zfs, name + rope.word)
     copies.roll_back(f"{name}@{to.name}")
     zfs.set_facts([name], {BACK: ""})
-
-
-def destroy_held(zfs: Zfs, copies: Copies, snapshots: t.Sequence[str]) -> None:
-    """Destroy exactly these snapshots of replicas, which we may hold."""
-    held = copies.held(HOLD, snapshots)
-    if held:
-        zfs.release(HOLD, *sorted(held))
-    for name in snapshots:
-        copies.destroy(name)

@@ -79,10 +79,6 @@ class _Quotas(Task):
         if vm is not None:
             self.outcome.vms.append(_result(plan, vm, self._geometry[plan.before.config.pool]))
 
-    def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-        """Nothing: the result shows the figures."""
-        return []
-
 
 def _plan(vm: Vm, host: Host, reclaim: bool) -> VmPlan:
     geometry = host.geometry[vm.config.pool]

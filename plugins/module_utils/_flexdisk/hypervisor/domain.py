@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import typing as t
@@ -18,6 +19,7 @@ from ..model.vm import DiskConfig, Pci, VmConfig
 from ..rules.identity import disk_in, is_pool, is_uuid
 from ..rules.layout import vm_dataset
 from ..rules.slots import Slot, render_slot
+from . import domain_disk
 from .xml_text import Element, Text
 
 BRAND = "libvirt"
@@ -31,13 +33,15 @@ _HOST_BRIDGE, _GRAPHICS = "the host bridge", "the primary graphics card"
 _RESERVED_PC = {"0:0": _HOST_BRIDGE, "0:1": "the ISA bridge", "0:2": _GRAPHICS}
 _RESERVED_Q35 = {"0:0": _HOST_BRIDGE, "0:1": _GRAPHICS, "0:31": "the LPC bridge"}
 _RESERVED_BHYVE = {"0:0": _HOST_BRIDGE, "0:1": "the LPC bridge"}
+_USUAL_DRIVER = '<driver cache="none" discard="unmap" name="qemu" type="raw"/>'
 PARTITION = re.compile(r"-part\d+$")
 _VOLUME = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*(/[A-Za-z0-9_.:-][A-Za-z0-9_.: -]*)+")
 
 
 def volume_of(path: str) -> str:
-    """The dataset whose device is at a path; "" for any other path."""
-    return path[len(ZVOL) :] if path.startswith(ZVOL) and _VOLUME.fullmatch(path[len(ZVOL) :]) else ""
+    """The dataset whose device is at a path; "" for any other path. udev writes a space as +, which no name has."""
+    name = path[len(ZVOL) :].replace("+", " ") if path.startswith(ZVOL) else ""
+    return name if _VOLUME.fullmatch(name) else ""
 
 
 def path_of(disk: Element) -> str:
@@ -113,25 +117,33 @@ def digest(xml: str) -> str:
 def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool) -> VmConfig:
     """The configuration of one VM. xml is the stored one, live the running one ("" if the VM does not run).
 
-    Raises FlexdiskError UnexpectedOutput for a domain of another shape.
+    What else the domain uses, domain_uses tells. Raises FlexdiskError UnexpectedOutput for a domain of another shape.
     """
-    try:
-        domain = Text(xml).root
+    with supported():
         running = Text(live).root if live else None
-        return _vm(domain, running, digest(xml), state, autostart, persistent)
+        return vm_of(Text(xml).root, running, digest(xml), state, autostart, persistent)
+
+
+@contextlib.contextmanager
+def supported() -> t.Iterator[None]:
+    """Around the reading of a domain: raises FlexdiskError UnexpectedOutput for one of another shape."""
+    try:
+        yield
     except (IndexError, KeyError, RecursionError, ValueError) as exc:
         raise FlexdiskError(
             "UnexpectedOutput", f"libvirt describes a domain in a form that is not supported: {exc!r}"
         ) from exc
 
 
-def _vm(
+def vm_of(
     domain: Element, running: t.Optional[Element], digested: str, state: str, autostart: bool, persistent: bool
 ) -> VmConfig:
+    """As parse_vm, from the root elements."""
     uuid = domain.get("uuid").lower()
     if not is_uuid(uuid):
         raise ValueError(f"uuid {uuid!r}")
-    entries = tuple(_entries(domain))
+    entries = tuple(_entries(domain, running))
+    both = [domain] if running is None else [domain, running]
     volumes = sorted((e.volume for e in entries if e.volume), key=lambda v: f"/{uuid}/" not in v)
     pool = volumes[0].split("/", 1)[0] if volumes else ""
     if pool and not is_pool(pool):
@@ -153,11 +165,15 @@ def _vm(
         boot_types=boot_types(domain),
         frozen=_frozen(domain, running, persistent),
         unplugged=_unplugged(domain, running),
-        uses=_uses(domain) | (_uses(running) if running is not None else frozenset()),
         digest=digested,
         memory=_memory(domain),
         vcpus=int(domain.get("vcpu") or 1),
         guest_agent=_guest_agent(running) if running is not None else "",
+        offers=frozenset.intersection(*map(domain_disk.offers, both)),
+        claims=domain_disk.claims(
+            d for one in both for d in devices(one) if not (d.name == "disk" and managed(one, d))
+        ),
+        run_id=running.attributes.get("id", "") if running is not None else "",
     )
 
 
@@ -192,7 +208,7 @@ def boot_disk(domain: Element) -> t.Optional[Element]:
     return rows[0] if rows else None
 
 
-def _entries(domain: Element) -> t.Iterator[DiskConfig]:
+def _entries(domain: Element, running: t.Optional[Element] = None) -> t.Iterator[DiskConfig]:
     boot = boot_disk(domain)
     for disk in disks(domain):
         media = disk.attributes.get("device", "disk")
@@ -207,15 +223,23 @@ def _entries(domain: Element) -> t.Iterator[DiskConfig]:
             model=disk.get("target", "bus"),
             pci_slot=render_slot(slot) if slot else "",
             serial=disk.get("serial"),
+            element=domain_disk.known(domain, disk, path_of(disk), usual_driver(domain)),
+            mentions=_mentions(domain, running, disk),
         )
 
 
-def _uses(domain: Element) -> t.FrozenSet[str]:
-    """Volumes that the domain names anywhere, as a mirror or CD-ROM too; other paths as they are; POOL//VOLUME."""
-    sources = [e.attributes for e in domain.walk() if e.name == "source"]
-    stored = {f"{s['pool']}//{s['volume']}" for s in sources if "pool" in s and "volume" in s}
-    paths = {re.sub("/+", "/", s.get(key, "")) for s in sources for key in ("dev", "file")}
-    return frozenset(stored | {(not PARTITION.search(p) and volume_of(p)) or p for p in paths if p[:1] == "/"})
+def usual_driver(domain: Element) -> str:
+    """The driver element of a new disk; bhyve's has none."""
+    return "" if is_bhyve(domain) else _USUAL_DRIVER
+
+
+def _mentions(domain: Element, running: t.Optional[Element], disk: Element) -> t.Tuple[str, ...]:
+    """Where else the configuration or the running domain names the path of a disk."""
+    path, found = path_of(disk), [domain_disk.mentions(domain, disk, path_of(disk))]
+    same = find(running, path) if running is not None else None
+    if running is not None and same is not None:
+        found.append(domain_disk.mentions(running, same, path))
+    return tuple(dict.fromkeys(word for words in found for word in words))
 
 
 def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> str:

@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import typing as t
+from xml.sax.saxutils import escape
 
 from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..rules.identity import disk_in, serial_of
 from ..rules.slots import parse_slot
 from . import domain as facts
+from . import domain_disk
 from .xml_text import Element, Text, render
 
 _PREFIX = {"virtio": "vd", "scsi": "sd"}
@@ -25,11 +27,14 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
     both = [domain, Text(live).root] if live else [domain]
     boots = disk["boot"] and _by_os(domain)
     block = not (facts.is_bhyve(domain) or disk_in(disk["path"]))
+    given = _kept(domain, disk)
+    source = render("source", **{"dev" if block else "file": disk["path"]})
+    target = {"dev": _target(disk["model"], both, boots), "bus": disk["model"], **given.target}
     parts = [
-        f"<disk type='{'block' if block else 'file'}' device='disk'>",
-        "" if facts.is_bhyve(domain) else "  <driver name='qemu' type='raw' cache='none' discard='unmap'/>",
-        "  " + render("source", **{"dev" if block else "file": disk["path"]}),
-        "  " + render("target", dev=_target(disk["model"], both, boots), bus=disk["model"]),
+        render("disk", type="block" if block else "file", device="disk", **given.attributes)[: -len("/>")] + ">",
+        *(f"  {child}" for child in given.children),
+        "  " + (f"{source[: -len('/>')]}>{given.source}</source>" if given.source else source),
+        "  " + render("target", **target),
         f"  <serial>{serial_of(disk['uuid'])}</serial>",
         "  " + render("boot", order=str(_free_order(domain))) if disk["boot"] and not boots else "",
         "  " + _address(disk, both),
@@ -38,9 +43,39 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
     return "\n".join(part for part in parts if part.strip())
 
 
+def _kept(domain: Element, disk: _Entry) -> domain_disk.Kept:
+    """What a disk has had before; for a new one, what all have."""
+    usual = facts.usual_driver(domain)
+    text = disk.get("element", "") or f"<disk>{usual}</disk>"
+    return domain_disk.parts(text, disk.get("without", ()))
+
+
+def tuned(xml: str, disk: _Entry) -> str:
+    """The XML with what <blkiotune> has said of a disk, for its present path."""
+    given = _kept(Text(xml).root, disk).tune
+    if not given:
+        return xml
+    text = Text(untuned(xml, disk["path"]))
+    device = f"<device><path>{escape(disk['path'])}</path>{given}</device>"
+    old = text.root.all("blkiotune")
+    if old:
+        text.append(old[0], device)
+    else:
+        text.append(text.root, f"<blkiotune>{device}</blkiotune>", text.root.all("memory")[0])
+    return str(text)
+
+
+def untuned(xml: str, path: str) -> str:
+    """The XML without what <blkiotune> says of a path."""
+    text = Text(xml)
+    for device in domain_disk.tunes(text.root, path):
+        text.remove(device)
+    return str(text)
+
+
 def added(xml: str, disk: _Entry) -> str:
     """The XML with one more disk."""
-    text = Text(xml)
+    text = Text(tuned(xml, disk))
     there = facts.disks(text.root)
     text.append(_devices(text), device(xml, disk), there[-1] if there else None)
     return whole(str(text))
@@ -48,7 +83,7 @@ def added(xml: str, disk: _Entry) -> str:
 
 def removed(xml: str, path: str) -> str:
     """The XML without the disk that has this path."""
-    text = Text(xml)
+    text = Text(untuned(xml, path))
     text.remove(_found(text, path))
     return whole(str(text))
 
@@ -72,11 +107,15 @@ def _edit(text: Text, entry: _Entry) -> None:
     if "uuid" in entry:
         _put(text, disk, "serial", f"<serial>{serial_of(entry['uuid'])}</serial>")
     if "model" in entry:
-        _put(text, disk, "target", render("target", dev=_target(entry["model"], [text.root]), bus=entry["model"]))
+        kept = {key: value for one in disk.all("target") for key, value in one.attributes.items()}
+        kept.update(dev=_target(entry["model"], [text.root]), bus=entry["model"])
+        _put(text, disk, "target", render("target", **kept))
     if "pci_slot" in entry or "model" in entry:
         _put(text, disk, "address", _address(entry, [text.root]))
     if "volume" in entry:
         text.set(disk.all("source")[0], "dev" if disk.get("source", "dev") else "file", ZVOL + entry["volume"])
+        for path in (path for device in domain_disk.tunes(text.root, entry["path"]) for path in device.all("path")):
+            text.replace(path, f"<path>{escape(ZVOL + entry['volume'])}</path>")
 
 
 def resized(xml: str, changes: t.Mapping[str, int]) -> str:

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import typing as t
 
 from ..model.command import Runner
@@ -17,11 +19,60 @@ PATIENCE = 4 * 3600
 
 
 class ImageFile(t.NamedTuple):
-    """An image in a file. size is bytes, as a guest sees it."""
+    """An image in a file. size is bytes, as a guest sees it. mark tells the file from any other, and from itself after
+    a change; "" for one that cannot be opened here.
+    """
 
     path: str
     format: str
     size: int
+    mark: str = ""
+
+
+class _Opened:
+    """Context manager: an image file that stays the same file, whatever gets its path meanwhile."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = -1
+
+    def __enter__(self) -> _Opened:
+        # If it is not there, qemu-img says so.
+        with contextlib.suppress(OSError):
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    @property
+    def mark(self) -> str:
+        """The file and its last change. Nobody can set the time of an inode's change."""
+        if self._fd < 0:
+            return ""
+        now = os.fstat(self._fd)
+        return f"{now.st_dev}:{now.st_ino}:{now.st_size}:{now.st_mtime_ns}:{now.st_ctime_ns}"
+
+    @property
+    def name(self) -> str:
+        """A path by which a child opens this file and no other, where the platform has one."""
+        mine = f"/proc/{os.getpid()}/fd/{self._fd}"
+        return mine if self._fd >= 0 and os.path.exists(mine) else self.path
+
+    def _swapped(self) -> bool:
+        """Whether a child, which opens the file by its path, may have got another one."""
+        if self._fd < 0 or self.name != self.path:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self._fd), os.stat(self.path))
+        except OSError:
+            return True
+
+    def confirm(self, known: str) -> None:
+        """Raise FlexdiskError C(Changed) if it is not the file that was planned, or has changed since."""
+        if self._swapped() or self.mark != known:
+            raise FlexdiskError("Changed", f"image_file {self.path} changed since it was read; run the task again")
 
 
 def probe(runner: Runner, path: str) -> ImageFile:
@@ -32,11 +83,14 @@ def probe(runner: Runner, path: str) -> ImageFile:
         raise FlexdiskError(
             "InvalidArgument", f"image_file {path!r}: give the absolute path of a file on the hypervisor"
         )
-    argv = ("qemu-img", "info", "--output=json", path)
-    answer = runner(argv)
-    if answer.rc != 0:
-        raise FlexdiskError("InvalidArgument", f"image_file {path}: {answer.stderr.strip() or 'no message'}")
-    return _parse(path, answer.stdout)
+    with _Opened(path) as file:
+        mark = file.mark
+        answer = runner(("qemu-img", "info", "--output=json", file.name))
+        if answer.rc != 0:
+            said = answer.stderr.strip().replace(file.name, path)
+            raise FlexdiskError("InvalidArgument", f"image_file {path}: {said or 'no message'}")
+        file.confirm(mark)
+    return _parse(path, answer.stdout)._replace(mark=mark)
 
 
 def _parse(path: str, stdout: str) -> ImageFile:
@@ -56,11 +110,17 @@ def _parse(path: str, stdout: str) -> ImageFile:
 
 
 def convert(runner: Runner, image: ImageFile, device: str) -> None:
-    """Copy the whole image onto a device, which must be large enough and empty."""
-    argv = ("qemu-img", "convert", "-n", "--target-is-zero", "-f", image.format, "-O", "raw", image.path, device)
-    answer = runner(argv, timeout=PATIENCE)
-    if answer.rc != 0:
-        raise FlexdiskError(
-            "ImageNotImported",
-            f"{answer.stderr.strip() or 'qemu-img failed without a message'} (rc {answer.rc} of: {' '.join(argv)})",
-        )
+    """Copy the whole image onto a device, which must be large enough and empty. Raises FlexdiskError Changed if it is
+    not the file that was read before, or changes meanwhile.
+    """
+    with _Opened(image.path) as file:
+        file.confirm(image.mark)
+        argv = ("qemu-img", "convert", "-n", "--target-is-zero", "-f", image.format, "-O", "raw", file.name, device)
+        answer = runner(argv, timeout=PATIENCE)
+        if answer.rc != 0:
+            said = answer.stderr.strip().replace(file.name, image.path)
+            raise FlexdiskError(
+                "ImageNotImported",
+                f"{said or 'qemu-img failed without a message'} (rc {answer.rc} of: {' '.join(argv)})",
+            )
+        file.confirm(image.mark)

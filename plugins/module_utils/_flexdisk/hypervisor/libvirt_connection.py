@@ -7,24 +7,29 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import typing as t
 
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources, checked
+from ..model.vm import SAVED
 from . import variable_files
 from .domain import volume_of
 from .domain_travel import Needs
-from .libvirt_host import LibvirtHost
+from .libvirt_host import LibvirtHost, unless
 from .xml_text import Text
 
 _STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stopped", 6: "crashed", 7: "suspended"}
-_NO_SUPPORT, _INVALID_ARG, _NO_DOMAIN, _NO_STORAGE_POOL = 3, 8, 42, 49
+_NO_SUPPORT, _INVALID_ARG, _NO_DOMAIN, _NO_STORAGE_POOL, _NO_SNAPSHOT = 3, 8, 42, 49, 72
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _CACHES = ("buffers", "cached")
 _CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted", 45: "NotPermitted"}
 
 
 class Status(t.NamedTuple):
-    """The status of a domain. state is C(running), C(stopped), or a word for anything in between."""
+    """The status of a domain. state is C(running), C(stopped), C(saved) if it is off and an image of its memory waits
+    for its next start, or a word for anything in between.
+    """
 
     uuid: str
     name: str
@@ -44,6 +49,9 @@ class Domains(t.Protocol):
     def xml(self, uuid: str, live: bool) -> str:
         """The persistent configuration, or with live=True that of the running domain."""
 
+    def snapshots(self, uuid: str) -> t.List[str]:
+        """The XML of libvirt's own snapshots of a domain."""
+
     def keeps(self, uuid: str) -> t.List[str]:
         """What libvirt keeps of a domain beside its configuration, in words."""
 
@@ -56,8 +64,14 @@ class Domains(t.Protocol):
     def set_variables(self, path: str, content: bytes) -> None:
         """Write such a file, whole or not at all."""
 
+    def secrets(self) -> t.Optional[t.List[str]]:
+        """The uuids and usages of the secrets that libvirt has, None if it does not tell. Never their values."""
+
     def resources(self) -> Resources:
         """Memory and CPUs of the host."""
+
+    def boot_id(self) -> str:
+        """A text that differs from boot to boot of the host; "" where there is none."""
 
     def device(self, path: str) -> bool:
         """Whether the host has this block device, and it belongs to the volume that the path names."""
@@ -134,7 +148,7 @@ class Connection:
             found = []
             for domain in self._connection.listAllDomains():
                 try:
-                    found.append(_status(domain))
+                    found.append(self._status(domain))
                 except self._library.libvirtError as exc:
                     # A transient domain may have ended meanwhile.
                     if exc.get_error_code() != _NO_DOMAIN:
@@ -143,7 +157,25 @@ class Connection:
 
     def status(self, uuid: str) -> Status:
         with self._domain(uuid, "state") as domain:
-            return _status(domain)
+            return self._status(domain)
+
+    def _status(self, domain: t.Any) -> Status:
+        persistent = bool(domain.isPersistent())
+        autostart = persistent and bool(domain.autostart())
+        state = _STATES.get(domain.state()[0], "unknown")
+        if state == "stopped" and self._unless(_NO_SUPPORT, domain.hasManagedSaveImage):
+            state = SAVED
+        return Status(domain.UUIDString(), domain.name(), state, autostart, persistent)
+
+    def _unless(self, code: int, ask: t.Callable[[], t.Any]) -> t.Any:
+        return unless(self._library, code, ask)
+
+    def snapshots(self, uuid: str) -> t.List[str]:
+        with self._domain(uuid, "snapshots") as domain:
+            taken = self._unless(_NO_SUPPORT, domain.listAllSnapshots) or ()
+            # One may have been deleted meanwhile.
+            found = [self._unless(_NO_SNAPSHOT, functools.partial(one.getXMLDesc, 0)) for one in taken]
+            return [str(xml) for xml in found if xml is not None]
 
     def xml(self, uuid: str, live: bool) -> str:
         inactive = 0 if live else self._library.VIR_DOMAIN_XML_INACTIVE
@@ -164,12 +196,26 @@ class Connection:
     def set_variables(self, path: str, content: bytes) -> None:
         variable_files.write(path, content)
 
+    def secrets(self) -> t.Optional[t.List[str]]:
+        try:
+            every = self._connection.listAllSecrets()
+            return [word for one in every for word in (one.UUIDString(), one.usageID()) if word]
+        except (AttributeError, self._library.libvirtError):
+            return None
+
     def resources(self) -> Resources:
         """Memory that caches would give back counts as free. ZFS's own cache is not among them."""
         with self._call("memory and CPUs"):
             memory = self._connection.getMemoryStats(self._library.VIR_NODE_MEMORY_STATS_ALL_CELLS)
             node = self._connection.getInfo()
         return _resources(memory, node)
+
+    def boot_id(self) -> str:
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
 
     def device(self, path: str) -> bool:
         volume = volume_of(path)
@@ -249,9 +295,3 @@ def _resources(memory: t.Any, node: t.Any) -> Resources:
         words = f"libvirt describes the host in a form that is not supported: {exc!r}"
         raise FlexdiskError("UnexpectedOutput", words) from exc
     return checked(found, "libvirt")
-
-
-def _status(domain: t.Any) -> Status:
-    persistent = bool(domain.isPersistent())
-    autostart = persistent and bool(domain.autostart())
-    return Status(domain.UUIDString(), domain.name(), _STATES.get(domain.state()[0], "unknown"), autostart, persistent)

@@ -21,11 +21,22 @@ from ..model.desired import Description, NewVm
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources
 from ..model.sizes import MIB
-from ..model.vm import DiskConfig, VmConfig
+from ..model.vm import SAVED, DiskConfig, Use, VmConfig
 from ..rules import uefi
+from ..rules.disk_element import SECRETS_KNOWN
 from ..rules.identity import disk_in, serial_of
 from ..rules.layout import vm_dataset
-from . import domain, domain_edit, domain_new, domain_travel, domain_variables, images
+from . import (
+    domain,
+    domain_disk,
+    domain_edit,
+    domain_incoming,
+    domain_new,
+    domain_travel,
+    domain_uses,
+    domain_variables,
+    images,
+)
 from .images import ImageFile
 from .libvirt_connection import Domains, Status
 from .xml_text import Element, Text
@@ -51,6 +62,7 @@ class Libvirt:
         self._runner = runner
         self.pause = pause
         self._seen: t.Dict[str, str] = {}
+        self._host_offers: t.Optional[t.FrozenSet[str]] = None
         bhyve = uri.startswith("bhyve")
         self.capabilities = Capabilities(
             name="libvirt",
@@ -89,24 +101,45 @@ class Libvirt:
 
     def _read(self, status: Status) -> VmConfig:
         xml = self._domains.xml(status.uuid, not status.persistent)
-        up = status.persistent and status.state != "stopped"
+        up = status.persistent and status.state not in ("stopped", SAVED)
         live = self._domains.xml(status.uuid, True) if up else ""
+        snapshots = self._domains.snapshots(status.uuid)
         try:
-            config = domain.parse_vm(xml, live, status.state, status.autostart, status.persistent)
+            config = domain_uses.parse_vm(xml, live, *status[2:], snapshots=snapshots)
         except FlexdiskError as exc:
             raise FlexdiskError(exc.code, f"{status.name} ({status.uuid}): {exc.message}") from exc
         self._seen[config.uuid] = config.digest
-        return replace(config, uses=frozenset(map(self._used, config.uses)) - {""})
+        uses: t.Dict[str, Use] = {}
+        for path, use in config.uses.items():
+            uses.setdefault(self._used(path), use)
+        uses.pop("", None)
+        return replace(config, uses=uses, offers=config.offers | self._secrets())
+
+    def _secrets(self) -> t.FrozenSet[str]:
+        """The secrets of the host as what its VMs have; asked once. Nothing if libvirt does not tell them."""
+        if self._host_offers is None:
+            known = self._domains.secrets()
+            told = [] if known is None else [SECRETS_KNOWN, *(f"secret {one}" for one in known)]
+            self._host_offers = frozenset(told)
+        return self._host_offers
 
     def _used(self, use: str) -> str:
         """The volume or the file of a disk that a domain uses under any name; "" for anything else.
 
-        Only devices are looked up. Other paths may lie on a network file system that does not answer.
+        Only devices are looked up. Other paths may lie on a network file system that does not answer. A device that is
+        not there has the name of its volume: below /dev/zvol, or right below /dev.
         """
         path = self._domains.path(*use.split("//", 1)) if "//" in use else use
-        if path.startswith("/dev/"):
-            return self._domains.volume(path) or domain.PARTITION.sub("", domain.volume_of(path))
-        return path if disk_in(path) or path[:1] != "/" else ""
+        if not path.startswith("/dev/"):
+            return path if disk_in(path) else ""
+        named = domain.volume_of(path)
+        if named and not domain.PARTITION.search(path):
+            return named
+        named = named or domain.volume_of(ZVOL + path[len("/dev/") :])
+        return self._domains.volume(path) or domain.PARTITION.sub("", named)
+
+    def boot_id(self) -> str:
+        return self._domains.boot_id()
 
     def _fresh(self, vm: str) -> str:
         """The configuration, if it has not changed since the last read. Raises FlexdiskError Changed."""
@@ -159,12 +192,27 @@ class Libvirt:
         self._await_device(path)
         xml, live = self._fresh(vm), self._live(vm)
         if live:
+            tuned = domain_edit.tuned(xml, disk)
+            if tuned != xml:  # before the disk is there: an interrupted run does it again
+                self._define(vm, tuned)
             self._domains.attach(vm, domain_edit.device(xml, disk, live))
             self.vm(vm)
         else:
             self._define(vm, domain_edit.added(xml, disk))
         wanted = {key: disk[key] for key in ("path", "model", "pci_slot") if disk[key]}
         self._prove(vm, path, f"disk {path}", serial=serial_of(disk["uuid"]), **wanted)
+        if disk.get("element"):
+            self._prove_given(vm, path, Text(domain_edit.device(xml, disk, live)).root)
+
+    def _prove_given(self, vm: str, path: str, wanted: Element) -> None:
+        """Check that a disk has got back what it had. Its target and its boot order are chosen anew."""
+        for live in (False, True) if self._live(vm) else (False,):
+            found = domain.find(Text(self._domains.xml(vm, live)).root, path)
+            lacking = domain_disk.absent(wanted, found) if found is not None else ["the disk"]
+            if lacking:
+                where = "running domain" if live else "configuration"
+                words = f"{', '.join(lacking)} of disk {path} is not in the {where}, although libvirt reported no error"
+                raise FlexdiskError("NotApplied", words)
 
     def _await_device(self, path: str) -> None:
         if domain.volume_of(path):
@@ -284,6 +332,13 @@ class Libvirt:
     def _variables(self, root: Element) -> bytes:
         path = domain_variables.path_of(root)
         return self._domains.variables(path) if domain_variables.is_place(path) else b""
+
+    def refuses(
+        self, description: t.Mapping[str, t.Any], disks: t.Sequence[str], allowed: t.Collection[str]
+    ) -> t.List[str]:
+        xml = domain_travel.plain(description["template"])
+        inside = [word for disk in disks for word in domain_incoming.refused_disk(disk, allowed)]
+        return [*domain_incoming.refused(xml, allowed), *inside]
 
     def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
         """A record is checked as a domain of this host is: it comes from another one."""

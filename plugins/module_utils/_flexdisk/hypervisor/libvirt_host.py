@@ -17,6 +17,16 @@ NET, KVM = "/sys/class/net", "/dev/kvm"
 _Ask = t.Callable[[], t.Any]
 
 
+def unless(library: t.Any, code: int, ask: _Ask) -> t.Any:
+    """Return the answer, or None if libvirt fails with this code."""
+    try:
+        return ask()
+    except library.libvirtError as exc:
+        if exc.get_error_code() != code:
+            raise
+        return None
+
+
 class LibvirtHost:
     """A connection with its library. Methods raise the library's own errors."""
 
@@ -33,13 +43,7 @@ class LibvirtHost:
         return found
 
     def _unless(self, code: int, ask: _Ask) -> t.Any:
-        """The answer; None if libvirt fails with this code."""
-        try:
-            return ask()
-        except self._library.libvirtError as exc:
-            if exc.get_error_code() != code:
-                raise
-            return None
+        return unless(self._library, code, ask)
 
     def lacks(self, needs: Needs) -> t.List[str]:
         """What of these the host lacks, in words. Ports are not looked at."""

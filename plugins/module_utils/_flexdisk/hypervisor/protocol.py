@@ -33,9 +33,6 @@ class Storage(t.Protocol):
 
     def set_indestructible(self, vm: str, protected: bool) -> None: ...
 
-    def roll_back(self, vm: str, name: str) -> None:
-        """Roll back every dataset of the VM that has the snapshot, and destroy newer ones. The VM runs afterwards."""
-
 
 class Hypervisor(t.Protocol):
     """A driver. Sizes are MiB. Every method raises FlexdiskError, and leaves the VM as it was found or as asked."""
@@ -58,6 +55,9 @@ class Hypervisor(t.Protocol):
 
     def resources(self) -> Resources:
         """Memory and CPUs of the host, by at most two processes."""
+
+    def boot_id(self) -> str:
+        """A text that differs from boot to boot of this host; "" if nothing tells them apart."""
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Resize a disk. shrink is the user's own permission for a smaller size."""
@@ -104,6 +104,15 @@ class Hypervisor(t.Protocol):
 
     def description(self, vm: str) -> Description:
         """What create_vm needs to make the VM again on another host, and what of it cannot be there."""
+
+    def refuses(
+        self, description: t.Mapping[str, t.Any], disks: t.Sequence[str], allowed: t.Collection[str]
+    ) -> t.List[str]:
+        """Return what a VM of another host asks for that no other host may ask for, each as its kind and value.
+
+        description and disks: as for lacks. They are data of a host that may be hostile. allowed: what the inventory
+        of this host allows (rules/incoming.py).
+        """
 
     def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
         """What a VM needs that comes from another host, and this host does not have, in words. Nothing is changed.

@@ -15,11 +15,14 @@ from ..model.sizes import MIB
 from .vmadm_read import parse_json
 
 FREE_PAGES = "unix:0:system_pages:freemem"
+# The second of the boot, and when in the course of the boot its statistics began, to the nanosecond.
+BOOT = ("unix:0:system_misc:boot_time", "unix:0:system_misc:crtime")
 # Of every x86 machine. Statistics count pages and do not tell their size.
 _PAGE = 4096
 _MEMORY = "MiB of Memory"
 # Older platforms tell only of all CPUs, those that are offline included.
 _CPUS = ("CPU Online Count", "CPU Total Cores")
+_DECIMAL = re.compile(r"\A[0-9]{1,15}(\.[0-9]{1,15})?\Z")
 _NUMBER = re.compile(r"\A[0-9]{1,15}\Z")
 
 
@@ -34,6 +37,13 @@ def parse_resources(sysinfo: str, kstat: str) -> Resources:
     cpus = next((key for key in _CPUS if key in facts), _CPUS[-1])
     found = Resources(_fact(facts, _MEMORY), _free_pages(kstat) * _PAGE // MIB, _fact(facts, cpus))
     return checked(found, "sysinfo and kstat")
+
+
+def parse_boot(kstat: str) -> str:
+    """What tells this boot of the host from others, from C(kstat -p) of BOOT; "" without the second of the boot."""
+    known = dict(line.split("\t", 1) for line in kstat.splitlines() if "\t" in line)
+    seconds, more = (known.get(name, "") for name in BOOT)
+    return f"{seconds}-{more}" if _NUMBER.match(seconds) and _DECIMAL.match(more or "0") else ""
 
 
 def _fact(facts: t.Mapping[str, t.Any], key: str) -> int:

@@ -24,7 +24,7 @@ from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.layout import vm_dataset
 from ..rules.slots import SMARTOS
-from . import sysinfo_read, vmadm_read
+from . import sysinfo_read, vmadm_incoming, vmadm_read
 from .images import ImageFile
 
 PATIENCE = 600
@@ -82,6 +82,13 @@ class Vmadm:
             raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
         return answer.stdout
 
+    def _confirmed(self, *argv: str, stdin: str = "") -> Answer:
+        """The answer of a command whose effect the caller reads back: a time-out of vminfod is no failure."""
+        answer = self._vmadm(*argv, stdin=stdin)
+        if answer.rc != 0 and not vmadm_read.VMINFOD_TIMEOUT.search(answer.stderr):
+            raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
+        return answer
+
     def vms(self) -> t.List[VmConfig]:
         return vmadm_read.parse_lookup(self._checked("lookup", "-j"))
 
@@ -92,12 +99,13 @@ class Vmadm:
         sysinfo = self._checked_of(("sysinfo",))
         return sysinfo_read.parse_resources(sysinfo, self._checked_of(("kstat", "-p", sysinfo_read.FREE_PAGES)))
 
+    def boot_id(self) -> str:
+        answer = self._runner(("kstat", "-p", *sysinfo_read.BOOT))
+        return sysinfo_read.parse_boot(answer.stdout) if answer.rc == 0 else ""
+
     def _update(self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], what: str) -> None:
         """Make one update and prove it. A time-out of vminfod proves nothing: only the VM that is read back does."""
-        argv = ("update", vm)
-        answer = self._vmadm(*argv, stdin=json.dumps(payload))
-        if answer.rc != 0 and not vmadm_read.VMINFOD_TIMEOUT.search(answer.stderr):
-            raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
+        answer = self._confirmed("update", vm, stdin=json.dumps(payload))
         if not proof(self.vm(vm)):
             raise FlexdiskError("NotApplied", f"{what} has not taken effect (rc {answer.rc} of: vmadm update {vm})")
 
@@ -142,11 +150,10 @@ class Vmadm:
     def delete_snapshot(self, vm: str, name: str) -> None:
         self._checked("delete-snapshot", vm, name)
 
-    def roll_back(self, vm: str, name: str) -> None:
-        self._checked("rollback-snapshot", vm, name)
-
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
-        entry = dict(disk, nocreate=True, media="disk")
+        options = vmadm_read.decode_options(disk.get("element", ""))
+        known = {key: value for key, value in disk.items() if key not in ("element", "without")}
+        entry = dict(known, nocreate=True, media="disk", **options)
         if "image_uuid" in entry and not self._installed(entry["image_uuid"]):
             # vmadm refuses an image that imgadm does not know any more. The clone still shows its origin.
             del entry["image_uuid"], entry["image_size"]
@@ -157,7 +164,7 @@ class Vmadm:
         self._update(
             vm,
             payload,
-            lambda seen: (_disk(seen, disk["path"]) or DiskConfig("")).uuid == disk["uuid"],
+            lambda seen: _is_attached(_disk(seen, disk["path"]), disk["uuid"], vmadm_read.encode_options(options)),
             f"disk {disk['path']}",
         )
 
@@ -194,7 +201,7 @@ class Vmadm:
             raise FlexdiskError("VmNotStopped", f"the VM is {state} after vmadm stop")
 
     def start(self, vm: str) -> None:
-        self._checked("start", vm)
+        self._confirmed("start", vm)
         state = self.vm(vm).state
         if state != "running":
             raise FlexdiskError(
@@ -274,10 +281,13 @@ class Vmadm:
             payload["customer_metadata"] = dict(new.metadata)
         if protected:
             payload["indestructible_zoneroot"] = True
-        self._checked("create", stdin=json.dumps(payload))
+        answer = self._confirmed("create", stdin=json.dumps(payload))
         state = self.vm(new.uuid).state
         if state != "stopped":
-            raise FlexdiskError("NotApplied", f"the VM is {state} after vmadm create")
+            said = f" (rc {answer.rc}: {answer.stderr.strip()})" if answer.rc else ""
+            raise FlexdiskError(
+                "NotApplied", f"the VM is {state} after vmadm create{said}; the same task makes it anew"
+            )
 
     def description(self, vm: str) -> Description:
         told = vmadm_read.parse_json(self._checked("get", vm))
@@ -286,25 +296,61 @@ class Vmadm:
             kept = {key: value for key, value in options["internal_metadata"].items() if key != NOCLOUD_HASH}
             options["internal_metadata"] = kept
         stays = ("PCI devices of this host",) if told.get("pci_devices") else ()
-        return Description(options, told.get("customer_metadata") or {}, stays=stays)
+        known = {disk.path: disk.element.text for disk in vmadm_read.parse_vm(told).disks if disk.element.text}
+        return Description(options, told.get("customer_metadata") or {}, disks=known, stays=stays)
+
+    def refuses(
+        self, description: t.Mapping[str, t.Any], disks: t.Sequence[str], allowed: t.Collection[str]
+    ) -> t.List[str]:
+        return vmadm_incoming.refused(description["options"], _OPTIONS, allowed)
 
     def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
+        try:
+            for element in disks:
+                vmadm_read.decode_options(element)
+        except FlexdiskError:
+            return ["options of disks that are not known"]
         macs = vmadm_read.macs(description["options"])
         if not macs:
             return []
         taken = vmadm_read.taken_macs(self._checked("lookup", "-j"), vm)
-        return [f"the MAC address {mac}, which {taken[mac]} has" for mac in sorted(macs & taken.keys())]
+        found = [f"the MAC address {mac}, which {taken[mac]} has" for mac in sorted(macs & taken.keys())]
+        tags = vmadm_read.nic_tags(description["options"])
+        return found + [f"the network tag {tag}" for tag in (self._missing_tags(tags) if tags else ())]
+
+    def _missing_tags(self, tags: t.Sequence[str]) -> t.List[str]:
+        """The network tags that the host does not have. None if it does not tell: vmadm itself refuses them then."""
+        try:
+            answer = self._runner(("nictagadm", "exists", "-l", *tags))
+        except FlexdiskError:
+            return []
+        missing = answer.stderr.split("\n") if answer.rc == 1 else []
+        return [tag for tag in tags if tag in missing]
 
     def restore_variables(self, description: t.Mapping[str, t.Any]) -> None:
         """Nothing: bhyve keeps none beside the VM's own dataset."""
 
     def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
-        """Nothing: vmadm keeps nothing else of a disk."""
+        entries = [{"path": path, **vmadm_read.decode_options(text)} for path, text in disks.items()]
+        if entries:
+            done = {path: vmadm_read.encode_options(vmadm_read.decode_options(text)) for path, text in disks.items()}
+
+            def proof(seen: VmConfig) -> bool:
+                return all(d.element.text == done.get(d.path, d.element.text) for d in seen.disks)
+
+            self._update(vm, {"update_disks": entries}, proof, "what the disks had beside their sizes")
 
     def delete_vm(self, vm: str) -> None:
-        self._checked("delete", vm)
-        if any(config.uuid == vm for config in self.vms()):
-            raise FlexdiskError("NotApplied", "the VM still exists after vmadm delete")
+        """Delete the VM. A vmadm that ends early because vminfod does not answer goes on when it is run again."""
+        for _attempt in range(2):
+            answer = self._confirmed("delete", vm)
+            left = [config for config in self.vms() if config.uuid == vm]
+            if not left:
+                return
+            if answer.rc == 0:
+                break
+        said = f" (rc {answer.rc}: {answer.stderr.strip()})" if answer.rc else ""
+        raise FlexdiskError("NotApplied", f"the VM still exists after vmadm delete, and is {left[0].state}{said}")
 
     def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
         words = {"memory": "ram", "vcpus": "vcpus"}
@@ -328,6 +374,10 @@ def _new_disk(disk: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """The entry of a disk that vmadm makes. vmadm chooses the path, with the lowest free number in turn."""
     keys = ("size", "model", "boot", "pci_slot", "uuid", "image_uuid", "block_size", "compression")
     return dict({key: disk[key] for key in keys if disk.get(key) not in (None, "")}, media="disk")
+
+
+def _is_attached(disk: t.Optional[DiskConfig], uuid: str, element: str) -> bool:
+    return disk is not None and (disk.uuid, disk.element.text) == (uuid, element)
 
 
 def _disk(vm: VmConfig, path: str) -> t.Optional[DiskConfig]:

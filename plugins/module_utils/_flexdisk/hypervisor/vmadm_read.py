@@ -9,19 +9,33 @@ from __future__ import annotations
 import json
 import re
 import typing as t
+from dataclasses import replace
 
 from ..model.dataset import RAW_ZVOL
 from ..model.errors import FlexdiskError
-from ..model.vm import DiskConfig, VmConfig
-from ..rules.identity import is_pool, is_uuid, mac_of
+from ..model.vm import DiskConfig, DiskElement, Use, VmConfig
+from ..rules.identity import is_pool, is_uuid, mac_of, seconds_of
 from ..rules.slots import SMARTOS
 
+# The devices of a volume: that of disks, and the one beside it.
+_ZVOL = re.compile(r"/dev/zvol/r?dsk/([^,\s\"'\\]+)")
 OLDEST_PLATFORM = "20181206"
-VMINFOD_TIMEOUT = re.compile(r"vminfod watchForChanges .* timeout exceeded")
+# Options of a VM that may name the path of a disk.
+_MAY_NAME_PATHS = ("bhyve_extra_opts", "qemu_extra_opts", "qemu_opts", "filesystems", "pci_devices")
+# What vmadm knows of a disk beside the model, and which values it takes.
+DISK_OPTIONS: t.Mapping[str, t.Callable[[t.Any], bool]] = {
+    "guest_block_size": lambda value: isinstance(value, str) and bool(re.fullmatch(r"[0-9]{1,7}(/[0-9]{1,7})?", value)),
+    "notrim": lambda value: isinstance(value, bool),
+}
+VMINFOD_TIMEOUT = re.compile(r"vminfod watchFor(Changes|Event) .* timeout exceeded")
+# zone_state of a VM that vmadm has not finished to make, or to delete. Its dataset is not always known, nor is that of
+# a VM that is still provisioning, if somebody has destroyed it.
+_UNINSTALLED = ("configured", "incomplete")
 
+_NIC_TAG = re.compile(r"[A-Za-z0-9_]{1,31}")
 _ERRORS = (
     (r"state is \"stopped\"", "VmNotStopped"),
-    (r"VM \S+ not found|No such zone configured", "ResourceNotFound"),
+    (r"VM \S+ not found|No such zone configured|bad statusCode: 404", "ResourceNotFound"),
     (r"size is greater than available space|out of space", "InsufficientSpace"),
     (r"size is less than current used or reserved space", "InUse"),
     (r"dataset is busy", "Busy"),
@@ -99,6 +113,8 @@ def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:
 def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
     hidden = (row.get("internal_metadata") or {}).get("cloudinit_nocloud_path")
     uuid, pool, dataset = str(row["uuid"]), _text(row, "zpool"), _text(row, "zfs_filesystem")
+    if not dataset and (row.get("zone_state") in _UNINSTALLED or row.get("state") == "provisioning"):
+        pool, dataset = _place(_text(row, "zonepath"), uuid)
     # These values become part of command lines.
     if not is_uuid(uuid) or (pool and not is_pool(pool)) or dataset.split("/", 1)[0] != pool:
         raise ValueError(f"uuid {uuid!r}, pool {pool!r}, dataset {dataset!r}")
@@ -111,20 +127,49 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
         pool=pool,
         dataset=dataset,
         flexible_disk_size=int(row.get("flexible_disk_size") or 0) or None,
-        disks=tuple(_disk(disk) for disk in row.get("disks") or ()),
+        disks=tuple(_with_mentions(_disk(disk), row) for disk in row.get("disks") or ()),
         hidden_paths=frozenset([str(hidden)] if hidden else []),
         indestructible=bool(row.get("indestructible_zoneroot")),
         transition=_text(row, "transition_to"),
         tags=_tags(row.get("tags")),
         pci=SMARTOS,
+        uses=dict(_uses(row)),
         memory=int(row.get("ram") or 0),
         vcpus=int(row.get("vcpus") or 0),
         bootrom=_text(row, "bootrom") or "bios",
+        run_id=_text(row, "boot_timestamp") if row.get("state") == "running" else "",
+        ended_at=_moment(_text(row, "exit_timestamp")) if row.get("state") == "stopped" else 0,
     )
+
+
+def _uses(row: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, Use]]:
+    """Volumes that the VM has in another way than as a disk: as a CD-ROM, by their other device, for bhyve itself."""
+    for disk in row.get("disks") or ():
+        path, media = _text(disk, "path"), _text(disk, "media") or "disk"
+        found = _ZVOL.fullmatch(path)
+        if found and (media != "disk" or not path.startswith(RAW_ZVOL)):
+            yield found.group(1), Use(f"as {media} {path}", "vmadm update with remove_disks ends that", media == "disk")
+    for key, text in _naming(row).items():
+        for volume in _ZVOL.findall(text):
+            yield volume, Use(f"in {key}", f"vmadm update with another {key} ends that")
+
+
+def _place(zonepath: str, uuid: str) -> t.Tuple[str, str]:
+    """The pool and the dataset of a VM whose dataset vmadm does not know, as its zone path has them."""
+    pool = zonepath.strip("/").partition("/")[0]
+    return (pool, f"{pool}/{uuid}") if zonepath == f"/{pool}/{uuid}" and is_pool(pool) else ("", "")
 
 
 def _text(row: t.Mapping[str, t.Any], key: str) -> str:
     return str(row.get(key) or "")
+
+
+def _moment(text: str) -> int:
+    """Seconds since 1970 of a time as vmadm writes it; 0 for anything else."""
+    try:
+        return seconds_of(f"{text[:19]}Z") if text.endswith("Z") else 0
+    except ValueError:
+        return 0
 
 
 def _tags(tags: t.Any) -> t.Dict[str, str]:
@@ -140,12 +185,36 @@ def macs(row: t.Mapping[str, t.Any]) -> t.FrozenSet[str]:
     return frozenset(mac_of(str(mac)) for mac in found) - {""}
 
 
+def nic_tags(row: t.Mapping[str, t.Any]) -> t.List[str]:
+    """The network tags of a VM's NICs that C(nictagadm) can be asked for. Those of overlays are not among them."""
+    nics = row.get("nics")
+    found = [nic.get("nic_tag") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
+    return sorted({tag for tag in found if isinstance(tag, str) and _NIC_TAG.fullmatch(tag)})
+
+
 def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
     """The VMs that have MAC addresses, by these, from C(vmadm lookup -j). but: the UUID of one that is left out."""
     found = parse_json(stdout)
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
     others = [row for row in rows if row.get("uuid") != but]
     return {mac: _text(row, "alias") or _text(row, "uuid") for row in others for mac in macs(row)}
+
+
+def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
+    """The disk, with the options and other disks of the VM that name its path, or another device of its volume, too."""
+    found = _ZVOL.fullmatch(disk.path)
+    name = rf"/dev/zvol/r?dsk/{re.escape(found.group(1))}(?:[sp]\d+)?" if found else re.escape(disk.path)
+    path = re.compile(name + r"(?![A-Za-z0-9_.:/-])")
+    others = [_text(one, "path") for one in row.get("disks") or () if _text(one, "path") != disk.path]
+    texts = {**_naming(row), **({"disks": " ".join(others)} if others else {})}
+    hits = {key: path.search(text) for key, text in texts.items() if disk.path}
+    shown = {key: f"{key} as {hit.group()}" if hit.group() != disk.path else key for key, hit in hits.items() if hit}
+    return replace(disk, mentions=tuple(shown.values()))
+
+
+def _naming(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    """The options of a VM that may name devices, as texts."""
+    return {key: json.dumps(row[key]) for key in _MAY_NAME_PATHS if row.get(key)}
 
 
 def _disk(row: t.Mapping[str, t.Any]) -> DiskConfig:
@@ -162,7 +231,26 @@ def _disk(row: t.Mapping[str, t.Any]) -> DiskConfig:
         image_size=int(row.get("image_size") or 0),
         pci_slot=_text(row, "pci_slot"),
         uuid=_text(row, "uuid").lower(),
+        element=DiskElement(encode_options({key: row[key] for key in DISK_OPTIONS if row.get(key) not in (None, "")})),
     )
+
+
+def encode_options(options: t.Mapping[str, t.Any]) -> str:
+    """What vmadm knows of a disk beside the model, "" for nothing."""
+    return json.dumps(dict(options), sort_keys=True, separators=(",", ":")) if options else ""
+
+
+def decode_options(text: str) -> t.Dict[str, t.Any]:
+    """What encode_options() has written. Raises FlexdiskError InvalidArgument for anything else: it is data."""
+    options = parse_json(text) if text else {}
+    known = isinstance(options, dict) and all(DISK_OPTIONS.get(key, _never)(value) for key, value in options.items())
+    if not known:
+        raise FlexdiskError("InvalidArgument", "what is kept of the disk is not of vmadm")
+    return dict(options)
+
+
+def _never(value: t.Any) -> bool:
+    return False
 
 
 def check_platform(row: t.Mapping[str, t.Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 from xml.parsers import expat
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 from ..model.errors import FlexdiskError
 
@@ -103,6 +103,17 @@ class Text:
 def render(name: str, **attributes: str) -> str:
     """The text of an empty element with these attributes."""
     return f"<{name}{''.join(f' {key}={quoteattr(value)}' for key, value in attributes.items())}/>"
+
+
+def dump(element: Element, attributes: t.Optional[t.Mapping[str, str]] = None) -> str:
+    """The text of an element and all below it. attributes: others than it has.
+
+    It has no comments and no white space, and attributes in the order of their names, so that texts can be compared.
+    """
+    given = element.attributes if attributes is None else attributes
+    start = element.name + "".join(f" {key}={quoteattr(given[key])}" for key in sorted(given))
+    inner = escape(element.text.strip()) + "".join(map(dump, element.children))
+    return f"<{start}>{inner}</{element.name}>" if inner else f"<{start}/>"
 
 
 def _parse(data: bytes) -> Element:

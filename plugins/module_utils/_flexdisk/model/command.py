@@ -28,6 +28,7 @@ _READS = (
     ("vmadm", "get"),
     ("vmadm", "lookup"),
     ("imgadm", "get"),
+    ("nictagadm", "exists"),
     ("sysinfo",),
     ("kstat", "-p"),
     ("qemu-img", "info"),

@@ -19,6 +19,13 @@ ZVOL = "/dev/zvol/"
 RAW_ZVOL = "/dev/zvol/rdsk/"
 
 
+class Planned(t.NamedTuple):
+    """A dataset or snapshot that a plan names. Another one may get the name later, but never the guid."""
+
+    name: str
+    guid: int
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A file system, volume or snapshot as C(zfs get -Hp) shows it.
@@ -58,6 +65,11 @@ class Dataset:
     user: t.Mapping[str, str] = field(default_factory=dict)
     received: t.FrozenSet[str] = field(default=frozenset(), compare=False)
     inherited: t.Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def planned(self) -> Planned:
+        """What a plan remembers of this dataset or snapshot, if it is to be destroyed."""
+        return Planned(self.name, self.guid)
 
     @property
     def parent(self) -> str:

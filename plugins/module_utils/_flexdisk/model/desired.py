@@ -138,7 +138,8 @@ class VmDeclaration:
 
     vm is a uuid, the beginning of one, or an alias, which a new VM gets; uuid is that of a new VM. disks are entries as
     they were declared; options, metadata and template are the hypervisor's business and only for a new VM. generation
-    is a word for a start, "" for none; restart: what needs a restart gets one.
+    is a word for a start, "" for none; restart: what needs a restart gets one. member is the member
+    of a group that the VM is, "" for none.
     """
 
     vm: str
@@ -156,6 +157,7 @@ class VmDeclaration:
     autoboot: t.Optional[bool] = None
     indestructible: t.Optional[bool] = None
     drained: t.Optional[bool] = None
+    member: t.Optional[str] = None
     generation: str = ""
     restart: bool = False
     destroy_disks: bool = False
@@ -221,15 +223,21 @@ class Policy:
     reclaim: bool = False
     space: bool = True
     approval: t.Optional[Approval] = None
+    # What this host allows of VMs that other hosts describe (rules/incoming.py).
+    incoming_allowed: t.Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Keep:
-    """A retention rule: how many of the newest snapshots, of the daily and of the weekly ones are kept."""
+    """A retention rule: how many of the newest snapshots, of the daily and of the weekly ones are kept.
+
+    names: patterns of the snapshots that count; without any, those that are called like the task's own.
+    """
 
     last: int = 0
     daily: int = 0
     weekly: int = 0
+    names: t.Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

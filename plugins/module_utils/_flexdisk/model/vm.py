@@ -13,6 +13,9 @@ from .dataset import Dataset
 from .sizes import MIB
 
 ABSENT = "absent"
+# Shut off, with the memory of its guest in a file: its next start goes on with that, on the disks as they were.
+SAVED = "saved"
+NO_GROUP = "none"  # what is written for a VM that was said to be in no group; the name of a member has a number
 THICK, SPARSE, FILE = "thick", "sparse", "file"
 
 
@@ -36,9 +39,29 @@ class Pci:
 
 
 @dataclass(frozen=True)
+class DiskElement:
+    """What a hypervisor knows of a disk beyond our model: options of its driver, limits, sizes of sectors, encryption.
+
+    text is as its driver writes it, "" for nothing else than a new disk has. format is what lies on the volume if not
+    the guest's own bytes, such as C(qcow2), and C(luks) if only encrypted. needs is what the VM or the host must have
+    for it, claims what only one device of a VM can have. lost is what a detached disk cannot keep, and holds what keeps
+    it from being detached. unresizable says why a running guest cannot be told another size. All in words.
+    """
+
+    text: str = ""
+    format: str = ""
+    needs: t.Tuple[str, ...] = ()
+    claims: t.Tuple[str, ...] = ()
+    lost: t.Tuple[str, ...] = ()
+    holds: t.Tuple[str, ...] = ()
+    unresizable: str = ""
+
+
+@dataclass(frozen=True)
 class DiskConfig:
     """A disk entry of a VM's configuration. volume is the dataset the path names, "" for a CD-ROM or a file; serial is
-    what a hypervisor that keeps no uuids shows the guest.
+    what a hypervisor that keeps no uuids shows the guest. element is what it knows beside; mentions are other places of
+    the configuration that name the path and do not follow when it changes, in words.
     """
 
     path: str
@@ -51,6 +74,30 @@ class DiskConfig:
     pci_slot: str = ""
     uuid: str = ""
     serial: str = ""
+    element: DiskElement = field(default_factory=DiskElement)
+    mentions: t.Tuple[str, ...] = ()
+
+
+class Use(t.NamedTuple):
+    """How a VM uses a volume. The fields are empty for a disk of its list."""
+
+    # Follows the VM in a message: "below the overlay /x".
+    how: str = ""
+    # What ends the use, as a sentence without its end.
+    remedy: str = ""
+    # Whether the volume is part of a disk that the list shows as something else, or not at all.
+    hides: bool = False
+    # Whether the remedy writes to the volume, which others may have, too.
+    writes: bool = False
+
+
+class Sharer(t.NamedTuple):
+    """Another VM that has a disk of a VM. label: the other VM, with how it uses the volume."""
+
+    volume: str
+    uuid: str
+    label: str
+    state: str
 
 
 @dataclass(frozen=True)
@@ -61,9 +108,13 @@ class VmConfig:
     VM can have, if not all; first_boots: without a boot order the first disk is it; boot_types is an order
     of types of device, into which no other disk can be put; frozen says why it cannot be
     changed, unplugged names the disks that the running VM lacks, uses the volumes that it has open or configured in any
-    way; digest changes with the configuration. memory is MiB. guest_agent is C(connected) or C(disconnected), "" where
-    nobody can tell. failover: the hypervisor never starts the VM with the host, and autoboot is a wish that is stored
-    beside. A VM that is not there has the state ABSENT.
+    way, where the hypervisor tells more than the list of disks; unclear has the disks on which may lie what nobody
+    names; digest changes with the configuration. memory is MiB. guest_agent is C(connected) or C(disconnected), ""
+    where nobody can tell. run_id differs after each start of the VM, and is "" while it is stopped. ended_at: seconds
+    since 1970 when a stopped VM ended, 0 where nobody can tell. failover: the
+    hypervisor never starts the VM with the host, and autoboot is a wish that is stored beside. A VM that is not there
+    has the state ABSENT, one with a saved image of its memory SAVED. offers is what the VM and its host have for the
+    needs of a DiskElement, claims what devices other than its disks have of what only one can have.
     """
 
     uuid: str
@@ -86,13 +137,18 @@ class VmConfig:
     boot_types: str = ""
     frozen: str = ""
     unplugged: t.Tuple[str, ...] = ()
-    uses: t.FrozenSet[str] = frozenset()
+    uses: t.Mapping[str, Use] = field(default_factory=dict)
+    unclear: t.Tuple[DiskConfig, ...] = ()
     bootrom: str = ""
     digest: str = ""
     memory: int = 0
     vcpus: int = 0
     guest_agent: str = ""
+    run_id: str = ""
+    ended_at: int = field(default=0, compare=False)
     failover: bool = False
+    offers: t.FrozenSet[str] = frozenset()
+    claims: t.FrozenSet[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -108,6 +164,7 @@ class Disk:
     attached disk and the volume's own properties for a detached one. guarded says that an interrupted run has left its
     guard, a snapshot that is not among snapshots; half is what an interrupted conversion has copied so far, with a name
     of its own. own has the values of the properties in rules/disk_properties.py; one that it lacks has its default.
+    element is the hypervisor's word for an attached disk, and what a detached one keeps of it.
     """
 
     volume: Dataset
@@ -128,6 +185,7 @@ class Disk:
     snapshots: t.Tuple[Dataset, ...] = ()
     guarded: bool = False
     half: str = ""
+    element: DiskElement = field(default_factory=DiskElement)
 
     @property
     def preserve(self) -> bool:
@@ -170,11 +228,14 @@ class Disk:
 
 
 class JournalEntry(t.NamedTuple):
-    """What a run wrote down before it changed a VM: its plan's id, host and time (UTC), and the VM as it was.
+    """What a run wrote down before it changed a VM: its plan's id, host and time (UTC), and the power that the VM has
+    when the run is over: as the task declares, else as it was.
 
     stops: the run was about to stop the VM, or had done so; only then state and autoboot are to be restored.
-    rollback names the snapshot that all disks are going back to, creates the VM that was being made; boots: the VM had
-    a boot disk; steps and moves (guid, from, to) are for people.
+    rollback names the snapshot that all disks are going back to, creates the VM that was being made, member the member
+    of a group that it becomes, and deletes that which was being deleted; boots: the VM had a boot disk; steps and
+    moves (guid, from, to) are for people. asked: run_id of the VM whose guest the run was about to ask to shut down.
+    late: the run has ended, and the guest had not shut down.
     """
 
     plan: str
@@ -188,6 +249,10 @@ class JournalEntry(t.NamedTuple):
     rollback: str = ""
     creates: str = ""
     boots: bool = False
+    member: str = ""
+    deletes: str = ""
+    asked: str = ""
+    late: bool = False
 
     @property
     def powers(self) -> bool:
@@ -202,8 +267,12 @@ class Vm:
     disks are the attached volumes in the order of their indexes, hidden ones too; orphans are volumes below the VM's
     dataset that its configuration does not know; snapshots are those of that dataset alone; other_used is the space of
     other children (file systems); unbacked counts CD-ROMs and files; missing names the paths whose volume does not
-    exist, strays those whose volume lies elsewhere and is left alone; interrupted is the intent of a run of this host
-    that did not come to its end.
+    exist, strays those whose volume lies elsewhere and is left alone, unread those whose pool this task has not read;
+    interrupted is the intent of a run of this host that did not come to its end; overlaid says how the VM
+    uses a volume among orphans, so that its list of disks is not to be believed, and doubted that nothing but its
+    silence speaks for that; asked is the entry of a run that has
+    asked the guest to shut down, which can still happen; at_home: nobody can have taken the VM over, if it has failover
+    (rules/power.py).
     """
 
     config: VmConfig
@@ -216,7 +285,37 @@ class Vm:
     unbacked: int = 0
     missing: t.Tuple[str, ...] = ()
     strays: t.Tuple[str, ...] = ()
+    unread: t.Tuple[str, ...] = ()
     interrupted: t.Optional[JournalEntry] = None
+    overlaid: str = ""
+    doubted: bool = False
+    asked: t.Optional[JournalEntry] = None
+    at_home: bool = False
+    # Snapshots of the file systems that others have made below its dataset. A recursive snapshot takes them, too.
+    snapshots_below: t.Tuple[Dataset, ...] = ()
+    # Other VMs that have its disks, stopped ones too; ran: it ran when it was read.
+    sharers: t.Tuple[Sharer, ...] = field(default=(), compare=False)
+    ran: bool = field(default=False, compare=False)
+    home_unknowable: bool = False
+    """Whether the host does not tell one boot from the next, so that at_home is never known."""
+
+    @property
+    def writers(self) -> t.Tuple[Sharer, ...]:
+        """The VMs among the sharers that are not stopped."""
+        return tuple(one for one in self.sharers if one.state != "stopped")
+
+    @property
+    def shared(self) -> t.Tuple[str, ...]:
+        """The volumes of its disks that VMs which are not stopped use as well, each with these VMs, in words."""
+        users: t.Dict[str, t.List[str]] = {}
+        for one in self.writers:
+            users.setdefault(one.volume, []).append(f"{one.label}, which is {one.state}")
+        return tuple(f"{volume} is in use by {', '.join(labels)}" for volume, labels in users.items())
+
+    def beside_no_more_than(self, before: Vm) -> bool:
+        """Whether nobody writes to its disks who did not when the VM was read before."""
+        known = {(one.volume, one.uuid) for one in before.writers}
+        return {(one.volume, one.uuid) for one in self.writers} <= known
 
     @property
     def halted(self) -> bool:
@@ -258,6 +357,12 @@ class Vm:
     def generation(self) -> str:
         """The word of the user for which the VM was started last, "" if there is none."""
         return self.root.user.get("generation", "")
+
+    @property
+    def member(self) -> t.Optional[str]:
+        """The member of a group that the VM is, C(web-3). C("") for none, None if nobody has said anything of it."""
+        value = self.root.user.get("member", "")
+        return ("" if value == NO_GROUP else value) if value else None
 
     @property
     def drained(self) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import fields, is_dataclass, replace
 
-from ..model.desired import Approval
+from ..model.dataset import Planned
+from ..model.desired import Approval, Policy
 from ..model.sizes import render_change
 from ..model.vm import Disk, DiskConfig, Vm
 from ..rules import space
@@ -80,19 +81,22 @@ def _standing_alone(those: t.Sequence[str]) -> t.Iterator[str]:
             yield line
 
 
-def digest(plans: t.Iterable[VmPlan]) -> str:
-    """The digest of what the plans do. The order of VMs and disks in the declaration, the clock and the free space do
-    not count, and neither do VMs that do not change.
+def digest(plans: t.Iterable[VmPlan], policy: t.Optional[Policy] = None) -> str:
+    """The digest of what the plans do, and to which datasets. The order of VMs and disks in the declaration, the clock
+    and the free space do not count, and neither do VMs that do not change. policy: how a VM is stopped.
     """
-    return digest_of([_plan(plan) for plan in in_order(plans) if plan.changed])
+    return digest_of([_plan(plan, policy or Policy()) for plan in in_order(plans) if plan.changed])
 
 
-def _plan(plan: VmPlan) -> t.Dict[str, _Plain]:
+def _plan(plan: VmPlan, policy: Policy) -> t.Dict[str, _Plain]:
     steps = [_without_syncs(step, plan.after) for step in plan.steps if not step.silent]
+    guids = _guids(plan.before)
     return {
         "vm": plan.vm,
         "pool": plan.before.root.pool,
         "steps": sorted(map(_step, steps), key=digest_of),
+        "guids": sorted({name: guids[name] for step in steps for name in step.datasets if name in guids}.items()),
+        "stopping": [policy.stop_timeout, policy.allow_force_stop] if plan.stops else [],
         "figures": _changes(_figures(plan.before), _figures(plan.after)),
         "disks": _changes(_disks(plan.before), _disks(plan.after)),
         "lost": _lost(plan),
@@ -152,7 +156,14 @@ def _plain(value: _Plain) -> _Plain:
 
 def _of_sync(value: _Plain) -> bool:
     """Whether this is the name of a snapshot of a sync. Each sync makes others, and they are no data."""
-    return isinstance(value, str) and is_synced(value.rpartition("@")[2])
+    name = value.name if isinstance(value, Planned) else value
+    return isinstance(name, str) and is_synced(name.rpartition("@")[2])
+
+
+def _guids(vm: Vm) -> t.Dict[str, int]:
+    """The guids of the VM's datasets by name. Another dataset of a name would be another one that is changed."""
+    disks = (*vm.disks, *vm.orphans, *vm.detached)
+    return {dataset.name: dataset.guid for dataset in (vm.root, *(disk.volume for disk in disks))}
 
 
 def _changes(before: t.Mapping[str, _Plain], after: t.Mapping[str, _Plain]) -> t.List[_Plain]:
@@ -204,7 +215,7 @@ def _lost(plan: VmPlan) -> t.List[_Plain]:
 
 def _back(plan: VmPlan) -> t.List[_Plain]:
     """The snapshots that the VM goes back to. Others of the same names would take it to another moment."""
-    names = {part for step in plan.steps if isinstance(step, RollBack) for part in step.parts}
+    names = {part for step in plan.steps if isinstance(step, RollBack) for part, _guid in step.parts}
     return sorted([*moment, name] for moment, name in _snapshots(plan.before).items() if name in names)
 
 

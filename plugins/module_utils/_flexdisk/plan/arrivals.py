@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.sizes import MIB, render_change, render_mib
-from ..model.vm import FILE, THICK, Disk, Vm
+from ..model.vm import FILE, THICK, Disk, DiskElement, Vm
 from ..rules import identity
 from ..rules.differences import fact_changes, in_conversion
 from ..rules.layout import disk_dataset, index_of
+from . import disk_travel
 from .changes import facts_of, stale
 from .disk_steps import AttachDisk, Attachment, CreateDisk
 from .hot_plug import why_cold
@@ -35,7 +36,12 @@ def _attachment(vm: Vm, target: Target, volume: str, capabilities: Capabilities)
     boot = (again if target.spec.boot is None else target.spec.boot) or (vm.config.first_boots and not vm.config.disks)
     uuid = disk.uuid if disk else target.uuid
     path = path_of(capabilities, volume, target.type, uuid)
-    return Attachment(path, target.size, target.model, boot, target.slot, uuid)
+    element, without = DiskElement(), t.cast("t.Tuple[str, ...]", ())
+    if disk is not None:
+        element, without = disk_travel.coming(vm.config, disk, target.model)
+    elif target.replaces is not None:
+        element, without = disk_travel.replacing(vm.config, target.replaces, target.model)
+    return Attachment(path, target.size, target.model, boot, target.slot, uuid, element, without)
 
 
 def path_of(capabilities: Capabilities, volume: str, kind: str, uuid: str) -> str:
@@ -105,6 +111,7 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
         f", {target.kept} -> {target.type}" if target.type != target.kept else "",
         f", compression {now} -> {wanted}" if wanted not in (None, now) else "",
         f", detached since {since}" if since and disk.detached else "",
+        disk_travel.without_text(attachment.element, attachment.without),
     ]
     return AttachDisk(
         Told("".join(words), target.label, size < disk.size, why_cold(vm, target.model, target.slot, capabilities)),
@@ -129,8 +136,9 @@ def create(vm: Vm, target: Target, capabilities: Capabilities) -> CreateDisk:
     why = why_cold(vm, target.model, target.slot, capabilities)
     kind = f" {target.type}" if target.type != THICK else ""
     image = f" from image {spec.image}" if spec.image else ""
+    lost = disk_travel.without_text(attachment.element, attachment.without)
     return CreateDisk(
-        Told(f"+ {target.label} {render_mib(target.size)}{kind}{_at(target)}{image}", target.label, cold=why),
+        Told(f"+ {target.label} {render_mib(target.size)}{kind}{_at(target)}{image}{lost}", target.label, cold=why),
         volume=volume,
         size_mib=target.size,
         type=target.type,
@@ -141,4 +149,5 @@ def create(vm: Vm, target: Target, capabilities: Capabilities) -> CreateDisk:
         own_compression=spec.compression or "",
         origin=target.origin.name if target.origin else "",
         image_size_mib=target.image_size,
+        origin_guid=target.origin.guid if target.origin else 0,
     )

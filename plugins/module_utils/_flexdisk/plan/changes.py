@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import RECORD
+from ..model.dataset import RECORD, Planned
 from ..model.sizes import render_change, render_mib
 from ..model.vm import FILE, SPARSE, Disk, Vm
-from ..rules import disk_properties, identity
+from ..rules import disk_element, disk_properties, identity, released_identity
 from ..rules.differences import crosses, fact_changes
 from ..rules.layout import copy_place, detached_place
 from ..rules.reservation import PoolGeometry, automatic_reservation
+from . import disk_travel
 from .disk_steps import (
     Convert,
     Copying,
@@ -51,7 +52,9 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
         "remaining": disk.remaining,
     }
     fields.update(changes)
-    return identity.facts(**fields)
+    # The identity that is written takes the place of the saved one that it comes from.
+    saved = {released_identity.KEY: ""} if released_identity.counts(disk) else {}
+    return {**identity.facts(**fields), **saved}
 
 
 def stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
@@ -60,8 +63,9 @@ def stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
 
 
 def unmarked(disk: Disk) -> t.Dict[str, str]:
-    """Facts that remove the mark of a conversion from a disk that is in its place; empty if it has no mark."""
-    return {"from": "", "copied": ""} if identity.is_converting(disk.volume.user.get("from", "")) else {}
+    """Facts that remove from a disk in its place the mark of a conversion, and what it kept while it was detached."""
+    kept = {disk_element.FACT: ""} if disk.path and disk_element.FACT in disk.volume.user else {}
+    return {"from": "", "copied": "", **kept} if identity.is_converting(disk.volume.user.get("from", "")) else kept
 
 
 # -- properties
@@ -169,7 +173,7 @@ def grow(target: Target) -> t.Optional[Grow]:
     if target.bytes <= disk.size:
         return None
     return Grow(
-        _resize_told(target, disk),
+        _resize_told(target, disk)._replace(cold=disk_travel.why_cold_growth(disk)),
         volume=disk.volume.name,
         path=disk.path,
         size_mib=target.size,
@@ -229,6 +233,11 @@ def convert(
     return Convert(told, volume=disk.volume.name, guid=disk.volume.guid, type=wanted, copying=copying)
 
 
+def short_names(disk: Disk) -> t.Tuple[Planned, ...]:
+    """The snapshots that go with a disk, by their short names: these stay when the disk moves."""
+    return tuple(Planned(s.name.split("@", 1)[1], s.guid) for s in disk.snapshots)
+
+
 def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -> Copying:
     block = RECORD if wanted == FILE else block_size
     spare = detached_place(disk)
@@ -237,7 +246,7 @@ def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -
         half=copy_place(spare) if disk.volume.name != copy_place(spare) else spare,
         block_size_bytes=block,
         compression=disk.volume.compression,
-        snapshots=tuple(s.name.split("@", 1)[1] for s in disk.snapshots),
+        snapshots=short_names(disk),
         beside_bytes=disk.size if wanted == SPARSE else automatic_reservation(disk.size, block, geometry),
     )
 

@@ -20,7 +20,8 @@ from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, detached_place
 from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
-from . import predict
+from ..rules.usage import also_attached, labels, renamed
+from . import disk_travel, predict
 from .resolve import Leaver, Resolved, Target, slots_after, staying_bytes
 
 
@@ -31,9 +32,11 @@ def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: 
         check_type(target, host, resolved.vm.config.pool, capabilities, problems)
     for leaver in resolved.leavers:
         _leaver(leaver, problems)
+        disk_travel.check_leaving(resolved.vm, leaver, problems)
         _protected(resolved.vm, leaver.disk, "removed", problems)
     _moves(resolved, host, problems)
     _writers(resolved, host, problems)
+    _renamed(resolved, problems)
     _names(resolved, problems)
     _boot(resolved, problems)
     _functions(resolved, problems)
@@ -47,12 +50,17 @@ def check_departures(resolved: Resolved, host: Host, problems: Problems) -> None
     """Checks before a VM is deleted. All its disks are destroyed or detached, so the boot disk may leave, too."""
     for leaver in resolved.leavers:
         _gone(leaver, problems)
+        disk_travel.check_keeping(leaver, problems)
     _moves(resolved, host, problems)
     _writers(resolved, host, problems)
 
 
 def _target(resolved: Resolved, target: Target, capabilities: Capabilities, problems: Problems) -> None:
     check_name(target, problems)
+    disk_travel.check_coming(resolved.vm.config, target, problems)
+    disk_travel.check_size(target, problems)
+    if target.stays and target.disk is not None and crosses(target.type, target.disk):
+        disk_travel.check_leaving(resolved.vm, Leaver(target.disk, False), problems)
     models = resolved.vm.config.models or capabilities.models
     if target.spec.model is not None and target.spec.model not in models:
         problems.add(
@@ -118,7 +126,8 @@ def _replicated(disk: Disk, what: str, problems: Problems) -> None:
     there = hosts(disk)
     if there:
         words = f"cannot be {what}: it has replicas on {', '.join(there)}; the playbook replicate with"
-        problems.add("Replicated", f"{words} flexdisk_replica_state=absent gives them up", disk.label)
+        vm = f" and flexdisk_vm={disk.vm}, flexdisk_replica_host={', then '.join(there)}" if disk.detached else ""
+        problems.add("Replicated", f"{words} flexdisk_replica_state=absent{vm} gives them up", disk.label)
 
 
 def _ownership(disk: Disk, what: str, problems: Problems) -> None:
@@ -171,11 +180,26 @@ def check_destruction(leaver: Leaver, problems: Problems) -> None:
 
 
 def _writers(resolved: Resolved, host: Host, problems: Problems) -> None:
+    vm = resolved.vm
     claimed = [target.disk for target in resolved.targets if target.disk is not None]
-    for name in sorted({disk.volume.name for disk in (*resolved.vm.disks, *resolved.vm.orphans, *claimed)}):
-        others = [c.label for c in host.users.get(name, ()) if c.uuid != resolved.vm.config.uuid]
+    claimed += [leaver.disk for leaver in resolved.leavers]
+    attached = {disk.volume.name for disk in vm.disks}
+    # The VM may use these in another way. A run that was cut off may have left them in its own list: that counts not.
+    loose = {disk.volume.name for disk in claimed} - attached
+    for name in sorted({*attached, *loose, *(disk.volume.name for disk in vm.orphans)}):
+        users = host.usage.of(name)
+        others = labels(u for u in users if u.config.uuid != vm.config.uuid or (u.use.how and name in loose))
         if others:
-            problems.add("InUse", f"{name} is also attached to {', '.join(others)}; two writers would destroy its data")
+            problems.add("InUse", also_attached(name, others))
+
+
+def _renamed(resolved: Resolved, problems: Problems) -> None:
+    """Refuse to touch a volume that is configured under another name."""
+    claimed = [target.disk for target in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
+    for disk in (d for d in resolved.vm.orphans if any(d is other for other in claimed)):
+        why = renamed(resolved.vm, disk)
+        if why:
+            problems.add("InUse", why, disk.label)
 
 
 def _moves(resolved: Resolved, host: Host, problems: Problems) -> None:

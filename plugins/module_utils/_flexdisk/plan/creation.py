@@ -10,11 +10,11 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
-from ..model.dataset import Dataset
+from ..model.dataset import Dataset, Planned
 from ..model.desired import NewVm, VmDeclaration, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
-from ..model.vm import ABSENT, DiskConfig, Vm, VmConfig
+from ..model.vm import ABSENT, NO_GROUP, DiskConfig, Vm, VmConfig
 from ..rules import identity, packages, slots
 from ..rules.differences import crosses
 from ..rules.inventory import Host
@@ -25,24 +25,31 @@ from ..rules.moves import away
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.slots import slot_problems
 from ..rules.space import quota_law
+from ..rules.unfinished import Left, in_place, left_of, room
+from ..rules.usage import labels
 from ..spec.vm_disks import parse_vm_disks
 from . import arrivals, changes, checks, predict
 from .disk_steps import CreateDisk
 from .ordering import Sequence
 from .resolve import Resolved, Target, resolve, slots_after
 from .steps import Step, Told, VmPlan
-from .vm import power, uuid_of_new
+from .vm import power, remove_left, uuid_of_new
 from .vm_steps import ClearRemains, CreateVm, ImportImage
 
 Hidden = t.Tuple[int, int]
 
 
 def decide(
-    host: Host, declared: VmDeclaration, pool: str, capabilities: Capabilities, problems: Problems
+    host: Host,
+    declared: VmDeclaration,
+    pool: str,
+    capabilities: Capabilities,
+    problems: Problems,
+    unfinished: t.Optional[Left] = None,
 ) -> t.Optional[NewVm]:
     """The new VM, with everything decided that the declaration leaves open; None if there are problems.
 
-    Problems are added to problems.
+    Problems are added to problems. unfinished: what the hypervisor has made of it before, which goes first.
     """
     package = declared.package
     packages.check_new_name(declared.vm, problems)
@@ -58,7 +65,8 @@ def decide(
     if problems or not memory:
         return None
     uuid = declared.uuid or _uuid(host, declared.vm, pool)
-    _vacant(host, declared.vm, pool, uuid, problems)
+    if unfinished is None:
+        _vacant(host, declared.vm, pool, uuid, problems)
     return NewVm(
         uuid=uuid,
         alias=declared.vm,
@@ -74,16 +82,22 @@ def decide(
 
 
 def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
-    """The place of the new VM must be free. Unused remains of its own interrupted creation are allowed there."""
+    """The place of the new VM must be free. Unused remains of its own interrupted creation or deletion are allowed."""
     gone = away(host.moves, alias) or away(host.moves, uuid)
     if gone is not None:
         problems.add(gone.code, gone.message)
+    left = left_of(host, pool, uuid)
+    if left is not None and left.entry.deletes:
+        return  # the plan removes it, or says why not
     root, record = f"{pool}/{uuid}", host.intents.get((pool, uuid))
-    there = [d for d in host.datasets.values() if d.name == root or d.name.startswith((root + "/", root + "@"))]
+    there = in_place(host, root)
     ours = record is not None and record.creates == alias and record.host == host.name
     lasting = used(there, host.datasets.get(container(pool))) if ours else sorted(d.name for d in there)
     if lasting:
         problems.add("AlreadyExists", f"{', '.join(lasting)} exists, belongs to no VM, and may still be needed")
+    for name, users in ((d.name, host.usage.of(d.name)) for d in there):
+        if users:
+            problems.add("InUse", f"{name} is in the place of the new VM, and attached to {labels(users)}")
 
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
@@ -133,15 +147,19 @@ def plan_creation(
     image: t.Optional[Import],
     capabilities: Capabilities,
     problems: Problems,
+    unfinished: t.Optional[Left] = None,
 ) -> VmPlan:
     """All steps of a new VM. draft is its configuration without disks. hidden has a size (MiB) and a block size (bytes)
-    for each disk that the platform adds.
+    for each disk that the platform adds. unfinished: what the hypervisor has made of the VM in an interrupted task.
     """
     geometry = host.geometry[new.pool]
     blank = _blank(host, new, draft, geometry)
     before = _before(blank)
     spec = _spec(new, declared, blank, problems)
-    left = tuple(sorted(n for n in host.datasets if n == blank.root.name or n.startswith(blank.root.name + "/")))
+    left = tuple(d.planned for d in in_place(host, blank.root.name))
+    known = unfinished is not None
+    unfinished = unfinished or left_of(host, new.pool, new.uuid)
+    removing = remove_left(unfinished, problems, known) if unfinished and (known or unfinished.entry.deletes) else None
     if problems:
         return VmPlan(new.uuid, before, before, (), tuple(problems))
     if image is not None and image.size > host.available(new.pool):
@@ -160,11 +178,13 @@ def plan_creation(
     if problems:
         return VmPlan(new.uuid, before, before, (), tuple(problems))
     seq = Sequence(before, geometry)
-    if left:
-        seq.add(_clearing(left))
+    if removing is not None and (removing.parts or known):
+        seq.add(removing)
+    elif left:
+        seq.add(_clearing(left, room(host.datasets[left[0].name])))
     if image is not None:
         seq.add(_import(image))
-    seq.add(_creation(new, declared, resolved, geometry, capabilities, _taken(host, new)))
+    seq.add(_creation(new, declared, resolved, geometry, capabilities, _taken(host)))
     for target in (g for g in resolved.targets if g.disk is not None):
         seq.add(arrivals.arrive(seq.vm, target, capabilities))
     seq.extend(power(seq.vm, declared, capabilities))
@@ -248,7 +268,7 @@ def _with_hidden(
     return blank
 
 
-def _taken(host: Host, new: NewVm) -> t.Set[str]:
+def _taken(host: Host) -> t.Set[str]:
     disks = (*host.detached, *(d for vm in host.vms for d in vm.disks + vm.orphans))
     return {disk.uuid for disk in disks if disk.uuid}
 
@@ -258,9 +278,9 @@ def _import(one: Import) -> Step:
     return ImportImage(Told(text), one.volume, one.size, one.block_size, one.file)
 
 
-def _clearing(left: t.Tuple[str, ...]) -> Step:
-    text = f"- unused remains of an interrupted creation: {', '.join(left)}"
-    return ClearRemains(Told(text, destroys=True), left=left)
+def _clearing(left: t.Tuple[Planned, ...], frees: int) -> Step:
+    text = f"- unused remains of an interrupted creation: {', '.join(one.name for one in left)}"
+    return ClearRemains(Told(text, destroys=True), left=left, frees_bytes=frees)
 
 
 def _creation(
@@ -316,6 +336,7 @@ def _root_facts(new: NewVm, declared: VmDeclaration, capabilities: Capabilities)
         "package": declared.package.name if declared.package is not None else "",
         "drained": "true" if declared.drained else "",
         "generation": declared.generation,
+        "member": "" if declared.member is None else declared.member or NO_GROUP,
     }
     if not capabilities.keeps_storage:
         facts["indestructible"] = "true" if declared.indestructible else ""

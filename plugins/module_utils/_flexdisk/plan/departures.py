@@ -10,9 +10,10 @@ import typing as t
 
 from ..model.sizes import render_bytes, render_mib
 from ..model.vm import Disk, Vm
-from ..rules import identity, snapshots
+from ..rules import disk_element, identity, snapshots
 from ..rules.layout import detached_place
-from .changes import facts_of, stale, unmarked
+from . import disk_travel
+from .changes import facts_of, short_names, stale, unmarked
 from .disk_steps import Destroy, DestroyDetached, Detach, DetachUnattached, DiscardCopy, ForgetDisk, LiftGuard
 from .resolve import Leaver
 from .steps import Told
@@ -53,19 +54,22 @@ def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
     disk = leaver.disk
     attached = "" if disk.path else " (not attached)"
     named = f" without its name (uuid {disk.uuid})" if leaver.nameless else ""
-    told = Told(f"- {disk.label} {render_mib(disk.size_mib)}{attached} detached{named}", disk.label)
+    lost = "" if leaver.becomes_replica else disk_travel.lost_text(disk)
+    told = Told(f"- {disk.label} {render_mib(disk.size_mib)}{attached} detached{named}{lost}", disk.label)
     changes = {"boot": False, "remaining": "", **({"name": ""} if leaver.nameless else {})}
-    facts = {**facts_of(disk, **changes), **unmarked(disk)}
-    return _leaving(vm, disk, told, facts, lean, renames={} if leaver.becomes_replica else _renames(vm, disk))
+    travels = {disk_element.FACT: ""} if leaver.becomes_replica else disk_travel.facts_of_leaver(disk)
+    facts = {**facts_of(disk, **changes), **unmarked(disk), **travels}
+    return _leaving(disk, told, facts, lean, renames={} if leaver.becomes_replica else _renames(vm, disk))
 
 
 def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
     """Detach a disk while its data is copied. It keeps all its facts, boot and remaining too, for its return."""
-    facts = {**facts_of(disk), **unmarked(disk)}
+    facts = {**facts_of(disk), **unmarked(disk), **disk_travel.facts_of_leaver(disk)}
     if disk.volume.user.get("from") != identity.MAKING:
         facts["from"] = identity.CONVERTING
-    told = Told(f"- {label} {render_mib(disk.size_mib)} detached to be copied", label)
-    return _leaving(vm, disk, told, facts, lean=True, renames=_renames(vm, disk), vm_waits=True)
+    lost = disk_travel.lost_text(disk)
+    told = Told(f"- {label} {render_mib(disk.size_mib)} detached to be copied{lost}", label)
+    return _leaving(disk, told, facts, lean=True, renames=_renames(vm, disk), vm_waits=True)
 
 
 def _renames(vm: Vm, disk: Disk) -> t.Dict[str, str]:
@@ -79,7 +83,6 @@ def _renames(vm: Vm, disk: Disk) -> t.Dict[str, str]:
 
 
 def _leaving(
-    vm: Vm,
     disk: Disk,
     told: Told,
     facts: t.Mapping[str, str],
@@ -123,7 +126,7 @@ def destroy(leaver: Leaver) -> t.Union[Destroy, DestroyDetached]:
         facts=stale(disk, facts_of(disk, uuid=disk.uuid or identity.uuid_of(disk.volume.guid))),
         guid=disk.volume.guid,
         newest=_newest(disk, {}),
-        snapshots=_short_names(disk),
+        snapshots=short_names(disk),
     )
 
 
@@ -131,13 +134,9 @@ def destroy_detached(leaver: Leaver) -> DestroyDetached:
     """Destroy a volume that no VM has attached."""
     disk = leaver.disk
     told = _destroyed(disk, " (detached)" if disk.detached else " (not attached)")
-    return DestroyDetached(told, volume=disk.volume.name, guid=disk.volume.guid, snapshots=_short_names(disk))
+    return DestroyDetached(told, volume=disk.volume.name, guid=disk.volume.guid, snapshots=short_names(disk))
 
 
 def _destroyed(disk: Disk, where: str) -> Told:
     lost = f" with {len(disk.snapshots)} snapshots ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
     return Told(f"- {disk.label} {render_mib(disk.size_mib)}{where} DESTROYED{lost}", disk.label, destroys=True)
-
-
-def _short_names(disk: Disk) -> t.Tuple[str, ...]:
-    return tuple(snapshot.name.split("@", 1)[1] for snapshot in disk.snapshots)

@@ -21,7 +21,7 @@ from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, detached_place, final, image_dataset
 from ..rules.pins import charge
 from ..rules.reservation import default_block_size
-from . import changes, checks, departures, predict
+from . import changes, checks, departures, disk_travel, predict
 from .disk_steps import CreateDetached, EndConversion, FinishDetached
 from .ordering import Sequence
 from .resolve import Leaver, Target, kept_type, unfinished, unfinished_words
@@ -98,6 +98,9 @@ def _changes(
     target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
     checks.check_name(target, problems)
     checks.check_shrink(target, problems)
+    if target.bytes != disk.size or target.type != kept:
+        disk_travel.check_known(disk, target.label, problems)
+    disk_travel.check_size(target, problems)
     checks.check_type(target, host, pool, capabilities, problems)
     disk = replace(disk, half="")
     target, before = replace(target, disk=disk), no_vm(host, pool, capabilities.brand)
@@ -193,6 +196,9 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, probl
             small, large = render_apart(target.size * MIB, least)
             words = f"size {small} is too small: {origin.name}, which the disk is made from, has {large}"
             problems.add("InvalidArgument", words, target.label)
+        if origin.disk is not None:
+            disk_travel.check_known(origin.disk, target.label, problems)
+            disk_travel.check_size(replace(target, disk=replace(origin.disk, volume=origin.volume)), problems)
         words = f" as a {'copy' if origin.copied else 'clone'} of {origin.name}"
     elif not (spec.size or spec.image or job.declared.source):
         problems.add("MissingParameter", "a new disk needs a size, an image or a source", target.label)
@@ -207,6 +213,7 @@ class _Origin(t.NamedTuple):
     name: str
     volume: Dataset
     copied: bool
+    disk: t.Optional[Disk] = None
 
 
 def _origin(host: Host, pool: str, declared: PlacedDiskDeclaration, problems: Problems) -> t.Optional[_Origin]:
@@ -250,7 +257,7 @@ def _of_disk(
         problems.add("InUse", unfinished_words(place.words), declared.label)
     if not declared.source_snapshot:
         _check_room(host, place, declared, problems)
-        return _Origin(disk.volume.name, disk.volume, True)
+        return _Origin(disk.volume.name, disk.volume, True, disk)
     short = {s.name.split("@", 1)[1]: s for s in disk.snapshots}
     one = short.get(declared.source_snapshot)
     if one is None:
@@ -261,7 +268,8 @@ def _of_disk(
             declared.label,
         )
         return None
-    return _Origin(one.name, replace(disk.volume, volsize=one.volsize or disk.volume.volsize), not declared.clone)
+    volume = replace(disk.volume, volsize=one.volsize or disk.volume.volsize)
+    return _Origin(one.name, volume, not declared.clone, disk)
 
 
 def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, problems: Problems) -> None:
@@ -294,11 +302,12 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[
         volume=f"{container(pool)}/{target.label}",
         size_mib=target.size,
         type=target.type,
-        facts=facts,
+        facts={**facts, **(disk_travel.facts_of_copy(origin.disk) if origin is not None and origin.disk else {})},
         compression=spec.compression or above.compression,
         block_size_bytes=target.block_size,
         own_compression=spec.compression or "",
         origin=origin.name if origin is not None and not origin.copied else "",
         copy_of=origin.name if origin is not None and origin.copied else "",
         vm=disk.vm,
+        origin_guid=host.datasets[origin.name].guid if origin is not None else 0,
     )

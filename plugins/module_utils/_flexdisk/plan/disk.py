@@ -21,6 +21,7 @@ from ..rules.layout import disk_dataset
 from ..rules.matching import Match
 from ..rules.slots import slot_problems
 from ..rules.space import drift_cause
+from ..rules.usage import check_whole, labels
 from . import arrivals
 from .detached import Job, plan_detached
 from .entries import Entry
@@ -175,6 +176,9 @@ class Registry:
 
     def _present(self, job: Job, place: Place) -> None:
         declared, disk = job.declared, place.disk
+        if place.vm is not None and place.vm.overlaid:
+            self._add(declared, "InUse", place.vm.overlaid)
+            return
         self._check_owners(job, place)
         for what, (now, wanted) in birth_differences(declared.spec, disk).items():
             self._add(declared, "FixedAtBirth", f"{what} of {place.words} is {now} and cannot become {wanted}")
@@ -223,9 +227,9 @@ class Registry:
         if twins:
             words = f"the uuid {disk.uuid} is on several volumes: {', '.join(twins)}"
             self._add(job.declared, "Ambiguous", words)
-        users = self._host.users.get(disk.volume.name) if place.vm is None else None
+        users = self._host.usage.of(disk.volume.name) if place.vm is None else None
         if users:
-            words = f"{place.words} is configured in {', '.join(config.label for config in users)}"
+            words = f"{place.words} is configured in {labels(users)}"
             self._add(job.declared, "InUse", words)
 
     def _check_name(self, job: Job, place: Place) -> None:
@@ -316,6 +320,8 @@ class Registry:
 
     def _visited(self, visit: _Visit, done: t.Mapping[str, VmPlan]) -> VmPlan:
         problems = Problems(visit.name)
+        if not check_whole(visit.vm, problems):
+            return VmPlan(visit.vm.config.uuid, visit.vm, visit.vm, (), tuple(problems))
         check_begun(visit.vm, problems)
         pairs = [(job.declared, t.cast(Place, job.place).disk) for job in visit.stays]
         for job, giver in visit.takes:

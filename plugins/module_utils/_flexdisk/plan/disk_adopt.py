@@ -16,7 +16,9 @@ from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import disk_properties, identity, released_identity
 from ..rules.inventory import Host, agrees, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of
-from . import changes, ordering, recovery
+from ..rules.power import unfinished
+from ..rules.usage import check_whole
+from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
 from .steps import Step, Told, VmPlan
@@ -26,6 +28,8 @@ from .vm_steps import WritePackage
 def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     """Steps that give an identity to every disk of the VM that has none, or every problem."""
     problems = Problems(spec.vm)
+    if not check_whole(vm, problems):
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _contradictions(host, vm, problems)
     for path in vm.strays:
         problems.add("NotSupported", f"{path} lies outside {vm.root.name}; vm_disks with adopt=true moves it in")
@@ -46,7 +50,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
         seq.add(_settled(seq.volume_of(disk), warnings))
     seq.add(_package(vm, spec))
     if seq.steps and vm.interrupted is not None:
-        problems.add("InUse", recovery.unfinished(vm.interrupted))
+        problems.add("InUse", unfinished(vm.interrupted))
     warnings += [f"{vm.label}: disk {d.label} has no uuid yet" for d in seq.vm.disks if not (d.hidden or d.uuid)]
     return _plan(vm, seq, problems, warnings)
 
@@ -54,6 +58,8 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
 def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     """Steps that take the identity of the VM's disks away, or every problem. forget: remove the saved copy, too."""
     problems = Problems(vm.config.alias or vm.config.uuid)
+    if not check_whole(vm, problems):
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _contradictions(host, vm, problems)
     for disk in vm.detached:
         problems.add("InUse", unknown(disk), disk.label)
@@ -277,7 +283,7 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
     if released_identity.KEY not in disk.volume.user:
         return step
     kept = released_identity.decode(disk.volume.user[released_identity.KEY])
-    if kept is None or released_identity.identity_of(disk) != kept:
+    if kept is None or kept.uuid != disk.volume.user.get("uuid", ""):
         warnings.append(
             f"{disk.volume.name} has an identity, and a saved one of another disk (zfs inherit "
             f"{identity.PREFIX}{released_identity.KEY} removes that)"
@@ -326,5 +332,8 @@ def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
 
 
 def _released(vm: Vm, disk: Disk, text: str, facts: t.Mapping[str, str]) -> Step:
-    uuid = disk.uuid if disk.type == FILE else own_uuid(vm.config, _configured(vm, disk), disk.volume)
+    entry, user = _configured(vm, disk), {**disk.volume.user, **facts}
+    kept = released_identity.left(replace(disk.volume, user={key: value for key, value in user.items() if value}))
+    saved = kept.uuid if kept is not None and agrees(entry, kept.uuid) else ""
+    uuid = disk.uuid if disk.type == FILE else own_uuid(vm.config, entry, disk.volume) or saved
     return ReleaseDisk(Told(text, disk.label), dataset=disk.volume.name, facts=facts, uuid=uuid)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..model.vm import Disk
+from ..model.dataset import Planned
+from ..model.vm import Disk, DiskElement
 from .steps import Step
 
 
@@ -198,7 +199,7 @@ class Copying(t.NamedTuple):
     half: str
     block_size_bytes: int
     compression: str
-    snapshots: t.Tuple[str, ...]
+    snapshots: t.Tuple[Planned, ...]  # by their short names
     beside_bytes: int
 
 
@@ -275,6 +276,11 @@ class Detach(Departure):
     vm_waits: bool = False
 
     @property
+    def moved(self) -> t.Tuple[t.Tuple[str, str], ...]:
+        """The volume's old and new name, unless it comes back."""
+        return () if self.vm_waits else ((self.volume, self.target),)
+
+    @property
     def keeps_vm_down(self) -> bool:
         """Whether the VM waits for the disk to come back."""
         return self.vm_waits
@@ -295,17 +301,19 @@ class Destroy(Departure):
     kind = "destroy"
     leaves_vm = True
 
-    snapshots: t.Tuple[str, ...]
+    snapshots: t.Tuple[Planned, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DestroyDetached(VolumeStep):
-    """Destroy a volume that no VM has attached. held: snapshots whose holds are released first."""
+    """Destroy a volume that no VM has attached, with its snapshots (by their short names). held: those whose holds are
+    released first, by their whole names.
+    """
 
     kind = "destroy_parked"
 
     guid: int
-    snapshots: t.Tuple[str, ...]
+    snapshots: t.Tuple[Planned, ...]
     held: t.Tuple[str, ...] = ()
 
 
@@ -323,7 +331,7 @@ class ForgetDisk(VolumeStep):
 
 
 class Attachment(t.NamedTuple):
-    """A disk in a VM's configuration, as the driver gets it."""
+    """A disk in a VM's configuration, as the driver gets it. without: what of its element it does not get, in words."""
 
     path: str
     size_mib: int
@@ -331,6 +339,8 @@ class Attachment(t.NamedTuple):
     boot: bool
     pci_slot: str
     uuid: str
+    element: DiskElement = DiskElement()
+    without: t.Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -363,6 +373,11 @@ class AttachDisk(Arrival):
         return self.vm_waits
 
     @property
+    def moved(self) -> t.Tuple[t.Tuple[str, str], ...]:
+        """The volume's present and new name, unless it only comes back."""
+        return () if self.vm_waits else ((self.source, self.volume),)
+
+    @property
     def volumes(self) -> t.Tuple[str, ...]:
         """The volume's new name and its present name."""
         return (self.volume, self.source)
@@ -370,7 +385,9 @@ class AttachDisk(Arrival):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CreateDisk(Arrival):
-    """Create a disk, empty or as a clone of an image's snapshot (origin). own_compression: "" inherits a value."""
+    """Create a disk, empty or as a clone of an image's snapshot (origin). own_compression: "" inherits a value.
+    origin_guid: 0 for a snapshot that the task makes before.
+    """
 
     kind = "create"
 
@@ -378,6 +395,7 @@ class CreateDisk(Arrival):
     own_compression: str
     origin: str
     image_size_mib: int
+    origin_guid: int = 0
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
@@ -390,7 +408,9 @@ class CreateDisk(Arrival):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CreateDetached(VolumeStep):
-    """Create a detached disk: empty, a clone (origin) or a copy (copy_of). vm: the VM that it belongs to, or ""."""
+    """Create a detached disk: empty, a clone (origin) or a copy (copy_of). vm: the VM that it belongs to, or "".
+    origin_guid: that of what it is a clone or a copy of.
+    """
 
     kind = "create_detached"
 
@@ -403,6 +423,7 @@ class CreateDetached(VolumeStep):
     origin: str
     copy_of: str
     vm: str
+    origin_guid: int = 0
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:

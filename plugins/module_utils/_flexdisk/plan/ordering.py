@@ -14,10 +14,11 @@ from ..model.desired import Policy
 from ..model.errors import Problems
 from ..model.sizes import MIB, render_bytes, render_change
 from ..model.vm import Disk, Vm
-from ..rules import identity, slots, space
+from ..rules import identity, slots, space, usage
 from ..rules.differences import config_changes, crosses, in_conversion
 from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry, default_block_size
+from ..rules.unfinished import is_unfinished, words_for
 from . import arrivals, changes, departures, predict, recovery
 from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
@@ -91,15 +92,11 @@ def _check_converting(resolved: Resolved, problems: Problems) -> None:
 
 def check_ready(vm: Vm, problems: Problems) -> None:
     """Add problems if the VM is in no state to be changed."""
-    config = vm.config
-    if config.transition or config.state not in ("running", "stopped"):
-        towards = f" (to become {config.transition})" if config.transition else ""
-        problems.add(
-            "VmInTransition",
-            f"the VM is {config.state}{towards}; only running or stopped VMs can be changed",
-        )
-    if config.frozen:
-        problems.add("NotSupported", f"{config.frozen}; it cannot be changed")
+    state = usage.power_problem(vm.config)
+    if state:
+        problems.add("VmInTransition", words_for(vm.config, vm.interrupted) if is_unfinished(vm.config) else state)
+    if usage.check_whole(vm, problems) and vm.config.frozen:
+        problems.add("NotSupported", f"{vm.config.frozen}; it cannot be changed")
 
 
 def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:
@@ -279,9 +276,9 @@ def retire_syncs(vm: Vm, capabilities: Capabilities) -> t.Optional[RetireSyncs]:
     """
     if not (capabilities.keeps_storage and space.sync_space(vm)):
         return None
-    parts = [s.name for disk in vm.disks + vm.orphans for s in disk.snapshots]
-    names = tuple(name for name in parts if is_synced(name.partition("@")[2]))
-    return RetireSyncs(Told(f"- {len(names)} snapshots of syncs, the next sync makes others"), names=names)
+    parts = [s.planned for disk in vm.disks + vm.orphans for s in disk.snapshots]
+    syncs = tuple(part for part in parts if is_synced(part.name.partition("@")[2]))
+    return RetireSyncs(Told(f"- {len(syncs)} snapshots of syncs, the next sync makes others"), snapshots=syncs)
 
 
 def _feasible(vm: Vm, figures: t.List[Step], geometry: PoolGeometry) -> t.List[Step]:

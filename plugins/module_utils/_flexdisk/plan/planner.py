@@ -14,20 +14,23 @@ from ..model.desired import Policy, VmDisksDeclaration
 from ..model.errors import Problem, Problems
 from ..model.sizes import render_apart, render_bytes
 from ..model.vm import Disk, Vm, VmConfig
-from ..rules import released_identity
-from ..rules.inventory import Host, unlinked_reason
+from ..rules import pins, released_identity
+from ..rules.inventory import Host
 from ..rules.matching import Match, match
 from ..rules.moves import away
 from ..rules.naming import fitting
+from ..rules.power import held_down, unfinished
 from ..rules.reservation import PoolGeometry
+from ..rules.unfinished import is_unfinished, reason, words_for
+from ..rules.usage import check_whole
 from . import ordering, predict
 from .checks import check
 from .disk_steps import AttachDisk, Convert, DestroyDetached
-from .recovery import held_down, unfinished
+from .recovery import stays_down
 from .relocation import adopt, without_dataset
 from .resolve import resolve
 from .steps import VmPlan
-from .vm_steps import Relocate
+from .vm_steps import ClearRemains, Relocate, RemoveUnfinished, RollBack
 from .warnings import warnings_of
 
 
@@ -62,12 +65,15 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
         if made is not None:
             return made
     hint = "; adopt=true makes it" if config.bare else ""
-    return Problem("ResourceNotFound", f"{config.label}: {unlinked_reason(config)}{hint}", wanted)
+    code = "VmInTransition" if is_unfinished(config) else "ResourceNotFound"
+    return Problem(code, f"{config.label}: {reason(host, config)}{hint}", wanted)
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for one VM, or every problem of its declaration."""
     problems = Problems(spec.vm)
+    if not check_whole(vm, problems):
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     before, first = vm, adopt(host, vm, capabilities.device_prefix, problems) if spec.adopt and vm.config.bare else None
     check_begun(vm, problems)
     if problems:
@@ -87,10 +93,14 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
 
 
 def check_begun(vm: Vm, problems: Problems) -> None:
-    """Refuse all other changes until an interrupted rollback or release is finished."""
+    """Refuse all other changes until an interrupted creation, deletion, rollback or release is finished."""
+    if is_unfinished(vm.config) and (vm.interrupted is not None or vm.config.state != "provisioning"):
+        problems.add("VmInTransition", words_for(vm.config, vm.interrupted))
     if vm.interrupted is not None and vm.interrupted.rollback:
         problems.add("InUse", unfinished(vm.interrupted))
-    for disk in (d for d in vm.disks if released_identity.halfway(d.volume)):
+    # A run that writes the journal is not a release. What it has begun to write is no half of one.
+    ours = vm.interrupted is not None and not vm.interrupted.late
+    for disk in (d for d in vm.disks if not ours and released_identity.halfway(d.volume)):
         problems.add(
             "InUse",
             "the release of its identity was interrupted; disk_adopt finishes it (state=released) or undoes it "
@@ -121,7 +131,7 @@ def plan_matched(
         sequence = ordering.order(resolved, host.geometry[vm.config.pool], capabilities, policy, problems)
     if sequence is None or problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
-    warnings = tuple(warnings_of(sequence.vm, spec, resolved))
+    warnings = (*warnings_of(sequence.vm, spec, resolved), *stays_down(vm, sequence.vm))
     return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
 
 
@@ -159,17 +169,22 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
             guests.update({entry.volume: moved.volume.used for entry, moved in step.moves})
         if isinstance(step, AttachDisk) and step.attached.detached and step.attached.vm != vm.config.uuid:
             guests[step.source] = step.attached.volume.used
-    start = _held(vm) + sum(guests.values())
+    freed = sum(step.frees_bytes for step in plan.steps if isinstance(step, (ClearRemains, RemoveUnfinished)))
+    start = _held(vm) + sum(guests.values()) + freed
     course = [0]
     for step in plan.steps:
+        if isinstance(step, (ClearRemains, RemoveUnfinished)):
+            freed -= step.frees_bytes
         if isinstance(step, Convert):
             course.append(course[-1] + (step.copying.beside_bytes if step.copying is not None else 0))
+        elif isinstance(step, RollBack):
+            course.append(course[-1] + pins.beyond_reservation(vm.root, step.beside_bytes))
         vm = predict.apply(vm, step, geometry)
         if isinstance(step, AttachDisk):
             guests.pop(step.source, None)
         elif isinstance(step, Relocate):
             guests = {}
-        course.append(_held(vm) + sum(guests.values()) - start)
+        course.append(_held(vm) + sum(guests.values()) + freed - start)
     return Demand(course[-1], max(course))
 
 

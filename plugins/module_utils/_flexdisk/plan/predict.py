@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
-from ..rules import disk_properties, identity, pins, slots, snapshots
+from ..rules import disk_element, disk_properties, identity, pins, released_identity, slots, snapshots
 from ..rules.inventory import made_from
 from ..rules.layout import image_of, index_of
 from ..rules.replicas import SPACE
@@ -126,6 +126,7 @@ def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> 
 
 @_after.register
 def _stop(step: vm_steps.Stop, vm: Vm, geometry: PoolGeometry) -> Vm:
+    vm = replace(vm, at_home=True)  # it runs here: this run may start it again
     return _config(vm, state="stopped", autoboot=vm.config.autoboot and (vm.config.failover or not step.autoboot_off))
 
 
@@ -235,12 +236,16 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
     user = {**disk.volume.user, **facts}
     user = {k: v for k, v in user.items() if v}
     inherited = {k: v for k, v in disk.volume.inherited.items() if k not in user}
+    volume = replace(disk.volume, user=user, received=disk.volume.received - facts.keys(), inherited=inherited)
+    # An identity is written with its stamps, so it is whole then, and a saved one does not count any more.
+    written = facts.get("uuid") or facts.get("name")
+    known = user if written else released_identity.known(volume, lambda uuid: uuid == disk.uuid)
     return replace(
         disk,
-        volume=replace(disk.volume, user=user, received=disk.volume.received - facts.keys(), inherited=inherited),
-        name=user.get("name", ""),
-        own=disk_properties.decoded(user),
-        remaining=user.get("remaining", ""),
+        volume=volume,
+        name=known.get("name", ""),
+        own=disk_properties.decoded(known),
+        remaining=known.get("remaining", ""),
     )
 
 
@@ -276,6 +281,7 @@ def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     disk = believed(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
     detached = replace(disk, volume=replace(disk.volume, name=step.target), detached=True, boot=boot, path="")
+    detached = replace(detached, element=disk_element.decode(detached.volume))
     names = dict(step.renames)
     pairs = [(s, s.name.split("@", 1)[1]) for s in disk.snapshots]
     moved = tuple(replace(s, name=f"{step.target}@{names.get(short, short)}") for s, short in pairs)
@@ -329,6 +335,7 @@ def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) ->
         pci_slot=attachment.pci_slot,
         image=made_from(disk.volume),
         detached=False,
+        element=attachment.element,
     )
     entry = DiskConfig(
         path=disk.path,
@@ -339,6 +346,7 @@ def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) ->
         image_size=disk.image_size,
         pci_slot=disk.pci_slot,
         uuid=disk.uuid,
+        element=attachment.element,
     )
     if attachment.boot:
         # Without a boot order, another disk may have been the first.
@@ -358,7 +366,7 @@ def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     )
     volume = _sized(disk.volume, step.size_mib, step.type, geometry)
     volume = replace(volume, name=step.volume, compression=step.compression)
-    disk = believed(replace(disk, volume=volume), {"from": "", "copied": ""})
+    disk = believed(replace(disk, volume=volume), {"from": "", "copied": "", disk_element.FACT: ""})
     return _in(vm, disk, step, geometry)
 
 
@@ -444,6 +452,7 @@ def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry:
 @_after.register(vm_steps.AddPorts)
 @_after.register(vm_steps.ClearRemains)
 @_after.register(vm_steps.ImportImage)
+@_after.register(vm_steps.RemoveUnfinished)
 def _elsewhere(step: Step, vm: Vm, geometry: PoolGeometry) -> Vm:
     """The step changes other datasets, or adds ports for disks that come. The disks that are there stay the same."""
     return vm
@@ -496,13 +505,15 @@ def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm
 
 @_after.register
 def _delete_snapshot(step: vm_steps.DeleteSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return pins.without(vm, step.parts)
+    gone = {part.name for part in step.parts}
+    vm = replace(vm, snapshots_below=tuple(s for s in vm.snapshots_below if s.name not in gone))
+    return pins.without(vm, gone)
 
 
 @_after.register
 def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
     def back(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
-        part = next((s for s in before if s.name in step.parts), None)
+        part = next((s for s in before if s.planned in step.parts), None)
         if part is None:
             return dataset, before
         left = tuple(s for s in before if s.createtxg <= part.createtxg)
@@ -518,6 +529,4 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         )
         return then, left
 
-    vm = pins.each_dataset(vm, back)
-    on = vm.config.autoboot or not vm.config.failover
-    return _config(vm, state="running", autoboot=on) if step.starts_vm else vm
+    return pins.each_dataset(vm, back)

@@ -7,14 +7,15 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.vm import JournalEntry, Vm
-from ..rules.differences import in_conversion
 from ..rules.identity import PREFIX
 from ..rules.inventory import Host
 from ..rules.journal import property_of
 from ..rules.layout import container
+from ..rules.power import held_down, unfinished, why_not
 from .steps import Step, Told, VmPlan
 from .vm_steps import Recover, SetAutoboot, Start
 
@@ -29,7 +30,7 @@ def recover(vm: Vm) -> t.Optional[Step]:
 
 def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
     """Steps that restore state and autoboot from before the first stop. now is the VM at this point of the plan."""
-    starts = vm.halted and now.config.state == "stopped"
+    starts = vm.halted and now.config.state == "stopped" and not why_not(now)[0]
     if starts:
         yield start(capabilities)
     turned_on = starts and capabilities.moves_autoboot and not now.config.failover
@@ -38,25 +39,49 @@ def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
         yield SetAutoboot(Told(f"autoboot {word}, as before"), autoboot=vm.autoboot_before)
 
 
-def held_down(vm: Vm) -> str:
-    """Why a VM must stay down until the task that was interrupted is done again; "" if it need not."""
+def stays_down(vm: Vm, after: Vm) -> t.Iterator[str]:
+    """Why a VM that an interrupted run has stopped is not started again. after: the VM at the end of the plan."""
+    if vm.halted and after.config.state == "stopped" and why_not(after)[0]:
+        yield f"{vm.label}: an interrupted run has stopped it, and it stays down: {why_not(after)[1]}"
+
+
+def left_down(refused: t.Iterable[VmPlan]) -> t.Iterator[str]:
+    """Warnings about VMs that stay down because the plan is refused that would start them again."""
+    for vm in (plan.before for plan in refused if plan.before.halted):
+        left = vm.interrupted
+        words = "an interrupted run left it stopped"
+        if left is not None and left.late:
+            words = f"its guest was asked to shut down at {left.since} by a run that has failed, and has done so later"
+        way_out = "" if why_not(vm)[0] else "; vm with state=running starts it"
+        yield f"{vm.label}: {words}, and this run leaves it stopped, too{way_out}"
+
+
+def left_stopped(vm: Vm, capabilities: Capabilities) -> Vm:
+    """The VM for a task that declares it stopped: what an interrupted run has stopped is not started again."""
     left = vm.interrupted
     if left is None:
-        return ""
-    if left.rollback:
-        return unfinished(left)
-    if not left.boots or vm.boots or any(in_conversion(vm, d) for d in vm.detached):
-        return ""
-    return (
-        f"its boot disk left it in a run that was interrupted at {left.since}, and it cannot run without one; do the "
-        "same task again, or list its boot disk with boot=true and an image, or the uuid of a detached one with "
-        "boot=true and recreate=true"
-    )
+        return vm
+    turned_off = left.stops and capabilities.moves_autoboot and not vm.config.failover
+    return replace(vm, interrupted=left._replace(state="stopped", autoboot=left.autoboot and not turned_off))
 
 
 def start(capabilities: Capabilities) -> Start:
     """The step that starts a VM."""
     return Start(Told("start"), autoboot_on=capabilities.moves_autoboot)
+
+
+def _given_up(vm: Vm, record: JournalEntry) -> bool:
+    """Whether the work of a killed run is taken up, but the VM is not started, for it ended too late for that run."""
+    left = vm.interrupted
+    return left is not None and (record.state, left.state) == ("running", "stopped")
+
+
+def _ended_too_late(record: JournalEntry, how: str) -> str:
+    """Why a VM that is down is not started, although a run that how tells of asked its guest to shut down."""
+    return (
+        f"its guest was asked to shut down at {record.since} by a run that {how}, and the VM is down; this need "
+        "not be the cause any more, so it is not started; vm with state=running starts it"
+    )
 
 
 def _found(vm: Vm) -> t.List[str]:
@@ -78,17 +103,6 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
 
 
-def unfinished(record: JournalEntry) -> str:
-    """The message about an interrupted run of this host: what it has left, and what ends it."""
-    if record.rollback:
-        return (
-            f"a rollback to snapshot {record.rollback} was interrupted at {record.since}, so its "
-            "disks may be of different times; "
-            "vm_snapshot with state=rolled_back and this name ends it"
-        )
-    return f"a run was interrupted at {record.since}; vm_disks finishes it when the VM is listed"
-
-
 def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
     """An intent in the form of a result. It is unreadable if record is None."""
     if record is None:
@@ -103,14 +117,33 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
     found = []
     for (pool, uuid), record in sorted(host.intents.items()):
         vm = known.get(uuid)
+        if vm is not None and record is not None and _given_up(vm, record):
+            found.append(f"{vm.label}: {_ended_too_late(record, 'was interrupted')}")
         if vm is None or (vm.interrupted is not None and uuid in declared):
             continue
         if record is None:
             words = "the record of an interrupted run cannot be read"
+        elif vm.asked is not None:
+            words = (
+                f"its guest was asked to shut down at {record.since} and has not; if it still does, the next run of"
+                " vm_disks starts the VM again"
+            )
+        elif record.late and vm.interrupted is None and record.host == host.name:
+            if vm.config.state == "stopped":
+                found.append(f"{vm.label}: {_ended_too_late(record, 'has failed')}")
+            continue
         elif vm.interrupted is None:
             words = f"a run on host {record.host} was interrupted at {record.since}; only that host finishes it"
         else:
             words = held_down(vm) or unfinished(record)
-        name = PREFIX + property_of(uuid)
-        found.append(f"{vm.label}: {words} (zfs inherit {name} {container(pool)} removes it)")
+        found.append(f"{vm.label}: {words} ({_inherit(pool, uuid)} removes it)")
     return found
+
+
+def gives_up(vm: Vm) -> str:
+    """The command that removes the entry of a VM from the journal."""
+    return _inherit(vm.config.pool, vm.config.uuid)
+
+
+def _inherit(pool: str, uuid: str) -> str:
+    return f"zfs inherit {PREFIX}{property_of(uuid)} {container(pool)}"

@@ -14,6 +14,8 @@ from ..model.errors import Problems
 from ..model.vm import Disk, DiskConfig, Vm, VmConfig
 from ..rules.inventory import Host, attached_disk
 from ..rules.layout import disk_dataset, index_of, vm_dataset
+from ..rules.usage import labels, power_problem
+from .disk_travel import check_mentions
 from .steps import Told
 from .vm_steps import Relocate
 
@@ -35,9 +37,8 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
     if problems or not (disks or not vm.root.kind):
         return None
     if vm.config.state != "stopped" or vm.config.frozen:
-        problems.add(
-            "VmNotStopped", vm.config.frozen or "the VM must be stopped to be adopted: its volumes are renamed"
-        )
+        why = vm.config.frozen or (vm.config.state != "running" and power_problem(vm.config))
+        problems.add("VmNotStopped", why or "the VM must be stopped to be adopted: its volumes are renamed")
     moves = ", ".join(f"{e.volume} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)
     return Relocate(Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
 
@@ -48,6 +49,7 @@ def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iter
     for entry in vm.config.disks:
         if not entry.volume or entry.volume.startswith(vm.root.name + "/"):
             continue
+        check_mentions(vm.config, entry.path, "", problems)
         volume = _volume(host, vm, entry, problems)
         if volume is None:
             continue
@@ -64,9 +66,9 @@ def _volume(host: Host, vm: Vm, entry: DiskConfig, problems: Problems) -> t.Opti
     """The volume of an entry: at the configured place, or where an interrupted adoption has moved it."""
     moved = [d.volume for d in vm.orphans if d.volume.user.get("from") == entry.volume]
     volume = moved[0] if moved else host.datasets.get(entry.volume)
-    others = [c.label for c in host.users.get(entry.volume, ()) if c.uuid != vm.config.uuid]
+    others = host.usage.of(entry.volume, vm.config.uuid)
     if others:
-        problems.add("InUse", f"{entry.volume} is also attached to {', '.join(others)}")
+        problems.add("InUse", f"{entry.volume} is also attached to {labels(others)}")
     elif volume is None or volume.kind != "volume":
         problems.add(
             "ResourceNotFound",

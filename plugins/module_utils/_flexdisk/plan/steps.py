@@ -54,6 +54,8 @@ class Step:
     # The step shuts the VM down, or starts it.
     stops: t.ClassVar[bool] = False
     starts: t.ClassVar[bool] = False
+    # A run that is cut off at this step may leave what the state does not show. The journal has such runs.
+    recorded: t.ClassVar[bool] = True
     # The step corrects figures of ZFS. It is done while the VM runs, before the VM is stopped for other steps.
     calm: t.ClassVar[bool] = False
 
@@ -91,6 +93,11 @@ class Step:
     def datasets(self) -> t.Tuple[str, ...]:
         """All datasets that the step names: those that it changes, and those that it makes of them."""
         return self.volumes
+
+    @property
+    def moved(self) -> t.Tuple[t.Tuple[str, str], ...]:
+        """Datasets that the step renames and leaves there, by their old and new names."""
+        return ()
 
     def for_disk(self: _S, recreates: bool, cold: t.Optional[str] = None) -> _S:
         """The step, with whether its disk is made anew, and with why the step is cold (None: as before)."""
@@ -143,6 +150,16 @@ class VmPlan:
     def stops(self) -> bool:
         """Whether the VM is shut down on the way."""
         return any(step.stops for step in self.steps)
+
+    @property
+    def runs_after(self) -> bool:
+        """Whether the VM shall run when the run is over, however it ends: as the task declares, else as it was.
+
+        A deletion that fails leaves the VM as it was.
+        """
+        if self.after.there:
+            return self.after.config.state == "running"
+        return self.before.halted or self.before.config.state == "running"
 
     def class_of(self, step: Step, live: t.Collection[str]) -> str:
         """How a running VM takes a step: C(live), C(restart) or C(recreate). live names the kinds of steps taken live.

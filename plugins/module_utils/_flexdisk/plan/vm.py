@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from dataclasses import replace
 
@@ -14,19 +15,23 @@ from ..model.dataset import Dataset
 from ..model.desired import Policy, VmDeclaration, VmDisksDeclaration
 from ..model.errors import Problem, Problems
 from ..model.sizes import MIB, render_bytes, render_mib
-from ..model.vm import Disk, Vm, VmConfig
+from ..model.vm import ABSENT, Disk, Vm, VmConfig
 from ..rules import identity, packages, snapshots, space
 from ..rules.inventory import Host
-from ..rules.layout import is_below, vm_dataset
+from ..rules.layout import is_below, pool_of, vm_dataset
+from ..rules.power import NOT_HOME, unfinished, unknown_home, why_not
+from ..rules.released_identity import identified
 from ..rules.reservation import PoolGeometry
 from ..rules.slots import slot_problems
+from ..rules.unfinished import Left, is_unfinished
+from ..rules.usage import as_it_ran, check_whole, power_problem
 from ..spec.vm_disks import parse_vm_disks
 from . import checks, departures, ordering, predict, recovery
 from .ordering import Sequence
 from .planner import find_config, plan_vm
 from .resolve import Leaver, Resolved
 from .steps import Step, Told, VmPlan
-from .vm_steps import DeleteVm, SetAutoboot, SetProperties
+from .vm_steps import DeleteVm, Recover, RemoveUnfinished, SetAutoboot, SetProperties, SettleQuota
 
 
 def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem, None]:
@@ -67,8 +72,29 @@ def _unsure(config: VmConfig, declared: VmDeclaration) -> str:
 
 
 def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
-    """Steps that change an existing VM, or every problem."""
+    """Steps that change an existing VM, or every problem.
+
+    A mere doubt about what the disks of a stopped VM lie on keeps nobody from starting it: the start changes no volume,
+    and ends the doubt.
+    """
+    if vm.doubted and declared.state == "running":
+        start = _plan_change(host, as_it_ran(vm), declared, policy, capabilities)
+        if _only_starts(start):
+            return start
+    return _plan_change(host, vm, declared, policy, capabilities)
+
+
+def _only_starts(plan: VmPlan) -> bool:
+    """Whether a plan starts the VM, and changes nothing else but its quota, which counts every volume as it is."""
+    return any(s.starts for s in plan.steps) and all(s.starts or isinstance(s, SettleQuota) for s in plan.steps)
+
+
+def _plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     problems = Problems(declared.vm)
+    if check_whole(vm, problems) and is_unfinished(vm.config):
+        ordering.check_ready(vm, problems)
+    if problems:
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     geometry = host.geometry[vm.config.pool]
     spec = _spec(vm, declared, problems)
     problems += slot_problems(spec, vm.config)
@@ -76,6 +102,8 @@ def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, cap
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     seq = Sequence(vm, geometry)
+    if declared.state == "stopped":
+        seq.vm = recovery.left_stopped(vm, capabilities)
     if declared.state == "stopped" and vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
     properties = _properties(seq.vm, declared)
@@ -97,9 +125,9 @@ def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, cap
         seq.add(recovery.start(capabilities))
     if restarts:
         seq.extend(recovery.power(vm, seq.vm, capabilities))
+    _check_start(seq.vm, declared, problems)
     seq.extend(power(seq.vm, declared, capabilities))
-    if seq.steps:
-        ordering.check_ready(vm, problems)
+    _check_ready(vm, declared, seq, problems)
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     warnings = (*disks.warnings, *_pending(vm, seq))
@@ -194,6 +222,7 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
         "drained": declared.drained,
         "package": package and package.name,
         "generation": declared.generation or None,
+        "member": declared.member,
     }
     now = dict(machine(vm))
     changes = {key: value for key, value in wanted.items() if value is not None and value != now[key]}
@@ -210,6 +239,7 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
         package=changes.get("package"),
         drained=changes.get("drained"),
         generation=changes.get("generation"),
+        member=changes.get("member"),
     )
 
 
@@ -223,6 +253,8 @@ def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetPropert
 def _word(key: str, value: t.Any) -> str:
     if key == "memory":
         return render_mib(value)
+    if value is None:
+        return "unknown"
     return str(value).lower() if isinstance(value, bool) else str(value) or "none"
 
 
@@ -236,6 +268,7 @@ def machine(vm: Vm) -> t.Dict[str, t.Any]:
         "drained": vm.drained,
         "package": vm.package,
         "generation": vm.generation,
+        "member": vm.member,
         "guest_agent": config.guest_agent,
     }
 
@@ -251,6 +284,22 @@ def power(vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> t.Iter
         yield SetAutoboot(Told(f"autoboot {word}"), autoboot=declared.autoboot)
 
 
+def _check_ready(vm: Vm, declared: VmDeclaration, seq: Sequence, problems: Problems) -> None:
+    """Add a problem if the VM is in no state to be changed, and is to change or has a power state declared."""
+    if seq.steps or (power_problem(vm.config) and declared.state in ("running", "stopped")):
+        ordering.check_ready(vm, problems)
+
+
+def _check_start(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
+    """Add a problem if a stopped VM is declared as running, and may not be started on this host. A VM that moves is
+    refused anyway.
+    """
+    if declared.state == "running" and vm.config.state == "stopped" and not vm.config.frozen:
+        code, words = why_not(vm)
+        if code:
+            problems.add(code, f"state=running is refused: {words}")
+
+
 def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
     late = [key for step in seq.steps if isinstance(step, SetProperties) for key in step.machine]
     restarts = any(step.stops for step in seq.steps)
@@ -261,22 +310,72 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
 # -- delete
 
 
-def plan_deletion(host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> VmPlan:
-    """Steps that delete the VM; its disks with preserve=true are detached first, with their snapshots."""
+def plan_deletion(
+    host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities, left: t.Optional[Left] = None
+) -> VmPlan:
+    """Steps that delete the VM; its disks with preserve=true are detached first, with their snapshots.
+
+    left: what there is of a VM that an interrupted task was making or deleting.
+    """
     problems = Problems(declared.vm)
+    if not check_whole(vm, problems):
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     geometry = host.geometry[vm.config.pool]
-    if vm.interrupted is not None and vm.interrupted.rollback:
-        problems.add("InUse", recovery.unfinished(vm.interrupted))
     if vm.config.indestructible and declared.indestructible is not False:
         problems.add("Indestructible", "the VM is indestructible; set indestructible=false in this task to delete it")
-    leavers = [Leaver(d, not d.preserve, declared.destroy_snapshots) for d in vm.disks if not d.hidden] + _orphans(vm)
+    _is_member(vm, declared, problems)
+    _may_be_elsewhere(vm, left, problems)
+    unused = left is not None and bool(left.entry.creates) and not left.lasting
+    gives_up = declared.destroy_snapshots or unused
+    leavers = [Leaver(d, not d.preserve, gives_up) for d in vm.disks if not d.hidden] + _orphans(vm)
     checks.check_departures(Resolved(vm, None, vm.root.refquota, [], leavers, []), host, problems)
+    _half_back(vm, [leaver.disk for leaver in leavers if not leaver.destroy], problems)
+    _unread(vm, capabilities, problems)
     _unknown(host, vm, problems)
-    _given_up(vm, declared, problems)
-    ordering.check_ready(vm, problems)
+    if left is None or left.entry.deletes or left.lasting:
+        _given_up(vm, declared, problems)
+    if left is None or any(not leaver.destroy for leaver in leavers):
+        ordering.check_ready(vm, problems)
+    elif vm.config.frozen:
+        problems.add("NotSupported", f"{vm.config.frozen}; it cannot be changed")
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     return _deletion(vm, [leaver for leaver in leavers if not leaver.destroy], geometry, capabilities)
+
+
+def _half_back(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
+    """Refuse to keep disks of which nobody knows whether an interrupted rollback has reached them. What is destroyed
+    anyway need not be whole.
+    """
+    if vm.interrupted is not None and vm.interrupted.rollback and staying:
+        words = f"{unfinished(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
+        problems.add("InUse", words)
+
+
+def _may_be_elsewhere(vm: Vm, left: t.Optional[Left], problems: Problems) -> None:
+    """Refuse to delete a VM that another host may have taken over, or could still bring back. A VM that moves is
+    refused anyway.
+    """
+    if vm.config.frozen or not vm.config.failover:
+        return
+    words = unknown_home(vm)
+    if words:
+        problems.add(NOT_HOME, f"state=absent is refused: {words}")
+    elif left is None:
+        words = "the VM has failover: another host keeps its configuration, and would bring it back after its deletion"
+        problems.add("Replicated", f"{words}; the playbook replicate with flexdisk_failover=false gives that up first")
+
+
+def _is_member(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
+    """Refuse to delete a VM that is not the member that is meant, or was not about to become it."""
+    becomes = vm.interrupted.member if vm.interrupted is not None else ""
+    mark = vm.member if vm.member is not None else becomes or None
+    if declared.member is not None and mark != declared.member:
+        now = "not marked as a member" if mark is None else f"marked as {mark or 'a VM of no group'}"
+        meant, name = declared.member or "a VM of no group", vm.config.alias or vm.config.uuid
+        word = declared.member or '""'
+        way = f"if it is {meant} all the same, say so first ({{vm: {name}, member: {word}}})"
+        problems.add("NotMarked", f"only {meant} is deleted here, but the VM is {now}; {way}")
 
 
 def plan_departure(host: Host, vm: Vm, capabilities: Capabilities) -> VmPlan:
@@ -289,7 +388,21 @@ def plan_departure(host: Host, vm: Vm, capabilities: Capabilities) -> VmPlan:
 def _orphans(vm: Vm) -> t.List[Leaver]:
     """Detach what an interrupted run has taken out of the configuration, but not out of the VM's dataset."""
     names = {d.name for d in vm.disks + vm.detached}
-    return [Leaver(d, False, nameless=d.name in names) for d in vm.orphans if d.adopted and d.uuid]
+    return [Leaver(d, False, nameless=d.name in names) for d in vm.orphans if identified(d) and d.uuid]
+
+
+def _unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
+    """Refuse to delete what nobody has looked at: a hypervisor that keeps the storage destroys it with the VM."""
+    entries = [entry for entry in vm.config.disks if entry.path in vm.unread]
+    if capabilities.removal_destroys:
+        for entry in entries:
+            removal = json.dumps({"remove_disks": [entry.path]})
+            words = f"{entry.volume} lies in pool {pool_of(entry.volume)}, which this task does not read, and would be "
+            stop = f"stop the VM (vmadm stop {vm.config.uuid}), " if vm.config.state == "running" else ""
+            words += f"destroyed with the VM unnamed. To keep it, {stop}rename it (zfs rename {entry.volume} NEWNAME), "
+            words += f"then take its entry out (echo '{removal}' | vmadm update {vm.config.uuid}), and run this task "
+            words += "again. While a volume has the name of the entry, vmadm destroys it with the entry"
+            problems.add("InUse", words)
 
 
 def _unknown(host: Host, vm: Vm, problems: Problems) -> None:
@@ -331,7 +444,7 @@ def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:
 
 def _deletion(vm: Vm, detaching: t.Sequence[Leaver], geometry: PoolGeometry, capabilities: Capabilities) -> VmPlan:
     seq = Sequence(vm, geometry)
-    seq.extend(departures.unguard(vm.disks + vm.orphans))
+    seq.extend(departures.unguard(vm.disks + vm.orphans + vm.detached))
     if vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
     seq.extend(departures.forget(vm))
@@ -348,13 +461,63 @@ def delete(vm: Vm) -> DeleteVm:
     count = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
     gone += [f"{count} snapshot{'' if count == 1 else 's'}"] if count else []
     text = f"- VM {vm.config.alias or vm.config.uuid} DESTROYED{' with ' + ', '.join(gone) if gone else ''}"
-    parts = tuple((disk.volume.name, disk.volume.guid) for disk in vm.disks)
-    return DeleteVm(Told(text, destroys=True), parts=parts)
+    parts = tuple(disk.volume.planned for disk in vm.disks)
+    lost = (*vm.snapshots, *(snapshot for disk in vm.disks for snapshot in disk.snapshots))
+    return DeleteVm(Told(text, destroys=True), parts=parts, snapshots=tuple(one.planned for one in lost))
+
+
+def plan_ended(host: Host, declared: VmDeclaration) -> t.Optional[VmPlan]:
+    """End a deletion that was disturbed after the VM had gone: remove its record, and the guards of its disks. None if
+    nothing is left of it.
+    """
+    for (pool, uuid), left in sorted(host.intents.items()):
+        place = vm_dataset(pool, uuid)
+        if left is None or left.host != host.name or uuid in host.known or place in host.datasets:
+            continue
+        # Releases before 0.3.0 wrote the name only into the text of the step. Nothing but the record depends on it.
+        deleted = left.deletes == declared.vm or any(
+            step.partition(" DESTROYED")[0] == f"- VM {declared.vm}" for step in left.steps
+        )
+        if deleted or uuid in (declared.uuid, declared.vm.lower()):
+            alias = declared.vm if deleted else ""
+            config = VmConfig(uuid, alias, "", ABSENT, False, pool, place, None)
+            detached = tuple(disk for disk in host.detached if disk.vm == uuid)
+            vm = Vm(config, Dataset(place, ""), detached=detached, interrupted=left)
+            seq = Sequence(vm, host.geometry[pool])
+            seq.add(Recover(Told(f"= deletion of {left.since} ended: only its record was left")))
+            seq.extend(departures.unguard(detached))
+            return VmPlan(uuid, vm, seq.vm, tuple(seq.steps))
+    return None
 
 
 def _described(disk: Disk) -> str:
     held = f" and its snapshots ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
     return f"{disk.label} {render_mib(disk.size_mib)}{held}"
+
+
+def remove_left(left: Left, problems: Problems, configured: bool) -> t.Optional[RemoveUnfinished]:
+    """The step that removes what is left of a VM; None with a problem if somebody may still need it."""
+    doing = "creation" if left.entry.creates else "deletion"
+    if left.lasting:
+        words = f"{', '.join(left.lasting)} is left of a VM whose {doing} was interrupted, and may still be needed"
+        problems.add("AlreadyExists", f"{words}; if nobody does, zfs destroy -r {left.root} removes it")
+        return None
+    datasets = f": {', '.join(name for name, _guid in left.parts)}" if left.parts else ""
+    text = f"- what is left of the VM, whose {doing} was interrupted{datasets}"
+    told = Told(text, destroys=True)
+    return RemoveUnfinished(
+        told, left.uuid, left.root, left.parts, configured, bool(left.entry.deletes), left.frees_bytes
+    )
+
+
+def plan_left(host: Host, left: Left, name: str) -> VmPlan:
+    """Remove the datasets of a VM that the hypervisor does not know any more."""
+    problems = Problems(name)
+    alias = left.entry.creates or left.entry.deletes
+    config = VmConfig(left.uuid, alias, "", ABSENT, False, left.pool, left.root, None)
+    gone = Vm(config, Dataset(left.root, ""), detached=tuple(d for d in host.detached if d.vm == left.uuid))
+    step = remove_left(left, problems, False)
+    return VmPlan(left.uuid, gone, gone, (step,) if step is not None else (), tuple(problems))
 
 
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:

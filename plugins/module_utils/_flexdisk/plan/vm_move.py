@@ -8,39 +8,51 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.dataset import Dataset
 from ..model.errors import Problem
-from ..model.sizes import MIB, render_apart
+from ..model.sizes import MIB, render_apart, render_bytes
 from ..model.vm import Disk, Vm
-from ..rules import pins, snapshots, space
+from ..rules import pins, snapshots, space, usage
 from ..rules.inventory import Host
 from ..rules.layout import disk_dataset, index_of, replicas
 
 
 def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
     """Why a VM cannot be moved. What it lacks for a sync, the sync says. stays: as of a Description."""
+    if vm.overlaid:
+        return [Problem("InUse", vm.overlaid, vm.label)]
     found = _of_vm(host, vm, stays)
     for disk in vm.disks:
         found += _of_disk(host, vm, disk)
     taken = snapshots.snapshots_of(vm)
     found += _of_snapshots(vm, taken)
-    if vm.orphans or vm.missing or vm.strays:
-        odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays]
+    if vm.orphans or vm.missing or vm.strays or vm.unread:
+        odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays, *vm.unread]
         found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
-    known = [snapshots.protection(vm), *(part for one in taken for part in one.parts)]
-    strange = [one.name for one in vm.snapshots if one not in known]
-    if strange:
-        words = f"its own dataset has snapshots, which do not travel: {', '.join(strange)}"
-        found.append(Problem("NotSupported", words, vm.label))
-    if vm.config.state not in ("running", "stopped") or vm.config.transition:
-        found.append(Problem("VmInTransition", f"it is {vm.config.state}", vm.label))
+    pinned = [one.name for one in strange_snapshots(vm) if one.clones or one.userrefs]
+    if pinned:
+        words = (
+            f"{', '.join(pinned)} has clones or holds, and would go with the VM's own dataset, which does not travel"
+        )
+        found.append(Problem("InUse", words, vm.label))
+    state = usage.power_problem(vm.config)
+    if state:
+        found.append(Problem("VmInTransition", state, vm.label))
     if vm.unbacked:
         found.append(Problem("NotSupported", "it has CD-ROMs or files, which do not travel", vm.label))
     found += _of_clones(vm)
+    found += _of_room(vm)
     if vm.other_used:
         found.append(Problem("NotSupported", "it has other datasets, which do not travel", vm.label))
     if vm.interrupted is not None:
         found.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
     return found
+
+
+def strange_snapshots(vm: Vm) -> t.List[Dataset]:
+    """Snapshots that others have taken of the VM's own dataset. It does not travel, and they go with it."""
+    known = [snapshots.protection(vm), *(part for one in snapshots.snapshots_of(vm) for part in one.parts)]
+    return [one for one in vm.snapshots if one not in known]
 
 
 def _of_vm(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
@@ -67,9 +79,9 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
     if vm.config.models and disk.model not in vm.config.models:
         words = f"it is on the bus {disk.model}; only disks on {' or '.join(vm.config.models)} travel"
         yield Problem("NotSupported", words, vm.label, disk.label)
-    others = [config.label for config in host.users.get(disk.volume.name, ()) if config.uuid != vm.config.uuid]
+    others = host.usage.of(disk.volume.name, vm.config.uuid)
     if others:
-        words = f"{disk.volume.name} is used by {', '.join(others)} as well"
+        words = f"{disk.volume.name} is used by {usage.labels(others)} as well"
         yield Problem("InUse", words, vm.label, disk.label)
     place = f"{replicas(vm.config.pool)}/{disk.uuid}"
     if place in host.datasets:
@@ -87,6 +99,15 @@ def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator
         elif used:
             words = f"{', '.join(used)} has clones or holds, and cannot be destroyed here"
             yield Problem("InUse", words, vm.label)
+
+
+def _of_room(vm: Vm) -> t.Iterator[Problem]:
+    """What has no room in the VM has none on the other host. Only snapshots that others take get there."""
+    lacks = -(space.allocatable(vm) or 0)
+    others = [part.name for disk in vm.disks for part in disk.snapshots if snapshots.is_of_others(part.name)]
+    if lacks > 0 and others:
+        words = f"its disks and snapshots take {render_bytes(lacks)} more than flexible_disk_size"
+        yield Problem("InsufficientSpace", words + snapshots.others_hold(others), vm.label)
 
 
 def _of_clones(vm: Vm) -> t.Iterator[Problem]:

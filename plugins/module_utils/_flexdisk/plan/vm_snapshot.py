@@ -11,45 +11,74 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Keep, Policy, SnapshotDeclaration
-from ..model.errors import Problems
+from ..model.errors import Problem, Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change
-from ..model.vm import Vm
+from ..model.vm import DiskConfig, Vm
 from ..rules import pins, snapshots, space
+from ..rules.inventory import Host
+from ..rules.layout import pool_of
+from ..rules.power import unfinished, why_not
 from ..rules.replicas import is_synced
-from ..rules.reservation import PoolGeometry
 from ..rules.snapshots import VmSnapshot
+from ..rules.usage import check_whole, labels
 from . import ordering, predict, recovery
 from .ordering import Sequence
 from .steps import Told, VmPlan
 from .vm_steps import DeleteSnapshot, RollBack, SetFlexibleSize, TakeSnapshot
 
+_MOST_NAMED = 5
+
 
 def plan_snapshot(
-    vm: Vm, spec: SnapshotDeclaration, policy: Policy, capabilities: Capabilities, geometry: PoolGeometry, now: int
+    host: Host, vm: Vm, spec: SnapshotDeclaration, policy: Policy, capabilities: Capabilities, now: int
 ) -> VmPlan:
     """Steps for one VM, or every problem. now is the time in seconds since 1970."""
     problems = Problems(vm.config.alias or vm.config.uuid)
-    seq = Sequence(vm, geometry)
-    if vm.interrupted is not None and not _resumes(vm, spec):
-        problems.add("InUse", recovery.unfinished(vm.interrupted))
+    seq = Sequence(vm, host.geometry[vm.config.pool])
+    if not check_whole(vm, problems):
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
+    _check_others(vm, problems)
+    stopped_late = vm.interrupted is not None and vm.interrupted.late
+    if stopped_late and spec.state != "rolled_back":
+        seq.add(recovery.recover(vm))
+    if vm.interrupted is not None and not (stopped_late or _resumes(vm, spec)):
+        problems.add("InUse", unfinished(vm.interrupted))
     elif spec.state == "present":
         _take(seq, spec, now, problems)
     elif spec.state == "absent" and spec.name:
         _delete(seq, snapshots.find(vm, spec.name), problems)
     elif spec.state == "rolled_back":
-        seq = _roll_back(vm, spec, policy, capabilities, geometry, problems)
+        seq = _roll_back(host, vm, spec, policy, capabilities, problems)
+    left: t.List[str] = []
     if spec.keep is not None and not problems:
-        _prune(seq, spec.keep, problems)
+        left = _prune(seq, spec.keep, spec.name, spec.state == "present")
+    if stopped_late and spec.state != "rolled_back":
+        seq.extend(recovery.power(vm, seq.vm, capabilities))
     if seq.steps:
         ordering.check_ready(vm, problems)
     if problems:
-        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
-    return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), tuple(_warnings(vm, spec)))
+        return VmPlan(vm.config.uuid, vm, vm, (), (*problems, *_way_out(vm, spec)))
+    return VmPlan(vm.config.uuid, vm, seq.vm, tuple(seq.steps), (), (*_warnings(vm, spec), *left))
 
 
 def _resumes(vm: Vm, spec: SnapshotDeclaration) -> bool:
     left = vm.interrupted
     return left is not None and spec.state == "rolled_back" and left.rollback == spec.name
+
+
+def _check_others(vm: Vm, problems: Problems) -> None:
+    """Refuse to take up a run that has stopped the VM, while another writer keeps it down: its entry must stay."""
+    if vm.halted and vm.shared:
+        problems.add("InUse", f"an interrupted run has stopped the VM, and it cannot be started: {why_not(vm)[1]}")
+
+
+def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
+    """What ends an interrupted rollback that is refused."""
+    if _resumes(vm, spec):
+        words = f"the rollback to snapshot {spec.name} was interrupted, so the VM's disks may be of different times"
+        words += f". If nothing makes it possible again, {recovery.gives_up(vm)} accepts the disks as they are now: it "
+        words += "changes no data, and the VM stays stopped until somebody starts it. Or give the VM up: the module vm "
+        yield Problem("InUse", f"{words}with state=absent", vm.config.alias or vm.config.uuid)
 
 
 def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
@@ -59,6 +88,22 @@ def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
         for disk in vm.disks + vm.orphans:
             if snapshot.of(disk.volume.name) is None:
                 yield f"{vm.label}: disk {disk.label} is not in snapshot {spec.name} and stays as it is"
+        for part in snapshot.below:
+            yield f"{vm.label}: {part.parent} is none of the VM's disks and stays as it is"
+        known = {disk.path for disk in vm.disks}.union(vm.ghosts)
+        for entry in vm.config.disks:
+            if entry.media == "disk" and entry.path not in known:
+                words = f"{entry.path} is not in snapshot {spec.name} and stays as it is"
+                yield f"{vm.label}: {words}, because {_beyond(vm, entry)}; its data may not fit that of the others"
+
+
+def _beyond(vm: Vm, entry: DiskConfig) -> str:
+    """Why no snapshot of the VM has a disk of its list."""
+    if entry.path in vm.unread:
+        return f"it lies in pool {pool_of(entry.volume)}, which this task does not read"
+    if entry.path in vm.missing:
+        return f"{entry.volume} does not exist"
+    return f"{entry.volume or 'it'} is not below {vm.root.name}"
 
 
 # -- take
@@ -116,12 +161,13 @@ def _short_text(vm: Vm, after: Vm, spec: SnapshotDeclaration, charge: int, short
 # -- delete
 
 
-def _deletion(vm: Vm, snapshot: VmSnapshot) -> DeleteSnapshot:
+def _deletion(vm: Vm, snapshot: VmSnapshot, why: str = "") -> DeleteSnapshot:
+    below = f" (also of {', '.join(part.parent for part in snapshot.below)})" if snapshot.below else ""
     return DeleteSnapshot(
-        Told(f"- snapshot {snapshot.name} DESTROYED", destroys=True),
+        Told(f"- snapshot {snapshot.name}{below} DESTROYED{why}", destroys=True),
         name=snapshot.name,
         # The VM's dataset comes last, because an interrupted deletion is found again by that part.
-        parts=tuple(part.name for part in reversed(snapshot.parts)),
+        parts=tuple(part.planned for part in reversed(snapshot.whole_parts)),
         whole=snapshots.whole(vm, snapshot),
     )
 
@@ -129,13 +175,13 @@ def _deletion(vm: Vm, snapshot: VmSnapshot) -> DeleteSnapshot:
 def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], problems: Problems) -> None:
     if snapshot is None:
         return
-    _unowned(snapshot, problems)
-    _used(snapshot.parts, problems)
+    _unowned(snapshot, snapshot.whole_parts, problems)
+    _used(snapshot.whole_parts, problems)
     seq.add(_deletion(seq.vm, snapshot))
 
 
-def _unowned(snapshot: VmSnapshot, problems: Problems) -> None:
-    names = ", ".join(part.name for part in snapshot.strange)
+def _unowned(snapshot: VmSnapshot, parts: t.Iterable[Dataset], problems: Problems) -> None:
+    names = ", ".join(part.name for part in snapshot.strangers(parts))
     if names:
         problems.add(
             "Ambiguous",
@@ -151,25 +197,48 @@ def _used(parts: t.Iterable[Dataset], problems: Problems) -> None:
             problems.add("InUse", f"{part.name} has {part.userrefs} holds (zfs holds {part.name})")
 
 
-def _prune(seq: Sequence, keep: Keep, problems: Problems) -> None:
-    every = [s for s in snapshots.snapshots_of(seq.vm) if snapshots.whole(seq.vm, s)]
-    stay = snapshots.kept(every, keep.last, keep.daily, keep.weekly)
-    for snapshot in every:
-        if snapshot.name not in stay:
-            _delete(seq, snapshot, problems)
+def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
+    """Delete what the rule does not keep. Returns warnings about snapshots that must stay: holds and clones of old
+    snapshots keep no new one from being taken. declared: the same task declares that snapshot name is there, so it
+    stays even if it is old.
+    """
+    vm, warnings = seq.vm, []
+    every = [s for s in snapshots.snapshots_of(vm) if snapshots.whole(vm, s)]
+    counted = snapshots.counted(every, keep.names, name)
+    stay = snapshots.kept(counted, keep.last, keep.daily, keep.weekly) | ({name} if declared else set())
+    why = f" by keep, which counts {_counts(every, counted, keep, name)}"
+    for snapshot in (s for s in counted if s.name not in stay):
+        problems = Problems("")
+        _unowned(snapshot, snapshot.whole_parts, problems)
+        _used(snapshot.whole_parts, problems)
+        if problems:
+            reasons = "; ".join(problem.message for problem in problems)
+            warnings.append(f"{vm.label}: keep leaves snapshot {snapshot.name}: {reasons}")
+        else:
+            seq.add(_deletion(seq.vm, snapshot, why))
+    return warnings
+
+
+def _counts(every: t.Sequence[VmSnapshot], counted: t.Sequence[VmSnapshot], keep: Keep, name: str) -> str:
+    """Which snapshots a rule counts, and which it does not, in words."""
+    others = [s.name for s in every if s not in counted]
+    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    without = f", not {', '.join(others[:_MOST_NAMED])}{more}" if others else ""
+    return f"{len(counted)} called like {', '.join(keep.names) or name}{without}"
 
 
 # -- roll back
 
 
 def _roll_back(
+    host: Host,
     vm: Vm,
     spec: SnapshotDeclaration,
     policy: Policy,
     capabilities: Capabilities,
-    geometry: PoolGeometry,
     problems: Problems,
 ) -> Sequence:
+    geometry = host.geometry[vm.config.pool]
     seq = Sequence(vm, geometry)
     snapshot = snapshots.find(vm, spec.name)
     if snapshot is None or not snapshots.whole(vm, snapshot):
@@ -177,8 +246,11 @@ def _roll_back(
         problems.add("ResourceNotFound", f"there is no snapshot {spec.name}; existing ones: {have}")
         return seq
     if vm.interrupted is None and not snapshots.changed_since(vm, snapshot):
+        # The quota, too: a run that raised it may have been cut off.
+        seq.extend(ordering.repairs(vm, geometry, False))
         seq.add(_raised(vm, spec, capabilities, problems))
         return seq
+    _refuse_users(host, vm, snapshot, problems)
     _refuse_losses(vm, snapshot, spec, problems)
     state = vm.config.state
     if vm.interrupted is not None:
@@ -195,19 +267,29 @@ def _roll_back(
     if raised is not None:
         seq.add(ordering.retire_syncs(vm, capabilities))
     seq.add(raised)
-    seq.add(_rollback(vm, snapshot, capabilities))
+    seq.add(_rollback(vm, snapshot))
     seq.extend(ordering.repairs(seq.vm, geometry, False))
     _refuse_excess(seq.vm, problems)
     if state == "stopped" and seq.vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
-    elif state == "running" and seq.vm.config.state == "stopped":
+    elif state == "running" and seq.vm.config.state == "stopped" and not why_not(seq.vm)[0]:
         seq.add(recovery.start(capabilities))
     seq.extend(recovery.power(vm, seq.vm, capabilities))
     return seq
 
 
+def _refuse_users(host: Host, vm: Vm, snapshot: VmSnapshot, problems: Problems) -> None:
+    """Refuse to take data back that another VM has written, or reads."""
+    for disk in vm.disks + vm.orphans:
+        name = disk.volume.name
+        users = host.usage.of(name, vm.config.uuid) if snapshot.of(name) is not None else []
+        if users:
+            words = f"{name} is also attached to {labels(users)}, whose data a rollback would take back"
+            problems.add("InUse", f"{words}; take it out of the configuration of one VM", disk.label)
+
+
 def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, problems: Problems) -> None:
-    _unowned(snapshot, problems)
+    _unowned(snapshot, snapshot.parts, problems)
     for disk in vm.disks + vm.orphans:
         if disk.guarded:
             problems.add(
@@ -258,7 +340,7 @@ def _raised(
     )
 
 
-def _rollback(vm: Vm, snapshot: VmSnapshot, capabilities: Capabilities) -> RollBack:
+def _rollback(vm: Vm, snapshot: VmSnapshot) -> RollBack:
     sizes = []
     for disk in vm.disks + vm.orphans:
         part = snapshot.of(disk.volume.name)
@@ -275,9 +357,19 @@ def _rollback(vm: Vm, snapshot: VmSnapshot, capabilities: Capabilities) -> RollB
     return RollBack(
         Told(text, destroys=True),
         name=snapshot.name,
-        parts=tuple(part.name for part in snapshot.parts),
-        starts_vm=capabilities.keeps_storage,
+        parts=tuple(part.planned for part in snapshot.parts),
+        newer=tuple(part.planned for part in snapshots.newer(vm, snapshot)),
+        beside_bytes=_beside(vm, snapshot),
     )
+
+
+def _beside(vm: Vm, snapshot: VmSnapshot) -> int:
+    """Bytes that the rollback of one disk takes for a moment, for the disk that takes most."""
+    newer, beside = snapshots.newer(vm, snapshot), [0]
+    for dataset in (vm.root, *vm.volumes):
+        if snapshot.of(dataset.name) is not None:
+            beside.append(pins.beside_rollback(dataset, [part for part in newer if part.parent == dataset.name]))
+    return max(beside)
 
 
 def _refuse_excess(after: Vm, problems: Problems) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..model.dataset import Planned
 from ..model.desired import NewVm
-from ..model.vm import Disk, DiskConfig, Vm
+from ..model.vm import NO_GROUP, Disk, DiskConfig, Vm
 from .disk_steps import CreateDisk
 from .steps import Step
 
@@ -36,6 +37,7 @@ class SettleQuota(Step):
     """Set quota and reservation of the VM's dataset by the law (rules/space.py), and refreservation of its own part."""
 
     kind = "law"
+    recorded = False
     mends = True
     calm = True
 
@@ -48,6 +50,7 @@ class SettleVolumes(Step):
     """Set volumes to their automatic reservation. flexible_mib: the flexible_disk_size that comes later, or None."""
 
     kind = "normalise"
+    recorded = False
     mends = True
     calm = True
 
@@ -62,12 +65,13 @@ class SettleVolumes(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RetireSyncs(Step):
-    """Destroy the snapshots of syncs, and give up the space for them. names: whole names of the snapshots."""
+    """Destroy the snapshots of syncs, and give up the space for them."""
 
     kind = "retire"
+    recorded = False
     calm = True
 
-    names: t.Tuple[str, ...]
+    snapshots: t.Tuple[Planned, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,6 +79,7 @@ class SetFlexibleSize(Step):
     """Set flexible_disk_size, hidden disks included. resets: the hypervisor then sets every volume to auto."""
 
     kind = "flexible"
+    recorded = False
 
     stored_mib: int
     resets: bool
@@ -133,7 +138,7 @@ class SetAutoboot(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SetProperties(Step):
-    """Set memory, vcpus, protection, package, generation and the mark of a drained VM, where they are not None."""
+    """Set memory, vcpus, protection, package, generation, group and the mark drained, where they are not None."""
 
     kind = "properties"
 
@@ -143,12 +148,14 @@ class SetProperties(Step):
     package: t.Optional[str] = None
     drained: t.Optional[bool] = None
     generation: t.Optional[str] = None
+    member: t.Optional[str] = None
 
     @property
     def facts(self) -> t.Dict[str, str]:
         """What changes of the properties of the VM's dataset. "" removes a property."""
         mark = None if self.drained is None else "true" if self.drained else ""
-        values = {"drained": mark, "package": self.package, "generation": self.generation}
+        member = None if self.member is None else self.member or NO_GROUP
+        values = {"drained": mark, "package": self.package, "generation": self.generation, "member": member}
         return {key: value for key, value in values.items() if value is not None}
 
     @property
@@ -185,6 +192,11 @@ class Relocate(Step):
 
     moves: t.Tuple[t.Tuple[DiskConfig, Disk], ...]
 
+    @property
+    def moved(self) -> t.Tuple[t.Tuple[str, str], ...]:
+        """The volumes that lie elsewhere, by their old and new names."""
+        return tuple((entry.volume, disk.volume.name) for entry, disk in self.moves)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AddPorts(Step):
@@ -203,6 +215,7 @@ class TakeSnapshot(Step):
     """Take a snapshot of all datasets of the VM. full_name is what ZFS calls it; creation: seconds since 1970."""
 
     kind = "snapshot"
+    recorded = False
 
     name: str
     full_name: str
@@ -214,21 +227,32 @@ class DeleteSnapshot(Step):
     """Delete a snapshot, its parts in this order. whole: every dataset has a part, so the hypervisor knows it."""
 
     kind = "delete_snapshot"
+    recorded = False
 
     name: str
-    parts: t.Tuple[str, ...]
+    parts: t.Tuple[Planned, ...]
     whole: bool
+
+    @property
+    def full_name(self) -> str:
+        """What ZFS calls it."""
+        return self.parts[0].name.partition("@")[2]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RollBack(Step):
-    """Roll all datasets of the VM back. starts_vm: the hypervisor starts the VM, and turns autoboot on, at the end."""
+    """Roll all datasets of the VM back, with ZFS: vmadm would start the VM afterwards, wherever its home is.
+
+    newer: the snapshots that are destroyed by it, those of syncs too.
+    beside_bytes: what it takes beside what the VM uses, until it has ended.
+    """
 
     kind = "rollback"
 
     name: str
-    parts: t.Tuple[str, ...]
-    starts_vm: bool
+    parts: t.Tuple[Planned, ...]
+    newer: t.Tuple[Planned, ...]
+    beside_bytes: int = 0
 
     @property
     def keeps_vm_down(self) -> bool:
@@ -241,21 +265,48 @@ class RollBack(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClearRemains(Step):
-    """Destroy the unused datasets that an interrupted creation has left: the first one, and the others below it."""
+    """Destroy the unused datasets that an interrupted creation has left: the first one, and the others below it, with
+    their snapshots, which left names, too.
+
+    frees_bytes: what the pool gets back.
+    """
 
     kind = "clear"
 
-    left: t.Tuple[str, ...]
+    left: t.Tuple[Planned, ...]
+    frees_bytes: int = 0
 
     @property
     def root(self) -> str:
         """The dataset of the VM that was not made."""
-        return self.left[0]
+        return self.left[0].name
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
         """The root of the tree that is destroyed."""
         return (self.root,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RemoveUnfinished(Step):
+    """Remove what is left of a VM that the hypervisor was making or deleting: the datasets and snapshots of parts, of
+    which the first is the VM's own dataset. configured: the hypervisor still knows the VM. deletes: the VM was being
+    deleted. frees_bytes: what the pool gets back.
+    """
+
+    kind = "remove_unfinished"
+
+    uuid: str
+    root: str
+    parts: t.Tuple[Planned, ...]
+    configured: bool
+    deletes: bool
+    frees_bytes: int = 0
+
+    @property
+    def datasets(self) -> t.Tuple[str, ...]:
+        """The root of the tree that is destroyed."""
+        return (self.root,) if self.parts else ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -291,8 +342,9 @@ class CreateVm(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeleteVm(Step):
-    """Delete the VM with these volumes (parts), each named with its guid."""
+    """Delete the VM with these volumes (parts), and with these snapshots of its dataset and its volumes."""
 
     kind = "delete_vm"
 
-    parts: t.Tuple[t.Tuple[str, int], ...]
+    parts: t.Tuple[Planned, ...]
+    snapshots: t.Tuple[Planned, ...]

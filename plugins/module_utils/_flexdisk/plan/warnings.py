@@ -41,6 +41,8 @@ def _entries(resolved: Resolved) -> t.Iterator[str]:
 def _volumes(vm: Vm) -> t.Iterator[str]:
     for path in vm.missing:
         yield f"the volume of {path} does not exist"
+    for path in vm.unread:
+        yield f"{path} lies in another pool, which this task does not read, and is left alone"
     for path in vm.strays:
         yield f"{path} lies outside {vm.root.name} and is left alone; adopt=true moves it in"
 

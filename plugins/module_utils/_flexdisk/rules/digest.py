@@ -15,8 +15,8 @@ _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 # Any: whatever JSON has.
 def digest_of(content: t.Any) -> str:
-    """16 letters and digits, the same for the same content. The first one is a letter, so that nothing on the way from
+    """32 letters and digits, the same for the same content. The first one is a letter, so that nothing on the way from
     a plan to its approval takes the digest for a number.
     """
-    found = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    found = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
     return found[0].translate(_LETTERS) + found[1:]

@@ -14,6 +14,9 @@ from ..model.dataset import Dataset
 from ..model.vm import VmConfig
 
 FACT = "failover"
+# The boot of this host in which it was known to be the home of the VM. It says nothing about other boots or hosts.
+BOOT = "at_home"
+_MOST = 1_000_000  # takeovers of one VM
 _TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")
 
 
@@ -29,6 +32,12 @@ class Wish(t.NamedTuple):
 def encode(wish: Wish) -> str:
     """The value of FACT."""
     return f"{'on' if wish.autoboot else 'off'}:{wish.term}"
+
+
+def is_plausible(text: str) -> bool:
+    """Whether another host may tell this value: its term leaves room for all takeovers that can follow."""
+    found = _TEXT.match(text)
+    return found is not None and int(found[2]) < _MOST
 
 
 def decode(text: str) -> t.Optional[Wish]:
@@ -52,5 +61,10 @@ def with_wish(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
 def wish_of(config: VmConfig, root: Dataset) -> Wish:
     """The wish of a VM, with failover or without."""
     text = root.user.get(FACT, "")
+    return decode(text) or Wish(config.autoboot, term_of(text))
+
+
+def term_of(text: str) -> int:
+    """The term in the value of FACT, which a VM keeps without failover, too."""
     found = _TEXT.match(text)
-    return decode(text) or Wish(config.autoboot, int(found[2]) if found else 0)
+    return int(found[2]) if found else 0

@@ -75,6 +75,15 @@ KINDS: t.Dict[str, Kind] = {
         "error",
         "The VM's configuration names a volume that does not exist. The VM does not start, or starts without the disk.",
     ),
+    "unread_pool": Kind(
+        "info",
+        "A disk of the VM lies in a pool that this task does not read, so nothing is known of its volume.",
+    ),
+    "overlaid_disk": Kind(
+        "error",
+        "The VM uses a volume of its own in a way that its list of disks does not show, such as below an overlay. All "
+        "tasks that concern the VM are refused.",
+    ),
     "parked_still_configured": Kind(
         "warning",
         "The disk is detached with its data, but the VM's configuration still names it. An interrupted detach leaves "
@@ -100,6 +109,10 @@ KINDS: t.Dict[str, Kind] = {
     "not_plugged": Kind(
         "warning",
         "The running VM does not have a disk that it is configured with. It will after its next start.",
+    ),
+    "vm_unfinished": Kind(
+        "error",
+        "The hypervisor is making or deleting the VM, or was interrupted in that. The VM cannot be changed.",
     ),
     "vm_without_dataset": Kind(
         "error",

@@ -41,13 +41,17 @@ NAMES = (
     "ctime",
     "mtime",
     "package",
+    "element",
     "indestructible",
     "drained",
     "generation",
+    "member",
     "made_for",
     "released",
     "move",
+    "stayed",
     "failover",
+    "at_home",
     "replicas",
     "replicas.space",
     "replica",
@@ -61,6 +65,7 @@ NAMES = (
 # On the dataset of a VM whose hypervisor does not keep it.
 FLEXIBLE = "flexible_disk_size"
 
+_MEMBER = re.compile(r"(.+)-(0|[1-9][0-9]{0,5})")
 _GENERATION = re.compile(r"[A-Za-z0-9.:_+-]{1,64}")
 
 # The value of "from" on an image that is not whole yet.
@@ -88,6 +93,7 @@ _LIKE_UUID = re.compile(r"\A(?:[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]*)\
 _POOL = re.compile(r"\A[A-Za-z][A-Za-z0-9_.: -]{0,254}\Z")
 _INDEX = re.compile(r"\A[0-9]{1,5}\Z")
 _SERIAL = re.compile(r"\A[0-9]{1,15}\Z")
+_BEGINNING = re.compile(r"\A[0-9a-f]{20}\Z")
 _NAMESPACE = Uuid("8a5ee2b0-3c7c-4a26-9d0e-6f1c5a1f0d54")
 _MAC = re.compile(r"\A([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}\Z")
 _TIME = re.compile(r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
@@ -128,6 +134,12 @@ def check_word(what: str, word: str, problems: Problems, disk: str = "") -> str:
         wanted = "1 to 64 letters, digits, dots, colons, underscores, dashes and plus signs"
         problems.add("InvalidArgument", f"{what} {word!r} is not {wanted}", disk)
     return word
+
+
+def member_of(name: str) -> t.Tuple[str, int]:
+    """The group and the number of a member by its name: C(web) and 3 for C(web-3); C("") and -1 for any other name."""
+    found = _MEMBER.fullmatch(name)
+    return (found[1], int(found[2])) if found else ("", -1)
 
 
 def is_converting(mark: str) -> bool:
@@ -172,6 +184,11 @@ def disk_in(path: str) -> str:
 def serial_of(uuid: str) -> str:
     """The serial number that a guest sees: the first 20 hex digits of the uuid."""
     return uuid.replace("-", "")[:20]
+
+
+def is_serial(text: str) -> bool:
+    """Whether a serial number can be the beginning of a uuid."""
+    return bool(_BEGINNING.match(text))
 
 
 def uuid_with(serial: str, guid: int) -> str:

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Disk, DiskConfig, JournalEntry, Vm, VmConfig
-from . import disk_properties, failover, identity, moves, slots
+from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage
 from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_half, pool_of
 from .reservation import PoolGeometry
 
-_SERIAL = re.compile(r"\A[0-9a-f]{20}\Z")
 _FLEXIBLE = re.compile(r"\A[1-9][0-9]{0,11}\Z")
 
 
@@ -25,8 +24,8 @@ _FLEXIBLE = re.compile(r"\A[1-9][0-9]{0,11}\Z")
 class Host:
     """Everything one run reads: VMs of the brand we manage, the rest only counted.
 
-    duplicates maps a disk uuid that is on more than one volume to the names of these; users has the VMs that have a
-    volume open or configured, where the hypervisor tells; intents has all that are there
+    duplicates maps a disk uuid that is on more than one volume to the names of these; usage tells the VMs that use a
+    volume; known has the UUIDs of all VMs, also of those that this task does not read; intents has all that are there
     by pool and VM, None where one cannot be read; name is the host's own, as intents have it; moves has the VMs that
     leave, have left or come, by uuid.
     """
@@ -38,10 +37,11 @@ class Host:
     other_brands: t.Tuple[VmConfig, ...] = ()
     unlinked: t.Tuple[VmConfig, ...] = ()
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
-    users: t.Mapping[str, t.Sequence[VmConfig]] = field(default_factory=dict)
+    usage: usage.Usage = field(default_factory=usage.Usage, compare=False)
     intents: t.Mapping[t.Tuple[str, str], t.Optional[JournalEntry]] = field(default_factory=dict)
     name: str = ""
     moves: t.Mapping[str, moves.Move] = field(default_factory=dict)
+    known: t.FrozenSet[str] = frozenset()
 
     @property
     def configs(self) -> t.Tuple[VmConfig, ...]:
@@ -51,6 +51,10 @@ class Host:
     def available(self, pool: str) -> int:
         """Bytes the pool can still give."""
         return self.datasets[pool].available
+
+    def reads(self, volume: str) -> bool:
+        """Whether this task has read the pool of a volume. Of any other it does not know whether it exists."""
+        return pool_of(volume) in self.geometry
 
 
 def unlinked_reason(config: VmConfig) -> str:
@@ -118,7 +122,8 @@ def _within(config: VmConfig, entry: DiskConfig) -> bool:
 
 def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
     """The uuid that a serial stands for: the volume's own, or the one that it was about to get; "" for any other."""
-    known = [volume.user.get("uuid", ""), identity.uuid_of(volume.guid)] if volume is not None else []
+    user = released_identity.known(volume) if volume is not None else {}
+    known = [user.get("uuid", ""), identity.uuid_of(volume.guid)] if volume is not None else []
     return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == entry.serial), "")
 
 
@@ -136,7 +141,7 @@ def agrees(entry: DiskConfig, uuid: str) -> bool:
 
 def serial_shown(entry: DiskConfig) -> bool:
     """Whether the serial can be the beginning of a uuid."""
-    return bool(_SERIAL.match(entry.serial))
+    return identity.is_serial(entry.serial)
 
 
 class _Tree:
@@ -174,9 +179,8 @@ class _Tree:
         return {"snapshots": own, "guarded": len(own) < len(every), "half": self.halves.get(name, "")}
 
 
-def _own(volume: Dataset, **known: t.Any) -> t.Dict[str, t.Any]:
-    """Fields of a Disk from the volume's own properties. known fields, which the hypervisor tells, win."""
-    user = volume.user
+def _own(volume: Dataset, user: t.Mapping[str, str], **known: t.Any) -> t.Dict[str, t.Any]:
+    """Fields of a Disk from the properties that describe it. known fields, which the hypervisor tells, win."""
     name = user.get("name", "")
     uuid = user.get("uuid", "")
     fields: t.Dict[str, t.Any] = {
@@ -188,6 +192,7 @@ def _own(volume: Dataset, **known: t.Any) -> t.Dict[str, t.Any]:
         "own": disk_properties.decoded(user),
         "remaining": user.get("remaining", ""),
         "image": made_from(volume),
+        "element": disk_element.decode(volume),
     }
     fields.update(known)
     return fields
@@ -204,15 +209,17 @@ def attached_disk(
         "pci_slot": slot,
         "image_size": entry.image_size or image_size,
         "path": entry.path,
+        "element": entry.element,
     }
     if entry.uuid or serial_shown(entry):
         known["uuid"] = entry.uuid
+    user = released_identity.known(volume, lambda uuid: agrees(entry, uuid))
     return Disk(
         volume=volume,
         vm=config.uuid,
         index=index_of(volume.name),
         hidden=entry.path in config.hidden_paths,
-        **_own(volume, **known),
+        **_own(volume, user, **known),
     )
 
 
@@ -225,38 +232,51 @@ def detached_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
         index=identity.decode_index(volume.user.get("index", "")),
         image_size=image_size,
         detached=True,
-        **_own(volume, **known),
+        **_own(volume, released_identity.known(volume), **known),
     )
 
 
-def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, detached: t.Tuple[Disk, ...]) -> Vm:
+def _link_vm(
+    config: VmConfig,
+    datasets: t.Mapping[str, Dataset],
+    tree: _Tree,
+    detached: t.Tuple[Disk, ...],
+    pools: t.Container[str],
+    used: usage.Usage,
+) -> Vm:
+    """The VM with its volumes. pools are those that were read, used the users of all volumes."""
     root = datasets[config.dataset]
-    disks, missing, strays, unbacked = [], [], [], 0
-    places = slots.positions(config.disks, config.pci)
+    disks, missing, strays, unread, unbacked = [], [], [], [], 0
+    positions = slots.positions(config.disks, config.pci)
     for entry in config.disks:
         volume = datasets.get(entry.volume) if entry.volume else None
         if config.bare and entry.volume and not _within(config, entry):
             strays.append(entry.path)
         elif volume is not None and volume.backs:
             image_size = _image_size(volume, datasets)
-            slot = places[entry.path]
+            slot = positions[entry.path]
             disks.append(attached_disk(config, entry, slot, volume, image_size, **tree.of(volume.name)))
+        elif entry.volume and entry.media == "disk" and pool_of(entry.volume) not in pools:
+            unread.append(entry.path)
         elif entry.volume and entry.media == "disk":
             missing.append(entry.path)
         else:
             unbacked += 1
     known = {d.volume.name for d in disks}
-    orphans, other_used = [], 0
+    orphans, other_used, below = [], 0, []
     for child in tree.below(root.name):
         if child.backs and child.name not in known:
-            own = _own(child, index=index_of(child.name), image_size=_image_size(child, datasets))
+            user = released_identity.known(child)
+            own = _own(child, user, index=index_of(child.name), image_size=_image_size(child, datasets))
             orphans.append(Disk(volume=child, vm=config.uuid, **own, **tree.of(child.name)))
             # One that lies deeper is part of a file system's figure, too.
             other_used -= child.used if child.parent != root.name else 0
-        elif child.kind == "filesystem" and not child.backs and child.parent == root.name:
-            other_used += child.used
+        elif child.kind == "filesystem" and not child.backs:
+            other_used += child.used if child.parent == root.name else 0
+            below += tree.of(child.name)["snapshots"]
+    overlaid, doubted = usage.own_use(config, used, orphans)
     return Vm(
-        config=config,
+        config=replace(config, frozen=config.frozen or overlaid),
         root=root,
         disks=tuple(sorted(disks, key=lambda d: (d.index, d.volume.name))),
         orphans=tuple(orphans),
@@ -266,6 +286,10 @@ def _link_vm(config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, d
         unbacked=unbacked,
         missing=tuple(missing),
         strays=tuple(strays),
+        unread=tuple(unread),
+        overlaid=overlaid,
+        doubted=doubted,
+        snapshots_below=tuple(below),
     )
 
 
@@ -289,24 +313,23 @@ def link(
                 disk = detached_disk(volume, _image_size(volume, by_name), **tree.of(volume.name))
                 detached.setdefault(disk.vm, []).append(disk)
     vms, others, unlinked = [], [], []
-    users: t.Dict[str, t.List[VmConfig]] = {}
-    places = files(datasets)
     known = moves.find(datasets)
-    for config in configs:
-        config = _frozen(completed(config, by_name), known)
-        _note_uses(config, places, users)
+    ours = [_frozen(completed(config, by_name), known) for config in configs]
+    everyone = (*elsewhere, *ours)
+    used = usage.Usage(everyone, files(datasets))
+    for config in ours:
         if config.brand != brand:
             others.append(config)
         elif config.dataset not in by_name:
             unlinked.append(config)
         else:
-            vms.append(_link_vm(config, by_name, tree, tuple(detached.get(config.uuid, ()))))
-    for config in elsewhere:
-        _note_uses(config, places, users)
+            mine = tuple(detached.get(config.uuid, ()))
+            vms.append(_link_vm(config, by_name, tree, mine, geometry, used))
     everywhere = tuple(disk for disks in detached.values() for disk in disks)
     shared = duplicates(vms, everywhere)
-    made = (tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), shared, users)
-    return Host(*made, moves=known)
+    vms = [replace(v, sharers=usage.sharers(v.config, used), ran=v.config.state == "running") for v in vms]
+    made = (tuple(vms), by_name, geometry, everywhere, tuple(others), tuple(unlinked), shared, used)
+    return Host(*made, moves=known, known=frozenset(config.uuid for config in everyone))
 
 
 def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move]) -> VmConfig:
@@ -318,17 +341,20 @@ def moved_in(host: Host, uuid: str, coming: t.Sequence[Disk] = ()) -> Host:
     """The host for the task that makes a VM which comes from another one. coming: disks as if they were detached."""
     known = {vm: move for vm, move in host.moves.items() if vm != uuid}
     vms = tuple(_thawed(vm, coming) if vm.config.uuid == uuid else vm for vm in host.vms)
+    unlinked = tuple(replace(c, frozen="") if c.uuid == uuid else c for c in host.unlinked)
     there = {**host.datasets, **{disk.volume.name: disk.volume for disk in coming}}
-    return replace(host, vms=vms, moves=known, detached=(*host.detached, *coming), datasets=there)
+    detached = (*host.detached, *coming)
+    return replace(host, vms=vms, unlinked=unlinked, moves=known, detached=detached, datasets=there)
+
+
+def without(host: Host, uuid: str) -> Host:
+    """The host as if the hypervisor did not know the VM with this uuid. Its datasets are there."""
+    vms = tuple(vm for vm in host.vms if vm.config.uuid != uuid)
+    return replace(host, vms=vms, unlinked=tuple(config for config in host.unlinked if config.uuid != uuid))
 
 
 def _thawed(vm: Vm, coming: t.Sequence[Disk]) -> Vm:
     return replace(vm, config=replace(vm.config, frozen=""), detached=(*vm.detached, *coming))
-
-
-def _note_uses(config: VmConfig, places: t.Mapping[str, str], users: t.Dict[str, t.List[VmConfig]]) -> None:
-    for name in config.uses:
-        users.setdefault(places.get(identity.disk_in(name), name), []).append(config)
 
 
 def duplicates(vms: t.Iterable[Vm], detached: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:

@@ -9,15 +9,22 @@ from __future__ import annotations
 import json
 import re
 import typing as t
+from dataclasses import replace
 
 from ..model.dataset import Dataset
-from ..model.vm import JournalEntry
+from ..model.vm import JournalEntry, VmConfig
 from . import identity
 from .property_text import LIMIT, check_value, decode_text, encode_text
 from .snapshots import is_name
 from .unwritten import unwritten
 
 INDEX = "intents"
+# A guest that has not shut down so many seconds after it was asked to does not shut down because of that.
+LATEST = 3600
+# A VM that is down so many seconds later is not started because of that, where nobody can tell when it has ended. The
+# next run of a job that runs daily comes before.
+UNTOLD = 36 * 3600
+UNKNOWN = "unknown"
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
 _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
@@ -67,14 +74,65 @@ def decode(value: str) -> t.Optional[JournalEntry]:
         return None
 
 
-def used(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset]) -> t.List[str]:
-    """Which of the datasets in the place of a VM an interrupted creation alone cannot have left: snapshots, and those
-    that have been written to. empty is the container of detached disks.
+def used(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset], made: str = "") -> t.List[str]:
+    """Which of the datasets and snapshots in the place of a VM are of use to somebody: those that have been written to,
+    and snapshots that hold anything, are on hold or have clones. empty is the container of detached disks. made: the
+    dataset that only the hypervisor has written to so far, which is of no use, nor are its snapshots.
 
     An entry by itself proves nothing: it may be there still when the VM has long been in use and its configuration
-    has got lost.
+    has got lost. Who takes snapshots of a whole pool takes them of such a place, too.
     """
-    return sorted(d.name for d in datasets if d.kind == "snapshot" or not unwritten(d, empty))
+    known = list(datasets)
+    unused = {d.name: d for d in known if d.kind != "snapshot" and (d.name == made or unwritten(d, empty))}
+    for one in known:
+        parent = unused.get(one.parent) if one.kind == "snapshot" else None
+        free = parent is not None and not (one.clones or one.userrefs)
+        if parent is not None and free and (parent.name == made or _holds_nothing(one, parent, empty)):
+            unused[one.name] = one
+    return sorted(d.name for d in known if d.name not in unused)
+
+
+def _holds_nothing(snapshot: Dataset, parent: Dataset, empty: t.Optional[Dataset]) -> bool:
+    """Whether the snapshot of an unwritten dataset holds nothing. What ZFS counts of a volume has its snapshots."""
+    if parent.kind == "volume":
+        return True
+    return not snapshot.volsize and unwritten(replace(snapshot, kind="filesystem"), empty)
+
+
+def may_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
+    """Whether the guest of a running VM may still shut down because the run of this entry has asked it to.
+
+    It has refused if it still runs after LATEST seconds; a VM that has been started since was not asked. now: seconds
+    since 1970.
+    """
+    asked = bool(record.asked) and record.asked == run_id(config) and config.state == "running"
+    return asked and now - identity.seconds_of(record.since) < LATEST
+
+
+def has_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
+    """Whether a VM that is down ended because the run of this entry, which is over or dead, had asked its guest to shut
+    down.
+
+    A stop more than LATEST seconds later is not due to that run. now: seconds since 1970.
+    """
+    asked_at = identity.seconds_of(record.since)
+    if config.ended_at >= asked_at:
+        return config.ended_at - asked_at < LATEST
+    return now - asked_at < UNTOLD
+
+
+def ended_otherwise(record: JournalEntry, config: VmConfig, now: float) -> bool:
+    """Return whether a VM that is down was stopped later than a killed run could have done it by asking its guest.
+
+    now: seconds since 1970.
+    """
+    asked = bool(record.asked) and record.stops and record.state == "running" and not record.late
+    return asked and config.state == "stopped" and not has_shut_down(record, config, now)
+
+
+def run_id(config: VmConfig) -> str:
+    """What tells this run of the VM from others, as entries have it."""
+    return config.run_id or UNKNOWN
 
 
 def _valid(record: JournalEntry) -> bool:
@@ -86,10 +144,17 @@ def _valid(record: JournalEntry) -> bool:
         and isinstance(record.autoboot, bool)
         and isinstance(record.stops, bool)
         and isinstance(record.boots, bool)
+        and isinstance(record.asked, str)
+        and (not record.asked or bool(_TEXT.match(record.asked)))
+        and isinstance(record.late, bool)
         and isinstance(record.rollback, str)
         and (not record.rollback or is_name(record.rollback))
         and isinstance(record.creates, str)
         and (not record.creates or bool(identity.VM_NAME.match(record.creates)))
+        and isinstance(record.member, str)
+        and (not record.member or bool(identity.member_of(record.member)[0]))
+        and isinstance(record.deletes, str)
+        and (not record.deletes or bool(_TEXT.match(record.deletes)))
         and all(_TEXT.match(step) for step in record.steps)
         and all(
             isinstance(guid, int) and not isinstance(guid, bool) and _DATASET.match(source) and _DATASET.match(target)

@@ -23,6 +23,7 @@ SHORTEST, LONGEST = 10, 86400  # seconds until a lease expires
 HOLDER_LIMIT = 200
 CLOCK_SLACK = 60  # seconds that a clock may be set back without a word about it
 
+HOLD, REPORT = "held", "reported"  # what a task wants of a lease; anything else releases it
 FREE, MINE, EXPIRED, HELD, UNREADABLE = "free", "mine", "expired", "held", "unreadable"
 
 _PREFIX = "lease."
@@ -214,6 +215,23 @@ def _expires(lease: Lease, now: int) -> str:
     return f"{word} at {stamp(lease.expires)}"
 
 
+def seen(value: str, wanted: LeaseDeclaration, now: int) -> t.Dict[str, t.Any]:
+    """A lease that lies in a pool, as a run that looks for it is told. value: that of the property."""
+    how, found = standing(value, wanted.token, now), decode(value)
+    text = _unreadable(wanted.group, value) if found is None else f"{wanted.group}: {_at_work(found, now)}"
+    return {"standing": how, "msg": text, "lease": result(found)}
+
+
+def place_of(group: str, guids: t.Mapping[t.Tuple[str, str], int]) -> t.Tuple[str, str]:
+    """The host and the pool in which the lease of a group lies that lies nowhere yet, of all that could have it.
+
+    guids has that of each pool. The place follows from the group and these guids alone, so all runs agree on it,
+    however their inventories call or order the hosts. Only pools that were copied with their guid are told apart by
+    the names of their hosts.
+    """
+    return min(guids, key=lambda place: (identity.uuid_for("lease", group, guids[place]), place))
+
+
 def result(lease: t.Optional[Lease]) -> t.Optional[t.Dict[str, t.Any]]:
     """The lease as a task returns it, None for none."""
     if lease is None:
@@ -230,7 +248,14 @@ def reported(name: str, value: str, now: int) -> t.Optional[t.Dict[str, t.Any]]:
     if lease is None:
         return {"group": group, "readable": False}
     times = {key: stamp(seconds) for key, seconds in _times(lease)}
-    return {"group": group, "readable": True, "holder": lease.holder, **times, "expired": now >= lease.expires}
+    return {
+        "group": group,
+        "readable": True,
+        "token": lease.token,
+        "holder": lease.holder,
+        **times,
+        "expired": now >= lease.expires,
+    }
 
 
 def _times(lease: Lease) -> t.Tuple[t.Tuple[str, int], ...]:

@@ -20,6 +20,7 @@ from ..model.vm import Disk, Vm
 from . import slots
 from .differences import birth_differences
 from .instance_group_matching import match_disks
+from .released_identity import identified
 
 # An entry, the disks that it plainly means, and what they have in common with it.
 _Meant = t.Tuple[DiskDeclaration, t.List[Disk], str]
@@ -49,7 +50,7 @@ class _Matcher:
         self.open_specs = list(specs)
         self.attached = [d for d in vm.disks if not d.hidden]
         self.detached = list(vm.detached)
-        self.orphans = [d for d in vm.orphans if d.adopted and d.uuid]
+        self.orphans = [d for d in vm.orphans if identified(d) and d.uuid]
         self.of_other_vms = list(of_other_vms)
 
     def _claim(self, spec: DiskDeclaration, disk: Disk) -> None:
@@ -83,9 +84,9 @@ class _Matcher:
                         spec.label,
                     )
 
-    def by_name(self, absent: bool = False) -> None:
-        """Match by names. absent: only entries with state=absent."""
-        for spec in [s for s in self.open_specs if s.name and not (absent and s.present)]:
+    def by_name(self) -> None:
+        """Match by names."""
+        for spec in [s for s in self.open_specs if s.name]:
             for pile in (self.attached, self.detached, self.orphans):
                 candidates = [d for d in pile if d.name == spec.name]
                 if candidates:
@@ -95,31 +96,33 @@ class _Matcher:
     def _unnamed(self) -> t.List[Disk]:
         return [d for d in self.attached if not d.name]
 
-    def by_slot_or_boot(self, named: bool = False) -> None:
-        """Match by slot or boot among disks without a name; with named=True, among all."""
-
-        def candidates() -> t.List[Disk]:
-            return list(self.attached) if named else self._unnamed()
-
+    def by_slot_or_boot(self) -> None:
+        """Match by slot or boot among disks without a name."""
         for spec in [s for s in self.open_specs if s.present and s.pci_slot]:
             wanted = slots.normalise(spec.pci_slot or "")
-            self._first(spec, [d for d in candidates() if d.pci_slot == wanted])
+            there = [d for d in self._unnamed() if d.pci_slot == wanted]
+            if there and _other_size(spec, there[0]):
+                self.problems.add("Ambiguous", _taken_slot(spec, there[0]), spec.label)
+                self._withdraw([spec], there)
+            else:
+                self._first(spec, there)
         for spec in [s for s in self.open_specs if s.present and s.boot]:
-            self._first(spec, [d for d in candidates() if d.boot])
+            self._first(spec, [d for d in self._unnamed() if d.boot])
 
     def _first(self, spec: DiskDeclaration, candidates: t.Sequence[Disk]) -> None:
         if candidates:
             self._claim(spec, candidates[0])
 
-    def by_other_name(self, unlisted: str) -> None:
-        """Refuse entries whose name no disk has and that plainly mean a disk of another name.
+    def by_other_name(self, unlisted: str, by_size: bool = True) -> None:
+        """Refuse entries whose name no disk has and that plainly mean a disk of another name: by slot or boot, by_size
+        also by their sizes.
 
         Left to themselves they would end in errors that only follow from this: two boot disks, a slot that is taken,
         a new disk without a size. Where the disk may leave the VM, its slot and its size are free for a new one.
         """
         named = [d for d in self.attached if d.name]
         meant = [m for m in (_same_boot_or_slot(spec, named, unlisted) for spec in self._fresh()) if m is not None]
-        if unlisted == "refuse":
+        if unlisted == "refuse" and by_size:
             meant += self._by_size_or_none([d for d in named if not d.boot], meant)
         for spec, there, what in meant:
             self.problems.add("InvalidArgument", _renaming(spec, there, what), spec.label)
@@ -195,14 +198,14 @@ class _Matcher:
         self.attached = [d for d in self.attached if not any(d is other for other in disks)]
 
     def by_first_fit(self, unlisted: str) -> None:
-        """Match as instance groups do (matching=order), without names. unlisted: what becomes of the other disks.
+        """Match disks without a name as instance groups do (matching=order). unlisted: what becomes of the others.
 
         An entry that boots has found the boot disk already, or wants a new one: it never means a data disk.
         """
         for spec in [s for s in self.open_specs if s.present and s.remaining and not s.boot]:
-            self._first(spec, [d for d in self.attached if d.remaining and not d.boot])
+            self._first(spec, [d for d in self._unnamed() if d.remaining and not d.boot])
         specs = [s for s in self.open_specs if s.present and not (s.remaining or s.boot)]
-        disks = [d for d in self.attached if not d.boot]
+        disks = [d for d in self._unnamed() if not d.boot]
         images = {s.image for s in specs}
         result = match_disks([_present(d, images, unlisted) for d in disks], [_desired(s) for s in specs], "order")
         for current, desired in result["mapping"]:
@@ -210,6 +213,11 @@ class _Matcher:
         for warning in result["warnings"]:
             if warning["code"] != "ORPHAN_LEFT" or unlisted in ("detach", "destroy"):
                 self.match.warnings.append(_words(warning, disks, specs))
+
+    def warn_of_replaced(self) -> None:
+        """Each new disk may be meant to be one of its size that has another name and will be destroyed."""
+        for spec in self._fresh():
+            self._warn_of_replaced(spec)
 
     def finish(self) -> Match:
         self.match.creates = [s for s in self.open_specs if s.present]
@@ -232,13 +240,15 @@ def match(
     """
     matcher = _Matcher(vm, specs, of_other_vms, problems)
     matcher.by_uuid()
+    matcher.by_name()
+    matcher.by_slot_or_boot()
     if matching == "order":
-        matcher.by_name(absent=True)
-        matcher.by_slot_or_boot(named=True)
+        matcher.by_other_name(unlisted, by_size=False)
         matcher.by_first_fit(unlisted)
+        matcher.by_other_name(unlisted)
+        if unlisted == "destroy":
+            matcher.warn_of_replaced()
     else:
-        matcher.by_name()
-        matcher.by_slot_or_boot()
         matcher.by_other_name(unlisted)
         matcher.by_size(unlisted)
     return matcher.finish()
@@ -254,6 +264,27 @@ def _same_boot_or_slot(spec: DiskDeclaration, named: t.Sequence[Disk], unlisted:
     if not there:
         return None
     return spec, there, f"has pci_slot {there[0].pci_slot} ({there[0].path})"
+
+
+def _other_size(spec: DiskDeclaration, disk: Disk) -> bool:
+    """Whether a slot alone leads to a disk without a name, of which the entry says another size: it may mean a new one.
+
+    An entry without a name can only mean a disk that is there, if that has an identity already.
+    """
+    if disk.name or spec.size is None or (spec.boot and disk.boot) or not (spec.name or not disk.adopted):
+        return False
+    return spec.size * MIB != disk.size
+
+
+def _taken_slot(spec: DiskDeclaration, disk: Disk) -> str:
+    """The refusal of an entry that may mean a new disk or the one in its slot, with both ways to write it."""
+    kind = "the boot disk" if disk.boot else "a disk"
+    handle = f"uuid: {disk.uuid}" if disk.uuid else f'pci_slot: "{disk.pci_slot}", size: {render_mib(disk.size_mib)}'
+    words = f"pci_slot {disk.pci_slot} has {kind} without a name ({disk.path}, {render_mib(disk.size_mib)}), and the"
+    words += f" entry says {render_mib(spec.size or 0)}. If it means that disk, write - {{{handle}, name: "
+    return (
+        words + f"{spec.name or 'NAME'}{', boot: true' if disk.boot else ''}}}; if a new one, give it another pci_slot"
+    )
 
 
 def _fits(spec: DiskDeclaration, disk: Disk) -> bool:

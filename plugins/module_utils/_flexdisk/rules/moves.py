@@ -10,23 +10,29 @@ The dataset of a VM that has left stays as a tombstone: the VM's name and UUID a
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 from ..model.dataset import Dataset
-from ..model.errors import Problem
+from ..model.errors import FlexdiskError, Problem
 from . import identity
 from .layout import last_part, moves, pool_of
 from .replicas import is_host
 
 FACT = "move"
+STAYED = "stayed"
+"""On the dataset of a VM: when a move of it was last given up. A move that has begun before ends there."""
 LEAVING, MOVED, COMING = "leaving", "moved", "coming"
+UNKNOWN = -1
 
 
 class Move(t.NamedTuple):
     """phase: the VM is about to leave, has left or comes. host: the other host, pool: the guid of its pool. state and
     autoboot are those that the VM had, and gets again. since: when it began, by the clock of this host. was: the
     tombstone in whose place this is, encoded. back_to: the VM comes because its home has failed, and its disks go back
-    to this set of snapshots; "" for a move.
+    to this set of snapshots; "" for a move. term: how often the VM had been taken over, UNKNOWN if an older version has
+    written this. boot and asks are those of a VM with failover that leaves: the boot of this host then, and the hosts
+    that may take the VM over, with commas. taken: the VM has not moved, but has been taken over by the other host.
     """
 
     phase: str
@@ -39,11 +45,20 @@ class Move(t.NamedTuple):
     since: str
     was: str = ""
     back_to: str = ""
+    term: int = UNKNOWN
+    boot: str = ""
+    asks: str = ""
+    taken: bool = False
 
     @property
     def label(self) -> str:
         """The VM for people."""
         return self.alias or self.vm
+
+
+def result(move: Move) -> t.Dict[str, str]:
+    """Return what results show of a move."""
+    return {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
 
 
 def encode(move: Move) -> str:
@@ -55,11 +70,21 @@ def read(name: str, text: str) -> t.Optional[Move]:
     """What is written down on the dataset of this name; None for anything that this collection would not have written
     there.
     """
+    found = _decode(text)
+    return found if found is not None and name == f"{moves(pool_of(name))}/{found.vm}" else None
+
+
+def before(move: Move) -> t.Optional[Move]:
+    """The tombstone in whose place this is written down, None for none."""
+    return _decode(move.was)
+
+
+def _decode(text: str) -> t.Optional[Move]:
     try:
         found = Move(**json.loads(text))
     except (RecursionError, TypeError, ValueError):
         return None
-    return found if _valid(found) and name == f"{moves(pool_of(name))}/{found.vm}" else None
+    return found if _valid(found) else None
 
 
 def _valid(move: Move) -> bool:
@@ -67,15 +92,38 @@ def _valid(move: Move) -> bool:
         move.phase in (LEAVING, MOVED, COMING)
         and all(
             isinstance(text, str)
-            for text in (move.vm, move.alias, move.host, move.state, move.since, move.was, move.back_to)
+            for text in (
+                move.vm,
+                move.alias,
+                move.host,
+                move.state,
+                move.since,
+                move.was,
+                move.back_to,
+                move.boot,
+                move.asks,
+            )
         )
         and identity.is_uuid(move.vm)
         and is_host(move.host)
         and isinstance(move.pool, int)
+        and isinstance(move.term, int)
         and move.state in ("running", "stopped")
         and isinstance(move.autoboot, bool)
+        and isinstance(move.taken, bool)
         and bool(identity.decode_time(move.since))
     )
+
+
+def stayed_at(user_properties: t.Mapping[str, str]) -> int:
+    """Return when a move of the VM was last given up, as written down on its dataset or in its record; 0 for never."""
+    text = user_properties.get(STAYED, "")
+    return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else 0
+
+
+def stays_at(user_properties: t.Mapping[str, str], now: float) -> int:
+    """Return what to write down when a move is given up: seconds since 1970, and always more than the last time."""
+    return max(int(now), stayed_at(user_properties) + 1)
 
 
 def find(datasets: t.Iterable[Dataset]) -> t.Dict[str, Move]:
@@ -110,10 +158,150 @@ def away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Problem]:
 
 def why_frozen(move: Move) -> str:
     """Why no other task changes a VM that is here."""
+    if move.taken:
+        return f"{move.host} has taken it over; flexdisk_failover_state=returned of the playbook failover_vm goes on"
     if move.back_to:
         return f"it is being taken over from {move.host}; the playbook failover_vm goes on"
     way = "from" if move.phase == COMING else "to"
     return f"it is being moved {way} {move.host}; the playbook move_vm goes on"
+
+
+def to_ask(move: Move, boot: str) -> t.List[str]:
+    """The hosts that must say that they have not taken the VM over before its move goes on. boot: the present one.
+
+    A failover needs a home that is down, so there was none in the boot in which the VM began to leave.
+    """
+    same = bool(boot) and boot == move.boot
+    return [] if same or move.phase != MOVED else [one for one in move.asks.split(",") if one]
+
+
+class Sighting(t.NamedTuple):
+    """What another host says of a VM."""
+
+    vm: str
+    """The UUID of the VM that it has, "" for none."""
+    phase: str
+    """As in Move, "" if nothing is written down there."""
+    target: str = ""
+    """The host to which the VM has gone from there, or from which it comes."""
+    moving: str = ""
+    """The UUID of the VM that is written down there, "" for none."""
+    term: int = UNKNOWN
+    """As in Move."""
+
+
+def read_sightings(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Optional[Sighting]]:
+    """What hosts say, from results of vm_move; None of one that could not be asked. Raises FlexdiskError for others."""
+    try:
+        return {str(host): _sighting(one) if one != "" else None for host, one in given.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise FlexdiskError("InvalidArgument", f"peers are no results of vm_move: {exc!r}") from exc
+
+
+def _sighting(given: t.Any) -> Sighting:
+    move = given["move"] or {}
+    known = (str(move.get("phase", "")), str(move.get("host", "")), str(move.get("vm", "")))
+    return Sighting(str(given["vm"]), *known, int(move.get("term", UNKNOWN)))
+
+
+def why_not_on(
+    vm: str,
+    target: str,
+    seen: t.Mapping[str, t.Optional[Sighting]],
+    asks: t.Sequence[str] = (),
+    term: int = UNKNOWN,
+    unasked: bool = False,
+) -> str:
+    """Why a VM must not go from its host to the target, from what other hosts say; "" if it may.
+
+    asks: the hosts that must say that they have not taken it over, as to_ask has it. term: that of the move.
+    unasked: also if they cannot be asked.
+    """
+    told = {host: one for host, one in seen.items() if one is not None and host != target}
+    have = sorted(host for host, one in told.items() if one.vm == vm and one.phase != COMING)
+    if have:
+        words = f"{' and '.join(have)} has it, too. If it was taken over there, end it on its old host with"
+        return f"{words} flexdisk_failover_state=returned of the playbook failover_vm"
+    coming = sorted(host for host, one in told.items() if one.moving == vm and one.phase == COMING)
+    if coming:
+        words = f"it is on its way to {' and '.join(coming)}; go on there, or give that up with flexdisk_target and"
+        return f"{words} flexdisk_move_state=stays of the playbook move_vm"
+    if not asks:
+        return ""
+    raised = sorted(host for host, one in told.items() if one.moving == vm and one.term > term)
+    if raised:
+        return f"it was taken over while it moved: {' and '.join(raised)} says that it went on from there"
+    silent = sorted(set(asks) - {target} - told.keys())
+    if silent and not unasked:
+        words = f"it has left its host, which has booted since, and {' and '.join(silent)} could not be asked whether"
+        words += " it has been taken over; flexdisk_start_unasked=true goes on (of the role vm_move:"
+        return f"{words} vm_move_unasked=true)"
+    return ""
+
+
+def why_needed(move: Move, seen: t.Mapping[str, t.Optional[Sighting]], data: t.Sequence[str], unseen: bool) -> str:
+    """Why the tombstone of a VM must stay here, "" if it may go: if another host says that it has the VM, whole.
+
+    A host that was not asked does not have it. One that has it may be an old home of the VM: it does not count while
+    the VM is on its way, or as long as the host where it has gone says nothing. data: the datasets that this host has
+    of the VM. unseen: it may also go if no host has the VM and none expects it.
+    """
+    coming = sorted(host for host, one in seen.items() if one is not None and one.phase == COMING)
+    if coming:
+        return f"it is on its way to {' and '.join(coming)}, and its tombstone is needed until it is there"
+    have = sorted(host for host, one in seen.items() if one is not None and one.vm == move.vm and not one.phase)
+    last = _trail(move, seen)
+    silent = sorted(host for host, one in seen.items() if one is None)
+    if unseen or (have and _is_gone_from(last, seen) and not (silent and move.term > 0)):
+        return ""
+    if have and _is_gone_from(last, seen):
+        words = f"it had been taken over before it left, and {' and '.join(silent)} could not be asked: an old home"
+        words += " that finds no tombstone starts the VM a second time. If such a host is gone for good,"
+        return f"{words} flexdisk_forget_unseen=true gives the tombstone up"
+    if have:
+        words = f"{' and '.join(have)} has it, and may be an old home: it has gone to {last}, which "
+        words += "could not be asked" if last in seen and seen[last] is None else "was not asked"
+        if seen.get(last) is not None:
+            words = f"{' and '.join(have)} has it, and may be an old home: {_says(last, seen[last])}"
+        return f"{words}. If {last} is gone for good, flexdisk_forget_unseen=true gives the tombstone up"
+    words = "no other host says that it has the VM, and a host that was not asked does not count: "
+    words += "; ".join(_says(host, seen[host]) for host in sorted({*seen, move.host} & seen.keys())) or "none was asked"
+    if move.host not in seen:
+        words += f"; {move.host}, where it went, was not asked"
+    words += f". What this host has of it: {', '.join(data) or 'nothing'}. The playbook move_vm with"
+    words += (
+        f" flexdisk_target={move.host} goes on with an interrupted move. If the VM was deleted, or its host is gone for"
+    )
+    return f"{words} good, flexdisk_forget_unseen=true gives the tombstone up"
+
+
+def _trail(move: Move, seen: t.Mapping[str, t.Optional[Sighting]]) -> str:
+    """The host that the VM has gone to, as far as tombstones tell."""
+    host = move.host
+    passed: t.Set[str] = set()
+    while host not in passed:
+        passed.add(host)
+        one = seen.get(host)
+        if one is None or one.phase != MOVED:
+            break
+        host = one.target
+    return host
+
+
+def _is_gone_from(host: str, seen: t.Mapping[str, t.Optional[Sighting]]) -> bool:
+    """Whether the last host of a trail has the VM whole, or says that it has nothing of it any more."""
+    one = seen.get(host)
+    return one is not None and not one.phase
+
+
+def _says(host: str, seen: t.Optional[Sighting]) -> str:
+    if seen is None:
+        return f"{host} could not be asked"
+    if seen.phase == LEAVING:
+        return f"{host} says that it is leaving for {seen.target}"
+    if seen.phase:
+        return f"{host} says that it has gone to {seen.target}"
+    return f"{host} does not have it"
 
 
 def is_place(name: str) -> bool:

@@ -46,6 +46,24 @@ def holds(dataset: Dataset) -> int:
     return charge(dataset) if dataset.refreservation or not dataset.backs else dataset.written
 
 
+def beside_rollback(dataset: Dataset, newer: t.Iterable[Dataset]) -> int:
+    """Return the bytes, at most, that a rollback takes beside what the dataset uses, until it has ended.
+
+    newer: the snapshots after the one to which the dataset goes back. ZFS makes what the snapshot holds the data of the
+    dataset before it frees what was written since, and the whole reservation must be free then.
+    Source: dsl_dataset_rollback_check of OpenZFS, min(refreservation, unique).
+    """
+    return min(dataset.refreservation, dataset.referenced, dataset.written + held(newer))
+
+
+def beyond_reservation(root: Dataset, beside: int) -> int:
+    """Return the bytes that a pool must give if a VM takes these for a moment beside what it uses.
+
+    root: the dataset of the VM.
+    """
+    return min(beside, max(0, root.used + beside - root.reservation))
+
+
 def held(snapshots: t.Iterable[Dataset]) -> int:
     """Bytes of a dataset that these snapshots hold, if there are none before the first of them and its data is gone.
 

@@ -55,13 +55,45 @@ def taken(volume: Dataset) -> t.List[str]:
 
 
 def halfway(volume: Dataset) -> bool:
-    """Whether a release of the disk was interrupted."""
-    return KEY in volume.user and not registered(volume) and bool(taken(volume))
+    """Whether a release of the disk was interrupted. It removes serial_no first, and any other change writes that."""
+    return KEY in volume.user and not volume.user.get("serial_no") and bool(taken(volume))
 
 
 def left(volume: Dataset) -> t.Optional[ReleasedIdentity]:
     """The saved identity. None if there is none, it is not valid, or the disk has an identity of its own."""
     return decode(volume.user[KEY]) if KEY in volume.user and not registered(volume) else None
+
+
+def counts(disk: Disk) -> bool:
+    """Whether the disk has a saved identity that is its own: the hypervisor does not name another uuid."""
+    found = left(disk.volume)
+    return found is not None and found.uuid in ("", disk.uuid)
+
+
+def identified(disk: Disk) -> bool:
+    """Whether the disk has an identity, its own or a saved one."""
+    return disk.adopted or counts(disk)
+
+
+def known(volume: Dataset, is_its_own: t.Callable[[str], bool] = lambda uuid: True) -> t.Mapping[str, str]:
+    """The user properties of a volume, completed by its saved identity, which counts until the disk has one again.
+
+    is_its_own: whether the disk can have this uuid. If not, the saved identity is that of another disk.
+    """
+    found = left(volume)
+    if found is None or (found.uuid and not is_its_own(found.uuid)):
+        return volume.user
+    texts = {"uuid": found.uuid, "name": found.name, "remaining": found.remaining or ""}
+    saved = {**texts, **disk_properties.encoded(found.own)}
+    return {**{key: value for key, value in saved.items() if value}, **volume.user}
+
+
+def stamps(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
+    """The properties that the next stamps follow from: the disk's own, or what a release has saved of them."""
+    found = decode(user[KEY]) if KEY in user and not user.get("serial_no") else None
+    if found is None:
+        return user
+    return {**user, "serial_no": str(found.serial_no or ""), "ctime": user.get("ctime") or found.ctime}
 
 
 def identity_of(disk: Disk) -> ReleasedIdentity:

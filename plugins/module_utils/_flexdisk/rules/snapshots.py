@@ -10,6 +10,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from fnmatch import fnmatchcase
 
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
@@ -21,7 +22,9 @@ from .space import committed
 PREFIX = "vmsnap-"  # vmadm's own
 PROTECTION = "@indestructible"
 FACT = "parts"  # our property of a snapshot of a VM's dataset that was made again where the VM came to
+_NAMED = 20
 _NAME = re.compile(r"\A[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]{0,63}\Z")
+_DIGITS = re.compile("[0-9]+")
 _PARTS = re.compile(r"\A([0-9]{1,10})=((?:[0-9a-f]{1,16},)*)\Z")
 
 
@@ -47,10 +50,20 @@ def decode(text: str) -> t.Optional[Origin]:
 
 @dataclass(frozen=True)
 class VmSnapshot:
-    """The snapshots of one name on a VM's dataset and its volumes, the dataset's first if it has one."""
+    """The snapshots of one name on a VM's dataset and its volumes, the dataset's first if it has one.
+
+    below: those of the file systems that others have made below. They come and go with it, but are not rolled back. If
+    nothing else is left of the snapshot, they are its parts.
+    """
 
     name: str
     parts: t.Tuple[Dataset, ...]
+    below: t.Tuple[Dataset, ...] = ()
+
+    @property
+    def whole_parts(self) -> t.Tuple[Dataset, ...]:
+        """All that goes with the snapshot, the dataset's first if it has one."""
+        return (*self.parts, *self.below)
 
     @property
     def createtxg(self) -> int:
@@ -70,8 +83,12 @@ class VmSnapshot:
     @property
     def strange(self) -> t.List[Dataset]:
         """Parts that were not taken with the others. A rollback would bring back a disk's past in another VM."""
+        return self.strangers(self.parts)
+
+    def strangers(self, parts: t.Iterable[Dataset]) -> t.List[Dataset]:
+        """Which of the parts were not taken with the first one, nor came with it from another host."""
         known = self.origin.guids if self.origin else ()
-        return [part for part in self.parts if part.createtxg != self.createtxg and part.guid not in known]
+        return [part for part in parts if part.createtxg != self.createtxg and part.guid not in known]
 
     @property
     def moment(self) -> datetime:
@@ -88,6 +105,22 @@ def is_name(name: str) -> bool:
     return bool(_NAME.match(name))
 
 
+def is_of_others(name: str) -> bool:
+    """Whether neither this collection nor vm_snapshot has taken the snapshot of this whole name."""
+    short = name.partition("@")[2]
+    return not (short.startswith(PREFIX) or is_synced(short) or "@" + short == PROTECTION)
+
+
+def others_hold(names: t.Iterable[str]) -> str:
+    """Words that name the snapshots among these that others have taken; "" for none."""
+    found = [name for name in names if is_of_others(name)]
+    if not found:
+        return ""
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    listed = ", ".join(found[:_NAMED])
+    return f". Snapshots that others have taken of its disks take room, too: {listed}{more}; zfs destroy frees that"
+
+
 def check_name(name: str) -> str:
     """The name if a snapshot can have it, else FlexdiskError InvalidArgument."""
     if not is_name(name):
@@ -100,12 +133,19 @@ def check_name(name: str) -> str:
 
 def snapshots_of(vm: Vm) -> t.List[VmSnapshot]:
     """The VM's snapshots, the oldest first, without those that others made under names of their own."""
-    found: t.Dict[str, t.List[Dataset]] = {}
-    for part in _every(vm):
+    found, below = _by_name(_every(vm)), _by_name(vm.snapshots_below)
+    every = [VmSnapshot(name, parts, below.get(name, ())) for name, parts in found.items()]
+    every += [VmSnapshot(name, parts) for name, parts in below.items() if name not in found]
+    return sorted(every, key=lambda s: (s.createtxg, s.name))
+
+
+def _by_name(parts: t.Iterable[Dataset]) -> t.Dict[str, t.Tuple[Dataset, ...]]:
+    found: t.Dict[str, t.Tuple[Dataset, ...]] = {}
+    for part in parts:
         name = part.name.partition("@")[2]
         if name.startswith(PREFIX):
-            found.setdefault(name[len(PREFIX) :], []).append(part)
-    return sorted((VmSnapshot(n, tuple(parts)) for n, parts in found.items()), key=lambda s: (s.createtxg, s.name))
+            found[name[len(PREFIX) :]] = (*found.get(name[len(PREFIX) :], ()), part)
+    return found
 
 
 def _every(vm: Vm) -> t.Iterator[Dataset]:
@@ -164,11 +204,25 @@ def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:
     return False
 
 
+def counted(snapshots: t.Sequence[VmSnapshot], names: t.Sequence[str], name: str) -> t.List[VmSnapshot]:
+    """The snapshots that a retention rule counts: those whose names fit a pattern (C(*), C(?), C([0-9])). Without
+    patterns, those that are called like name: their names differ from it in digits alone.
+    """
+    if names:
+        return [s for s in snapshots if any(fnmatchcase(s.name, pattern) for pattern in names)]
+    return [s for s in snapshots if _shape(s.name) == _shape(name)]
+
+
+def _shape(name: str) -> str:
+    return _DIGITS.sub("0", name)
+
+
 def kept(snapshots: t.Sequence[VmSnapshot], last: int, daily: int, weekly: int) -> t.Set[str]:
     """Names that a retention rule keeps: the newest ones, and the newest of each of so many days and ISO weeks (UTC)
-    that have any. The newest of all is always kept.
+    that have any. The newest of all is always kept. Which one is newer, the pool says: a VM that has moved has
+    snapshots by the clocks of two hosts.
     """
-    ordered = sorted(snapshots, key=lambda s: (s.creation, s.createtxg), reverse=True)
+    ordered = sorted(snapshots, key=lambda s: (s.createtxg, s.creation), reverse=True)
     names = {s.name for s in ordered[: max(last, 1)]}
     for form, count in (("%Y-%m-%d", daily), ("%G-%V", weekly)):
         periods: t.Dict[str, str] = {}

@@ -14,7 +14,7 @@ from .identity import render_time
 from .inventory import Host
 from .verify_detached import detached
 from .verify_facts import Facts, Findings
-from .verify_host import duplicate_uuids, interrupted_imports, unknown_volumes, vms_without_dataset
+from .verify_host import duplicate_uuids, interrupted_imports, unfinished_vms, unknown_volumes, vms_without_dataset
 from .verify_identity import duplicate_names, identities
 from .verify_journal import index_of_runs, interrupted_runs
 from .verify_properties import inherited_properties, properties_of_vm
@@ -36,6 +36,7 @@ _OF_A_VM: t.Tuple[t.Callable[[Facts, Vm], Findings], ...] = (
 )
 _OF_THE_HOST: t.Tuple[t.Callable[[Facts], Findings], ...] = (
     duplicate_uuids,
+    unfinished_vms,
     vms_without_dataset,
     inherited_properties,
     unknown_volumes,

@@ -14,6 +14,7 @@ from . import identity
 from .findings import OURS, Finding
 from .layout import detached_place, last_part
 from .unwritten import never_used
+from .usage import labels
 from .verify_facts import About, Facts, Findings
 from .verify_properties import marks, properties
 
@@ -24,10 +25,11 @@ def detached(facts: Facts, disk: Disk, before: int) -> Findings:
     yield from properties(about)
     yield from marks(about)
     yield from _misplaced(about)
-    if disk.vm and disk.vm not in facts.configs:
+    if disk.vm and disk.vm not in facts.host.known:
         words = f"{disk.label} was a disk of VM {disk.vm}, which is not on this host"
         yield about("unknown_vm", f"{words}; ask its owner whether it is still needed")
-    if volume.creation <= before and never_used(facts.host, volume) and not disk.snapshots:
+    unused = never_used(facts.host, volume) and not disk.snapshots and not facts.host.usage.of(volume.name)
+    if volume.creation <= before and unused:
         yield _never_used(about)
 
 
@@ -43,6 +45,9 @@ def _misplaced(about: About) -> Findings:
     others = [name for name in facts.by_uuid.get(uuid, ()) if name != volume.name]
     if others or disk.uuid in facts.host.duplicates or (not disk.uuid and uuid in facts.taken):
         why_not = "another volume has its uuid"
+    users = facts.host.usage.of(volume.name)
+    if place != volume.name and users:
+        why_not = f"{labels(users)} has it open or configured"
     message = f"{volume.name} has uuid {disk.uuid} and should be {place}"
     message = message if disk.uuid else f"{volume.name} has no uuid; {uuid} is its own"
     yield about.repairable("parked_place", message, why_not, args={"uuid": uuid, "target": place})

@@ -9,10 +9,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..model.vm import Disk, Vm, VmConfig
+from ..model.vm import Disk, Vm
 from .findings import OURS, Finding, Task, own_task
 from .inventory import Host
 from .layout import is_below
+from .usage import power_problem
 
 _SHOWN = 5
 Findings = t.Iterator[Finding]
@@ -25,13 +26,6 @@ class Facts:
         self.host = host
         configs = [*(vm.config for vm in host.vms), *host.other_brands, *host.unlinked]
         self.configs = {config.uuid: config for config in configs}
-        self.users: t.Dict[str, t.Dict[str, VmConfig]] = {}
-        for config in configs:
-            for entry in config.disks:
-                if entry.volume:
-                    self.users.setdefault(entry.volume, {})[config.uuid] = config
-        for volume, users in host.users.items():
-            self.users.setdefault(volume, {}).update({config.uuid: config for config in users})
         self.by_uuid: t.Dict[str, t.List[str]] = {}
         # A copy that a conversion has not ended is no disk.
         guids = {str(dataset.guid) for dataset in host.datasets.values()}
@@ -42,7 +36,7 @@ class Facts:
 
     def others(self, volume: str, vm: str) -> t.List[str]:
         """Labels of the other VMs that have a volume."""
-        return sorted(config.label for uuid, config in self.users.get(volume, {}).items() if uuid != vm)
+        return [user.label for user in self.host.usage.of(volume, vm)]
 
     def alias(self, vm: str) -> str:
         """The alias of a VM, "" for one that is not on the host."""
@@ -54,8 +48,9 @@ def busy(vm: Vm) -> str:
     config = vm.config
     if vm.interrupted is not None:
         return "an interrupted run must be finished first"
-    if config.transition or config.state not in ("running", "stopped"):
-        return f"the VM is {config.state}"
+    state = power_problem(config)
+    if state:
+        return state
     outside = [disk.volume.name for disk in vm.disks if not within(vm, disk.volume.name)]
     return config.frozen or (f"{outside[0]} lies outside {vm.root.name}" if outside else "")
 

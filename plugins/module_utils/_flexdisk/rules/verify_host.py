@@ -12,6 +12,7 @@ from .findings import Finding
 from .inventory import unlinked_reason
 from .layout import container, diverged, is_below, last_part, replicas
 from .replicas import DIVERGED, ROLE
+from .unfinished import is_unfinished, reason
 from .verify_facts import Facts, Findings
 
 
@@ -27,10 +28,18 @@ def duplicate_uuids(facts: Facts) -> Findings:
 def vms_without_dataset(facts: Facts) -> Findings:
     """VMs whose dataset is not there."""
     for config in facts.host.unlinked:
-        if not config.bare:
+        if not config.bare and not is_unfinished(config):
             place = config.dataset or next((entry.volume for entry in config.disks if entry.volume), "")
             message = f"{config.label}: {unlinked_reason(config)}; zfs rename or a backup may bring it back"
             yield Finding("vm_without_dataset", message, config.uuid, config.alias, volume=place)
+
+
+def unfinished_vms(facts: Facts) -> Findings:
+    """VMs that the hypervisor has not finished to make or to delete, with what ends that."""
+    for config in (*(vm.config for vm in facts.host.vms), *facts.host.unlinked):
+        if is_unfinished(config):
+            message = f"{config.label}: {reason(facts.host, config)}"
+            yield Finding("vm_unfinished", message, config.uuid, config.alias, volume=config.dataset)
 
 
 def unknown_volumes(facts: Facts) -> Findings:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.sizes import render_bytes
 from ..model.vm import JournalEntry, Vm
 from . import identity, journal
 from .findings import OURS, Finding, Task, own_task
 from .inventory import Host
 from .layout import container, vm_dataset
+from .unfinished import is_unfinished, words_for
 from .verify_facts import Facts, Findings, listed, vm_disks
 
 
@@ -27,6 +29,11 @@ def interrupted_runs(facts: Facts) -> Findings:
         elif record.host != facts.host.name:
             message = f"run of {record.since} on host {record.host}: {listed(record.steps) or 'no steps'}"
             yield _forgotten("intent_of_other_host", message, about)
+        elif uuid in facts.configs and is_unfinished(facts.configs[uuid]):
+            message = f"run of {record.since}: {words_for(facts.configs[uuid], record)}"
+            yield Finding("intent", message, **about)
+        elif vm is not None and record.late and vm.interrupted is None:
+            continue  # the run has ended; its guest still runs, or the VM was stopped much later
         elif vm is not None:
             message = f"run of {record.since}: {listed(record.steps) or 'no steps'}"
             yield Finding("intent", message, repair=_taken_up(vm, record), **about)
@@ -35,6 +42,11 @@ def interrupted_runs(facts: Facts) -> Findings:
         elif record.creates and vm_dataset(pool, uuid) in facts.host.datasets:
             message = f"VM {record.creates} was being made at {record.since}, and parts of it are there"
             yield Finding("intent_without_vm", f"{message}; the same task of vm makes it", **about)
+        elif record.deletes and vm_dataset(pool, uuid) in facts.host.datasets:
+            held = render_bytes(facts.host.datasets[vm_dataset(pool, uuid)].reservation)
+            message = f"VM {record.deletes} was being deleted at {record.since}, and {vm_dataset(pool, uuid)} is left"
+            message += f" with its reservation of {held}; the same task of vm (state=absent) destroys it"
+            yield Finding("intent_without_vm", message, **about)
         else:
             yield _forgotten("intent_without_vm", f"run of {record.since}: VM {uuid} is not here", about)
 

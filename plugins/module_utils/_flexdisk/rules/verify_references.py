@@ -12,12 +12,15 @@ from ..model.sizes import render_mib
 from ..model.vm import Disk, DiskConfig, Vm
 from . import identity, slots
 from .findings import Finding
-from .layout import container, detached_place
+from .layout import container, detached_place, pool_of
+from .usage import labels, renamed
 from .verify_facts import About, Facts, Findings, listed, of_vm, vm_disks, within
 
 
 def references(facts: Facts, vm: Vm) -> Findings:
-    """Entries whose volume is not there, lies elsewhere, or is detached."""
+    """Entries whose volume is not there, lies elsewhere, or is detached. None of a list that is not to be believed."""
+    if vm.overlaid:
+        return
     ghosts = set(vm.ghosts)
     entries = {entry.path: entry for entry in vm.config.disks}
     detached = {disk.uuid: disk for disk in vm.detached if disk.uuid}
@@ -32,12 +35,16 @@ def references(facts: Facts, vm: Vm) -> Findings:
             )
         else:
             yield _dangling(facts, vm, entries[path])
+    for path in vm.unread:
+        yield _unread(vm, entries[path])
     for path in vm.strays:
         volume = entries[path].volume
         if any(orphan.volume.user.get("from") == volume for orphan in vm.orphans):
             continue
         if volume in facts.host.datasets:
             yield _stray(vm, path, volume)
+        elif not facts.host.reads(volume):
+            yield _unread(vm, entries[path])
         else:
             yield _dangling(facts, vm, entries[path])
     for disk in vm.disks:
@@ -58,6 +65,13 @@ def _dangling(facts: Facts, vm: Vm, entry: DiskConfig) -> Finding:
     message = f"{entry.volume} is configured as {entry.path} but does not exist; {hint}"
     message += "; restore it or remove the entry by hand"
     return of_vm(vm, "dangling_reference", message, volume=entry.volume)
+
+
+def _unread(vm: Vm, entry: DiskConfig) -> Finding:
+    """An entry whose volume lies in a pool of which this task knows nothing."""
+    pool = pool_of(entry.volume)
+    message = f"{entry.volume}, configured as {entry.path}, lies in pool {pool}, which this task does not read"
+    return of_vm(vm, "unread_pool", f"{message}; leave the entry as it is", volume=entry.volume)
 
 
 def _stray(vm: Vm, path: str, volume: str) -> Finding:
@@ -96,20 +110,30 @@ def slot_conflicts(facts: Facts, vm: Vm) -> Findings:
 
 
 def orphans(facts: Facts, vm: Vm) -> Findings:
-    """Volumes in the VM's dataset that are not in its list of disks."""
+    """Volumes in the VM's dataset that are not in its list of disks, and how the VM uses one of them, if it does."""
+    if vm.overlaid:
+        yield of_vm(vm, "overlaid_disk", vm.overlaid)
     for disk in vm.orphans:
-        if "from" not in disk.volume.user:
+        if "from" not in disk.volume.user and not (vm.overlaid and _is_own(facts, vm, disk)):
             message = f"{disk.volume.name} ({render_mib(disk.size_mib)}) is not in the VM's list of disks"
             yield About(facts, disk, vm).repairable("orphan_volume", message, _stays(facts, vm, disk))
+
+
+def _is_own(facts: Facts, vm: Vm, disk: Disk) -> bool:
+    """Whether the VM itself uses an orphan."""
+    return any(user.config.uuid == vm.config.uuid for user in facts.host.usage.of(disk.volume.name))
 
 
 def _stays(facts: Facts, vm: Vm, disk: Disk) -> str:
     """Why a volume cannot be moved out of its VM's dataset."""
     host, place = facts.host, detached_place(disk)
+    moved = renamed(vm, disk)
+    if moved:
+        return moved
     above = host.datasets.get(container(vm.root.pool)) or host.datasets[vm.root.pool]
-    if disk.volume.name in facts.users:
-        users = ", ".join(sorted(config.label for config in facts.users[disk.volume.name].values()))
-        return f"{users} has it open or configured"
+    users = host.usage.of(disk.volume.name)
+    if users:
+        return f"{labels(users)} has it open or configured"
     if place in host.datasets:
         return f"{place} already exists"
     if disk.uuid in host.duplicates:

@@ -17,7 +17,7 @@ from .values import Raw
 def parse_lease(raw: Raw) -> t.Tuple[LeaseDeclaration, t.List[Problem]]:
     """The arguments of the module, and all their problems."""
     problems = Problems("")
-    group, token, holder, held = raw["group"], (raw["token"] or "").lower(), raw["holder"], raw["state"] == "held"
+    group, token, holder, held = raw["group"], (raw["token"] or "").lower(), raw["holder"], raw["state"] == lease.HOLD
     if not lease.is_group(group):
         wanted = "1 to 64 letters, digits and ._-, a letter or digit first"
         problems.add("InvalidArgument", f"group {group!r:.80} has {len(group)} characters; a name has {wanted}")

@@ -42,6 +42,7 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclarati
         indestructible=raw.get("indestructible"),
         drained=raw.get("drained"),
         generation=identity.check_word("generation", str(raw.get("generation") or ""), problems),
+        member=_member(raw, problems),
         restart=bool(raw.get("restart")),
         destroy_disks=bool(raw.get("destroy_disks")),
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
@@ -64,6 +65,17 @@ def _check_image(raw: Raw, problems: Problems) -> None:
             f"disks is empty, so no disk would be made of image {image}; leave disks out, or list the disk that boots "
             "from it",
         )
+
+
+def _member(raw: Raw, problems: Problems) -> t.Optional[str]:
+    """The member of a group that the VM is, "" for none, None if the task does not say it."""
+    member = raw.get("member")
+    if member is None:
+        return None
+    if member and not (identity.VM_NAME.match(member) and identity.member_of(member)[0]):
+        wanted = "the name of a member, such as web-0; an empty one means that the VM is in no group"
+        problems.add("InvalidArgument", f"member {member!r:.80} is not {wanted}")
+    return str(member)
 
 
 def _package(raw: Raw, packages: t.Mapping[str, Package], problems: Problems) -> t.Optional[Package]:

@@ -51,10 +51,16 @@ def _keep(raw: Raw, problems: Problems) -> t.Optional[Keep]:
         return None
     if raw["state"] == "rolled_back":
         problems.add("InvalidArgument", "keep works only with state=present and state=absent")
-    keep = Keep(**{key: count or 0 for key, count in given.items()})
+    names = tuple(map(str, given.get("names") or ()))
+    keep = Keep(**{key: count or 0 for key, count in given.items() if key != "names"}, names=names)
     counts = (keep.last, keep.daily, keep.weekly)
     if min(counts) < 0 or not any(counts):
         problems.add("InvalidArgument", f"keep needs at least one number above 0 and no negative ones: {given}")
+    if not (names or raw["name"]):
+        words = "keep needs the name of a snapshot, or names, the patterns of those that it counts, such as '2026-*'"
+        problems.add("InvalidArgument", words)
+    if "" in names:
+        problems.add("InvalidArgument", "keep.names: a pattern is empty")
     if max(counts) > MOST_KEPT:
         problems.add("InvalidArgument", f"keep: no number can be above {MOST_KEPT}: {given}")
     return keep

@@ -12,11 +12,14 @@ import typing as t
 
 from ..model.command import Pipe, Runner
 from ..model.dataset import Dataset
+from ..model.errors import FlexdiskError
 from ..rules.identity import PREFIX
 from ..rules.reservation import PoolGeometry
 from . import devices, errors, read
 from .files import Files
 
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*(/[A-Za-z0-9_.:-][A-Za-z0-9_.: -]*)*")
+_QUOTAS = ("quota", "refquota")
 BACK_OFF = (0.2, 0.4, 0.8, 1.6, 3.2)
 DEVICES_LAG = (*BACK_OFF, *[5.0] * 10)
 
@@ -69,25 +72,63 @@ class Zfs:
             ",".join(read.PROPERTIES),
             *names,
         )
+        read.check_whole(out, names, read.PROPERTIES)
         return read.parse_get(out)
+
+    def those_that_exist(self, names: t.Sequence[str]) -> t.List[str]:
+        """The names that datasets have. One process, none without names."""
+        names = [name for name in names if _NAME.fullmatch(name)]
+        out = self._runner(("zfs", "list", "-Ho", "name", "-t", "filesystem,volume", *names)).stdout if names else ""
+        return [line for line in out.split("\n") if line in names]
 
     def local_facts(self, name: str, facts: t.Sequence[str] = ()) -> t.Mapping[str, str]:
         """Our properties that are set on this dataset itself, neither inherited nor received; all without names."""
-        names = ",".join(PREFIX + fact for fact in facts) or "all"
-        out = self._run("zfs", "get", "-Hp", "-s", "local", "-o", "name,property,value,source", names, name)
-        found = read.parse_get(out)
-        return found[0].user if found else {}
+        names = [PREFIX + fact for fact in dict.fromkeys(facts)]
+        columns = ("-o", "name,property,value,source")
+        if not names:
+            found = read.parse_get(self._run("zfs", "get", "-Hp", "-s", "local", *columns, "all", name))
+            return found[0].user if found else {}
+        # Without -s each is printed, set or not: one that was cut off is not one that is not there.
+        out = self._run("zfs", "get", "-Hp", *columns, ",".join(names), name)
+        read.check_whole(out, [name], names)
+        (dataset,) = read.parse_get(out)
+        return {fact: value for fact, value in dataset.user.items() if fact not in dataset.received}
 
     def local_fact(self, name: str, fact: str) -> str:
         """One of our properties that is set on this dataset itself, "" for none. It may hold tabs and newlines."""
         out = self._run("zfs", "get", "-Hp", "-o", "value,source", PREFIX + fact, name)
         value, _tab, source = out.rpartition("\t")
+        if source[-1:] != "\n":
+            raise errors.ZfsError("UnexpectedOutput", f"zfs get printed {out!r:.100} of {PREFIX}{fact} of {name}")
         return value if source.rstrip("\n") == "local" else ""
+
+    def properties(self, *names: str) -> t.Dict[str, t.Dict[str, t.Tuple[str, str]]]:
+        """Value and source of every property of these datasets, by their names; user properties too."""
+        found: t.Dict[str, t.Dict[str, t.Tuple[str, str]]] = {name: {} for name in names}
+        out = self._run("zfs", "get", "-Hp", "-o", "name,property,value,source", "all", *names)
+        try:
+            for name, prop, value, source in read.cells(out):
+                if prop in found[name]:
+                    raise KeyError(prop)
+                found[name][prop] = (value, source)
+        except (FlexdiskError, KeyError) as exc:
+            words = f"a property of {' or '.join(names)} holds a tab or a newline, so what is there cannot be told"
+            raise errors.ZfsError("UnexpectedOutput", f"{words}: {exc}") from exc
+        return found
 
     def tops(self) -> t.List[str]:
         """The names of all pools, and of the file systems right below them."""
+        return [dataset.name for dataset in self._tops("type")]
+
+    def top_guids(self) -> t.Dict[str, int]:
+        """The guids of all pools, and of the file systems right below them, by their names."""
+        return {dataset.name: dataset.guid for dataset in self._tops("type,guid")}
+
+    def _tops(self, properties: str) -> t.List[Dataset]:
         options = ("-Hp", "-d", "1", "-t", "filesystem", "-o", "name,property,value,source")
-        return [dataset.name for dataset in read.parse_get(self._run("zfs", "get", *options, "type"))]
+        out = self._run("zfs", "get", *options, properties)
+        read.check_whole(out, (), tuple(properties.split(",")))
+        return read.parse_get(out)
 
     def exists(self, name: str) -> bool:
         """Whether there is a dataset of this name."""
@@ -123,10 +164,11 @@ class Zfs:
 
     def set(self, name: str, *more: str, **properties: t.Union[int, str]) -> None:
         """Set native properties. Only volsize with refreservation, or quota with reservation, may share a call. more:
-        further datasets.
+        further datasets. A quota of 0 is none, as zfs get shows it; zfs set takes that word only.
         """
+        pairs = [f"{key}={'none' if key in _QUOTAS and not value else value}" for key, value in properties.items()]
         try:
-            self._run("zfs", "set", *["%s=%s" % item for item in properties.items()], name, *more)
+            self._run("zfs", "set", *pairs, name, *more)
         except errors.ZfsError as exc:
             if len(properties) > 1:
                 exc = errors.ZfsError(exc.code, exc.message + self._stuck(name, properties))
@@ -222,12 +264,20 @@ class Zfs:
         self._run("zfs", "snapshot", *(["-r"] if recursive else []), *names)
 
     def rollback(self, snapshot: str) -> None:
-        """Roll a dataset back to a snapshot. Newer snapshots are destroyed."""
-        self._patiently("zfs", "rollback", "-r", snapshot)
+        """Roll a dataset back to its newest snapshot. ZFS refuses any other, and newer bookmarks."""
+        self._patiently("zfs", "rollback", snapshot)
 
-    def destroy(self, name: str, snapshots: bool = False) -> None:
-        """Destroy a dataset. Without snapshots=True ZFS refuses one that has snapshots."""
-        self._patiently("zfs", "destroy", *(["-r"] if snapshots else []), name)
+    def bookmarks(self, *names: str) -> t.Dict[str, int]:
+        """The bookmarks of these datasets, with their transaction groups."""
+        options = ("-Hp", "-d", "1", "-t", "bookmark", "-o", "name,property,value,source")
+        lines = read.cells(self._run("zfs", "get", *options, "createtxg", *names))
+        return {name: int(value) for name, _prop, value, _source in lines}
+
+    def destroy(self, name: str, *more: str) -> None:
+        """Destroy a dataset, a snapshot or a bookmark. ZFS refuses a dataset with snapshots. more: short names of
+        further snapshots of the same dataset, which go together or not at all. tests/unit/doors says who may call this.
+        """
+        self._patiently("zfs", "destroy", ",".join((name, *more)))
 
     def copy(self, snapshot: str, name: str, facts: t.Mapping[str, str]) -> None:
         """Copy a snapshot to a new sparse volume, which appears when it is complete. name is C(VOLUME@SNAPSHOT)."""

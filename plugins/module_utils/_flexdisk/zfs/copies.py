@@ -57,7 +57,10 @@ class Copies:
         return self._table((), properties, "filesystem", 3)
 
     def _table(self, names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> Table:
-        return rows(self._run(*words(names, properties, types, depth)))
+        out = self._run(*words(names, properties, types, depth))
+        both = "filesystem" in types and ("volume" in types or not names)
+        read.check_whole(out, names, properties, both)
+        return rows(out)
 
     def token_guid(self, token: str) -> int:
         """The guid of the snapshot that an interrupted stream brings, 0 if it cannot go on: its snapshot or its base
@@ -71,13 +74,11 @@ class Copies:
         """Make a bookmark of a snapshot."""
         self._run("zfs", "bookmark", snapshot, f"{snapshot.partition('@')[0]}#{name}")
 
-    def destroy(self, name: str, *more: str) -> None:
-        """Destroy a snapshot or a bookmark, and nothing else. more: short names of more snapshots of its dataset that
-        go with it.
-        """
+    def destroy(self, name: str) -> None:
+        """Destroy a snapshot or a bookmark, and nothing else."""
         if not set(name) & set("@#"):
             raise ValueError(f"{name} is a dataset")
-        self._run("zfs", "destroy", ",".join((name, *more)))
+        self._run("zfs", "destroy", name)
 
     def held(self, tag: str, snapshots: t.Sequence[str]) -> t.Set[str]:
         """Those of the snapshots that are held with a tag."""

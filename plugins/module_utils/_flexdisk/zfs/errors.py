@@ -20,6 +20,7 @@ _PATTERNS = (
     ("it's being held", "Held"),
     ("has dependent clones", "HasClones"),
     ("has children", "HasChildren"),
+    ("more recent snapshots or bookmarks exist", "HasNewer"),
     ("out of space", "InsufficientSpace"),
     ("size is greater than available space", "InsufficientSpace"),
     ("size is less than current used or reserved space", "InUse"),

@@ -2,15 +2,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Destroys exactly the volume that was planned, whatever has got its name meanwhile."""
+"""The one door for destroying: what goes is exactly what was planned, compared at the moment when it goes.
+
+Datasets are compared by guid, snapshots as the planned set, by name and guid. Whatever differs is an error C(Changed),
+and nothing of the dataset is destroyed. The command line compares and destroys in two calls, so it names each snapshot
+and never destroys recursively: ZFS itself refuses a dataset that has got a snapshot in between.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import Dataset
+from ..model.dataset import Dataset, Planned
 from ..model.errors import FlexdiskError
+from ..rules.identity import GUARD_SNAPSHOT
+from ..rules.layout import is_below
+from ..rules.replicas import is_synced
 from .commands import Zfs
+from .errors import ZfsError
 
 # A channel program runs within one transaction: what it has compared cannot become another volume before it destroys.
 # Everything is tried before anything is done, for nothing is undone.
@@ -25,17 +34,17 @@ if uuid ~= "" and zfs.get_prop(volume, "flexdisk:uuid") ~= uuid then
     return "uuid"
 end
 local known = {}
-for n = 4, #argv do
-    known[argv[n]] = true
+for n = 4, #argv, 2 do
+    known[argv[n]] = argv[n + 1]
 end
 local snapshots = {}
 for snapshot in zfs.list.snapshots(volume) do
-    if not known[snapshot] then
+    if known[snapshot] ~= tostring(zfs.get_prop(snapshot, "guid")) then
         return "snapshots"
     end
     snapshots[#snapshots + 1] = snapshot
 end
-if #snapshots ~= #argv - 3 then
+if #snapshots * 2 ~= #argv - 3 then
     return "snapshots"
 end
 for n = 1, #snapshots do
@@ -57,29 +66,244 @@ return "destroyed"
 """
 
 _DIFFERS = ("guid", "uuid", "snapshots")
+# The number of snapshots in one call, because the kernel limits the length of an argument.
+_AT_ONCE = 100
+_AGAIN = "run the task again, its plan then names what is there"
 
 
-def destroy(zfs: Zfs, library: t.Any, volume: Dataset, snapshots: t.Sequence[str]) -> str:
-    """Destroy a volume that was just read, with the snapshots that it may have. Returns what did it, C(libzfs_core) or
-    C(cli).
+class Destroyed(t.NamedTuple):
+    """A dataset as it was right before it was destroyed, and what destroyed it: C(libzfs_core) or C(cli)."""
 
-    library is libzfs_core or None. Raises FlexdiskError Changed if another volume has its name by now.
+    dataset: Dataset
+    by: str
+
+
+class Unchanged(FlexdiskError):
+    """The refusal of a step before it has changed anything, also of a step that must not end half-way."""
+
+    def __init__(self, error: FlexdiskError) -> None:
+        super().__init__(error.code, error.message)
+
+
+# -- compare
+
+
+def changed(name: str, words: t.Sequence[str]) -> FlexdiskError:
+    """The error for a dataset that is not as planned. Nothing of it was destroyed."""
+    return FlexdiskError("Changed", f"{name} changed since it was read: {'; '.join(words)}; {_AGAIN}")
+
+
+def differences(found: t.Iterable[Planned], planned: t.Iterable[Planned], partly: bool = False) -> t.List[str]:
+    """How what is there differs from what was planned, in words. partly: some of it may have gone already."""
+    now, then = dict(found), dict(planned)
+    added = [f"{name} was added" for name in sorted({*now} - {*then})]
+    gone = [] if partly else [f"{name} is gone" for name in sorted({*then} - {*now})]
+    others = [f"{name} is another one now" for name in sorted({*now} & {*then}) if now[name] != then[name]]
+    return [*added, *gone, *others]
+
+
+def confirm(
+    zfs: Zfs, root: Planned, below: t.Sequence[Planned] = (), snapshots: t.Sequence[Planned] = (), partly: bool = False
+) -> t.List[Dataset]:
+    """Return the dataset, and everything below it, if there is exactly what was planned. Else raise C(Changed).
+
+    snapshots: of the dataset and of those below, by their whole names. partly: some of them may have gone already.
     """
-    said = _run(library, volume, snapshots) if library is not None else ""
-    if said in _DIFFERS:
-        raise FlexdiskError("Changed", f"{volume.name} changed since it was read: another {said}")
-    if said == "destroyed":
-        return "libzfs_core"
-    zfs.destroy(volume.name, bool(snapshots))
-    return "cli"
+    try:
+        found = zfs.datasets(root.name)
+    except ZfsError as exc:
+        if exc.code != "ResourceNotFound":
+            raise
+        raise changed(root.name, [f"{root.name} is gone"]) from None
+    if not any(one.name == root.name for one in found):
+        raise FlexdiskError("UnexpectedOutput", f"zfs get reports nothing about {root.name}")
+    datasets = [one.planned for one in found if one.kind != "snapshot"]
+    words = differences(datasets, [root, *below])
+    words += differences([one.planned for one in found if one.kind == "snapshot"], snapshots, partly)
+    if words:
+        raise changed(root.name, words)
+    return found
 
 
-def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[str]) -> str:
-    """The answer of the channel program, "" if it could not be run. A guid is a signed number there."""
-    guid = volume.guid - (1 << 64) if volume.guid >= 1 << 63 else volume.guid
-    words = [volume.name, str(guid), volume.user.get("uuid", ""), *snapshots]
+def confirm_snapshots(zfs: Zfs, root: str, short: str, planned: t.Sequence[Planned]) -> None:
+    """Raise C(Changed) if the snapshots of one short name at and below a dataset are not the planned ones."""
+    found = [one.planned for one in zfs.datasets(root) if one.kind == "snapshot" and _short(one.name) == short]
+    words = differences(found, [one for one in planned if _within(_dataset(one.name), root)])
+    if words:
+        raise changed(f"{root}@{short}", words)
+
+
+def confirm_rollback(
+    zfs: Zfs, parts: t.Sequence[Planned], newer: t.Sequence[Planned]
+) -> t.Tuple[t.Dict[str, int], t.List[Planned], t.List[Dataset]]:
+    """Raise Unchanged unless a rollback to these snapshots would destroy exactly the newer ones that were planned.
+
+    Those of syncs may have gone already: a step before the rollback lets go of the room that they hold.
+    Returns the transaction group of the snapshot of each dataset, the newer ones that are there, and all that was read.
+    """
+    names = [_dataset(part.name) for part in parts]
+    found = zfs.datasets(*(name for name in names if not any(is_below(name, other) for other in names)))
+    there = {one.name: one for one in found if one.kind == "snapshot"}
+    words = differences([there[part.name].planned for part in parts if part.name in there], parts)
+    since = {_dataset(part.name): there[part.name].createtxg for part in parts if part.name in there}
+    after = [s.planned for s in there.values() if s.parent in since and s.createtxg > since[s.parent]]
+    left = [one for one in newer if one in after or not is_synced(_short(one[0]))]
+    words += differences(after, left)
+    if words:
+        raise Unchanged(changed(_dataset(parts[0].name), [*words, "it was not rolled back"]))
+    return since, left, found
+
+
+# -- destroy
+
+
+def destroy(
+    zfs: Zfs, dataset: Planned, snapshots: t.Sequence[Planned] = (), library: t.Optional[t.Any] = None
+) -> Destroyed:
+    """Destroy a dataset without children, with exactly these snapshots (whole names).
+
+    library: libzfs_core, which compares and destroys a volume in one transaction. It cannot unmount a file system.
+    Raises FlexdiskError Changed if anything differs from what was planned.
+    """
+    name = dataset.name
+    found = confirm(zfs, dataset, (), snapshots)
+    now = next(one for one in found if one.name == name)
+    answer = ""
+    if library is not None and now.kind == "volume":
+        left = [one.planned for one in found if one.kind == "snapshot"]
+        answer = _run(library, now, left)
+    if answer in _DIFFERS:
+        raise changed(name, [f"another {answer}"])
+    if answer == "destroyed":
+        return Destroyed(now, "libzfs_core")
+    if answer:  # it may have destroyed some snapshots
+        found = confirm(zfs, dataset, (), snapshots, partly=True)
+    _destroy_all(zfs, name, [one.name for one in found if one.kind == "snapshot"])
+    _destroy_bare(zfs, name)
+    # What comes next builds on it: a new disk of the same name, say, which a run that goes on could not tell from it.
+    if zfs.exists(name):
+        raise FlexdiskError("NotApplied", f"zfs destroy reported success, but {name} is still there")
+    return Destroyed(now, "cli")
+
+
+def _destroy_bare(zfs: Zfs, name: str) -> None:
+    """Destroy a dataset that had nothing left. ZFS refuses one that has got something in the meantime."""
+    try:
+        zfs.destroy(name)
+    except ZfsError as exc:
+        if exc.code != "HasChildren":
+            raise
+        came = [f"{one.name} was added" for one in zfs.datasets(name) if one.name != name]
+        raise changed(name, came or [exc.message]) from exc
+
+
+def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[Planned]) -> str:
+    """The answer of the channel program, "" if it could not be run."""
+    words = [volume.name, _signed(volume.guid), volume.user.get("uuid", "")]
+    words += [word for name, guid in snapshots for word in (name, _signed(guid))]
     try:
         said = library.lzc_channel_program(volume.pool.encode(), PROGRAM, params=[word.encode() for word in words])
     except Exception:  # pylint: disable=broad-except  # its errors share no base class with ours
         return ""
     return said.decode() if isinstance(said, bytes) else ""
+
+
+def _signed(guid: int) -> str:
+    """The guid as a channel program has it: a signed number."""
+    return str(guid - (1 << 64) if guid >= 1 << 63 else guid)
+
+
+def _destroy_all(zfs: Zfs, dataset: str, snapshots: t.Sequence[str]) -> None:
+    """Destroy these snapshots of one dataset, all that fit into a call together or not at all."""
+    for start in range(0, len(snapshots), _AT_ONCE):
+        shorts = [_short(name) for name in snapshots[start : start + _AT_ONCE]]
+        zfs.destroy(f"{dataset}@{shorts[0]}", *shorts[1:])
+
+
+def destroy_snapshots(zfs: Zfs, snapshots: t.Sequence[Planned]) -> None:
+    """Destroy these snapshots (whole names) in this order, if all of them are those that were planned."""
+    if not snapshots:
+        return
+    try:
+        found = zfs.datasets(*(one.name for one in snapshots))
+    except ZfsError as exc:
+        if exc.code != "ResourceNotFound":
+            raise
+        raise changed(_dataset(snapshots[0].name), [exc.message]) from exc
+    words = differences([one.planned for one in found], snapshots)
+    if words:
+        raise changed(_dataset(snapshots[0].name), words)
+    for name, _guid in snapshots:
+        zfs.destroy(name)
+
+
+def destroy_own(zfs: Zfs, *names: str) -> None:
+    """Destroy snapshots and bookmarks that only this collection makes, by their names: guards and those of syncs."""
+    for name in names:
+        short = name.replace("#", "@").partition("@")[2]
+        if short != GUARD_SNAPSHOT and not is_synced(short):
+            raise ValueError(f"{name} may be somebody else's")
+    for dataset in dict.fromkeys(_dataset(name) for name in names if "@" in name):
+        _destroy_all(zfs, dataset, [name for name in names if _dataset(name) == dataset])
+    for name in names:
+        if "#" in name:
+            zfs.destroy(name)
+
+
+def destroy_tree(zfs: Zfs, planned: t.Sequence[Planned]) -> None:
+    """Destroy datasets with exactly these snapshots (whole names), the first with all others below it, leaf by leaf."""
+    snapshots = [one for one in planned if "@" in one.name]
+    root, *below = datasets = [one for one in planned if "@" not in one.name]
+    confirm(zfs, root, below, snapshots)
+    for name, _guid in sorted(datasets, key=lambda one: one.name.count("/"), reverse=True):
+        _destroy_all(zfs, name, [one.name for one in snapshots if _dataset(one.name) == name])
+        _destroy_bare(zfs, name)
+
+
+# -- roll back
+
+
+def roll_back(
+    zfs: Zfs,
+    parts: t.Sequence[Planned],
+    newer: t.Sequence[Planned],
+    done: t.Callable[[str], None] = lambda name: None,
+    ready: t.Callable[[t.Sequence[Dataset]], None] = lambda found: None,
+) -> None:
+    """Roll datasets back to these snapshots, one after the other. done is told each dataset that is back.
+
+    ready gets all datasets and snapshots as they are right before the first change.
+    Exactly the newer snapshots that were planned are destroyed, by name. So are newer bookmarks, which hold no data:
+    ZFS does not roll back over them.
+    """
+    since, left, found = confirm_rollback(zfs, parts, newer)
+    bookmarks = zfs.bookmarks(*since)
+    ready(found)
+    for part in parts:
+        dataset = _dataset(part.name)
+        _destroy_all(zfs, dataset, [one.name for one in left if _dataset(one.name) == dataset])
+        for mark, createtxg in bookmarks.items():
+            if mark.partition("#")[0] == dataset and createtxg > since[dataset]:
+                zfs.destroy(mark)
+        try:
+            zfs.rollback(part.name)
+        except ZfsError as exc:
+            if exc.code != "HasNewer":
+                raise
+            raise changed(dataset, [exc.message]) from exc
+        done(dataset)
+
+
+# -- names
+
+
+def _dataset(name: str) -> str:
+    return name.partition("@")[0]
+
+
+def _short(name: str) -> str:
+    return name.partition("@")[2]
+
+
+def _within(name: str, root: str) -> bool:
+    return name == root or is_below(name, root)

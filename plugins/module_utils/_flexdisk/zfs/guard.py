@@ -14,6 +14,7 @@ import os
 import typing as t
 
 from ..rules.identity import GUARD_SNAPSHOT
+from . import exact
 from .commands import Zfs
 from .errors import ZfsError
 
@@ -114,16 +115,22 @@ class Guard:
 
 
 def lift(zfs: Zfs, volume: str, snapshot: str = SNAPSHOT, held: bool = True) -> None:
-    """Remove a guard, if there is one."""
+    """Remove a guard, if there is one. Raises ZfsError NotApplied if it is still there: nothing else would show it once
+    its VM has gone.
+    """
     name = f"{volume}@{snapshot}"
-    steps: t.List[t.Callable[[], None]] = []
     if held:
-        steps.append(lambda: zfs.release(TAG, name))
-    if snapshot == SNAPSHOT:
-        steps.append(lambda: zfs.destroy(name))
-    for step in steps:
-        try:
-            step()
-        except ZfsError as exc:
-            if exc.code != "ResourceNotFound":
-                raise
+        _unless_gone(lambda: zfs.release(TAG, name))
+    if snapshot == SNAPSHOT and _unless_gone(lambda: exact.destroy_own(zfs, name)) and zfs.exists(name):
+        raise ZfsError("NotApplied", f"{name} still exists, although zfs reported no error when it destroyed it")
+
+
+def _unless_gone(step: t.Callable[[], None]) -> bool:
+    """Do a step. Returns whether there was anything to do it with."""
+    try:
+        step()
+    except ZfsError as exc:
+        if exc.code != "ResourceNotFound":
+            raise
+        return False
+    return True

@@ -66,6 +66,33 @@ def parse_get(stdout: str) -> t.List[Dataset]:
     return _with_files({name: _dataset(name, row, sources.get(name, {})) for name, row in rows.items()})
 
 
+def check_whole(stdout: str, names: t.Collection[str], properties: t.Collection[str], datasets: bool = True) -> None:
+    """Raise FlexdiskError UnexpectedOutput unless each dataset that was printed has each property once, each of the
+    names was printed, and of none that lies below them one above is lacking. What was cut off is not what is not there.
+
+    datasets: file systems and volumes were asked for, not only their snapshots or bookmarks.
+    """
+    found: t.Dict[str, t.List[str]] = {}
+    for name, prop, _value, _source in cells(stdout):
+        found.setdefault(name, []).append(prop)
+    above = {_above(name) for name in found} - {""} if datasets else set()
+    inside = tuple(f"{name}/" for name in names)
+    lacking = sorted({*names} - found.keys()) if datasets else []
+    lacking += sorted(name for name in above - found.keys() if not inside or name.startswith(inside))
+    short = [name for name, props in found.items() if len(props) != len(properties) or {*props} != {*properties}]
+    if stdout and stdout[-1] != "\n":
+        short.append(stdout.rpartition("\n")[2].split("\t")[0])
+    if lacking or short:
+        words = f"nothing of {lacking[0]}" if lacking else f"not all of {short[0]}"
+        raise FlexdiskError("UnexpectedOutput", f"zfs get printed {words}, and no error: its answer is not whole")
+
+
+def _above(name: str) -> str:
+    """The dataset above one, or that of a snapshot or bookmark; "" for a pool."""
+    dataset = re.split("[@#]", name)[0]
+    return dataset if dataset != name else name.rpartition("/")[0]
+
+
 def cells(stdout: str) -> t.Iterator[t.List[str]]:
     """Name, property, value and source from each line. Raises FlexdiskError on a line with other fields."""
     lines = stdout.split("\n")

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure
@@ -15,7 +16,7 @@ from ansible.plugins.connection.local import Connection as Local
 DOCUMENTATION = """
 name: mortal
 short_description: A simulated node that can die
-description: Runs commands as local does.
+description: Runs commands as local does, and modules of the collection in forks if the callback in_process is enabled.
 extends_documentation_fragment: [connection_pipelining]
 """
 
@@ -28,4 +29,8 @@ class Connection(Local):
             raise AnsibleConnectionFailure("the host does not answer")
         with (Path(os.environ["FLEXDISK_NODES"]) / "calls").open("a", encoding="utf-8") as calls:
             calls.write(f"{self._play_context.remote_addr}\n")
-        return super().exec_command(cmd, in_data, sudoable)
+        here = sys.modules.get("in_process")  # imported by the callback of that name
+        said = here.run_module(cmd, in_data) if here and in_data else None
+        if said:
+            (Path(os.environ["FLEXDISK_NODES"]) / "forked").touch()
+        return said or super().exec_command(cmd, in_data, sudoable)

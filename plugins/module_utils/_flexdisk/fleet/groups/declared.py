@@ -38,7 +38,14 @@ def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
     problems += wrong
     homes = problems.attempt("", parse_homes, raw["hosts"] if raw["hosts"] is not None else []) or Homes()
     members = _members(raw["name"], raw["members"] or (), problems)
-    group = Group(raw["name"], raw["size"], members, raw["keeps_disks"], frozenset(raw["failed"] or ()))
+    group = Group(
+        raw["name"],
+        raw["size"],
+        members,
+        raw["keeps_disks"],
+        frozenset(raw["failed"] or ()),
+        bool(raw.get("only_size")),
+    )
     done = [(action["member"], action["do"]) for action in raw["after"] or ()]
     group = replace(group, failed=group.failed | failures(group, done))
     return GroupDeclaration(group, policy, homes), list(problems)
@@ -56,7 +63,16 @@ def _members(group: str, raw: t.Sequence[_Raw], problems: Problems) -> t.Tuple[M
                 "InvalidArgument", f'"{name}" is not a member of {group}: those are called {group}-0, {group}-1'
             )
         places.setdefault(name, []).append(entry["host"] or "no host")
-        members.append(Member(index=index, **{**entry, "host": entry["host"] or "", "why": tuple(entry["why"] or ())}))
+        members.append(
+            Member(
+                index=index,
+                **{
+                    **entry,
+                    "host": entry["host"] or "",
+                    **{key: tuple(entry.get(key) or ()) for key in ("why", "loses", "keeps")},
+                },
+            )
+        )
     for name, hosts in places.items():
         if len(hosts) > 1:
             problems.add("Ambiguous", f"{name} is on several hosts: {', '.join(hosts)}")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from ...model.errors import Problem, Problems
 from ...rules.identity import uuid_for
 from . import template
 from .homes import Homes, parse_homes, placed
+from .lease import check_others, check_waits
 from .members import Member, index_of, member_name
 from .policy import parse_policy
 from .roll import Group
@@ -20,12 +22,20 @@ from .roll import Group
 _Raw = t.Mapping[str, t.Any]
 GATE = ("name", "index", "host", "address", "running", "guest_agent")  # what group_gate takes of a member
 RENAMED = 3  # so many VMs of one pool may have had the name before, and are called otherwise today
+VM, DISKS, TAKEN, STRANGER, UNMARKED, RENAMED_VM, MOVED = (
+    "vm", "disks", "taken", "stranger", "unmarked", "renamed", "moved",
+)  # fmt: skip
+SHOWN = 20  # so many VMs are named in one message
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a member is. what: C(vm), C(disks) (the VM is gone, but its detached disks or its intent are there) or
-    C(taken) (a VM that this collection cannot manage has the name). vm: the VM as vm_info reports it, empty for none.
+    """Where a member is. vm: the VM as vm_info reports it, empty for none.
+
+    what: C(vm); C(disks): the VM is gone, but its detached disks or its intent are there; C(taken): a VM that this
+    collection cannot manage has the name; C(stranger): a VM has it that was marked as another member, or as none;
+    C(unmarked): a VM has it that is not marked; C(renamed): the VM is this member, but is called otherwise; C(moved):
+    the VM has left this host, or is on its way.
     """
 
     name: str
@@ -38,8 +48,9 @@ class Place:
 def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) -> t.Dict[str, t.Any]:
     """The members of a group, whether they keep disks, and the texts of all that is wrong with its declaration.
 
-    results: what vm_info returned, by host. group: name, size, hosts, policy, template, members and replace. unread:
-    hosts that cannot be read. Without problems, each member has what observed says, address, and gate for group_gate.
+    results: what vm_info returned, by host. group: name, size, hosts, policy, template, members, replace, and adopt
+    (names of VMs). unread: hosts that cannot be read. Without problems, each member has what observed says, address,
+    and gate for group_gate.
     """
     name, size, own = group["name"], group["size"], group["members"]
     policy, wrong = parse_policy(group["policy"])
@@ -48,13 +59,18 @@ def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) ->
     texts = [f"size is {size}, but must not be negative"] if size < 0 else []
     texts += [problem.message for problem in [*problems, *wrong]]
     texts += _strange(group, homes, {*results, *unread})
+    if not wrong and group.get("waits") and size >= 0:
+        texts += check_waits(policy=policy, size=size, **group["waits"])
+    if group.get("token"):
+        texts += check_others(results, name, group["token"])
     keeps_disks = not texts and template.keeps_disks(group["template"])
     members: t.List[t.Dict[str, t.Any]] = []
     if not texts:
         uuids = {member: str(values.get("uuid") or "") for member, values in own.items()}
-        found = places(results, name, size, uuids)
-        texts = [problem.message for problem in check_places(found)]
         surge = 0 if keeps_disks else policy.limits(size).max_batch_size
+        found = places(results, name, size, uuids, group.get("adopt") or ())
+        texts = [problem.message for problem in check_places(found, size + surge)]
+        found = [place for place in found if place.what in (VM, DISKS)]
         members = [] if texts else observed(found, name, size, unread, homes, surge)
     for member in members:
         member["address"] = template.facts_of(member, group["template"], own)[template.ADDRESS]
@@ -66,31 +82,90 @@ def _strange(group: _Raw, homes: Homes, hosts: t.Set[str]) -> t.List[str]:
     """Names of hosts that the play does not have, and names that no member can have."""
     name, astray = group["name"], sorted({*homes.hosts, *homes.fixed.values()} - hosts)
     texts = [f"hosts names {', '.join(astray)}, which this play does not have"] if astray else []
-    for word, names in (("replace", group["replace"]), ("hosts", homes.fixed)):
+    for word, names in (("replace", group["replace"]), ("hosts", homes.fixed), ("adopt", group.get("adopt") or ())):
         texts += [f"{word} names {m}, which is not a member of {name}" for m in sorted(names) if index_of(m, name) < 0]
     return texts
 
 
-def places(results: t.Mapping[str, _Raw], group: str, size: int, uuids: t.Mapping[str, str]) -> t.List[Place]:
-    """All places of members. results: what vm_info returned, by host. uuids: those that the template gives members."""
-    return [place for host, result in results.items() for place in _on_host(host, result, group, size, uuids)]
+def adoptions(result: _Raw, names: t.Collection[str]) -> t.List[t.Dict[str, t.Any]]:
+    """What marks these VMs of a host as members, as entries of O(flexdisk.hypervisor.vm#module:vms). result: what
+    vm_info returned. VMs of which something was said already are left as they are.
+    """
+    unmarked = [vm["alias"] for vm in result["vms"] if vm.get("member") is None and vm["alias"] in names]
+    return [{"vm": alias, "member": alias} for alias in unmarked]
 
 
-def _on_host(host: str, result: _Raw, group: str, size: int, uuids: t.Mapping[str, str]) -> t.Iterator[Place]:
+def places(
+    results: t.Mapping[str, _Raw], group: str, size: int, uuids: t.Mapping[str, str], adopt: t.Collection[str] = ()
+) -> t.List[Place]:
+    """All places of members. results: what vm_info returned, by host. uuids: those that the template gives members.
+    adopt: names of VMs that count as marked.
+    """
+    return [place for host, result in results.items() for place in _on_host(host, result, group, size, uuids, adopt)]
+
+
+def _on_host(
+    host: str, result: _Raw, group: str, size: int, uuids: t.Mapping[str, str], adopt: t.Collection[str]
+) -> t.Iterator[Place]:
     here = set()
-    for what, key in (("vm", "vms"), ("taken", "skipped_vms")):
-        for vm in result[key]:
-            index = index_of(vm["alias"], group)
-            if index >= 0:
-                here.add(index)
-                yield Place(vm["alias"], index, host, what, vm if what == "vm" else {})
+    for vm in result["vms"]:
+        name, what = _standing(vm, group, adopt)
+        if what:
+            here.add(index_of(name, group))
+            yield Place(name, index_of(name, group), host, what, vm)
+    for vm in result["skipped_vms"]:
+        index = index_of(vm["alias"], group)
+        if index >= 0:
+            here.add(index)
+            yield Place(vm["alias"], index, host, TAKEN, {})
+    yield from _left(host, result, group, size, uuids, here)
+    for move in result.get("moves") or ():
+        index = index_of(move["alias"], group)
+        if 0 <= index < size and index not in here:
+            yield Place(move["alias"], index, host, MOVED, move)
+
+
+def _standing(vm: _Raw, group: str, adopt: t.Collection[str]) -> t.Tuple[str, str]:
+    """The member of the group that a VM is or seems to be, and what Place says of it; "" for neither.
+
+    The mark decides, never the name. A VM whose creation was interrupted may have it only in its intent.
+    """
+    alias, mark = vm["alias"], vm.get("member")
+    if mark and index_of(mark, group) >= 0:
+        return mark, VM if mark == alias else RENAMED_VM
+    index = index_of(alias, group)
+    if index < 0:
+        return "", ""
+    if mark is not None:
+        return alias, STRANGER
+    becomes = (vm.get("intent") or {}).get("member")
+    return alias, VM if alias in adopt or becomes == alias else UNMARKED
+
+
+def _left(
+    host: str, result: _Raw, group: str, size: int, uuids: t.Mapping[str, str], here: t.Collection[int]
+) -> t.Iterator[Place]:
+    """What is left of members without a VM here: detached disks, or intents. Before there were marks, only its UUID
+    told of a member that it was called otherwise.
+    """
     taken = {vm["uuid"] for key in ("vms", "skipped_vms") for vm in result[key]}
     owners = {disk["vm"] for disk in result["parked"]} | {intent["vm"] for intent in result["intents"]}
     creates = {intent.get("creates") for intent in result["intents"]}
+    unmarked = {vm["uuid"]: vm for vm in result["vms"] if vm.get("member") is None}
     for index in range(size):
         name = member_name(group, index)
-        if index not in here and (name in creates or _own(name, result["pools"], taken, uuids) & owners):
-            yield Place(name, index, host, "disks", {})
+        if index in here:
+            continue
+        renamed = [unmarked[uuid] for uuid in _made_as(name, result["pools"], uuids) if uuid in unmarked]
+        yield from (Place(name, index, host, RENAMED_VM, vm) for vm in renamed if index_of(vm["alias"], group) < 0)
+        if not renamed and (name in creates or _own(name, result["pools"], taken, uuids) & owners):
+            yield Place(name, index, host, DISKS, {})
+
+
+def _made_as(name: str, pools: t.Sequence[_Raw], uuids: t.Mapping[str, str]) -> t.Set[str]:
+    """The UUIDs that a VM which was made under this name can have."""
+    every = {uuid_for(pool["guid"], name, number) for pool in pools for number in range(RENAMED + 1)}
+    return every | ({uuids[name].lower()} if uuids.get(name) else set())
 
 
 def _own(name: str, pools: t.Sequence[_Raw], taken: t.Set[str], uuids: t.Mapping[str, str]) -> t.Set[str]:
@@ -105,36 +180,80 @@ def _own(name: str, pools: t.Sequence[_Raw], taken: t.Set[str], uuids: t.Mapping
     return found
 
 
-def check_places(found: t.Sequence[Place]) -> t.List[Problem]:
-    """Members with more than one place, and names that other VMs have."""
+def check_places(found: t.Sequence[Place], most: int) -> t.List[Problem]:
+    """Members with more than one place or under another name, and names that other VMs have. most: members that there
+    may be, those included that a step makes for a while.
+    """
     problems = Problems("")
     by_name: t.Dict[str, t.List[Place]] = {}
+    there = {place.name for place in found if place.what == VM}
     for place in found:
-        by_name.setdefault(place.name, []).append(place)
-        if place.what == "taken":
+        if place.what in (VM, DISKS, TAKEN, UNMARKED):
+            by_name.setdefault(place.name, []).append(place)
+        if place.what == TAKEN:
             problems.add("AlreadyExists", f"{place.host} has a VM {place.name}, which this collection cannot manage")
+        if place.what == STRANGER and place.index < most:
+            problems.add("AlreadyExists", _stranger(place))
+        if place.what == RENAMED_VM:
+            problems.add("Ambiguous", _renamed(place))
+        if place.what == MOVED and place.name not in there:
+            where = f"{place.vm['phase']}, {place.vm['host']}"
+            problems.add("MovedAway", f"no host has {place.name}, but {place.host} has a record of its move ({where})")
     for name, several in by_name.items():
         if len(several) > 1:
             words = [
-                f"{place.host} has {'its detached disks' if place.what == 'disks' else 'a VM of this name'}"
+                f"{place.host} has {'its detached disks' if place.what == DISKS else 'a VM of this name'}"
                 for place in several
             ]
             problems.add("Ambiguous", f"{name} is in several places: {' and '.join(words)}")
+    unmarked = [place for place in found if place.what == UNMARKED and len(by_name[place.name]) == 1]
+    if unmarked:
+        problems.add("NotMarked", _unmarked(unmarked))
     return list(problems)
+
+
+def _stranger(place: Place) -> str:
+    name, mark = place.name, place.vm["member"] or "a VM of no group"
+    return (
+        f"{place.host} has a VM {name} ({place.vm['uuid']}), but that is marked as {mark}. The group needs this name: "
+        f"if it is {name}, say so with the module vm ({{vm: {name}, member: {name}}}); otherwise give it another name"
+    )
+
+
+def _renamed(place: Place) -> str:
+    alias, how = place.vm["alias"], "is marked as" if place.vm.get("member") else "was made as"
+    return (
+        f"{place.host} has a VM {alias} ({place.vm['uuid']}), which {how} {place.name}; call it {place.name} again, or "
+        f'say with the module vm that it is in no group any more ({{vm: {alias}, member: ""}}): then a new '
+        f"{place.name} with empty disks can be made"
+    )
+
+
+def _unmarked(unmarked: t.Sequence[Place]) -> str:
+    """Why VMs that are called like members are none, with the words that make them members."""
+    names = sorted({place.name for place in unmarked}, key=lambda name: int(name.rpartition("-")[2]))
+    where = ", ".join(f"{place.name} on {place.host}" for place in unmarked[:SHOWN])
+    more = f" and {len(unmarked) - SHOWN} more" if len(unmarked) > SHOWN else ""
+    adopt = json.dumps({"flexdisk_adopt_members": names})
+    return (
+        f"not marked as members of the group: {where}{more}. A name alone makes no member. If all of them are members "
+        f"(version 0.2.0 set no marks), -e '{adopt}' marks them. For a VM that is none, say so with the "
+        'module vm (member: ""), or give it another name'
+    )
 
 
 def observed(
     found: t.Sequence[Place], group: str, size: int, unread: t.Sequence[str], homes: Homes, surge: int
 ) -> t.List[t.Dict[str, t.Any]]:
     """The members as they are, those that are nowhere (C(nowhere)) with the host that they get. A member that is found
-    nowhere may be on a host that cannot be read (unread). surge: so many members beyond the size get hosts, too.
+    nowhere may be on a host that cannot be read (unread), whatever its declaration says of its host now. surge: so many
+    members beyond the size get hosts, too.
     """
     members = {place.name: _member(place) for place in found}
     for index in range(size):
         name = member_name(group, index)
-        blind = [host for host in unread if homes.fixed.get(name, host) == host]
         if name not in members:
-            members[name] = _absent(name, index, blind)
+            members[name] = _absent(name, index, unread)
     known = [Member(m["name"], m["index"], m["host"], m["there"], reachable=m["reachable"]) for m in members.values()]
     for member in placed(Group(group, size, tuple(known)), homes, surge).members:
         members.setdefault(member.name, _absent(member.name, member.index, ()))
@@ -153,7 +272,7 @@ def _member(place: Place) -> t.Dict[str, t.Any]:
         "host": place.host,
         "reachable": True,
         "nowhere": False,
-        "there": place.what == "vm",
+        "there": place.what == VM,
         "uuid": vm.get("uuid", ""),
         "running": vm.get("state") == "running" and not half,
         "guest_agent": vm.get("guest_agent", ""),
@@ -164,5 +283,5 @@ def _member(place: Place) -> t.Dict[str, t.Any]:
 
 
 def _absent(name: str, index: int, blind: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    empty = _member(Place(name, index, " or ".join(blind), "vm" if blind else "", {}))
+    empty = _member(Place(name, index, " or ".join(blind), VM if blind else "", {}))
     return {**empty, "reachable": not blind, "nowhere": not blind}

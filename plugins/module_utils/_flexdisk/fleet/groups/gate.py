@@ -65,13 +65,15 @@ class Asked:
 class Gate:
     """The members, and how patient the gate is. A member may say no once more than retries, delay seconds apart.
 
-    It counts when it has said yes for stable_for seconds without a no.
+    It counts when it has said yes for stable_for seconds without a no. Those that are not decided after limit seconds
+    say no (0: no limit).
     """
 
     members: t.Tuple[Asked, ...]
     retries: int = 0
     delay: int = 0
     stable_for: int = 0
+    limit: int = 0
 
 
 def parse_gate(raw: _Raw) -> t.Tuple[Gate, t.List[Problem]]:
@@ -81,11 +83,13 @@ def parse_gate(raw: _Raw) -> t.Tuple[Gate, t.List[Problem]]:
         problems.add("InvalidArgument", f"retries is {raw['retries']}, but must not be negative")
     delay = problems.attempt("", _seconds, "delay", raw["delay"], 0)
     stable_for = problems.attempt("", _seconds, "stable_for", raw["stable_for"], 0)
+    if raw.get("limit", 0) < 0:
+        problems.add("InvalidArgument", f"limit is {raw['limit']}, but must not be negative")
     if stable_for and delay == 0:
         problems.add("InvalidArgument", "delay is 0, so that members would be asked without a pause during stable_for")
     asked = _questions_for_all(raw["tcp"], raw["http"], problems)
     members = _members(raw["members"] or (), asked, raw["guest_agent"], problems)
-    return Gate(members, raw["retries"], delay, stable_for), list(problems)
+    return Gate(members, raw["retries"], delay, stable_for, raw.get("limit", 0)), list(problems)
 
 
 class _Declared(t.NamedTuple):

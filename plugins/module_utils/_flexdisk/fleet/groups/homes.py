@@ -69,7 +69,7 @@ def check_homes(group: Group, homes: Homes, policy: RollPolicy, steps: t.Sequenc
         problems.add("InvalidArgument", f"{', '.join(nowhere)}: no host is given")
     for member in every:
         fixed = homes.fixed.get(member.name, member.host)
-        if member.host and member.host != fixed:
+        if member.host and member.reachable and member.host != fixed:
             problems.add("InvalidArgument", f"{member.name} lies on {member.host}, but hosts says {fixed}")
     most = policy.max_members_per_host
     count = collections.Counter(member.host for member in every if member.host)

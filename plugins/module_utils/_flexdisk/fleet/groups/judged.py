@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...model.sizes import render_mib
 from .members import CLASSES, NOTHING, REFUSED
 
 _Raw = t.Mapping[str, t.Any]
@@ -45,7 +46,8 @@ def _judged(
         "in_service": member["there"] and member["running"] and name in serving,
         "change": change,
         "why": why,
-        "destroys": _destroyed(member, check),
+        "destroys": _destroyed(member, check, size),
+        **_removed(member, size),
     }
 
 
@@ -74,10 +76,17 @@ def _words(problem: _Raw) -> str:
     return f"{problem['disk'] + ': ' if problem['disk'] else ''}{problem['message']}"
 
 
-def _destroyed(member: _Raw, check: t.Optional[_Raw]) -> int:
-    """MiB of the disks that the plan of the member destroys; of a VM that is deleted, those without C(preserve)."""
+def _removed(member: _Raw, size: int) -> t.Dict[str, t.List[str]]:
+    """The disks that go with a member above the size, and those that stay, as texts."""
+    above = member["there"] and member["index"] >= size
+    words = [(f"{disk['name']} {render_mib(disk['size'])}", disk["preserve"]) for disk in member["disks"] if above]
+    return {"loses": [text for text, stays in words if not stays], "keeps": [text for text, stays in words if stays]}
+
+
+def _destroyed(member: _Raw, check: t.Optional[_Raw], size: int) -> int:
+    """MiB of the disks that the plan of the member destroys; of one above the size, those without C(preserve)."""
     known = [vm for vm in (check or {}).get("vms") or () if vm["vm"] == member["name"]]
-    if any(vm["state"] == "absent" for vm in known):
+    if member["there"] and member["index"] >= size:
         return sum(disk["size"] for disk in member["disks"] if not disk["preserve"])
     gone = {step["disk"] for vm in known for step in vm["steps"] if step["destroys"]}
     return sum(disk["size"] for disk in member["disks"] if disk["name"] in gone)

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from dataclasses import dataclass
 
+from ...rules.identity import member_of
+
 NOTHING, LIVE, RESTART, RECREATE, REFUSED = "nothing", "live", "restart", "recreate", "refused"
 CLASSES = (NOTHING, LIVE, RESTART, RECREATE, REFUSED)  # each needs more than the one before
-_NAME = re.compile(r"(.+)-(0|[1-9][0-9]{0,5})")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Member:
     host: where its VM, its detached disks or its intent lie, "" if it lies nowhere yet. there: it is a VM. in_service:
     it runs, and its gate says yes. change: what the template means for it, one of CLASSES. why: the texts of a refusal.
     marked: a run has taken it out of service and has not put it back. reachable: its host can be read. destroys: MiB of
-    the disks that the change destroys, or the deletion of a member above the size.
+    the disks that the change destroys, or the deletion of a member above the size. loses and keeps: the disks that its
+    deletion destroys, and those that it leaves.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Member:
     marked: bool = False
     reachable: bool = True
     destroys: int = 0
+    loses: t.Tuple[str, ...] = ()
+    keeps: t.Tuple[str, ...] = ()
 
     @property
     def serves(self) -> bool:
@@ -47,6 +50,12 @@ class Member:
         return self.serves and self.change == NOTHING
 
 
+def removed_disks(member: Member) -> str:
+    """What becomes of the disks of a member that is deleted: C(: root 20 GiB destroyed, data 50 GiB stays)."""
+    words = [f"{disk} destroyed" for disk in member.loses] + [f"{disk} stays" for disk in member.keeps]
+    return f": {', '.join(words)}" if words else ""
+
+
 def member_name(group: str, index: int) -> str:
     """The name of a member: C(web-0)."""
     return f"{group}-{index}"
@@ -54,8 +63,8 @@ def member_name(group: str, index: int) -> str:
 
 def index_of(name: str, group: str) -> int:
     """The number of the member of that name, -1 if it is none of the group's."""
-    found = _NAME.fullmatch(name)
-    return int(found[2]) if found and found[1] == group else -1
+    found, index = member_of(name)
+    return index if found == group else -1
 
 
 def absent(group: str, index: int) -> Member:

@@ -24,7 +24,7 @@ OPTIONS = (
     *_HEAT,
     *_SHARE,
     "pause_time", "max_down_per_host", "max_members_per_host", "canary", "canary_pause", "failure_budget", "on_failure",
-    "action_ceiling", "deadline",
+    "action_ceiling", "max_removed", "deadline",
 )  # fmt: skip
 
 
@@ -58,7 +58,9 @@ class Limits(t.NamedTuple):
 class RollPolicy:
     """A policy as it was written. Either min_in_service and max_batch_size hold, or the other two if they are set.
 
-    pause, canary_pause (None: as pause) and deadline (None: none) are seconds. canary: names of members, or how many.
+    max_removed: members that one roll may delete (None: as many as a step may make for a while; none if members keep
+    disks). pause, canary_pause (None: as pause) and deadline (None: none) are seconds. canary: names of members, or how
+    many.
     """
 
     min_in_service: int = 0
@@ -73,6 +75,7 @@ class RollPolicy:
     failure_budget: Amount = NONE
     on_failure: str = STOP
     action_ceiling: str = "restart"
+    max_removed: t.Optional[int] = None
     deadline: t.Optional[int] = None
 
     def limits(self, size: int) -> Limits:
@@ -165,5 +168,6 @@ _READERS: t.Dict[str, t.Callable[[object], t.Any]] = {
     "failure_budget": _amount,
     "on_failure": _word(ON_FAILURE),
     "action_ceiling": _word(CEILINGS),
+    "max_removed": lambda value: _integer(value, 0),
     "deadline": parse_seconds,
 }

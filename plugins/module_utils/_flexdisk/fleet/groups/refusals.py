@@ -11,9 +11,11 @@ import typing as t
 from ...model.errors import Problem, Problems
 from .batches import ANONYMOUS, sequence
 from .homes import Homes, check_homes
-from .members import CLASSES, LIVE, REFUSED, Member, index_of
+from .members import CLASSES, LIVE, REFUSED, Member, index_of, removed_disks
 from .policy import CONTINUE, RollPolicy
-from .roll import Group, Step, canaries_of, left_over
+from .roll import REMOVE, Group, Step, canaries_of, left_over
+
+SHOWN = 20  # so many members are named in one message
 
 
 def refusals(group: Group, policy: RollPolicy, homes: Homes, steps: t.Sequence[Step], end: Group) -> t.List[Problem]:
@@ -23,6 +25,7 @@ def refusals(group: Group, policy: RollPolicy, homes: Homes, steps: t.Sequence[S
     check_homes(group, homes, policy, steps, problems)
     _failures(group, policy, problems)
     _surge(group, policy, problems)
+    _removals(group, policy, steps, problems)
     _time(policy, steps, problems)
     left = left_over(end)
     if not problems and left:
@@ -85,6 +88,29 @@ def _surge(group: Group, policy: RollPolicy, problems: Problems) -> None:
         f"{floor} of {group.size} members in service and {limits.max_batch_size} changed at a time take {peak} "
         f"members, but the members keep disks, which a further member does not have; {way} needs none",
     )
+
+
+def _removals(group: Group, policy: RollPolicy, steps: t.Sequence[Step], problems: Problems) -> None:
+    """More members that would be deleted than the policy allows."""
+    most = policy.max_removed
+    if most is None and group.only_size:
+        return
+    if most is None:
+        most = 0 if group.keeps_disks else policy.limits(group.size).max_batch_size
+    gone = [action.member for step in steps for action in step.actions if action.do == REMOVE]
+    if len(gone) > most:
+        known = {member.name: member for member in group.members}
+        words = "; ".join(_removal(known[name]) if name in known else name for name in gone[:SHOWN])
+        more = f"; and {len(gone) - SHOWN} more" if len(gone) > SHOWN else ""
+        problems.add(
+            "InvalidArgument",
+            f"size is {group.size}, so {len(gone)} would be deleted, but max_removed is {most}: {words}{more}. "
+            f"max_removed={len(gone)} in the policy allows it",
+        )
+
+
+def _removal(member: Member) -> str:
+    return f"{member.name} on {member.host}{removed_disks(member)}"
 
 
 def _leaves_service(member: Member, size: int) -> bool:

@@ -10,9 +10,9 @@ import typing as t
 
 from ...model.sizes import render_mib
 from ..tables import aligned
-from .members import LIVE
+from .members import LIVE, removed_disks
 from .plan import GroupPlan
-from .roll import CREATE, Group, Step
+from .roll import CREATE, REMOVE, Group, Step
 
 _Dict = t.Dict[str, t.Any]
 _DONE = ("STEP", "MEMBER", "HOST", "DONE TO IT", "OUT OF SERVICE", "RESULT")
@@ -33,7 +33,7 @@ def result(group: Group, plan: GroupPlan) -> _Dict:
         "peak": plan.peak,
         "in_service": plan.in_service,
         "pauses": plan.pauses,
-        "table": table(plan),
+        "table": table(plan) + removals(group, plan),
         "warnings": list(plan.warnings),
     }
 
@@ -83,6 +83,12 @@ def table(plan: GroupPlan) -> t.List[str]:
         for action in step.actions
     ]
     return aligned(_COLUMNS, rows)
+
+
+def removals(group: Group, plan: GroupPlan) -> t.List[str]:
+    """A line for each member that is deleted, with what becomes of its disks."""
+    gone = {action.member for step in plan.steps for action in step.actions if action.do == REMOVE}
+    return [f"deleted: {member.name}{removed_disks(member)}" for member in group.members if member.name in gone]
 
 
 def _step(step: Step) -> _Dict:

@@ -28,7 +28,7 @@ class Group:
     """A group as it is, and its size as it is declared.
 
     keeps_disks: its members have disks that a surge member would not have, so there is no surge. failed: names of
-    members that have failed in this run; it leaves them alone.
+    members that have failed in this run; it leaves them alone. only_size: the run was asked for the size alone.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Group:
     members: t.Tuple[Member, ...]
     keeps_disks: bool = True
     failed: t.FrozenSet[str] = frozenset()
+    only_size: bool = False
 
     @property
     def there(self) -> t.List[Member]:

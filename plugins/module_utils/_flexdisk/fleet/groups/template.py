@@ -15,7 +15,16 @@ from .roll import FINISH
 
 _Raw = t.Mapping[str, t.Any]
 REMOVAL = ("destroy_disks", "destroy_snapshots")  # what a template allows where a member is deleted
-OWNED = ("vm", "name", "uuid", "state", "drained", "generation", "restart")  # words of vm that the roll itself says
+OWNED = (
+    "vm",
+    "name",
+    "uuid",
+    "state",
+    "drained",
+    "generation",
+    "restart",
+    "member",
+)  # words of vm that the roll itself says
 MERGED = ("options", "customer_metadata", "secret_metadata")  # a member's own keys come on top of the template's
 PLACEHOLDERS = ("name", "index", "host", "address")
 ADDRESS = "address"  # a member's own word that is none of vm: where its gate asks
@@ -64,7 +73,7 @@ def entry(
     whole.pop(ADDRESS, None)
     if recreate and whole.get("disks"):
         whole["disks"] = _replaceable(whole["disks"], word)
-    return {**whole, "vm": member["name"], "state": "running"}
+    return {**whole, "vm": member["name"], "state": "running", "member": member["name"]}
 
 
 def entries(members: t.Sequence[_Raw], group: _Raw, recreate: bool, more: _Raw) -> t.List[t.Dict[str, t.Any]]:
@@ -76,12 +85,15 @@ def entries(members: t.Sequence[_Raw], group: _Raw, recreate: bool, more: _Raw) 
             found.append(removal(member, group["template"]))
         else:
             found.append({**entry(member, group["template"], group["members"], recreate, word), **more})
+        if member["there"] and member["name"] in (group.get("adopt") or ()):
+            del found[-1]["member"]  # the run marks it before it asks
     return found
 
 
 def removal(member: _Raw, template: _Raw) -> t.Dict[str, t.Any]:
-    """What deletes a member, as an entry of O(flexdisk.hypervisor.vm#module:vms)."""
-    return {**{word: template[word] for word in REMOVAL if word in template}, "vm": member["name"], "state": "absent"}
+    """What deletes a member, if it is still marked as one, as an entry of O(flexdisk.hypervisor.vm#module:vms)."""
+    words = {word: template[word] for word in REMOVAL if word in template}
+    return {**words, "vm": member["name"], "state": "absent", "member": member["name"]}
 
 
 def former(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:

@@ -49,7 +49,11 @@ def watch(gate: Gate, ask: Ask, clock: Clock, tell: t.Callable[[str], None]) -> 
     for one in undecided:
         one.due = start
     while undecided:
-        clock.sleep(max(0.0, min(one.due for one in undecided) - clock.now()))
+        due_at = min(one.due for one in undecided)
+        if gate.limit and max(due_at, clock.now()) >= start + gate.limit:
+            _give_up(undecided, gate)
+            break
+        clock.sleep(max(0.0, due_at - clock.now()))
         begun = clock.now()
         due = [one for one in undecided if one.due <= begun]
         answers = ask([one.member for one in due])
@@ -60,6 +64,11 @@ def watch(gate: Gate, ask: Ask, clock: Clock, tell: t.Callable[[str], None]) -> 
             told = ended
             tell(f"after {ended - start:.0f} s still waiting for {', '.join(one.member.name for one in undecided)}")
     return result([(one.member.name, one.why) for one in every])
+
+
+def _give_up(undecided: t.Iterable[_Standing], gate: Gate) -> None:
+    for one in undecided:
+        one.why = f"{one.why or 'not yes for long enough'}; given up after {gate.limit} s (limit)"
 
 
 def _unasked(member: Asked) -> str:

@@ -115,11 +115,22 @@ def _routes(seen: _Seen) -> t.Set[t.Tuple[str, str, str, str]]:
 def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str]:
     """The host that has the VM, what is done, and why the move does not go on."""
     mark = seen.marks.get((old, uuid))
+    if any(one.get("failover") for one in (mark, seen.marks.get((new, uuid))) if one):
+        return old, STUCK, f"{new} takes it over from {old}; the playbook failover_vm goes on"
     if old not in seen.hosts:
         return old, STUCK, f"{old} cannot be read"
     if mark is None and (old, uuid) in seen.has:
         return old, PUT_BACK, f"it had not left {old} yet"
+    others = _others(uuid, old, new, seen)
+    if others and mark is not None and mark["host"] == new:
+        words = f"{' and '.join(others)} has it, too, or expects it"
+        words += f"; if it was taken over, failover_vm with flexdisk_failover_state=returned ends it on {old}"
+        return old, STUCK, words
     if mark is not None and mark["host"] == new:
+        silent = [host for host in mark.get("asks", ()) if host not in seen.hosts]
+        if silent:
+            words = f"{old} has booted since it left, and {' and '.join(silent)} could not be asked whether it has been"
+            return old, STUCK, f"{words} taken over; the playbook move_vm goes on"
         if new in seen.hosts:
             return old, MOVE, ""
         if new not in seen.asked:
@@ -129,6 +140,16 @@ def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str
     if len(homes) == 1:
         return homes[0], PUT_BACK, f"{new} still expects it from {old}"
     return old, STUCK, f"{new} expects it from {old}, which does not have it"
+
+
+def _others(uuid: str, old: str, new: str, seen: _Seen) -> t.List[str]:
+    """The hosts beside the one that a VM leaves that have it, or expect it. That the host expects it where it goes is
+    as it should be.
+    """
+    has = {host for host, vm in seen.has if vm == uuid}
+    coming = {host for (host, vm), mark in seen.marks.items() if vm == uuid and mark["phase"] == COMING}
+    whole = {new} if new in has - coming else set()
+    return sorted((has | coming) - {old, new} | whole)
 
 
 def queue(jobs: t.Sequence[_Raw], stage: str, most: int) -> _Dict:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ...model.errors import FlexdiskError
 from ...rules.identity import decode_time
+from ...rules.moves import COMING, MOVED, UNKNOWN
 
 _Dict = t.Dict[str, t.Any]
 
@@ -20,6 +21,11 @@ class Claim:
     """What a host says of a VM. term: as in Wish, None if the VM has no failover there. taking: the host that it is
     being taken over from, "" for none. running: it is not stopped there. pool: the guid of its pool; points: the
     guids of the snapshots and bookmarks of its disks, by their uuids; both only if the host was asked for this VM.
+
+    alias: what the VM is called there. since: as in Move.
+
+    phase: as in Move, of a VM that the host does not have: it has left for the host other, or comes from there; "" for
+    one that it has. The term of such a VM is None if an older version has written down that it moves.
     """
 
     vm: str
@@ -28,13 +34,31 @@ class Claim:
     running: bool = False
     pool: int = 0
     points: t.Mapping[str, t.Sequence[int]] = field(default_factory=dict)
+    phase: str = ""
+    other: str = ""
+    alias: str = ""
+    since: str = ""
+
+    @property
+    def words(self) -> str:
+        """What became of the VM after it was taken over, for people; "" if the host has it."""
+        if not self.phase:
+            return ""
+        return f"comes from {self.other}" if self.phase == COMING else f"has moved on to {self.other}"
 
     def beats(self, term: int) -> bool:
-        """Whether a host that has the VM with this term must not start it."""
+        """Whether a host that has the VM with this term must not start it.
+
+        A move leaves the term as it is. So a VM that has moved, or moves, with a higher one was taken over before.
+        """
+        if self.phase:
+            return self.term is not None and self.term > term
         return bool(self.taking) or self.term is None or self.term >= term
 
     def disputes(self, term: int) -> bool:
         """Whether neither host is clearly the home: the terms are the same, or the host with the lower one runs it."""
+        if self.phase:
+            return False
         older = self.term is not None and self.term < term
         return not self.taking and (self.term == term or (older and self.running))
 
@@ -53,9 +77,16 @@ def read_claims(given: t.Mapping[str, t.Any]) -> Claims:
 
 
 def _claim(given: t.Any) -> Claim:
+    if given.get("phase"):
+        moved = int(given["term"])
+        known = moved if moved != UNKNOWN else None
+        alias, since = str(given.get("alias", "")), decode_time(str(given.get("since", "")))
+        phase, other = str(given["phase"]), str(given["host"])
+        return Claim(str(given["vm"]), known, phase=phase, other=other, alias=alias, since=since)
     points = {str(disk): [int(guid) for guid in guids] for disk, guids in given["points"].items()}
     term = int(given["term"]) if given["failover"] else None
-    return Claim(str(given["vm"]), term, str(given["taking"]), bool(given["running"]), int(given["pool"]), points)
+    what = (str(given["taking"]), bool(given["running"]), int(given["pool"]), points)
+    return Claim(str(given["vm"]), term, *what, alias=str(given.get("alias", "")))
 
 
 def home_elsewhere(vm: str, term: int, claims: Claims) -> t.List[str]:
@@ -74,45 +105,138 @@ def without_order(vm: str, term: int, claims: Claims) -> t.List[str]:
     return sorted({host for host, one in found if one.disputes(term)})
 
 
+def running_on(vm: str, claims: Claims) -> t.List[str]:
+    """The hosts that say that the VM is not stopped there."""
+    return sorted(host for host, said in claims.items() if any(one.vm == vm and one.running for one in said or ()))
+
+
+def went_on(vm: str, term: int, claims: Claims) -> t.List[str]:
+    """What became of the VM on the hosts that it has left, or comes to, after a failover from the host with this term,
+    in words.
+    """
+    found = ((host, one) for host, said in claims.items() for one in said or () if one.vm == vm and one.beats(term))
+    return sorted({f"{host} says that it {one.words}" for host, one in found if one.words})
+
+
+def followed(vm: str, claims: Claims) -> t.List[str]:
+    """The hosts for which the VM has left, as far as it is not known how often it had been taken over before."""
+    found = (one for said in claims.values() for one in said or () if one.vm == vm)
+    return sorted({one.other for one in found if one.phase == MOVED and one.term is None})
+
+
 def not_asked(hosts: t.Iterable[str], claims: Claims) -> t.List[str]:
     """Those of the hosts that could not be asked."""
     return sorted(host for host in set(hosts) if claims.get(host) is None)
 
 
 class Rival(t.NamedTuple):
-    """The record of the VM that another host has. home: the host of the VM then. term: as in Wish. synced: when the VM
-    was as it would come back there, "" for never.
-    """
+    """What a host with a record of a VM could bring back, or what has come to a host that a VM moves to."""
 
     host: str
     home: str
+    """The host of the VM then."""
+    pool: int
+    """The guid of the pool that the VM had there."""
     term: int
+    """As in Wish."""
     synced: str
+    """When the VM was as it would come back, by the clock of the host with the record; "" if that is not known."""
+    points: t.Mapping[str, t.Tuple[int, ...]]
+    """The guids of snapshots of syncs that would come back, by the disks' uuids. The last one is that of the set."""
+    why_not: str = ""
+    """Why that host could not bring the VM back from its replicas."""
+    comes: bool = False
+    """Whether the VM moves to that host, and the move has not ended."""
+    begun: bool = False
+    """Whether replicas there have become disks of the VM already. Then the VM has left its home, with all it had."""
+
+    def includes(self, other: Rival) -> bool:
+        """Whether this host has all that the other one has: it knows the other's set, and its own is not older.
+
+        Each stream brings the snapshots between two sets, those of other hosts' sets too. So of two hosts the one
+        with the later set knows the other's. Guids cannot lie; the clocks of two hosts can.
+        """
+        both = self.points.keys() & other.points.keys()
+        return bool(both) and all(other.points[disk][-1] in self.points[disk] for disk in both)
 
 
 def read_rivals(given: t.Mapping[str, t.Any], vm: str) -> t.List[Rival]:
     """The records of a VM, from results of hosts by their names. Raises FlexdiskError InvalidArgument for any other."""
     try:
-        found = [(str(host), one) for host, said in given.items() for one in said if one["vm"] == vm]
-        return [Rival(host, str(r["host"]), int(r["term"]), decode_time(str(r["synced"]))) for host, r in found]
+        found = ((str(host), one) for host, said in given.items() for one in said if one["vm"] == vm)
+        return [_rival(host, one) for host, one in found if one.get("phase") != MOVED]
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"elsewhere has no results of vm_failover: {exc!r}") from exc
+
+
+def _rival(host: str, given: t.Any) -> Rival:
+    points = {str(disk): tuple(int(guid) for guid in guids) for disk, guids in given["points"].items() if guids}
+    whose = (str(given["host"]), int(given["home"]), int(given["term"]), decode_time(str(given["synced"])))
+    how = (given.get("phase") == COMING, bool(given.get("begun")))
+    return Rival(host, *whose, points, str(given["why_not"]), *how)
 
 
 def better_elsewhere(mine: Rival, rivals: t.Sequence[Rival], most: t.Optional[int]) -> t.Iterator[t.Tuple[str, str]]:
     """Why the VM must not come back from this record: code and words. most: seconds that may be lost, None for nothing
     that another host could bring back.
     """
+    recorded = {one.host for one in rivals if not one.comes}
     for one in rivals:
-        if one.term > mine.term:
+        if one.comes:
+            if one.begun or one.host not in recorded:  # else the record tells of the same replicas
+                yield from _comes_there(mine, one, most)
+        elif one.term > mine.term:
             words = f"{one.host} has a record of it from after another failover; it comes back there, with"
             yield "TooOld", f"{words} flexdisk_target={one.host}"
-        elif one.term == mine.term and one.home != mine.home:
-            words = f"{one.host} has a record of it on {one.home}, and this host has one of it on {mine.home}; find out"
-            yield "Ambiguous", f"{words} which one is old, and leave that host out with --limit"
-        elif one.term == mine.term and one.synced > mine.synced and most is None:
-            words = f"{one.host} has it as of {one.synced}, and this host as of {mine.synced or 'never'};"
-            yield (
-                "TooOld",
-                f"{words} flexdisk_target={one.host} loses less, and flexdisk_max_data_loss allows to lose more",
-            )
+        elif one.term == mine.term and one.pool != mine.pool:
+            words = f"{one.host} has a record of it on {one.home} (pool guid {one.pool}), and {mine.host} has one of it"
+            words += f" on {mine.home} (pool guid {mine.pool}); find out which one is old, and leave that host out with"
+            yield "Ambiguous", f"{words} --limit"
+        elif one.term == mine.term and most is None:
+            yield from _newer_elsewhere(mine, one)
+
+
+def _comes_there(mine: Rival, one: Rival, most: t.Optional[int]) -> t.Iterator[t.Tuple[str, str]]:
+    """Why the VM belongs to the host that it moves to. It does not if the move is from before a failover, or if mine
+    knows the set that has come there.
+    """
+    words = f"its move from {one.home} to {one.host} has not ended"
+    way = f"bring {one.home} up, and end the move with flexdisk_target={one.host} of the playbook move_vm"
+    if one.term != UNKNOWN and one.term < mine.term:
+        return
+    if one.term > mine.term:
+        yield "TooOld", f"{words}, and began after another failover than {mine.host} knows of; {way}"
+    elif one.begun:
+        yield "InUse", f"{words}, and its disks are disks of the VM on {one.host} already; {way}"
+    elif most is None and not mine.includes(one):
+        yield (
+            "TooOld",
+            f"{words}, and it is not known that {mine.host} has all that {one.host} has: {one.host} can have what the"
+            f" VM wrote until it was stopped. To lose nothing, {way}. To give up what has come to {one.host}, give"
+            f" flexdisk_max_data_loss; after the failover, flexdisk_target={one.host} and flexdisk_move_state=stays of"
+            f" the playbook move_vm, without {one.home}, remove it there",
+        )
+
+
+def _newer_elsewhere(mine: Rival, one: Rival) -> t.Iterator[t.Tuple[str, str]]:
+    """Why another host with replicas of the same home could lose less. It is not if this one knows its set."""
+    accept = "flexdisk_max_data_loss allows to lose more"
+    if one.why_not:
+        words = f"{one.host} has replicas of it, too, and does not know how new they are: {one.why_not}. Look there"
+        yield "Ambiguous", f"{words}, or leave {one.host} out with --limit; {accept}"
+    elif not one.points or mine.includes(one):
+        return
+    elif one.includes(mine):
+        words = f"{one.host} has a set of its snapshots that is newer than the one of {mine.host};"
+        yield "TooOld", f"{words} flexdisk_target={one.host} loses less, and {accept}"
+    else:
+        clocks = f"{_noted(one)}, {_noted(mine)}, each by its own clock"
+        words = (
+            f"neither the replicas on {one.host} nor those on {mine.host} have the other's set of snapshots, so it is"
+        )
+        words += f" not known who loses less ({clocks}). Find out, and leave one of them out with --limit"
+        yield "Ambiguous", f"{words}; {accept}"
+
+
+def _noted(rival: Rival) -> str:
+    return f"{rival.host} says as of {rival.synced or 'an unknown time'}"

@@ -36,14 +36,17 @@ def downtime(sync: _Raw, running: bool) -> str:
     return f"about {seconds} s for {changed} at {render_bytes(sync['rate'])}/s, beside shutdown and start"
 
 
-def lines(sync: _Raw, vm: str, hosts: Hosts, running: bool, takes: int) -> t.List[str]:
-    """The phases of a move, the downtime, and the space on both sides. takes: bytes that the VM itself takes there."""
+def lines(sync: _Raw, vm: str, hosts: Hosts, running: bool, takes: int, lost: t.Sequence[str] = ()) -> t.List[str]:
+    """The phases of a move, the downtime, and the space on both sides. takes: bytes that the VM itself takes there.
+    lost: snapshots that others have taken of its own dataset.
+    """
     return [
         f"sync: {sync['msg']}, while it runs" if running else f"sync: {sync['msg']}",
         f"expect: {vm} is made on {hosts.new}, without disks",
         f"leave: {vm} is stopped on {hosts.old}" if running else f"leave: {vm} is kept from being started",
         "last sync: what was written since is sent",
         f"go: {vm} ends on {hosts.old}, and its disks become replicas",
+        *(f"go: {name} goes with the VM's own dataset" for name in lost),
         f"arrive: the replicas become its disks on {hosts.new}{', and it starts' if running else ''}",
         f"downtime: {downtime(sync, running)}",
         *(_space(one, hosts, takes) for one in sync["space"]),

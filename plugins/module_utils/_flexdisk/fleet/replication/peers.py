@@ -61,8 +61,10 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
             found.append(Problem("Ambiguous", words, name, disk.label))
         if disk.volume.encryptionroot:
             found.append(Problem("InvalidArgument", "encrypted disks are not replicated", name, disk.label))
-    if vm.missing:
-        found.append(Problem("ResourceNotFound", f"it lacks {', '.join(vm.missing)}", name))
+    if vm.missing or vm.unread:
+        found.append(Problem("ResourceNotFound", f"it lacks {', '.join((*vm.missing, *vm.unread))}", name))
+    if vm.overlaid:
+        found.append(Problem("InUse", vm.overlaid, name))
     return found
 
 

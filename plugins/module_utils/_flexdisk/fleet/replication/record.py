@@ -12,14 +12,14 @@ import typing as t
 from dataclasses import asdict, dataclass, replace
 
 from ...model.errors import FlexdiskError
-from ...rules import identity, slots, uefi
+from ...rules import failover, identity, slots, uefi
 from ...rules.layout import disk_dataset, index_of, pool_of, vm_dataset
 from ...rules.replicas import decode, encode, is_host
 from ...rules.snapshots import Origin, is_name
 
 _Dict = t.Dict[str, t.Any]
 # Our properties of a VM or a disk that travel. The others are those of a host, or of something unfinished.
-_STAYS = ("move", "replica", "from", "released", "copied")
+_STAYS = ("at_home", "move", "replica", "from", "released", "copied", "element")
 _VARIABLES = "variables"
 OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in (*_STAYS, "replicas"))
 
@@ -154,6 +154,8 @@ def read_record(given: t.Any) -> Record:
         if not all(isinstance(one, str) for one in (found.description["template"], variables_of(found))):
             raise ValueError("template is a text")
         uefi.decode(variables_of(found))
+        if not failover.is_plausible(found.marks.get(failover.FACT) or "none:0"):
+            raise ValueError("the term of its failover is none")
         _facts(found.marks)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise FlexdiskError("InvalidArgument", f"this is no record of a VM ({type(exc).__name__})") from exc

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...rules.replicas import sync_number
+from ...rules.replicas import is_synced, sync_number
 from .copies import Original, Point, Replica
 
 Pair = t.Tuple[Original, t.Optional[Replica]]
@@ -41,6 +41,17 @@ def outlived(points: t.Iterable[Point], pools: t.Collection[int]) -> t.Tuple[Poi
     of_sets = [point for point in points if any(sync_number(point.name, pool) is not None for pool in pools)]
     newest = max((p for p in of_sets if not p.bookmark), key=lambda p: p.createtxg, default=None)
     return tuple(p for p in of_sets if newest is not None and p.name != newest.name and not p.pinned)
+
+
+def taken_beside(replica: Replica) -> t.Tuple[Point, ...]:
+    """Snapshots that others have taken of a replica on its own host, and in which nothing is new.
+
+    When a set was marked as come, all snapshots of the disk were, and nothing had been written between: later, what
+    they seem to have written is that of older sets that have gone.
+    """
+    marked = max((p.createtxg for p in replica.snapshots if p.sent and is_synced(p.name)), default=0)
+    others = [p for p in replica.snapshots if not (p.from_disk or is_synced(p.name) or p.held or p.pinned)]
+    return tuple(p for p in others if p.createtxg < marked or not p.written)
 
 
 def gone_here(disk: Original, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:

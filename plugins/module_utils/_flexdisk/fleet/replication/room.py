@@ -12,6 +12,7 @@ from dataclasses import replace
 from ...model.errors import Problem
 from ...model.sizes import MIB, render_bytes
 from ...model.vm import Disk, Vm
+from ...rules import snapshots
 from ...rules.pins import holds, without_sets
 from ...rules.replicas import sync_name
 from ...rules.space import sync_needs
@@ -63,6 +64,7 @@ def lacks_room(vm: Vm, failed: t.Collection[str], quota: int, available: int) ->
     words = f"the snapshots of the sync take {render_bytes(needed)}, and"
     if quota and needed > quota - used:
         words += f" the VM has {render_bytes(max(0, quota - used))} left; a larger flexible_disk_size makes room"
+        words += snapshots.others_hold(part.name for disk in _synced(left) for part in disk.snapshots)
         yield Problem("InsufficientSpace", words, vm.config.label)
         return
     more = takes(vm, failed, quota)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ...model.errors import FlexdiskError
 from ...rules.replicas import is_synced
 from .copies import Original, Point, Replica
+from .retention import taken_beside
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Rollback:
-    """The replica goes back to a snapshot, by its own name, and loses the newer ones: they have come from the disk,
-    which has them no more.
+    """The replica goes back to a snapshot, by its own name, and loses these: they have come from the disk, which has
+    them no more, or others have taken them, and nothing is new in them.
     """
 
     to: Point
@@ -81,7 +82,9 @@ def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Op
     check_role(disk, replica)
     if replica.token:
         wanted = next((point for point in disk.snapshots if point.guid == replica.token_guid), None)
-        return Resume(replica.token, wanted) if wanted else GiveUp(replica.token)
+        # What ZFS has begun to receive takes no rollback, and a snapshot of its name stands in its way.
+        clashes = wanted is not None and _clashing(replica, [wanted])
+        return Resume(replica.token, wanted) if wanted and not clashes else GiveUp(replica.token)
     if any(point.guid == to.guid for point in replica.snapshots):
         return None
     _check_contents(disk, replica)
@@ -100,22 +103,38 @@ def _first_after(disk: Original, base: Point) -> Point:
 
 
 def _way_back(disk: Original, replica: Replica, base: Point) -> t.Optional[Rollback]:
-    """What a replica must lose before an increment can follow the base. Snapshots that it has of its own do no harm if
-    nothing was written between.
+    """What a replica must lose before an increment can follow the base. Snapshots that others have taken of it do no
+    harm if nothing was written between. They go with newer ones that its disk has lost, and before others of their
+    names come, if nothing is new in them.
     """
     snapshots = replica.snapshots
     place = next(index for index, point in enumerate(snapshots) if point.guid == base.guid)
     newer = snapshots[place + 1 :]
-    strange = [point.name for point in newer if not (point.from_disk or is_synced(point.name))]
-    if len(strange) == len(newer) and not any(point.written for point in newer):
+    clashing = _clashing(replica, [point for point in disk.snapshots if point.createtxg > base.createtxg])
+    strange = [point for point in newer if not (point.from_disk or is_synced(point.name))]
+    unchanged = len(strange) == len(newer) and not any(point.written for point in newer)
+    lost = [point for point in snapshots if point in clashing or (point in newer and not unchanged)]
+    if not lost:
         return None
-    if strange:
+    harmless = taken_beside(replica)
+    written = [p.name for p in lost if p.pinned or not (p.from_disk or is_synced(p.name) or p in harmless)]
+    if written:
         raise FlexdiskError(
             "ReplicaChanged",
-            f"{replica.dataset} has snapshots that {disk.dataset} has not, {', '.join(strange)}: destroy them if they"
+            f"{replica.dataset} has snapshots that {disk.dataset} has not, {', '.join(written)}: destroy them if they"
             " are not needed",
         )
-    return Rollback(snapshots[place], tuple(point.name for point in newer)) if newer else None
+    left = [point for point in snapshots if point not in lost]
+    return Rollback(left[-1], tuple(point.name for point in lost))
+
+
+def _clashing(replica: Replica, coming: t.Iterable[Point]) -> t.List[Point]:
+    """Other snapshots of a replica that have the names of those that come: others take theirs everywhere by one rule.
+
+    ZFS receives nothing over them.
+    """
+    names = {point.name: point.guid for point in coming}
+    return [point for point in replica.snapshots if names.get(point.name, point.guid) != point.guid]
 
 
 def common(disk: Original, replica: Replica) -> t.Optional[Point]:
@@ -148,7 +167,7 @@ def check_ways_back(replica: Replica, streams: t.Iterable[Stream]) -> None:
         if isinstance(stream, Rollback):
             place = next((number for number, one in enumerate(points) if one.guid == stream.to.guid), len(points))
             newer = [one.name for one in points[place + 1 :]]
-            if replica.written or set(newer) != set(stream.lost):
+            if replica.written or place == len(points) or not set(newer) <= set(stream.lost):
                 words = f"{replica.dataset} has changed since the sync was planned; it was to go back to"
                 raise FlexdiskError(
                     "ReplicaChanged", f"{words} @{stream.to.name} and has {', '.join(newer) or 'nothing'} since"

@@ -42,13 +42,28 @@ class Back(t.NamedTuple):
     back: bool = False
 
     @property
+    def stays(self) -> t.List[int]:
+        """The guids of the sets up to the one that the disk goes back to, the oldest first."""
+        points = [point for point in self.replica.snapshots if point.createtxg <= self.to.createtxg]
+        return [point.guid for point in points if is_synced(point.name)]
+
+    @property
+    def lost_bytes(self) -> int:
+        """What was written from the set to the newest snapshot."""
+        return sum(point.written for point in self.lost)
+
+    @property
     def words(self) -> t.List[str]:
         """What is lost of the disk, in words."""
         found = []
-        if self.lost:
-            newer = ", ".join(f"@{point.name}" for point in reversed(self.lost))
-            size = render_bytes(sum(point.written for point in self.lost))
-            found.append(f"disk {self.disk.name} loses {newer} with {size}, which another disk lacks")
+        newer = [point for point in reversed(self.lost) if not _is_of_others(point)]
+        if newer:
+            size = self.lost_bytes
+            with_what = f"with {render_bytes(size)}, which another disk lacks" if size else "with nothing in it"
+            found.append(f"disk {self.disk.name} loses {_words_of(newer)} {with_what}")
+        others = [point for point in reversed(self.lost) if _is_of_others(point)]
+        if others:
+            found.append(f"disk {self.disk.name} loses {_words_of(others)}, which others have taken of its replica")
         if self.replica.token:
             found.append(f"disk {self.disk.name} loses what has arrived of an interrupted stream")
         return found
@@ -62,6 +77,11 @@ class Takeover:
     synced: str
     disks: t.Tuple[Back, ...]
     beside: t.Tuple[str, ...] = ()
+
+    @property
+    def points(self) -> t.Dict[str, t.List[int]]:
+        """The guids of sets that come back, by the disks' uuids. The last one is that of the set."""
+        return {back.disk.uuid: back.stays for back in self.disks}
 
     @property
     def words(self) -> t.List[str]:
@@ -90,9 +110,9 @@ def plan(
     if left and not all(_has(kept[disk.uuid].replica, name) for disk in left):
         return None, [Problem("NoCompleteSet", _no_set(left, kept), record.label)]
     backs = [_back(disk, kept[disk.uuid], name) for disk in left]
-    strange = [(back, point) for back in backs for point in back.lost if not (point.from_disk or is_synced(point.name))]
-    if strange:
-        return None, [_strange(record, back, point) for back, point in strange]
+    problems = [problem for back in backs for problem in _kept_by_others(record, back, kept, bool(back_to))]
+    if problems:
+        return None, problems
     synced = min((kept[disk.uuid].times.get(name, "") for disk in left), default="")
     return Takeover(name, synced, tuple(backs), tuple(_beside(record, kept, backs))), []
 
@@ -116,6 +136,9 @@ def _of_disk(record: Record, disk: DiskRecord, kept: Kept, begun: bool) -> t.Ite
         words = "it has no replica here; if it had left the VM, flexdisk_leave_out names it"
         yield Problem("NoCompleteSet", words, record.label, disk.name)
         return
+    if found.vm not in ("", record.uuid):
+        yield Problem("NoCompleteSet", _of_other(disk, found), record.label, disk.name)
+        return
     replica = found.replica
     try:
         check_role(Original(disk.uuid, disk.name, disk.size, kind=replica.kind), replica, record.home)
@@ -124,6 +147,11 @@ def _of_disk(record: Record, disk: DiskRecord, kept: Kept, begun: bool) -> t.Ite
     if replica.written and replica.snapshots and not (begun or found.back):
         words = f"{replica.dataset} was written to since its newest snapshot, {render_bytes(replica.written)};"
         yield Problem("ReplicaChanged", f"{words} zfs rollback gives that up", record.label, disk.name)
+
+
+def _of_other(disk: DiskRecord, found: Held) -> str:
+    words = f"it is a disk of VM {found.vm} by now, says its replica {found.replica.dataset}, so it has left this VM"
+    return words if disk.boot else f"{words}; flexdisk_leave_out names it"
 
 
 def _newest(replicas: t.Sequence[Replica]) -> str:
@@ -154,7 +182,27 @@ def _back(disk: DiskRecord, found: Held, name: str) -> Back:
     points = found.replica.snapshots
     to = next(point for point in points if point.name == name)
     lost = tuple(point for point in reversed(points) if point.createtxg > to.createtxg)
+    as_it_was = not (found.replica.written or found.back or any(point.written for point in lost))
+    if as_it_was and all(map(_is_of_others, lost)):
+        lost = ()  # nothing has changed since the set
     return Back(disk, found.replica, to, lost, found.back)
+
+
+def _is_of_others(point: Point) -> bool:
+    """Whether somebody has taken this snapshot of the replica on its own host."""
+    return not (point.from_disk or is_synced(point.name))
+
+
+def _kept_by_others(record: Record, back: Back, kept: Kept, begun: bool) -> t.Iterator[Problem]:
+    """Why snapshots that the disk must lose cannot go. What a disk has while it goes back was given up before."""
+    for point in back.lost:
+        name = f"{back.replica.dataset}@{point.name}"
+        if _is_of_others(point) and point.written and not (begun or kept[back.disk.uuid].back):
+            words = f"{name} is newer than the set, and does not come from the disk: destroy it if it is not needed"
+            yield Problem("ReplicaChanged", words, record.label, back.disk.name)
+        elif point.pinned:
+            words = f"{name} is newer than the set, and is held by somebody else; zfs holds shows by whom"
+            yield Problem("InUse", words, record.label, back.disk.name)
 
 
 def _beside(record: Record, kept: Kept, backs: t.Sequence[Back]) -> t.Iterator[str]:
@@ -168,10 +216,9 @@ def _beside(record: Record, kept: Kept, backs: t.Sequence[Back]) -> t.Iterator[s
             yield f"{words} the VM comes back without it, and the replica stays"
 
 
-def _strange(record: Record, back: Back, point: Point) -> Problem:
-    words = f"{back.replica.dataset}@{point.name} is newer than the set, and does not come from the disk: destroy it if"
-    return Problem("ReplicaChanged", f"{words} it is not needed", record.label, back.disk.name)
-
-
 def _names(replica: Replica) -> str:
-    return ", ".join(f"@{point.name}" for point in replica.snapshots) or "none"
+    return _words_of(replica.snapshots) or "none"
+
+
+def _words_of(points: t.Iterable[Point]) -> str:
+    return ", ".join(f"@{point.name}" for point in points)

@@ -17,10 +17,18 @@ import typing as t
 
 from ...model.errors import FlexdiskError
 from ...model.sizes import MIB
+from ...rules.identity import NAMES, PREFIX
+from ...rules.replicas import BACK, COMING, RESERVED, SENT
 
 MARK = "flexdisk-receive-"
 _EXPIRES = re.compile(r'restrict,expiry-time="(\d{14})",')
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
+# Properties of a stream that are never taken over. All of them are known to ZFS of illumos, Linux and FreeBSD.
+_NOT_RECEIVED = (
+    *("mountpoint", "canmount", "sharenfs", "sharesmb", "setuid", "exec", "devices"),
+    *("quota", "refquota", "reservation", "refreservation"),
+)
+_OURS = tuple(PREFIX + name for name in (*NAMES, SENT, COMING, RESERVED, BACK))
 _SLOWEST = MIB  # bytes a second: a link that is slower is of no use
 _AT_LEAST = 3600  # seconds
 
@@ -56,9 +64,15 @@ def lifetime(amount: int) -> int:
 
 
 def receiver(zfs: str, dataset: str, own: t.Mapping[str, str], note: str) -> str:
-    """The command that a key opens: it notes its process in a file, and receives into the dataset."""
+    """The command that a key opens: it notes its process in a file, and receives into the dataset.
+
+    own: the properties that the dataset gets. A stream may carry properties, and a package of streams (zfs send -R)
+    even datasets below with their own. None of ours comes with it, none that mounts or shares anything, and none that
+    takes space.
+    """
     options = [word for key, value in own.items() for word in ("-o", f"{key}={value}")]
-    words = [zfs, "receive", "-s", "-u", *options, dataset]
+    left_out = [word for key in (*_NOT_RECEIVED, *_OURS) if key not in own for word in ("-x", key)]
+    words = [zfs, "receive", "-s", "-u", *options, *left_out, dataset]
     return f"echo $$ >{shlex.quote(note)} && exec {' '.join(map(shlex.quote, words))}"
 
 

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Where a VM is that shall come back on another host, by what all hosts say of it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...rules.moves import MOVED
+from .claims import Claim, Claims
+
+
+class Recorded(t.NamedTuple):
+    """The record of a VM that shall come back."""
+
+    vm: str
+    home: str
+    """The host of the VM then."""
+    term: int
+    """As in Wish."""
+    here: str
+    """The host with the record, as others call it."""
+
+
+class Gone(t.NamedTuple):
+    """That the VM has moved on since its record was stored."""
+
+    words: str
+    refuses: bool
+    """Whether the VM must not come back from the record. Else the words say what is lost."""
+
+
+def has_it(vm: str, alias: str, claims: Claims, home: str) -> t.Iterator[str]:
+    """Yield which other hosts have the VM, by its UUID. alias: as it was called on its home, which may have it."""
+    for host, one in _said_of(vm, claims):
+        if host == home or one.phase:
+            continue
+        words = f"{host} has it"
+        if one.alias != alias:
+            words += f", called {one.alias}" if one.alias else ", without an alias"
+        if one.taking:
+            yield f"{words}: it is being taken over from {one.taking} there; the playbook failover_vm goes on there"
+        elif one.running:
+            yield f"{words}, and it is not stopped there"
+        else:
+            yield f"{words}. If that is an old copy, leave {host} out with --limit"
+
+
+def home_answers(vm: str, label: str, home: str, claims: Claims) -> str:
+    """Return why the VM must not come back while its home says this; "" if the home is silent or tells of a move."""
+    said = claims.get(home)
+    if said is None or any(one.phase for one in said if one.vm == vm):
+        return ""
+    begin = f"{home}, the host of {label}, answers"
+    if any(one.vm == vm for one in said):
+        return f"{begin}: move the VM with the playbook move_vm, or shut that host down"
+    return f"{begin}, and does not have it any more. If it was not deleted there on purpose, shut that host down"
+
+
+def moved_on(record: Recorded, claims: Claims, age: str, most: t.Optional[int]) -> t.Iterator[Gone]:
+    """Yield where the VM has gone since its record was stored. age: of what would come back, in words. most: seconds
+    that may be lost, None for nothing that another host has.
+
+    A tombstone says nothing against the record if its way ends at the home of the record, or here, or if it is from
+    before a failover that the record tells of.
+    """
+    for host, stone in _last_stones(record, claims).items():
+        yield _gone(host, stone, record, claims, age, most)
+
+
+def not_heard(record: Recorded, claims: Claims) -> t.List[str]:
+    """Return the silent hosts that may have the VM. Its home is to be silent, and so is a host where it has gone."""
+    gone_to = {stone.other for stone in _last_stones(record, claims).values()}
+    return sorted(host for host, said in claims.items() if said is None and host not in {record.home, *gone_to})
+
+
+def _last_stones(record: Recorded, claims: Claims) -> t.Dict[str, Claim]:
+    """The tombstones at the ends of ways that the VM has gone since its record was stored, by their hosts."""
+    stones = {host: one for host, one in _said_of(record.vm, claims) if one.phase == MOVED}
+    newer = {host: one for host, one in stones.items() if _is_newer(host, one, record, stones)}
+    return {host: one for host, one in newer.items() if one.other not in newer} or newer
+
+
+def _is_newer(host: str, stone: Claim, record: Recorded, stones: t.Mapping[str, Claim]) -> bool:
+    if stone.term is not None and stone.term < record.term:
+        return False
+    passed, at = {host}, stone.other
+    while at in stones and at not in passed:
+        passed.add(at)
+        at = stones[at].other
+    return at in passed or at not in (record.home, record.here)
+
+
+def _gone(host: str, stone: Claim, record: Recorded, claims: Claims, age: str, most: t.Optional[int]) -> Gone:
+    there, here = stone.other, record.here
+    words = f"{host} says that it has moved on to {there} ({stone.since or 'at an unknown time'})"
+    if stone.term is not None and stone.term > record.term:
+        words += f", after another failover than {here} knows of. Bring {there} up, or give a host as flexdisk_target"
+        return Gone(f"{words} that has replicas from there", True)
+    words += f", and {here} only has replicas of it from {record.home}, {age}"
+    if there not in claims:
+        words += f". {there} is not among the hosts of this run: it has to be asked whether it answers. If it is gone"
+        words += (
+            " for good, flexdisk_move_state=forgotten and flexdisk_forget_unseen=true of the playbook move_vm, with"
+        )
+        return Gone(f"{words} --limit {host}, give the tombstone up", True)
+    if most is not None:
+        return Gone(f"{words}: what it has written on {there} is lost", False)
+    accept = f"flexdisk_max_data_loss brings back what {here} has"
+    if claims[there] is not None:  # else it is refused, for it has the VM
+        words += f". {there} does not have it any more; if it was not deleted there on purpose, {accept}"
+        return Gone(words, True)
+    words += f". {there} has had newer data: bring {there} up, or give a host as flexdisk_target that has replicas from"
+    return Gone(f"{words} there. If {there} is gone for good, {accept}", True)
+
+
+def _said_of(vm: str, claims: Claims) -> t.List[t.Tuple[str, Claim]]:
+    return [(host, one) for host, said in sorted(claims.items()) for one in said or () if one.vm == vm]

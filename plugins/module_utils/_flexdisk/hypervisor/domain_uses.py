@@ -1,0 +1,197 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Reads all that a domain uses from its XML and that of its snapshots, whatever its list of disks says."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import replace
+
+from ..model.vm import DiskConfig, Use, VmConfig
+from ..rules.slots import render_slot
+from . import domain
+from .xml_text import Element, Text
+
+_PATHS = ("dev", "file", "path")
+_DEVICE = re.compile(r"/dev/[^,\s\"'\\]+")
+_EXTERNAL = "external"
+
+
+class Snapshot:
+    """One of libvirt's snapshots: what it has written down of the domain and of its disks."""
+
+    def __init__(self, xml: str) -> None:
+        root = Text(xml).root
+        self.name = root.get("name")
+        # The domain as it was: the configuration, and what ran.
+        self.domains = [part for name in ("domain", "inactiveDomain") for part in root.all(name)]
+        rows = [disk for part in root.all("disks") for disk in part.all("disk")]
+        # The overlays that were made, by the disks' targets.
+        self.overlays = {
+            disk.attributes.get("name", ""): domain.path_of(disk)
+            for disk in rows
+            if disk.attributes.get("snapshot", _EXTERNAL) == _EXTERNAL and domain.path_of(disk)
+        }
+
+    def bases(self) -> t.Iterator[t.Tuple[str, Element]]:
+        """Each overlay with the disk that lies below it, as it was."""
+        for part in reversed(self.domains):
+            for disk in domain.disks(part):
+                top = self.overlays.get(disk.get("target", "dev")) or self.overlays.get(domain.path_of(disk))
+                if top and top != domain.path_of(disk):
+                    yield top, disk
+
+
+def parse_vm(
+    xml: str, live: str, state: str, autostart: bool, persistent: bool, snapshots: t.Sequence[str] = ()
+) -> VmConfig:
+    """As domain.parse_vm, with the paths that the domain uses in any way. snapshots are the XML of libvirt's own.
+
+    Raises FlexdiskError UnexpectedOutput for a domain of another shape.
+    """
+    with domain.supported():
+        stored = Text(xml).root
+        running = Text(live).root if live else None
+        taken = [Snapshot(text) for text in snapshots]
+        config = domain.vm_of(stored, running, domain.digest(xml), state, autostart, persistent)
+        both = [stored] if running is None else [stored, running]
+        return replace(
+            config,
+            uses=_uses(config.alias, both, taken),
+            unclear=() if running is not None else tuple(_unclear(stored, taken)),
+            frozen=config.frozen or _copied(config.alias, running),
+        )
+
+
+def _uses(name: str, both: t.Sequence[Element], snapshots: t.Sequence[Snapshot]) -> t.Dict[str, Use]:
+    """The paths that a domain names anywhere, POOL//VOLUME for a volume of libvirt's. The first word on a path wins."""
+    found: t.Dict[str, Use] = {}
+    for one in both:
+        for path, use in _of_domain(name, one, one is both[0]):
+            found.setdefault(path, use)
+    for one in both:
+        for disk in domain.disks(one):
+            for path in map(domain.path_of, _bases(disk, snapshots)):
+                found.setdefault(path, _overlay(name, disk, path, snapshots))
+    for snapshot in snapshots:
+        remedy = f"virsh snapshot-delete {name} {snapshot.name} --metadata forgets it, if nobody wants to go back to it"
+        use = Use(f"in libvirt's snapshot {snapshot.name}", remedy, True)
+        for path in [path for part in snapshot.domains for path in _paths(part)]:
+            found.setdefault(path, use)
+    return found
+
+
+def _bases(disk: Element, snapshots: t.Sequence[Snapshot]) -> t.List[Element]:
+    """The disks that were there before a disk, and lie below it, as far as the snapshots tell."""
+    below = {top: base for snapshot in snapshots for top, base in snapshot.bases()}
+    found, seen = [disk], set()
+    top = domain.path_of(_lowest(disk))
+    while top in below and top not in seen:
+        seen.add(top)
+        found.append(below[top])
+        top = domain.path_of(_lowest(below[top]))
+    return found[1:]
+
+
+def _lowest(disk: Element) -> Element:
+    """The end of the chain that a disk is configured with."""
+    return next((_lowest(part) for part in disk.all("backingStore")), disk)
+
+
+def _of_domain(name: str, one: Element, stored: bool) -> t.Iterator[t.Tuple[str, Use]]:
+    """Paths and how they are used. The plain ones come first: a disk may be below another one, too."""
+    for disk in domain.disks(one):
+        if domain.managed(one, disk) and not domain.PARTITION.search(domain.path_of(disk)):
+            running = f"as disk {disk.get('target', 'dev')} of the running VM"
+            yield domain.path_of(disk), Use() if stored else Use(running, "its configuration lacks that disk", True)
+    for disk in domain.disks(one):
+        yield from _of_disk(name, disk)
+    edit = Use("in its configuration beside its disks", f"virsh edit {name} takes it out")
+    yield from ((path, edit) for path in _paths(one))
+
+
+def _of_disk(name: str, disk: Element) -> t.Iterator[t.Tuple[str, Use]]:
+    target = disk.get("target", "dev")
+    media = disk.attributes.get("device", "disk")
+    for part in disk.children:
+        for path in _paths(part):
+            if part.name == "mirror":
+                yield path, Use(f"as what a block job copies {target} to", _end_of_job(name, target), True)
+            elif part.name == "backingStore":
+                yield path, _overlay(name, disk, path, ())
+            elif part.name == "source" and media == "disk":
+                remedy = f"give {target} the path /dev/zvol/POOL/VOLUME of its volume (virsh edit {name})"
+                yield path, Use(f"as {target}, by the path {path}", remedy, True)
+            elif part.name == "source":
+                yield path, Use(f"as {media} {target}", f"virsh edit {name} takes it out")
+
+
+def _overlay(name: str, disk: Element, base: str, snapshots: t.Sequence[Snapshot]) -> Use:
+    """What lies below a disk. Its data since then are in the overlay alone.
+
+    Without --base they would go to the end of the chain, which may be an image that others have, too.
+    """
+    target, top = disk.get("target", "dev"), domain.path_of(disk)
+    made = [f"virsh snapshot-delete {name} {one.name} --metadata" for one in snapshots if top in one.overlays.values()]
+    pool, _slashes, volume = base.partition("//")
+    path = f"$(virsh vol-path --pool {pool} {volume})" if volume else base
+    remedy = f"start the VM, and virsh blockcommit {name} {target} --base {path} --active --pivot --wait "
+    remedy += f"writes {top} back into it"
+    remedy += f"; then {made[0]}" if made else ""
+    return Use(f"below the overlay {top} ({target})", remedy, True, True)
+
+
+def _end_of_job(name: str, target: str) -> str:
+    return f"virsh blockjob {name} {target} shows the job, and with --abort ends it"
+
+
+def _paths(element: Element) -> t.Iterator[str]:
+    """Paths that an element, or one below it, names as a source, and devices in arguments of QEMU's command line."""
+    for one in element.walk():
+        if one.name == "source":
+            source = one.attributes
+            if "pool" in source and "volume" in source:
+                yield f"{source['pool']}//{source['volume']}"
+            found = (re.sub("/+", "/", source.get(key, "")) for key in _PATHS)
+            yield from (path for path in found if path[:1] == "/")
+        elif one.name == "qemu:arg":
+            yield from _DEVICE.findall(one.attributes.get("value", ""))
+
+
+def _unclear(stored: Element, snapshots: t.Sequence[Snapshot]) -> t.Iterator[DiskConfig]:
+    """Disks that may be overlays: libvirt stores no chain that it only found, and a running VM tells it."""
+    for disk in domain.hard_disks(stored):
+        if any(_is_told(one) for one in (disk, *_bases(disk, snapshots))):
+            continue
+        slot = domain.slot_of(disk)
+        yield DiskConfig(
+            path=domain.path_of(disk) or "none",
+            pci_slot=render_slot(slot) if slot else "",
+            serial=disk.get("serial"),
+        )
+
+
+def _is_told(disk: Element) -> bool:
+    """Whether the chain of a disk is told to its end. libvirt itself looks for the rest of any other.
+
+    The end is an empty element, what is raw, or a volume of which nothing else is said.
+    """
+    last = _lowest(disk)
+    if last.name == "backingStore" and not last.all("source"):
+        return True
+    kind = last.get("format" if last.name == "backingStore" else "driver", "type")
+    if last.name == "backingStore" and not kind:
+        return bool(domain.volume_of(domain.path_of(last)))
+    return kind in ("", "raw")
+
+
+def _copied(name: str, running: t.Optional[Element]) -> str:
+    """Why a VM is not changed while a block job copies one of its disks: the job may end with another disk."""
+    for disk in domain.disks(running) if running is not None else ():
+        if disk.all("mirror"):
+            target = disk.get("target", "dev")
+            return f"a block job copies its disk {target}: {_end_of_job(name, target)}"
+    return ""

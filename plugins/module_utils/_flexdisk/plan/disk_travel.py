@@ -1,0 +1,111 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What the hypervisor knows of a disk travels with it: what a plan says of that, and what forbids the way."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.errors import Problems
+from ..model.sizes import render_change
+from ..model.vm import Disk, DiskElement, Vm, VmConfig
+from ..rules import disk_element
+from .resolve import Leaver, Target
+
+
+def facts_of_leaver(disk: Disk) -> t.Dict[str, str]:
+    """The property with which a disk that leaves keeps it. check_leaving() has refused what cannot be kept."""
+    return {disk_element.FACT: disk_element.encode(disk_element.keepable(disk.element))}
+
+
+def facts_of_copy(disk: Disk) -> t.Dict[str, str]:
+    """The property that a copy or clone of a disk gets: what lies on it is of the same format. {} for none."""
+    value = disk_element.encode(disk_element.keepable(disk.element))
+    return {disk_element.FACT: value} if value else {}
+
+
+def lost_text(disk: Disk) -> str:
+    """What a disk loses when it leaves, as the end of a text; "" for nothing."""
+    return _without(disk_element.keepable(disk.element).lost)
+
+
+def coming(config: VmConfig, disk: Disk, model: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
+    """What a disk that is attached gets back, and what of that its VM cannot have."""
+    return disk.element, disk_element.without(disk.element, config, model)
+
+
+def replacing(config: VmConfig, disk: Disk, model: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
+    """What a new disk takes over from the one that it replaces. Nothing lies on it yet, so it has no format."""
+    element, lacking = coming(config, disk, model)
+    secrets = [need for need in element.needs if need.startswith("secret ")]
+    return element, (*lacking, *secrets, *([disk_element.FORMAT] if element.format else ()))
+
+
+def without_text(element: DiskElement, words: t.Sequence[str]) -> str:
+    """What a disk does not get back, as the end of a text; "" for nothing."""
+    shown = [f"its format {element.format}" if word == disk_element.FORMAT else word for word in words]
+    return _without(shown)
+
+
+def _without(words: t.Sequence[str]) -> str:
+    return f", without {', '.join(words)}" if words else ""
+
+
+def check_leaving(vm: Vm, leaver: Leaver, problems: Problems) -> None:
+    """Refuse a disk that something else in the VM's configuration names, or that cannot be kept."""
+    check_mentions(vm.config, leaver.disk.path, leaver.disk.label, problems)
+    check_keeping(leaver, problems)
+
+
+def check_keeping(leaver: Leaver, problems: Problems) -> None:
+    """Refuse to detach a disk that cannot be read without what its configuration has."""
+    disk = leaver.disk
+    holds = () if leaver.destroy or leaver.becomes_replica else disk_element.keepable(disk.element).holds
+    for words in holds if disk.path else ():
+        problems.add("NotSupported", f"cannot be detached: {words}", disk.label)
+
+
+def check_mentions(config: VmConfig, path: str, label: str, problems: Problems) -> None:
+    """Refuse to take a path away that the configuration names in other places, too: they would not follow."""
+    for entry in config.disks:
+        if path and entry.path == path and entry.mentions:
+            words = f"the VM's configuration also names {path} in {', '.join(entry.mentions)}, which would not follow"
+            problems.add("InUse", f"{words}; remove it there first", label)
+
+
+def check_coming(config: VmConfig, target: Target, problems: Problems) -> None:
+    """Refuse to attach a disk that the hypervisor could not open, or of which it is not known how."""
+    disk = target.disk
+    if disk is None or target.stays:
+        return
+    check_known(disk, target.label, problems)
+    for secret in disk_element.lacking_secrets(disk.element, config):
+        words = f"is encrypted, and the hypervisor has no {secret}; define it first (virsh secret-define)"
+        problems.add("ResourceNotFound", words, target.label)
+
+
+def check_known(disk: Disk, label: str, problems: Problems) -> None:
+    """Refuse a disk that no VM has, and of which it is not known what lies on it."""
+    why = "" if disk.path else disk_element.why_not_known(disk.volume)
+    if why:
+        problems.add("NotSupported", why, label)
+
+
+def check_size(target: Target, problems: Problems) -> None:
+    """Refuse another size for a disk whose content has a size of its own."""
+    disk = target.disk
+    if disk is None or target.bytes == disk.size or not disk_element.has_own_size(disk.element):
+        return
+    kind, change = disk.element.format, render_change(disk.size, target.bytes)
+    words = (
+        f"{change} is refused: what lies on {disk.volume.name} is {kind}, with a size of its own that the guest sees"
+    )
+    problems.add("NotSupported", f"{words}; declare no size, and resize both by hand (zfs set, qemu-img)", target.label)
+
+
+def why_cold_growth(disk: Disk) -> str:
+    """Why a running VM does not take a larger disk; "" if it does."""
+    why = disk.element.unresizable if disk.path else ""
+    return f"{why}, so the guest sees another size only after a start" if why else ""

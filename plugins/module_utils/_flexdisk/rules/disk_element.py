@@ -1,0 +1,107 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What a hypervisor knows of a disk beside the model: how a detached disk keeps it, and what a VM gets back of it."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import replace
+
+from ..model.dataset import Dataset
+from ..model.errors import FlexdiskError
+from ..model.vm import DiskElement, VmConfig
+from .identity import PREFIX
+from .property_text import check_value, decode_text, encode_text
+
+FACT = "element"
+# In what a VM has (VmConfig.offers): the hypervisor has told its secrets. A missing one does not exist then.
+SECRETS_KNOWN = "all that are known"
+FORMAT = "format"
+# Limits of the host for the path of a disk: a running VM gets them late.
+LATE_LIMITS = "blkiotune until the next start"
+_SECRET, _IOTHREAD = "secret ", "iothread "
+_RAW = ("", "luks")
+
+
+def encode(element: DiskElement) -> str:
+    """The value of the property, "" for nothing. Raises FlexdiskError InvalidArgument if it is too long."""
+    if not element.text:
+        return ""
+    kept = {"text": element.text, "format": element.format, "needs": element.needs, "claims": element.claims}
+    found = {key: value for key, value in kept.items() if value}
+    text = json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return check_value("what the hypervisor knows of it", encode_text(text))
+
+
+def decode(volume: Dataset) -> DiskElement:
+    """What a volume keeps. Only what was written here counts: what came with a stream is of another host."""
+    value = volume.user.get(FACT, "")
+    if not value or FACT in volume.received:
+        return DiskElement()
+    try:
+        raw = json.loads(decode_text(value))
+        words = [raw.get("text", ""), raw.get("format", ""), *raw.get("needs", ()), *raw.get("claims", ())]
+        if not all(isinstance(word, str) for word in words):
+            raise ValueError("no text")
+        return DiskElement(words[0], words[1], tuple(raw.get("needs", ())), tuple(raw.get("claims", ())))
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        return DiskElement()
+
+
+def why_not_known(volume: Dataset) -> str:
+    """Why it is not known what lies on a volume: what it keeps came with a stream, as from a backup. "" if it is known.
+
+    Without it, what lies on a qcow2, encrypted or read-only disk would be shown to a guest raw and writable.
+    """
+    if not volume.user.get(FACT) or FACT not in volume.received:
+        return ""
+    name = PREFIX + FACT
+    return (
+        f"what {name} of {volume.name} says of its format and options came with zfs receive, and counts only if it is "
+        f"set here; if zfs get {name} {volume.name} shows what is right, disk_verify with repair: received_property "
+        f"sets it, and zfs inherit {name} {volume.name} gives it up: the disk is a plain one then"
+    )
+
+
+def keepable(element: DiskElement) -> DiskElement:
+    """What a detached disk can keep of it. What is too long for a property is named in lost, or in holds if the data
+    could not be read without it.
+    """
+    try:
+        encode(element)
+    except FlexdiskError as exc:
+        if element.format:
+            return replace(element, holds=(*element.holds, exc.message))
+        return DiskElement(lost=(*element.lost, exc.message), holds=element.holds)
+    return element
+
+
+def without(element: DiskElement, config: VmConfig, model: str) -> t.Tuple[str, ...]:
+    """What of it a VM cannot have: it lacks that, or another device of it has that already. model: that of the disk."""
+    taken = {claim for entry in config.disks for claim in entry.element.claims} | config.claims
+    lacking = [need for need in element.needs if not need.startswith(_SECRET) and not _met(need, config, model)]
+    return (*lacking, *(claim for claim in element.claims if claim in taken))
+
+
+def _met(need: str, config: VmConfig, model: str) -> bool:
+    kind, _space, _rest = need.partition(" ")
+    if need == LATE_LIMITS:
+        return config.state != "running"
+    if kind in ("virtio", "scsi"):
+        return model == kind
+    return need in config.offers and (model == "virtio" or not need.startswith(_IOTHREAD))
+
+
+def lacking_secrets(element: DiskElement, config: VmConfig) -> t.List[str]:
+    """Secrets that the hypervisor does not have, as far as it tells. Without one, the disk cannot be opened."""
+    if SECRETS_KNOWN not in config.offers:
+        return []
+    return [need for need in element.needs if need.startswith(_SECRET) and need not in config.offers]
+
+
+def has_own_size(element: DiskElement) -> bool:
+    """Whether what lies on the volume has a size of its own, which does not follow that of the volume."""
+    return element.format not in _RAW

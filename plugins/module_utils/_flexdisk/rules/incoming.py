@@ -1,0 +1,64 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""What this host's inventory allows of VMs that other hosts describe, beyond what every host allows."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+# Names that can be allowed as a whole; everything else is an absolute path. A driver refuses what it knows of these.
+NAMES = frozenset(
+    (
+        *("seclabel none", "disk driver qcow2"),
+        *(
+            "add_pci_devices",
+            "bhyve_extra_opts",
+            "bootrom",
+            "com1",
+            "com2",
+            "limit_priv",
+            "pci_devices",
+            "zone_dataset_uuid",
+        ),
+        *("allow_dhcp_spoofing", "allow_ip_spoofing", "allow_mac_spoofing", "allow_restricted_traffic"),
+        "allow_unfiltered_promisc",
+    )
+)
+OPTION = "incoming_allowed"
+VARIABLE = "flexdisk_incoming_allowed"
+
+
+def problems(given: t.Iterable[str]) -> t.List[str]:
+    """Return what is wrong with the entries: each is one of NAMES, or an absolute path other than /."""
+    wrong = []
+    for entry in given:
+        path = entry.startswith("/") and entry != "/" and posixpath.normpath(entry) == entry
+        if not path and entry not in NAMES:
+            names = ", ".join(sorted(NAMES))
+            wrong.append(f"{OPTION} {entry!r:.100} is neither an absolute path below / nor one of: {names}")
+    return wrong
+
+
+def way_out(refused: t.Sequence[str], host: str) -> str:
+    """Return what can be done about things that this host refuses. host: the one that describes the VM."""
+    fixed = [word for word in refused if not _can_be_allowed(word)]
+    told = [f"change on {host} what cannot be allowed: {'; '.join(fixed)}"] if fixed else []
+    if len(fixed) < len(refused):
+        told.insert(0, f"if it shall be allowed, list the path or the name in {VARIABLE}")
+    return "; ".join(told)
+
+
+def _can_be_allowed(refused: str) -> bool:
+    """Whether an entry of OPTION lets it pass: its name, or the path at its end."""
+    path = refused[refused.rfind(" ", 0, refused.find("/")) + 1 :]  # it may have spaces itself
+    return refused in NAMES or refused.split(" ")[0] in NAMES or not problems([path])
+
+
+def allows_path(allowed: t.Collection[str], path: str) -> bool:
+    """Whether a path is allowed, or lies in a folder that is. A path with `..` is not."""
+    if not path.startswith("/") or posixpath.normpath(path) != path:
+        return False
+    return any(path == entry or path.startswith(entry + "/") for entry in allowed if entry.startswith("/"))

@@ -1,0 +1,131 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Whether a VM may be started on this host. Everything that starts a VM asks here (docs/architecture.md, Doors)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..model.errors import FlexdiskError
+from ..model.vm import JournalEntry, Vm
+from .differences import in_conversion
+from .failover import BOOT
+
+# Who asks. A task: any module that changes VMs of this host. START_HOST has asked the hosts with the VM's replicas. A
+# move or a failover that brings the VM here has ended it on the other host. GIVEN_UP: a move that has not left.
+TASK, START_HOST, ARRIVAL, GIVEN_UP = "task", "start_host", "arrival", "given_up"
+NOT_HOME = "NotAtHome"
+_UNKNOWABLE = "this host does not tell one boot from the next (its hypervisor says no time of the boot)"
+_BY_HAND = "make sure that no other host has it, then start it by hand (vmadm start or virsh start {})"
+
+
+def why_not(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
+    """The code and the message why the VM may not be started on this host; two empty texts if it may."""
+    if asks in (TASK, START_HOST) and vm.config.frozen:
+        return "MovedAway", f"{vm.config.frozen}; it is not started here"
+    if asks == ARRIVAL:
+        return "", ""
+    if vm.shared and not vm.ran:
+        return "InUse", f"{'; '.join(vm.shared)}; two writers would destroy its data: stop the other VM first"
+    down = held_down(vm)
+    if down:
+        return "InUse", down
+    if asks != START_HOST and vm.config.failover and not vm.at_home:
+        return NOT_HOME, _elsewhere(vm)
+    return "", ""
+
+
+def check_start(vm: Vm, asks: str = TASK) -> None:
+    """Raise FlexdiskError if the VM may not be started on this host."""
+    code, words = why_not(vm, asks)
+    if code:
+        raise FlexdiskError(code, words)
+
+
+def _elsewhere(vm: Vm) -> str:
+    if vm.home_unknowable:
+        return f"it has failover, and {_UNKNOWABLE}, so another host may have taken it over; {_way_to_start(vm)}"
+    then = "and starts it" if vm.config.autoboot else "and after that, this task starts it"
+    return (
+        "it has failover, and nobody has asked since this host has booted whether another host has taken it over; "
+        f"the playbook start_host asks {then}, and failover_vm starts it on another host"
+    )
+
+
+def _way_to_start(vm: Vm) -> str:
+    """What starts a VM on a host that does not tell one boot from the next."""
+    return "the playbook start_host asks and starts it" if vm.config.autoboot else _BY_HAND.format(vm.config.uuid)
+
+
+def unknown_home(vm: Vm) -> str:
+    """Why another host may have taken the VM over; "" if none has.
+
+    Then this host must not answer for it: the VM and its disks do not leave, nothing of it is sent, and its failover
+    is neither prepared nor given up. A VM that runs has been started here by who may.
+    """
+    if not vm.config.failover or vm.at_home or vm.config.state == "running":
+        return ""
+    first = "give its move up with flexdisk_move_state=stays first; then " if vm.config.frozen else ""
+    begin = "it has failover and does not run, and"
+    if vm.home_unknowable:
+        words = f"{begin} {_UNKNOWABLE}, so another host may have taken it over; {first}{_way_to_start(vm)}"
+        return f"{words}. Run this again while it runs"
+    return (
+        f"{begin} nobody has asked since this host has booted whether another host has taken it over; {first}the "
+        "playbook start_host asks, also without replicas with flexdisk_start_unasked=true. If no host has, run this "
+        "again; if one has, failover_vm with flexdisk_failover_state=returned ends the VM here"
+    )
+
+
+def old_copy(vm: Vm) -> str:
+    """Why a failover must not take the VM for one that is here: it is a copy that may be old; "" if it is not."""
+    if not unknown_home(vm):
+        return ""
+    start = "starts it" if vm.config.autoboot else "lets it be started"
+    why = "nobody has asked since this host has booted whether another host has taken it over"
+    if vm.home_unknowable:
+        why = f"{_UNKNOWABLE}, so another host may have taken it over"
+    return (
+        f"has a copy of it, which is stopped, and {why}. What another host has written since then is not in this copy. "
+        "If another host has replicas from there, give it as flexdisk_target. To bring this copy up, the playbook "
+        f"start_host asks all hosts, and {start} if none has taken it over. If one that may have is gone for good, "
+        f"flexdisk_start_unasked=true of start_host {start} nevertheless, without what was written there"
+    )
+
+
+def with_home(vm: Vm, boot: str) -> Vm:
+    """The VM with whether this host is known to be its home. boot: of the host, "" if it is not known.
+
+    A failover needs a home that is down. So nobody has taken the VM over if it was at home in the same boot.
+    """
+    return replace(vm, at_home=bool(boot) and vm.root.user.get(BOOT) == boot, home_unknowable=not boot)
+
+
+def held_down(vm: Vm) -> str:
+    """Why a VM must stay down until the task that was interrupted is done again; "" if it need not."""
+    left = vm.interrupted
+    if left is None:
+        return ""
+    if left.rollback:
+        return unfinished(left)
+    if not left.boots or vm.boots or any(in_conversion(vm, d) for d in vm.detached):
+        return ""
+    return (
+        f"its boot disk left it in a run that was interrupted at {left.since}, and it cannot run without one; do the "
+        "same task again, or list its boot disk with boot=true and an image, or the uuid of a detached one with "
+        "boot=true and recreate=true"
+    )
+
+
+def unfinished(record: JournalEntry) -> str:
+    """The message about an interrupted run of this host: what it has left, and what ends it."""
+    if record.rollback:
+        return (
+            f"a rollback to snapshot {record.rollback} was interrupted at {record.since}, so its "
+            "disks may be of different times; "
+            "vm_snapshot with state=rolled_back and this name ends it, or says what does"
+        )
+    return f"a run was interrupted at {record.since}; vm_disks finishes it when the VM is listed"

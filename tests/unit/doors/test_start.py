@@ -1,0 +1,94 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Nothing starts a VM but engine/power.py, which asks rules/power.py whether the VM may run on this host."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PLUGINS = Path(__file__).parents[3] / "plugins"
+FILES = {path.relative_to(PLUGINS).as_posix(): ast.parse(path.read_text()) for path in sorted(PLUGINS.rglob("*.py"))}
+DOOR = "module_utils/_flexdisk/engine/power.py"
+# What vmadm and virsh start VMs with. A rollback by vmadm starts the VM, whatever it was before.
+PROGRAMS = {"start", "reboot", "rollback-snapshot", "reset", "sysrq", "boot", "resume"}
+DRIVERS = ("module_utils/_flexdisk/hypervisor/vmadm.py", "module_utils/_flexdisk/hypervisor/libvirt_driver.py")
+
+
+def calls(tree: ast.Module) -> list[tuple[str, str, ast.Call]]:
+    """The calls of methods: of what, the method, and the whole call."""
+    found = [(node.func, node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [(ast.unparse(func.value), func.attr, node) for func, node in found if isinstance(func, ast.Attribute)]
+
+
+def test_one_function_starts_vms():
+    """A driver is called hypervisor everywhere."""
+    starts = {
+        (name, receiver)
+        for name, tree in FILES.items()
+        for receiver, method, _call in calls(tree)
+        if method == "start" and receiver.endswith("hypervisor")
+    }
+    assert starts == {(DOOR, "hypervisor")}
+
+
+def test_it_asks_first():
+    (door,) = [node for node in FILES[DOOR].body if isinstance(node, ast.FunctionDef) and node.name == "start"]
+    text = [ast.unparse(node) for node in door.body[1:]]
+    assert text[0] == "check_start(_beside(hypervisor, vm), asks)"
+    assert "hypervisor.start" in text[1]
+
+
+def test_every_caller_has_a_right_to_ask():
+    """Only the three tasks that look at other hosts name themselves. All others ask as a task."""
+    askers = {
+        name.rpartition("/")[2]: [ast.unparse(argument) for argument in call.args[2:]]
+        for name, tree in FILES.items()
+        for receiver, method, call in calls(tree)
+        if (receiver, method) == ("power", "start")
+    }
+    assert askers == {
+        "apply.py": [],
+        "apply_figures.py": [],
+        "failover_start.py": ["START_HOST"],
+        "vm_arrival.py": ["ARRIVAL"],
+        "vm_departure.py": ["GIVEN_UP"],
+    }
+
+
+def test_no_program_starts_a_vm_beside():
+    """No command line of vmadm has such a word but that of the driver's own start; nobody creates a running domain."""
+    words = {
+        (name, method, argument.value)
+        for name, tree in FILES.items()
+        for _receiver, method, call in calls(tree)
+        for argument in call.args
+        if isinstance(argument, ast.Constant)
+        and argument.value in PROGRAMS
+        and method in ("_checked", "_confirmed", "_vmadm")
+    }
+    assert words == {(DRIVERS[0], "_confirmed", "start")}
+    domains = [
+        (name, method)
+        for name, tree in FILES.items()
+        for receiver, method, _call in calls(tree)
+        if method in ("create", "createXML", "createWithFlags", "resume") and "domain" in receiver.lower()
+    ]
+    assert sorted(set(domains)) == [
+        ("module_utils/_flexdisk/hypervisor/libvirt_connection.py", "create"),
+        (DRIVERS[1], "create"),
+    ]
+
+
+def test_a_new_vm_does_not_boot_by_itself():
+    """vmadm create starts a VM that has autoboot."""
+    created = ast.unparse(
+        next(
+            node
+            for node in ast.walk(FILES[DRIVERS[0]])
+            if isinstance(node, ast.FunctionDef) and node.name == "create_vm"
+        )
+    )
+    assert "'autoboot': False" in created

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A failover beside a third host: the VM was about to move there when its home died. Three simulated nodes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import failover_start, vm_failover
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
+
+from .test_failover import take, taker
+from .test_move import gone, hosts
+from .test_start_claims import begun, between, powers
+from .test_start_claims import three as three_hosts
+from .test_start_claims import world as world_of_claims
+from .test_start_door import boot
+from .world import VM, Killed
+
+world = world_of_claims
+three = three_hosts
+
+
+def refused(world, most=None):
+    """What hv02 says to a failover, asked with what hv03 says."""
+    host = world.hv["hv03"]
+    world.acting(host)
+    seen = json.loads(json.dumps(failover_start.look(host.zfs(), host.driver(), Copies(host), VM)))
+    between(world, "hv01", "hv02")
+    ready = taker(world).look("db01")
+    assert ready.problems == []
+    return vm_failover._better(ready, {"elsewhere": {"hv03": seen["records"] + seen["moved"]}, "max_data_loss": most})
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_the_third_host_has_more(three, left):
+    """Whether the VM has left its home or not, which nobody can say while that is down."""
+    between(three, "hv01", "hv03")
+    found = begun(three)
+    if left:
+        gone(three, found)
+    else:
+        boot(three.hv["hv01"])
+    (problem,) = refused(three)
+    assert problem.code == "TooOld"
+    assert "its move from hv01 to hv03 has not ended" in problem.message
+    assert "end the move with flexdisk_target=hv03 of the playbook move_vm" in problem.message
+    assert "flexdisk_move_state=stays" in problem.message
+    assert refused(three, 900) == []
+    take(three)
+    between(three, "hv02", "hv03")
+    assert hosts(three)[1].unexpect(VM)
+    assert powers(three) == {"hv01": "" if left else "stopped", "hv02": "running", "hv03": ""}
+
+
+def test_the_third_host_has_less(three):
+    """The replicas were brought up to date after the last stream to the third host."""
+    between(three, "hv01", "hv03")
+    begun(three)
+    between(three, "hv01", "hv02")
+    three.write(0, 1, 5)
+    assert three.sync()[1]
+    assert refused(three) == []
+
+
+def test_the_third_host_has_begun_to_make_its_disks(three):
+    """Then it has all that the VM had, and no word allows to go on without it."""
+    between(three, "hv01", "hv03")
+    gone(three, begun(three))
+    host = three.hv["hv03"]
+
+    def watch():
+        if host.ok("zfs", "list", "-H", "-o", "name").count(f"zones/{VM}/disk"):
+            raise Killed
+
+    three.watch = watch
+    with pytest.raises(Killed):
+        hosts(three)[1].arrive(VM, "hv01")
+    three.watch = lambda: None
+    for most in (None, 900):
+        (problem,) = refused(three, most)
+        assert problem.code == "InUse"
+        assert "its disks are disks of the VM on hv03 already" in problem.message
