@@ -21,6 +21,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
+FORKED = ROOT / "tests" / "tools" / "connection"
 CONFIG = "[defaults]\ninternal_poll_interval = 0.01\n"  # not every millisecond: a tenth of a playbook's CPU
 
 
@@ -158,7 +159,7 @@ class Nodes:
             },
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
-            "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).with_name("connection")),
+            "ANSIBLE_CONNECTION_PLUGINS": f"{FORKED}:{Path(__file__).with_name('connection')}",
             "ANSIBLE_CALLBACKS_ENABLED": ",".join(callbacks),
             "FLEXDISK_NODES": str(self.folder),
             "ANSIBLE_HOME": str(self.folder / "ansible"),

@@ -7,21 +7,21 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.connection.local import Connection as Local
+from ansible.plugins.loader import connection_loader
 
 DOCUMENTATION = """
 name: mortal
 short_description: A simulated node that can die
-description: Runs commands as local does, and modules of the collection in forks if the callback in_process is enabled.
+description: As forked, while the node lives.
 extends_documentation_fragment: [connection_pipelining]
 """
+Forked = connection_loader.get("forked", class_only=True)
 
 
-class Connection(Local):
+class Connection(Forked):
     transport = "mortal"
 
     def exec_command(self, cmd, in_data=None, sudoable=True):
@@ -29,8 +29,7 @@ class Connection(Local):
             raise AnsibleConnectionFailure("the host does not answer")
         with (Path(os.environ["FLEXDISK_NODES"]) / "calls").open("a", encoding="utf-8") as calls:
             calls.write(f"{self._play_context.remote_addr}\n")
-        here = sys.modules.get("in_process")  # imported by the callback of that name
-        said = here.run_module(cmd, in_data) if here and in_data else None
-        if said:
-            (Path(os.environ["FLEXDISK_NODES"]) / "forked").touch()
-        return said or super().exec_command(cmd, in_data, sudoable)
+        return super().exec_command(cmd, in_data, sudoable)
+
+    def forked(self):
+        (Path(os.environ["FLEXDISK_NODES"]) / "forked").touch()
