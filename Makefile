@@ -7,16 +7,18 @@ CORE ?= 2.19
 PY := .venv/bin/python
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help venv demo test lint sanity unit conformance integration molecule lab-share lab-up lab-down lab-test lab-full faults bench bench-lab soak mutations docs release clean
+.PHONY: help venv demo test verify lint sanity unit long conformance integration molecule lab-share lab-up lab-down lab-test lab-full faults bench bench-lab soak mutations docs release clean
 
 help: ; @sed -n 's/^\([a-z-]*\):.* #[#] /\1\t/p' Makefile | expand -t 14
 
 venv: ; @$(PYTHON) tests/tools/make_venv.py dev $(CORE) ## the environment of everything below, made anew when requirements change (CORE=2.21: with that ansible-core)
 demo: ; @$(PYTHON) tests/tools/make_venv.py run $(CORE) && $(PY) tests/tools/demo.py ## a simulated node: plan, converge, report, converge again
-test: lint sanity unit conformance integration molecule lab-share ## all that must pass before a change is merged
+test: venv ; @$(PY) tests/tools/stages.py test $(if $(filter verify,$(MAKECMDGOALS)),,changed) ## a quarter of an hour: what most changes can break, and the parts of verify that yours concerns
+verify: venv ; @$(PY) tests/tools/stages.py verify ## the rest of what must pass before a change is merged: long tests, integration, the lab
 lint: venv ; @$(PY) tests/tools/lint.py ## format, types, style, documentation, licenses, the built artifact
 sanity: venv ; @$(PY) tests/tools/run_ansible_test.py sanity ## ansible-test sanity, with every Python found
-unit: venv ; @$(PY) tests/tools/run_pytest.py tests/unit ## the rooms of the collection, each by itself
+unit: venv ; @$(PY) tests/tools/run_pytest.py -m "not long" tests/unit ## the rooms of the collection, each by itself
+long: venv ; @$(PY) tests/tools/run_pytest.py -m long $(or $(TESTS),tests/unit) ## tests of tests/unit that take long: plays, kills, random sequences (TESTS: some folders)
 conformance: venv ; @$(PY) tests/tools/run_pytest.py tests/conformance ## the simulated node against what real ones do
 integration: venv ; @$(PY) tests/tools/run_ansible_test.py integration ## the modules on the simulated node
 molecule: venv ; @$(PY) tests/tools/run_molecule.py ## role and playbooks on the simulated node

@@ -34,6 +34,7 @@ _KEYWORD = re.compile(r"^(module_fqn|params|profile)=(.*),$", re.MULTILINE)
 AS_PROCESSES = ("ssh", "ssh-keygen")  # they read and write more than a node
 
 
+forks = 0  # that this process has made
 _as_process = runner.SubprocessRunner.__call__
 
 
@@ -63,6 +64,16 @@ def node_of(program: str, path: str) -> Path | None:
     return directory
 
 
+def take_over(connection: type) -> None:
+    """Let a class of connections run in forks what can be."""
+    otherwise = connection.exec_command  # type: ignore[attr-defined]
+
+    def exec_command(self, cmd, in_data=None, sudoable=True):  # type: ignore[no-untyped-def]
+        return in_data and run_module(cmd, in_data) or otherwise(self, cmd, in_data, sudoable)
+
+    connection.exec_command = exec_command  # type: ignore[attr-defined]
+
+
 def run_module(cmd: str, payload: bytes) -> tuple[int, bytes, bytes] | None:
     """What a module that Ansible has packed says, run in a fork of this process; None if it is not one of the
     collection.
@@ -72,6 +83,8 @@ def run_module(cmd: str, payload: bytes) -> tuple[int, bytes, bytes] | None:
     words = _words(payload)
     if words is None:
         return None
+    global forks
+    forks += 1
     environment = dict(word.split("=", 1) for word in shlex.split(shlex.split(cmd)[-1]) if _ASSIGNED.match(word))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()

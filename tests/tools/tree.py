@@ -49,6 +49,16 @@ def built_once(folder: str) -> dict[str, str]:
     }
 
 
+def in_forks(built: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Environment in which, beside that of built_once, modules run in forks of Ansible's workers: see in_process.py."""
+    return {
+        "FLEXDISK_BUILT": built["FLEXDISK_BUILT"],
+        "ANSIBLE_CALLBACK_PLUGINS": built["ANSIBLE_CALLBACK_PLUGINS"],
+        "ANSIBLE_CALLBACKS_ENABLED": f"{built['ANSIBLE_CALLBACKS_ENABLED']},in_process",
+        "ANSIBLE_PIPELINING": "1",
+    }
+
+
 def run(command: Sequence[str | Path], *, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> int:
     """Show and run `command`; return its exit code."""
     words = [str(word) for word in command]

@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Imports what the collection's modules import, once, before ansible-playbook forks its workers.
+"""Lets hosts of the connection local run the collection's modules in forks of Ansible's workers.
 
-Ansible's own finder compiles each file anew in each process, which took half of the time of a play.
+What they import is imported once, before there are workers: Ansible's own finder compiles each file anew in each
+process, which took half of the time of a play.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceF
 from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
+from ansible.plugins.connection.local import Connection
 
 ROOT = Path(__file__).resolve().parents[3]
 COLLECTION = "ansible_collections.flexdisk.hypervisor.plugins"
 DOCUMENTATION = """
 name: in_process
 type: aggregate
-short_description: Import once what the modules of the collection import
-description: For connections that run modules in forks.
+short_description: Run modules of the collection in forks
+description: Where the connection is local, and pipelining is on.
 """
 
 
@@ -49,6 +51,7 @@ class CallbackModule(CallbackBase):
         super().__init__()
         sys.meta_path.insert(0, Compiled())
         sys.path[:0] = [str(ROOT / "tests" / "tools"), str(ROOT / "extensions" / "simulated_node")]
-        importlib.import_module("in_process")
+        here = importlib.import_module("in_process")
+        here.take_over(Connection)
         for path in sorted((ROOT / "plugins" / "module_utils" / "_flexdisk" / "engine").glob("*.py")):
             importlib.import_module(f"{COLLECTION}.module_utils._flexdisk.engine.{path.stem}")

@@ -22,6 +22,10 @@ import yaml
 from ..playbooks.nodes import CONFIG, Nodes
 from . import rules
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+from tree import in_forks
+
 ROOT = Path(__file__).resolve().parents[3]
 AWX = ROOT / "extensions" / "awx"
 _OBJECTS: dict[str, Any] = {}
@@ -51,9 +55,9 @@ class Jobs:
     def __init__(self, nodes: Nodes, core: Path | None = None) -> None:
         self.nodes = nodes
         self.path = f"{core or Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.built: dict[str, str] = {}
-        if core is not None:  # what .venv has built of the modules is not for it
-            self.built["FLEXDISK_BUILT"] = str(nodes.folder / "built")
+        self.built = in_forks()
+        if core is not None:  # what .venv has built of the modules is not for it, and in_process.py knows .venv's alone
+            self.built = {"FLEXDISK_BUILT": str(nodes.folder / "built")}
             (nodes.folder / "built").mkdir()
         self._numbers = itertools.count(1)
 

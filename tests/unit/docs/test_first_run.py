@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+from tree import in_forks
+
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "first-run.md").read_text()
 STEP = re.compile(
@@ -48,7 +52,7 @@ def project(tools, tmp_path):
     (tmp_path / "inventory" / "host_vars").mkdir(parents=True)
     (tmp_path / "inventory" / "hosts.yml").write_text(INVENTORY)
     (tmp_path / "ansible.cfg").write_text(CONFIGURATION)
-    env = tools[1].newcomer(tmp_path) | {"PYTHONPATH": str(ROOT / "extensions" / "simulated_node")}
+    env = tools[1].newcomer(tmp_path) | in_forks() | {"PYTHONPATH": str(ROOT / "extensions" / "simulated_node")}
     node = [sys.executable, "-m", "simnode", "--dir", "node", "init", "--scenario", "demo"]
     subprocess.run(node, cwd=tmp_path, env=env, check=True)
 

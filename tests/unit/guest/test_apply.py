@@ -101,6 +101,7 @@ def test_an_undo_that_fails_does_not_hide_the_cause(disk, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "first", "second"]
 
 
+@pytest.mark.usefixtures("tools")
 def test_nothing_is_undone_when_the_table_is_written(disk, tmp_path):
     touch = ("touch", str(tmp_path / "undone"))
     steps = (Run(("true",), undo=(touch,)), Run(("sfdisk", "--version")), Run(("false",)))
@@ -109,6 +110,7 @@ def test_nothing_is_undone_when_the_table_is_written(disk, tmp_path):
     assert not (tmp_path / "undone").exists()
 
 
+@pytest.mark.usefixtures("tools")
 def test_the_active_flag_is_set_again_if_sfdisk_fails(disk, tmp_path):
     """It may have written the table before."""
     with disk.open("r+b") as file:

@@ -19,9 +19,12 @@ from typing import Any
 
 import yaml
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+from tree import in_forks
+
 ROOT = Path(__file__).resolve().parents[3]
 SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
-FORKED = ROOT / "tests" / "tools" / "connection"
 CONFIG = "[defaults]\ninternal_poll_interval = 0.01\n"  # not every millisecond: a tenth of a playbook's CPU
 
 
@@ -150,7 +153,6 @@ class Nodes:
         watch is called with each line while it runs, and says whether everything is killed now.
         """
         book = playbook if "/" in playbook else f"flexdisk.hypervisor.{playbook}"
-        callbacks = [os.environ["ANSIBLE_CALLBACKS_ENABLED"], *([] if self.processes else ["in_process"])]
         env = {
             **{
                 key: value
@@ -159,12 +161,12 @@ class Nodes:
             },
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
-            "ANSIBLE_CONNECTION_PLUGINS": f"{FORKED}:{Path(__file__).with_name('connection')}",
-            "ANSIBLE_CALLBACKS_ENABLED": ",".join(callbacks),
+            "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).with_name("connection")),
             "FLEXDISK_NODES": str(self.folder),
             "ANSIBLE_HOME": str(self.folder / "ansible"),
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_PIPELINING": "1",
+            **({} if self.processes else in_forks()),
         }
         command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.inventory(unreachable))]
         if watch is not None:

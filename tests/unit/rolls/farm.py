@@ -32,6 +32,10 @@ from simnode.__main__ import install_programs
 from tests.unit.fleet.cluster import PACKAGES, Cluster, Raw, Roll, boot_image, group_of
 from tests.unit.playbooks.nodes import CONFIG
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+from tree import in_forks
+
 ROOT = Path(__file__).resolve().parents[3]
 MARK = "FLEXDISK_RUN"  # in the environment of all that a run starts: its process, workers, modules and their commands
 PLAY = [
@@ -73,10 +77,13 @@ def made(size: int, hosts: int) -> Cluster:
 
 
 class Farm:
-    """The nodes in a folder, one each for the hosts of a group, and what runs on them."""
+    """The nodes in a folder, one each for the hosts of a group, and what runs on them. processes: modules, and what
+    they call, are processes of their own, which can be killed.
+    """
 
-    def __init__(self, folder: Path, size: int, hosts: int) -> None:
+    def __init__(self, folder: Path, size: int, hosts: int, processes: bool = False) -> None:
         self.folder = folder
+        self.processes = processes
         self.size = size
         self.hosts = [f"hv{number}" for number in range(hosts)]
         self.balancer = folder / "balancer"
@@ -137,6 +144,7 @@ class Farm:
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_FORKS": "4",
             "ANSIBLE_PIPELINING": "1",
+            **({} if self.processes else in_forks()),
         }
         return Run([*command, *options], self.folder, env)
 

@@ -73,7 +73,7 @@ def registerErrorHandler(*ignored):
 @pytest.fixture
 def farm(tmp_path: Path) -> Farm:
     """Two members on two nodes, both with the mark of a run that was killed after it had changed them."""
-    farm = Farm(tmp_path, 2, 2)
+    farm = Farm(tmp_path, 2, 2, processes=True)  # for its PYTHONPATH
     for host, vm in farm.look().vms().values():
         mark = ["set", "flexdisk:drained=true", f"zones/{vm['uuid']}"]
         subprocess.run([farm.node(host) / "bin" / "zfs", *mark], check=True)

@@ -27,9 +27,10 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.append(str(ROOT / "tests" / "lab"))
+sys.path += [str(ROOT / "tests" / name) for name in ("lab", "tools")]
 
 import recipe  # noqa: E402
+from tree import in_forks  # noqa: E402
 
 EXAMPLE = ROOT / "examples" / "haproxy"
 SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
@@ -57,7 +58,7 @@ def play(directory, folder, *words):
         "ANSIBLE_COLLECTIONS_PATH": str(directory / "collections"),
         "ANSIBLE_HOME": str(directory / "ansible"),
         "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_PIPELINING": "1",
+        **in_forks(),
     }
     command = [Path(sys.executable).with_name("ansible-playbook"), *words]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)

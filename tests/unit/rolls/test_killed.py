@@ -46,7 +46,7 @@ def kill(run, way):
 
 def test_a_roll_that_is_killed_again_and_again(tmp_path, record_property):
     rng = random.Random(f"{os.environ['FLEXDISK_SEED']} kills")
-    farm = Farm(tmp_path, SIZE, HOSTS)
+    farm = Farm(tmp_path, SIZE, HOSTS, processes=True)
     before, digests = farm.look().vms(), farm.look().digests()
     ways = itertools.cycle(rng.sample(WAYS, len(WAYS)))
     log = []

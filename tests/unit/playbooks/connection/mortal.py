@@ -7,21 +7,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.loader import connection_loader
+from ansible.plugins.connection.local import Connection as Local
 
 DOCUMENTATION = """
 name: mortal
 short_description: A simulated node that can die
-description: As forked, while the node lives.
+description: As local, while the node lives.
 extends_documentation_fragment: [connection_pipelining]
 """
-Forked = connection_loader.get("forked", class_only=True)
 
 
-class Connection(Forked):
+class Connection(Local):
     transport = "mortal"
 
     def exec_command(self, cmd, in_data=None, sudoable=True):
@@ -29,7 +29,8 @@ class Connection(Forked):
             raise AnsibleConnectionFailure("the host does not answer")
         with (Path(os.environ["FLEXDISK_NODES"]) / "calls").open("a", encoding="utf-8") as calls:
             calls.write(f"{self._play_context.remote_addr}\n")
-        return super().exec_command(cmd, in_data, sudoable)
-
-    def forked(self):
-        (Path(os.environ["FLEXDISK_NODES"]) / "forked").touch()
+        said = super().exec_command(cmd, in_data, sudoable)
+        here = sys.modules.get("in_process")
+        if here and here.forks:
+            (Path(os.environ["FLEXDISK_NODES"]) / "forked").touch()
+        return said
