@@ -87,6 +87,12 @@ options:
         cancelled, for the VM may have left already. Needed for O(step=cancel).
     type: int
     version_added: 0.3.0
+  term:
+    description:
+      - RV(term) that O(step=stay) has told. A move that has begun before a failover of the VM is cancelled whatever its
+        number is. Needed for O(step=cancel).
+    type: int
+    version_added: 0.3.0
   target_pool:
     description:
       - The pool for the VM on this host. Needed for O(step=expect).
@@ -230,7 +236,12 @@ digest:
   returned: success, with O(step=look)
   type: str
 stayed:
-  description: A number that grows each time that O(step=stay) is done for the VM.
+  description: A number that grows each time that O(step=stay) is done for the VM. It may be less after a failover.
+  returned: success, with O(step=stay)
+  type: int
+  version_added: "0.3.0"
+term:
+  description: How often the VM has been taken over.
   returned: success, with O(step=stay)
   type: int
   version_added: "0.3.0"
@@ -281,6 +292,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "peer_name": {"type": "str"},
     "digest": {"type": "str"},
     "stayed": {"type": "int"},
+    "term": {"type": "int"},
     "target_pool": {"type": "str"},
     "record": {"type": "dict"},
     "variables": {"type": "str"},
@@ -300,7 +312,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
 NEEDED = [
     ("step", "look", ["name"]),
     ("step", "expect", ["record", "target_pool"]),
-    ("step", "cancel", ["stayed"]),
+    ("step", "cancel", ["stayed", "term"]),
     ("step", "stop", ["name", "peer_name", "digest", "transfer"]),
     ("step", "renew", ["record"]),
     ("step", "leave", ["name", "peer_name", "digest", "transfer", "address", "host_keys"]),

@@ -1397,9 +1397,16 @@ MUTATIONS = (
     Mutation(
         "a late cancel ends the next move",
         "engine/vm_arrival.py",
-        "if moves.stayed_at(record.marks) >= stayed:",
+        "if moves.given_up_at(record.marks) >= stayed:",
         "if False:",
         "tests/unit/replication/test_move.py",
+    ),
+    Mutation(
+        "a move from before a failover is not cancelled",
+        "engine/vm_arrival.py",
+        "if moves.given_up_at(record.marks) >= stayed:",
+        "if moves.stayed_at(record.marks) >= stayed.number:",
+        "tests/unit/replication/test_failover_third.py",
     ),
     Mutation(
         "a VM leaves by a move that was given up",

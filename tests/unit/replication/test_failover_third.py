@@ -7,10 +7,15 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import failover_start, vm_failover
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+    failover_start,
+    vm_departure,
+    vm_failover,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .test_failover import take, taker
@@ -55,6 +60,23 @@ def test_the_third_host_has_more(three, left):
     between(three, "hv02", "hv03")
     assert hosts(three)[1].unexpect(VM)
     assert powers(three) == {"hv01": "" if left else "stopped", "hv02": "running", "hv03": ""}
+
+
+@pytest.mark.parametrize("ahead", [0, 24 * 3600])
+def test_a_move_from_before_the_failover_is_cleaned_up(three, monkeypatch, ahead):
+    """A move was given up by a clock that was ahead, and another one had begun when the home died."""
+    between(three, "hv01", "hv03")
+    with monkeypatch.context() as patched:
+        patched.setattr(vm_departure.time, "time", lambda now=time.time: now() + ahead)
+        hosts(three)[0].stay(VM)
+    begun(three)
+    boot(three.hv["hv01"])
+    between(three, "hv01", "hv02")
+    take(three)
+    between(three, "hv02", "hv03")
+    source, target = hosts(three)
+    source.stay(VM)
+    assert target.unexpect(VM, stayed=source.stayed)
 
 
 def test_the_third_host_has_less(three):

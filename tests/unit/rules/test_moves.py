@@ -23,6 +23,13 @@ def test_when_a_move_was_given_up(written, known, next_):
     assert (moves.stayed_at(there), moves.stays_at(there, 1000.9)) == (known, next_)
 
 
+def test_a_number_counts_within_its_term():
+    before = moves.given_up_at({moves.STAYED: "5000", moves.FAILOVER: "on:1"})
+    after = moves.given_up_at({moves.STAYED: "7", moves.FAILOVER: "none:2"})
+    assert (before, after) == ((1, 5000), (2, 7))
+    assert moves.given_up_at({}) < before < after
+
+
 @pytest.mark.parametrize(
     ("seen", "unseen", "words"),
     [

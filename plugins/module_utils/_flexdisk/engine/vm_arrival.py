@@ -308,7 +308,7 @@ class Arrival:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
         return bool(place) or not records.absent(uuid)
 
-    def unexpect(self, uuid: str, taking: bool = False, stayed: t.Optional[int] = None) -> bool:
+    def unexpect(self, uuid: str, taking: bool = False, stayed: t.Optional[moves.GivenUp] = None) -> bool:
         """The VM does not come: what was made of it goes. Its replicas stay. Return whether there was anything.
 
         taking: as for refusals. stayed: as in Departure; a move that has begun after that may have left its host
@@ -572,12 +572,12 @@ def _expected(host: Host, uuid: str) -> str:
     return places[0]
 
 
-def _check_given_up(uuid: str, stayed: int) -> None:
+def _check_given_up(uuid: str, stayed: moves.GivenUp) -> None:
     """Raise FlexdiskError if the VM is expected by a move that its host has not given up. stayed: as for unexpect."""
     if records.absent(uuid):
         return
     record = read_record(records.load(uuid))
-    if moves.stayed_at(record.marks) >= stayed:
+    if moves.given_up_at(record.marks) >= stayed:
         words = "another move of it has begun since it was given up; the playbook move_vm goes on with that, or gives"
         raise FlexdiskError("Changed", f"VM {record.label}: {words} it up with flexdisk_move_state=stays")
 

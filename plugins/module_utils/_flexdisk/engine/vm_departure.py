@@ -83,8 +83,8 @@ class Departure:
         self._policy = policy
         self.left_down = ""
         """Why stay() has not started a VM that ran before its move; "" if it has."""
-        self.stayed = 0
-        """What stay() has written down as moves.STAYED: no move that has begun before leaves any more."""
+        self.stayed = moves.GivenUp(0, 0)
+        """When stay() has given the move up: no move that has begun before leaves any more."""
         self._stayed_before: t.Optional[int] = None
         """What was written down like that when leave() was called; None before."""
 
@@ -207,8 +207,9 @@ class Departure:
         host, vm = self._vm(uuid)
         move = host.moves.get(uuid)
         self._check_stays(host, vm)
-        self.stayed = moves.stays_at(vm.root.user, time.time())
-        self._zfs.set_facts(vm.root.name, {moves.STAYED: str(self.stayed)})
+        number = moves.stays_at(vm.root.user, time.time())
+        self.stayed = moves.given_up_at(vm.root.user)._replace(number=number)
+        self._zfs.set_facts(vm.root.name, {moves.STAYED: str(number)})
         if move is None:
             return had_keys
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))

@@ -19,7 +19,7 @@ from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.sizes import MIB, parse_size
 from ..rules import incoming
 from ..rules.identity import is_pool, is_uuid
-from ..rules.moves import Sighting, read_sightings
+from ..rules.moves import GivenUp, Sighting, read_sightings
 from ..rules.replicas import is_host
 from . import lock, progress
 from .module_run import Answer, Call, failure_text, refusal
@@ -133,7 +133,7 @@ def run(call: Call, log: _Log, told: Told) -> Answer:
     message = _DONE[step] if changed else _IDLE.get(step, _DONE[step])
     result = {"changed": changed, "msg": message, **({"ready": True} if step == "expect" else {})}
     if step == "stay":
-        result["stayed"] = departure.stayed
+        result.update(stayed=departure.stayed.number, term=departure.stayed.term)
     return Answer(result, None, [departure.left_down] if departure.left_down else [])
 
 
@@ -149,7 +149,7 @@ def _change(departure: Departure, arrival: Arrival, call: Call, log: _Log, told:
     if step == "stay":
         return departure.stay(uuid)
     if step == "cancel":
-        return arrival.unexpect(uuid, stayed=params["stayed"])
+        return arrival.unexpect(uuid, stayed=GivenUp(params["term"], params["stayed"]))
     if step == "expect":
         arrival.expect(t.cast(Record, told.record), params["target_pool"])
     elif step == "stop":

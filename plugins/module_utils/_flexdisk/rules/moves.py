@@ -16,6 +16,8 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError, Problem
 from . import identity
+from .failover import FACT as FAILOVER
+from .failover import term_of
 from .layout import last_part, moves, pool_of
 from .replicas import is_host
 
@@ -115,8 +117,25 @@ def _valid(move: Move) -> bool:
     )
 
 
+class GivenUp(t.NamedTuple):
+    """When a move of a VM was last given up.
+
+    The greater one is later. The number alone does not tell: a failover brings back the one of an older record.
+    """
+
+    term: int
+    """How often the VM had been taken over."""
+    number: int
+    """It grows each time within a term. 0 if no move was given up."""
+
+
+def given_up_at(user_properties: t.Mapping[str, str]) -> GivenUp:
+    """Return when a move of the VM was last given up, as written down on its dataset or in its record."""
+    return GivenUp(term_of(user_properties.get(FAILOVER, "")), stayed_at(user_properties))
+
+
 def stayed_at(user_properties: t.Mapping[str, str]) -> int:
-    """Return when a move of the VM was last given up, as written down on its dataset or in its record; 0 for never."""
+    """Return the number of given_up_at()."""
     text = user_properties.get(STAYED, "")
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else 0
 
