@@ -165,7 +165,7 @@ options:
     description:
       - Says that this host is an old home of O(vm). Then O(step=end) ends it here if one host of O(peers) has it, too,
         even if that host does not say that it has taken it over, for example because both hosts have taken it over
-        equally often.
+        equally often. It is refused if this host has it, and no other one.
     type: bool
     default: false
     version_added: 0.3.0

@@ -1409,6 +1409,13 @@ MUTATIONS = (
         "tests/unit/replication/test_failover_third.py",
     ),
     Mutation(
+        "a disk that had come here stays detached when the VM has ended",
+        "engine/failover_return.py",
+        "disk.uuid in come or _was_replica(disk, uuid)",
+        "_was_replica(disk, uuid)",
+        "tests/unit/replication/test_failover_overtaken.py",
+    ),
+    Mutation(
         "a VM leaves by a move that was given up",
         "engine/vm_departure.py",
         "if self._stayed_before not in (None, moves.stayed_at(vm.root.user)):",

@@ -66,7 +66,10 @@ def stay(world, check=False):
 
 def end(world, begun=True):
     home = FailoverReturn(Zfs(world.home), Vmadm(world.home, lambda _s: None), world.home)
-    return home.end("db01", read_claims({"hv02": said_by(world.peer, "db01")}), begun)
+    claims = read_claims({"hv02": said_by(world.peer, "db01")})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(records, "_FOLDER", str(world.folder / "home"))  # each host has records of its own
+        return home.end("db01", claims, begun)
 
 
 def given_up(world):

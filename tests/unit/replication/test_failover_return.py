@@ -239,7 +239,10 @@ def test_a_new_home_that_has_given_its_failover_up(old):
 
 def test_nobody_ends_a_vm_that_no_other_host_has(old):
     before = old.saved()[0].pools.to_json()
-    back(old).end("db01", read_claims({"hv02": []}), old=True)
+    with pytest.raises(FlexdiskError, match="no other host has it, or only an older copy of it") as caught:
+        back(old).end("db01", read_claims({"hv02": []}), old=True)
+    assert caught.value.code == "Ambiguous"
+    assert back(old).look("db01", read_claims({"hv02": []})).move is None
     assert old.saved()[0].pools.to_json() == before
 
 

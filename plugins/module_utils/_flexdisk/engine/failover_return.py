@@ -16,7 +16,7 @@ from ..model.dataset import Dataset
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.sizes import render_bytes
-from ..model.vm import Disk, Vm
+from ..model.vm import Disk, Vm, VmConfig
 from ..plan.planner import find_vm
 from ..plan.vm_move import refusals
 from ..rules import moves
@@ -24,20 +24,22 @@ from ..rules.failover import wish_of
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import detached_dataset, diverged, is_below, last_part, pool_of, replicas
-from ..rules.moves import MOVED, Move
+from ..rules.moves import COMING, MOVED, Move
 from ..rules.replicas import DIVERGED, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, is_synced
 from ..rules.replicas import FACT as NOTE
+from ..rules.unfinished import is_unfinished
 from ..zfs import guard
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from ..zfs.errors import ZfsError
-from . import renames
+from . import records, renames
 from .journal import forget_vm
 from .move_marks import write_move
 from .observe import observe
 from .outcome import Outcome
 from .own_copies import destroy_held
 from .replica_info import HOLD
+from .vm_arrival import Arrival, disks_here
 from .vm_departure import EndOfVm, end_rest, rest_of
 
 _SHOWN = 20  # snapshots that a message names
@@ -94,6 +96,8 @@ class Ending(t.NamedTuple):
     words: t.List[str]
     problems: t.List[Problem]
     pool: str = ""
+    only_shell: bool = False
+    """Nothing but a VM without disks has come here: it goes, and the replicas stay as they are."""
 
     @property
     def uuid(self) -> str:
@@ -108,6 +112,7 @@ class FailoverReturn:
         self._zfs = zfs
         self._hypervisor = hypervisor
         self._copies = Copies(runner)
+        self._arrival = Arrival(zfs, hypervisor, runner, Policy())
 
     # -- end
 
@@ -118,16 +123,20 @@ class FailoverReturn:
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vm = find_vm(host, name)
+        known = moves.named(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)
+        if len(known) == 1 and known[0].phase == COMING:
+            return _come(host, None if isinstance(vm, Problem) else vm, known[0], claims, old)
         if isinstance(vm, Problem):
-            known = [move for move in moves.named(host.moves, name) if move.phase == MOVED]
+            known = [move for move in known if move.phase == MOVED]
             return _rest(host, known[0], claims, begun) if len(known) == 1 else Ending(None, None, [], [], [])
         term = wish_of(vm.config, vm.root).term
         others = home_elsewhere(vm.config.uuid, term, claims)
-        if not others and vm.config.uuid not in host.moves:
+        if not (others or old) and vm.config.uuid not in host.moves:
             return Ending(None, None, [], [], [])
         found = {one: c for one in others for c in claims[one] or () if c.vm == vm.config.uuid}
         ends = vm.config.uuid in host.moves
-        problems = [*_unclear(vm, term, found, begun, old), *(() if ends else _keeping(host, vm))]
+        unclear = _unclear(vm.config.label, vm.config, term, found, begun, old)
+        problems = [*unclear, *(() if ends else _keeping(host, vm))]
         if problems:
             return Ending(vm, None, [], [], problems)
         ((there, claim),) = found.items()
@@ -150,6 +159,9 @@ class FailoverReturn:
         move = ending.move
         if move is None:
             return
+        if ending.only_shell:
+            self._arrival.unexpect(move.vm, taking=True)
+            return
         if ending.vm is not None or ending.disks:
             write_move(self._zfs, self._hypervisor, ending.pool, move)
             for one in ending.disks:
@@ -162,6 +174,8 @@ class FailoverReturn:
         for apart in self._apart(move.vm):
             if apart.becomes_replica and not apart.replicated:
                 self._become_replica(apart)
+        if not records.absent(move.vm):
+            self._arrival.forget(move.vm)
 
     def _end(self, uuid: str) -> None:
         outcome = _EndAnyway(uuid, self._zfs, self._hypervisor, Policy(), False, Outcome()).run()
@@ -265,9 +279,32 @@ class _EndAnyway(EndOfVm):
             raise FlexdiskError("VmNotStopped", f"VM {vm.label} is {vm.config.state}")
 
 
-def _unclear(vm: Vm, term: int, found: t.Mapping[str, Claim], begun: bool, old: bool) -> t.Iterator[Problem]:
-    """Why the VM must not end here yet."""
-    name = vm.config.label
+def _come(host: Host, vm: t.Optional[Vm], move: Move, claims: Claims, old: bool) -> Ending:
+    """What becomes of a VM that began to come here, by a failover or a move, and that another host has now.
+
+    vm: what was made of it here, None if it is not whole.
+    """
+    have = {there: one for there, said in claims.items() for one in said or () if one.vm == move.vm and not one.phase}
+    term = max((one.term for one in have.values() if one.term is not None), default=0)  # lower ones are old homes
+    found = {there: one for there, one in have.items() if one.term in (None, term)}
+    config = next((one for one in host.configs if one.uuid == move.vm), None)
+    problems = list(_unclear(move.label, config, move.term, found, False, old))
+    if problems:
+        return Ending(vm, None, [], [], problems)
+    ((there, claim),) = found.items()
+    (pool,) = {pool_of(name) for name in host.datasets if moves.is_place(name) and last_part(name) == move.vm}
+    disks = [_old(disk, claim) for disk in disks_here(host, move.vm).values()]
+    words = [f"what was made here of VM {move.label} from {move.host} goes, for {there} has it"]
+    what = (move.vm, move.alias, there, claim.pool, "stopped", move.autoboot, render_time(time.time()))
+    term = claim.term if claim.term is not None else move.term + (0 if move.back_to else 1)
+    taken = Move(MOVED, *what, term=term, taken=True)
+    return Ending(vm, taken, disks, [*words, *(_words(one, there) for one in disks)], [], pool, not disks)
+
+
+def _unclear(
+    name: str, config: t.Optional[VmConfig], term: int, found: t.Mapping[str, Claim], begun: bool, old: bool
+) -> t.Iterator[Problem]:
+    """Why the VM must not end here yet. config: None if the hypervisor does not know it."""
     if len(found) != 1:
         yield Problem("Ambiguous", _several(found), name)
     for there, claim in found.items():
@@ -275,13 +312,11 @@ def _unclear(vm: Vm, term: int, found: t.Mapping[str, Claim], begun: bool, old: 
             yield Problem("InUse", _has_begun(there), name)
         elif not (claim.taking or (old and claim.points) or _has_taken(claim, term)):
             yield Problem("Ambiguous", _unsaid(there, claim, term), name)
-    if vm.config.state != "stopped":
-        words = f"it is {vm.config.state} here, and another host has taken it over"
+    if config is not None and config.state != "stopped" and not is_unfinished(config):
+        words = f"it is {config.state} here, and another host has taken it over"
         if any(claim.taking for claim in found.values()):
-            words = (
-                f"it is {vm.config.state} here, and another host has begun to take it over: stop it here (vmadm stop"
-            )
-            words += f" {vm.config.uuid}), or give that up with flexdisk_failover_state=stays"
+            words = f"it is {config.state} here, and another host has begun to take it over: stop it here (vmadm stop"
+            words += f" {config.uuid}), or give that up with flexdisk_failover_state=stays"
         yield Problem("VmNotStopped", words, name)
 
 
@@ -292,7 +327,9 @@ def _has_taken(claim: Claim, term: int) -> bool:
 
 def _several(found: t.Mapping[str, Claim]) -> str:
     names = sorted(found)
-    words = f"its new home is not clear: {' and '.join(names) or 'no host'} has it"
+    words = f"its new home is not clear: {' and '.join(names) or 'no other host'} has it"
+    if not names:
+        words += ", or only an older copy of it"
     if len(names) > 1:
         words += f". Find out which one is old, and end it there first: flexdisk_old_host={names[0]}, or another one,"
         words += " with flexdisk_failover_state=returned of the playbook failover_vm"
@@ -317,12 +354,17 @@ def _keeping(host: Host, vm: Vm) -> t.List[Problem]:
 
 
 def _half_gone(host: Host, uuid: str) -> t.List[Disk]:
-    """The detached disks of a VM whose move died before they had become replicas."""
+    """The detached disks of a VM whose move died before they had become replicas, or that had come here."""
     move = host.moves.get(uuid)
     if move is None or move.phase != MOVED:
         return []
-    marked = [disk for disk in host.detached if disk.volume.user.get(OF_VM) == uuid and not _is_of(disk.volume, uuid)]
-    return [disk for disk in marked if disk.volume.user.get(ROLE) == disk.uuid]
+    come = disks_here(host, uuid) if move.taken and not records.absent(uuid) else {}
+    left = [disk for disk in host.detached if not _is_of(disk.volume, uuid)]
+    return [disk for disk in left if disk.uuid in come or _was_replica(disk, uuid)]
+
+
+def _was_replica(disk: Disk, uuid: str) -> bool:
+    return disk.volume.user.get(OF_VM) == uuid and disk.volume.user.get(ROLE) == disk.uuid
 
 
 def _rest(host: Host, move: Move, claims: Claims, begun: bool) -> Ending:
@@ -423,6 +465,8 @@ def _volumes(host: Host, uuid: str) -> t.List[Dataset]:
 def _left(host: Host, uuid: str) -> t.List[str]:
     """What an interrupted run has left to do, in words."""
     found = [f"the journal of {pool} forgets the VM" for pool, vm in host.intents if vm == uuid]
+    if not records.absent(uuid):
+        found.append("what it was to be made from here goes")
     configs, roots = rest_of(host, uuid)
     found += [f"the configuration of VM {config.label} goes" for config in configs]
     found += [f"{root.name} goes" for root in roots]

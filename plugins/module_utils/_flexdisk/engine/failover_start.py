@@ -35,7 +35,8 @@ from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import power, progress, records, replica_info
 from .observe import observe
-from .vm_takeover import Known, disks_here, held, is_named, known_vms
+from .vm_arrival import disks_here
+from .vm_takeover import Known, held, is_named, known_vms
 
 _Dict = t.Dict[str, t.Any]
 _WITHOUT_REPLICAS = (

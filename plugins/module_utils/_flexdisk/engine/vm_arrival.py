@@ -254,7 +254,8 @@ class Arrival:
         """Delete the VM that was made without disks, or what was made of it, if there is any."""
         config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
         if config is not None and config.disks and not is_unfinished(config):
-            raise FlexdiskError("InUse", f"VM {config.label} has its disks here already; the playbook move_vm goes on")
+            words = f"VM {config.label} has its disks here already; the playbook move_vm goes on. If another host has"
+            raise FlexdiskError("InUse", f"{words} taken it over, {ends_here(host_name())}")
         if config is not None:
             self._run({"vm": uuid, "uuid": uuid, "state": "absent", **_SHELL_ENDS}, pool, False)
         elif self._zfs.exists(vm_dataset(pool, uuid)):
@@ -554,6 +555,25 @@ def _taken(host: Host, record: Record) -> t.Iterator[Problem]:
         if disk.uuid in uuids or (disk.vm == record.uuid and disk.name in names):
             words = f"{host_name()} has a detached disk of it already, {disk.volume.name}"
             yield Problem("AlreadyExists", words, record.label, disk.label)
+
+
+def disks_here(host: Host, uuid: str) -> t.Dict[str, Disk]:
+    """Return the disks of a VM that comes which are disks of this host already, by their UUIDs, attached or not.
+
+    One that the VM had left here, detached, before it comes back is none of them.
+    """
+    attached = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks + vm.orphans if not disk.hidden]
+    detached = [disk for disk in host.detached if disk.vm == uuid]
+    with contextlib.suppress(FlexdiskError):  # without a record, each may have come
+        coming = {disk.uuid for disk in read_record(records.load(uuid)).disks}
+        detached = [disk for disk in detached if disk.uuid in coming]
+    return {disk.uuid: disk for disk in [*attached, *detached]}
+
+
+def ends_here(host: str) -> str:
+    """Return what ends a VM that began to come to this host, if another one has it."""
+    words = f"flexdisk_failover_state=returned and flexdisk_old_host={host} of the playbook failover_vm"
+    return f"{words} end it here, and keep what only this host has"
 
 
 def _places(host: Host, uuid: str) -> t.List[str]:

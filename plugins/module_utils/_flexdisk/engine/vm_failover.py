@@ -27,6 +27,7 @@ from .failover_return import FailoverReturn
 from .failover_stay import Stay
 from .journal import host_name
 from .module_run import Answer, Call, refusal
+from .vm_arrival import ends_here
 from .vm_takeover import Ready, TakeOver, too_old
 
 _Params = t.Mapping[str, t.Any]
@@ -135,10 +136,12 @@ def _elsewhere(ready: Ready, claims: Claims, params: _Params) -> t.List[Problem]
     """Why the VM may run on another host."""
     if ready.known is None or ready.here:
         return []
-    record = ready.known.record
+    record, here = ready.known.record, params["name"] or host_name()
     found = list(has_it(record.uuid, record.alias, claims, record.host))
     for host in not_heard(_recorded(record, params), claims):
         found.append(f"{host} could not be asked whether it has it; find out, and leave it out with --limit")
+    if found and ready.begun:
+        found[-1] += f". Its failover to {here} has begun; {ends_here(here)}"
     home = "" if ready.begun else home_answers(record.uuid, record.label, record.host, claims)  # it ends there first
     return [Problem("InUse", words, record.label) for words in [home, *found] if words]
 

@@ -34,7 +34,7 @@ from .journal import host_name
 from .observe import observe
 from .receivers import end_receiver
 from .replica_info import kept
-from .vm_arrival import Arrival
+from .vm_arrival import Arrival, disks_here
 from .way_back import go_back
 
 
@@ -112,7 +112,7 @@ class TakeOver:
             return _of_vm_here(known, next((vm for vm in host.vms if vm.config.uuid == uuid), None))
         begun = move is not None and move.phase == COMING and bool(move.back_to)
         known = known._replace(record=_chosen(known.record, leave_out, begun))
-        done = disks_here(host, uuid) if move is not None and move.phase == COMING else set()
+        done = {*disks_here(host, uuid)} if move is not None and move.phase == COMING else ()
         found, problems = takeover.plan(
             known.record, held(self._zfs, self._copies, known.pool), done, t.cast(Move, move).back_to if begun else ""
         )
@@ -227,9 +227,3 @@ def _raised(record: Record) -> Record:
     if wish is None:
         raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
     return replace(record, marks={**record.marks, FACT: encode(wish._replace(term=wish.term + 1))})
-
-
-def disks_here(host: Host, uuid: str) -> t.Set[str]:
-    """The disks that have become disks of the VM on this host."""
-    attached = {disk.uuid for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks + vm.orphans}
-    return attached | {disk.uuid for disk in host.detached if disk.vm == uuid}
