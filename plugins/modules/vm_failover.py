@@ -117,9 +117,16 @@ options:
     description:
       - RV(records) and RV(moved) of O(step=look) of other hosts, in one list each, by their names. O(step=take_over) is
         refused if one of them is from after another failover, or names another home. Without O(max_data_loss), also if
-        that host could bring back more, or a move to it has brought more there. It is always refused if the move has
-        made replicas there disks of the VM.
+        that host could bring back more, or a move to it has brought more there. It is always refused if the VM had left
+        its home by that move, and has begun to arrive there.
     type: dict
+  left_out:
+    description:
+      - The hosts that were not asked. RV(lost) of O(step=take_over) names them.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.3.0
   authorized_keys:
     description:
       - The file of keys that SSH accepts on this host. O(step=take_over) shuts out the old home.
@@ -227,9 +234,9 @@ moved:
   description: >-
     The VMs that this host does not have, but of which something is written down. C(vm) is the UUID, C(alias) the alias.
     C(phase) is C(moved) for one that has left, and C(coming) for one that comes; C(host) is the other host, and
-    C(since) the time when it began. C(term)
-    says how often it had been taken over, -1 if that is not known. If O(vm) is given, one that comes also has C(home),
-    C(synced), C(points) and C(why_not) as RV(records), and C(begun), whether disks have become those of the VM here.
+    C(since) the time when it began. C(term) says how often it had been taken over, -1 if that is not known. If O(vm) is
+    given, one that comes also has C(home), C(synced), C(points) and C(why_not) as RV(records), and C(begun), whether it
+    has begun to arrive here, so that it had left the other host.
   returned: success, with O(step=look)
   type: list
   elements: dict
@@ -245,7 +252,7 @@ age:
 lost:
   description: >-
     What the replicas lose beside, because other disks of the VM lack it, which replicas stay because the record lacks
-    their disks, and to which host the VM has moved on since.
+    their disks, to which host the VM has moved on since, and which hosts were not asked.
   returned: success, with O(step=take_over)
   type: list
   elements: str
@@ -301,6 +308,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "homes": {"type": "list", "elements": "int", "default": []},
     "max_data_loss": {"type": "int"},
     "leave_out": {"type": "list", "elements": "str"},
+    "left_out": {"type": "list", "elements": "str", "default": []},
     "elsewhere": {"type": "dict"},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys", "no_log": False},
     "incoming_allowed": {"type": "list", "elements": "str", "default": []},

@@ -32,8 +32,9 @@ attributes:
   check_mode:
     support: full
     details:
-      - In check mode, O(step=expect) says whether the VM can come, O(step=go) whether the move may go on, and
-        O(step=forget) whether the tombstone may go. The other steps but O(step=look) do nothing.
+      - In check mode, O(step=expect) says whether the VM can come, O(step=go) and O(step=arrive) with O(peers) whether
+        the move may go on, and O(step=forget) whether the tombstone may go. The other steps but O(step=look) do
+        nothing.
   diff_mode:
     support: none
   idempotent:
@@ -69,7 +70,8 @@ options:
     required: true
   name:
     description:
-      - The name of this host for the other one. Needed for O(step=look), O(step=stop) and O(step=leave).
+      - The name of this host for the other one. Needed for O(step=look), O(step=stop) and O(step=leave), and for
+        O(step=arrive) with O(peers).
     type: str
   peer_name:
     description:
@@ -162,6 +164,8 @@ options:
         could not be asked. O(step=forget) is refused unless one of them has the VM, whole.
       - O(step=go) is refused if one of them has the VM, or says that it was taken over, and unless the hosts of
         RV(asks) are among them and could be asked.
+      - With it, O(step=arrive) is done without a look at the host that the VM has left. It is refused unless this host
+        knows that the VM has left, and in the same cases as O(step=go).
       - With it, RV(refusals) of O(step=look) also say that another host has the VM, or that it is on its way to another
         one.
     type: dict
@@ -175,7 +179,7 @@ options:
     version_added: 0.3.0
   unasked:
     description:
-      - Allow O(step=go) although a host of RV(asks) could not be asked.
+      - Allow O(step=go) and O(step=arrive) although a host that may have taken the VM over could not be asked.
     type: bool
     default: false
     version_added: 0.3.0

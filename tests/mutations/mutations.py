@@ -1416,6 +1416,27 @@ MUTATIONS = (
         "tests/unit/replication/test_failover_overtaken.py",
     ),
     Mutation(
+        "a VM arrives although its host may not have let it go",
+        "engine/vm_arrival.py",
+        "        if not is_arriving(host, move):\n",
+        "        if False:\n",
+        "tests/unit/replication/test_move_without_source.py",
+    ),
+    Mutation(
+        "nobody is asked whether a VM was taken over while it arrived",
+        "engine/vm_arrival.py",
+        "for note in decode(disk.replicas)} if fails_over else ()",
+        "for note in decode(disk.replicas)} if False else ()",
+        "tests/unit/replication/test_move_without_source.py",
+    ),
+    Mutation(
+        "a disk that the VM had left behind has come by the move",
+        "engine/vm_arrival.py",
+        "detached = [disk for disk in detached if disk.uuid in coming]",
+        "pass",
+        "tests/unit/replication/test_move_without_source.py",
+    ),
+    Mutation(
         "a VM leaves by a move that was given up",
         "engine/vm_departure.py",
         "if self._stayed_before not in (None, moves.stayed_at(vm.root.user)):",

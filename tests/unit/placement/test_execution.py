@@ -22,6 +22,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 
 from .fleets import host, info, uuid, vm
 
+WITHOUT = "the playbook move_vm says whether the move to hv02 goes on without it"
+
 
 def mark(number, phase, other):
     return {"uuid": uuid(number), "alias": f"vm{number}", "phase": phase, "host": other, "since": ""}
@@ -64,7 +66,7 @@ LEAVES, GONE, COMES = mark(1, "leaving", "hv02"), mark(1, "moved", "hv02"), mark
         (seen(((), (GONE,)), ((1,), (COMES,))), (MOVE, "hv01", "hv02", "")),
         (seen(((1,), (LEAVES,)), None), (PUT_BACK, "hv01", "hv02", "hv02 cannot be read")),
         (seen(((1,), (GONE,)), None), (STUCK, "hv01", "hv02", "hv02 cannot be read")),
-        (seen(None, ((1,), (COMES,))), (STUCK, "hv01", "hv02", "hv01 cannot be read")),
+        (seen(None, ((1,), (COMES,))), (STUCK, "hv01", "hv02", f"hv01 cannot be read; {WITHOUT}")),
         (seen(((1,), (LEAVES,)), ((1,), (COMES,)), ((1,), ())), (STUCK, "hv01", "hv02", TWICE.format("hv03"))),
         (seen(((), (GONE,)), ((1,), (COMES,)), ((1,), ())), (STUCK, "hv01", "hv02", TWICE.format("hv03"))),
         (seen(((1,), (GONE,)), ((1,), ())), (STUCK, "hv01", "hv02", TWICE.format("hv02"))),

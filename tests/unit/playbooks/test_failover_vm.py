@@ -203,6 +203,27 @@ def test_the_host_that_took_it_over_has_moved_it_on(tmp_path):
     assert (vm(three, "hv01")["state"], vm(three, "hv03")["state"]) == ("stopped", "running")
 
 
+@SELDOM
+def test_a_move_goes_on_without_the_host_that_the_vm_has_left(tmp_path):
+    """The new host died when the VM had its disks there, and the old one is gone for good."""
+    three = Nodes(tmp_path, {"hv01": "", "hv02": "", "hv03": ""})
+    three.connect("hv01", "hv03")
+    uuid = three.create("hv01", "db01", 1024, 2, {}, flexible=6)
+    three.run("hv01", "vmadm", "start", uuid)
+    programs = three.folder / "hv03" / "bin"
+    (programs / "vmadm").rename(programs / "real")
+    dies = f'#!/bin/sh\n[ "$1" = start ] && kill -9 $PPID && exit\nexec {programs}/real "$@"\n'
+    (programs / "vmadm").write_text(dies)
+    (programs / "vmadm").chmod(0o755)
+    goes = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv03"]
+    plays(three, "move_vm", *goes, status=2)
+    (programs / "real").rename(programs / "vmadm")
+    for words, how in ((["--limit", "hv02,hv03", "--check"], {}), ([], {"unreachable": "hv01", "status": 4})):
+        plays(three, "move_vm", *goes, *words, **how)
+        assert vm(three, "hv03")["state"] == ("stopped" if words else "running")
+    assert not changed(plays(three, "move_vm", *goes), "hv03")
+
+
 def test_a_move_goes_on_after_a_boot_only_if_nobody_has_taken_the_vm_over(tmp_path):
     """It was killed when the VM had left, and the host has booted since. All hosts with replicas must be asked."""
     nodes = Nodes(tmp_path, {"hv01": "", "hv02": "", "hv03": ""})
@@ -219,6 +240,9 @@ def test_a_move_goes_on_after_a_boot_only_if_nobody_has_taken_the_vm_over(tmp_pa
     goes = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv03"]
     printed = plays(nodes, "move_vm", *goes, "--limit", "hv01,hv03", status=2)
     assert "hv02 could not be asked whether it has been taken over" in printed
+    written("hv03", phase="coming", host="hv01")
+    printed = plays(nodes, "move_vm", *goes, "--limit", "hv02,hv03", status=2)
+    assert "hv03 does not know whether it has left hv01" in printed
     written("hv02", host="hv04", term=1)
     printed = plays(nodes, "move_vm", *goes, status=2)
     assert "db01 was taken over while it moved: hv02 says that it went on from there" in printed

@@ -106,4 +106,7 @@ def test_the_third_host_has_begun_to_make_its_disks(three):
     for most in (None, 900):
         (problem,) = refused(three, most)
         assert problem.code == "InUse"
-        assert "its disks are disks of the VM on hv03 already" in problem.message
+        assert (
+            "hv03 has all that it had; flexdisk_target=hv03 of the playbook move_vm goes on there, also without hv01"
+            in problem.message
+        )

@@ -35,7 +35,7 @@ from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import power, progress, records, replica_info
 from .observe import observe
-from .vm_arrival import disks_here
+from .vm_arrival import disks_here, is_arriving
 from .vm_takeover import Known, held, is_named, known_vms
 
 _Dict = t.Dict[str, t.Any]
@@ -131,18 +131,20 @@ def _of_record(zfs: Zfs, copies: Copies, known: Known, whole: bool) -> _Dict:
 
 def _of_coming(zfs: Zfs, copies: Copies, host: Host, move: Move) -> _Dict:
     """What has come here of a VM that moves, to be compared with what other hosts could bring back."""
-    begun = disks_here(host, move.vm)
+    begun = is_arriving(host, move)
     found = takeover.Takeover("", "", ())
     why_not, home = "", 0
     try:
         record = read_record(records.load(move.vm))
         home = record.home
-        made, problems = takeover.plan(record, held(zfs, copies, pool_of(_place(host, move))), begun)
+        made, problems = takeover.plan(
+            record, held(zfs, copies, pool_of(_place(host, move))), disks_here(host, move.vm)
+        )
         found, why_not = made or found, "; ".join(problem.message for problem in problems)
     except FlexdiskError as exc:
         why_not = exc.message
     whole = {"home": home, "synced": found.synced, "points": found.points}
-    return {**whole, "why_not": why_not, "begun": bool(begun)}
+    return {**whole, "why_not": why_not, "begun": begun}
 
 
 def _of_vm(vm: t.Optional[Vm]) -> _Dict:

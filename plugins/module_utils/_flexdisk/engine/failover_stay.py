@@ -22,7 +22,6 @@ from ..rules.replicas import ROLE
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import records, renames
-from .journal import host_name
 from .observe import observe
 from .replica_info import HOLD
 from .vm_arrival import Arrival, ends_here
@@ -68,7 +67,7 @@ def _were_replicas(host: Host, move: Move) -> t.List[str]:
     if attached or not all(_is_whole(host, disk, move) for disk in disks):
         words = f"VM {move.label} has got its disks here already; flexdisk_failover_state=taken_over of the playbook"
         words += f" failover_vm goes on. If it runs on {move.host}, stop it there first: vmadm stop {move.vm}. If"
-        words += f" another host has taken it over since, {ends_here(host_name())}"
+        words += f" another host has taken it over since, {ends_here()}"
         raise FlexdiskError("InUse", words)
     return [disk.volume.name for disk in disks]
 

@@ -52,7 +52,7 @@ from ..zfs.copies import Copies
 from . import file_disks, power, progress, records, renames, vm
 from . import trust as keys
 from .journal import host_name
-from .move_marks import write_move
+from .move_marks import rewrite_move, write_move
 from .observe import observe
 from .outcome import Outcome
 from .own_copies import drop_mark, drop_own_copy
@@ -100,8 +100,9 @@ class Arrival:
         coming = move is not None and move.phase == COMING
         if not taking:
             found += self._memory(record)
-        if move is not None and move.back_to and not taking:
-            found.append(Problem("InUse", moves.why_frozen(move), name))
+        why = _why_it_comes(host, move, taking)
+        if why:
+            found.append(Problem("InUse", why, name))
         for config in host.configs:
             if config.uuid == record.uuid and not coming:
                 words = f"{host_name()} has a VM {config.label} with this uuid already"
@@ -255,7 +256,7 @@ class Arrival:
         config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
         if config is not None and config.disks and not is_unfinished(config):
             words = f"VM {config.label} has its disks here already; the playbook move_vm goes on. If another host has"
-            raise FlexdiskError("InUse", f"{words} taken it over, {ends_here(host_name())}")
+            raise FlexdiskError("InUse", f"{words} taken it over, {ends_here()}")
         if config is not None:
             self._run({"vm": uuid, "uuid": uuid, "state": "absent", **_SHELL_ENDS}, pool, False)
         elif self._zfs.exists(vm_dataset(pool, uuid)):
@@ -305,8 +306,8 @@ class Arrival:
         """Whether unexpect() has something to remove. Raises FlexdiskError if another host is taking the VM over."""
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
-        if place and host.moves[uuid].back_to:
-            raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
+        if place:
+            _check_only_expected(host, host.moves[uuid])
         return bool(place) or not records.absent(uuid)
 
     def unexpect(self, uuid: str, taking: bool = False, stayed: t.Optional[moves.GivenUp] = None) -> bool:
@@ -317,8 +318,8 @@ class Arrival:
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
-        if place and host.moves[uuid].back_to and not taking:
-            raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
+        if place and not taking:
+            _check_only_expected(host, host.moves[uuid])
         if stayed is not None:
             _check_given_up(uuid, stayed)
         if place:
@@ -351,6 +352,30 @@ class Arrival:
 
     # -- arrive
 
+    def check_goes_on(
+        self, uuid: str, here: str, seen: t.Mapping[str, t.Optional[moves.Sighting]], unasked: bool
+    ) -> None:
+        """Raise FlexdiskError unless the VM can arrive although nobody asks the host that it has left.
+
+        This host must know that the VM has left: the last words of the other host may have been that it stays. here:
+        the name of this host for others. seen: what other hosts say. unasked: although one that could have taken the VM
+        over does not answer.
+        """
+        host = observe(self._zfs, self._hypervisor, every=True)
+        move = host.moves.get(uuid)
+        if move is None or move.phase != COMING or move.back_to:
+            return
+        if not is_arriving(host, move):
+            words = f"{here} does not know whether it has left {move.host}, for its arrival has not begun. Bring"
+            words += f" {move.host} up, and the same command goes on. If {move.host} is gone for good, the playbook"
+            raise FlexdiskError("InUse", f"VM {move.label}: {words} failover_vm brings back what other hosts have")
+        record = read_record(records.load(uuid))
+        fails_over = wish_in(record.marks.get(FAILOVER, "")) is not None
+        asks = {note.host for disk in record.disks for note in decode(disk.replicas)} if fails_over else ()
+        words = moves.why_not_on(uuid, here, seen, sorted(asks), move.term, unasked)
+        if words:
+            raise FlexdiskError("InUse", f"VM {move.label}: {words}")
+
     def arrive(self, uuid: str, source: str, taking: bool = False) -> bool:
         """Make the VM with its disks, and start it if it ran. Whether there was anything to do.
 
@@ -371,8 +396,10 @@ class Arrival:
         if host.moves[uuid].back_to and not taking:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
         record = read_record(records.load(uuid))
-        self._shut_out(uuid)
         pool = pool_of(place)
+        if not (taking or host.moves[uuid].has_left):
+            rewrite_move(self._zfs, pool, host.moves[uuid]._replace(has_left=True))
+        self._shut_out(uuid)
         progress.current().now(record.label, "", "its replicas become disks")
         self._become_disks(record, pool, host)
         now = None
@@ -570,10 +597,37 @@ def disks_here(host: Host, uuid: str) -> t.Dict[str, Disk]:
     return {disk.uuid: disk for disk in [*attached, *detached]}
 
 
-def ends_here(host: str) -> str:
-    """Return what ends a VM that began to come to this host, if another one has it."""
-    words = f"flexdisk_failover_state=returned and flexdisk_old_host={host} of the playbook failover_vm"
-    return f"{words} end it here, and keep what only this host has"
+def is_arriving(host: Host, move: Move) -> bool:
+    """Whether this host has all that a VM had which moves here: its arrival has begun, so it had left the other host.
+
+    Older versions have not written that down, but had made disks of replicas.
+    """
+    return move.phase == COMING and not move.back_to and (move.has_left or bool(disks_here(host, move.vm)))
+
+
+def _why_it_comes(host: Host, move: t.Optional[Move], taking: bool = False) -> str:
+    """Return why the VM is not only expected here: by a failover, or because it has left the other host already."""
+    if move is not None and move.back_to and not taking:
+        return moves.why_frozen(move)
+    if move is None or not is_arriving(host, move):
+        return ""
+    words = f"it has left {move.host}, and {host_name()} has all that it had: the playbook move_vm with this host as"
+    words += f" flexdisk_target goes on, also without {move.host}. If another host has taken it over, "
+    return words + ends_here()
+
+
+def _check_only_expected(host: Host, move: Move) -> None:
+    why = _why_it_comes(host, move)
+    if why:
+        raise FlexdiskError("InUse", f"VM {move.label}: {why}")
+
+
+def ends_here(host: str = "") -> str:
+    """Return what ends a VM that began to come to this host, if another one has it. host: as others call it."""
+    words = (
+        f"flexdisk_failover_state=returned and flexdisk_old_host={host or 'NAME'} of the playbook failover_vm end it"
+    )
+    return f"{words} here, and keep what only this host has{'' if host else '; NAME is that of this host'}"
 
 
 def _places(host: Host, uuid: str) -> t.List[str]:

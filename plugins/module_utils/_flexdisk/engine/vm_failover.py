@@ -129,7 +129,13 @@ def _take_over(call: Call, given: Told) -> Answer:
         return Answer({}, refusal(problems))
     if not call.check_mode:
         what.take(name, most, leave_out)
-    return Answer(_told(ready, name, now, [one.words for one in gone]))
+    return Answer(_told(ready, name, now, [*(one.words for one in gone), *_left_out(params["left_out"])]))
+
+
+def _left_out(hosts: t.Sequence[str]) -> t.Iterator[str]:
+    """Yield what may be on hosts that were not asked."""
+    if hosts:
+        yield f"not asked: {', '.join(hosts)}, where the VM, or newer data of it, may be"
 
 
 def _elsewhere(ready: Ready, claims: Claims, params: _Params) -> t.List[Problem]:

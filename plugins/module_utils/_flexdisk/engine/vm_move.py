@@ -22,6 +22,7 @@ from ..rules.identity import is_pool, is_uuid
 from ..rules.moves import GivenUp, Sighting, read_sightings
 from ..rules.replicas import is_host
 from . import lock, progress
+from .journal import host_name
 from .module_run import Answer, Call, failure_text, refusal
 from .module_run import locked as module_locked
 from .replica_last import LastTransfer
@@ -121,6 +122,8 @@ def run(call: Call, log: _Log, told: Told) -> Answer:
         return Answer(ready, refusal(problems) if problems else None)
     if step == "go":
         departure.check_goes_on(uuid, params["peer_name"], told.seen, params["unasked"])
+    if step == "arrive" and params["peers"] is not None:
+        arrival.check_goes_on(uuid, params["name"] or host_name(), told.seen, params["unasked"])
     if call.check_mode and step in ("stay", "cancel"):
         would = departure.would_stay(uuid) if step == "stay" else arrival.expects(uuid)
         return Answer({"changed": would, "msg": _DONE[step] if would else _IDLE[step]})

@@ -35,6 +35,7 @@ class Move(t.NamedTuple):
     to this set of snapshots; "" for a move. term: how often the VM had been taken over, UNKNOWN if an older version has
     written this. boot and asks are those of a VM with failover that leaves: the boot of this host then, and the hosts
     that may take the VM over, with commas. taken: the VM has not moved, but has been taken over by the other host.
+    has_left: the VM comes, and had left the other host when its arrival began here.
     """
 
     phase: str
@@ -51,6 +52,7 @@ class Move(t.NamedTuple):
     boot: str = ""
     asks: str = ""
     taken: bool = False
+    has_left: bool = False
 
     @property
     def label(self) -> str:
@@ -113,6 +115,7 @@ def _valid(move: Move) -> bool:
         and move.state in ("running", "stopped")
         and isinstance(move.autoboot, bool)
         and isinstance(move.taken, bool)
+        and isinstance(move.has_left, bool)
         and bool(identity.decode_time(move.since))
     )
 
@@ -252,8 +255,8 @@ def why_not_on(
         return f"it was taken over while it moved: {' and '.join(raised)} says that it went on from there"
     silent = sorted(set(asks) - {target} - told.keys())
     if silent and not unasked:
-        words = f"it has left its host, which has booted since, and {' and '.join(silent)} could not be asked whether"
-        words += " it has been taken over; flexdisk_start_unasked=true goes on (of the role vm_move:"
+        words = f"it has left its host, which has booted since or does not answer, and {' and '.join(silent)} could not"
+        words += " be asked whether it has been taken over; flexdisk_start_unasked=true goes on (of the role vm_move:"
         return f"{words} vm_move_unasked=true)"
     return ""
 

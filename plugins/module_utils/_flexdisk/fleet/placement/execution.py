@@ -118,7 +118,11 @@ def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str
     if any(one.get("failover") for one in (mark, seen.marks.get((new, uuid))) if one):
         return old, STUCK, f"{new} takes it over from {old}; the playbook failover_vm goes on"
     if old not in seen.hosts:
-        return old, STUCK, f"{old} cannot be read"
+        return (
+            old,
+            STUCK,
+            f"{old} cannot be read; the playbook move_vm says whether the move to {new} goes on without it",
+        )
     if mark is None and (old, uuid) in seen.has:
         return old, PUT_BACK, f"it had not left {old} yet"
     others = _others(uuid, old, new, seen)

@@ -148,7 +148,7 @@ class Rival(t.NamedTuple):
     comes: bool = False
     """Whether the VM moves to that host, and the move has not ended."""
     begun: bool = False
-    """Whether replicas there have become disks of the VM already. Then the VM has left its home, with all it had."""
+    """Whether its arrival there has begun. Then the VM has left its home, and all that it had is there."""
 
     def includes(self, other: Rival) -> bool:
         """Whether this host has all that the other one has: it knows the other's set, and its own is not older.
@@ -202,12 +202,14 @@ def _comes_there(mine: Rival, one: Rival, most: t.Optional[int]) -> t.Iterator[t
     """
     words = f"its move from {one.home} to {one.host} has not ended"
     way = f"bring {one.home} up, and end the move with flexdisk_target={one.host} of the playbook move_vm"
+    if one.begun:
+        way = f"flexdisk_target={one.host} of the playbook move_vm goes on there, also without {one.home}"
     if one.term != UNKNOWN and one.term < mine.term:
         return
     if one.term > mine.term:
         yield "TooOld", f"{words}, and began after another failover than {mine.host} knows of; {way}"
     elif one.begun:
-        yield "InUse", f"{words}, and its disks are disks of the VM on {one.host} already; {way}"
+        yield "InUse", f"{words}, and it has left {one.home}: {one.host} has all that it had; {way}"
     elif most is None and not mine.includes(one):
         yield (
             "TooOld",

@@ -1,0 +1,213 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM has left its host for another one, and that host is gone for good: the move ends. Three simulated nodes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections import Counter
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import failover_start, vm_move
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_return import FailoverReturn
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
+from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_move import OPTIONS
+
+from .test_failover import take
+from .test_failover_elsewhere import fail_over
+from .test_failover_elsewhere import refused as refused_run
+from .test_failover_return import APART
+from .test_move import EVERY, gone, hosts
+from .test_start_claims import begun, between, powers, three, world
+from .test_start_door import boot
+from .world import VM, Fuse, Killed
+
+__all__ = ["three", "world"]
+
+
+@pytest.fixture
+def left(three):
+    """The VM has written after its last sync with hv02, and has left hv01 for hv03, which knows nothing of that yet."""
+    three.write(0, 3, 20)
+    between(three, "hv01", "hv03")
+    three.newest = three.hashes()
+    gone(three, begun(three))
+    three.restored = {name: host.state() for name, host in three.hv.items()}
+    three.kept = three.folder.parent / "kept"
+    shutil.copytree(three.folder, three.kept, dirs_exist_ok=True)
+    return three
+
+
+def arrives(world, at=0, after=False):
+    """hv03 makes the VM, and is killed at a command. How many commands there were."""
+    for name, state in world.restored.items():
+        world.hv[name].restore(state)
+    shutil.rmtree(world.folder)
+    shutil.copytree(world.kept, world.folder)
+    between(world, "hv01", "hv03")
+    world.fuse = Fuse(at, after)
+    if at:
+        with pytest.raises(Killed):
+            hosts(world)[1].arrive(VM, "hv01")
+    else:
+        hosts(world)[1].arrive(VM, "hv01")
+    world.fuse, count = Fuse(), world.fuse.counted
+    return count
+
+
+def one_disk(world):
+    """hv03 is killed when the VM has one of its two disks."""
+    host = world.hv["hv03"]
+
+    def watch():
+        if len(host.disks(VM)) == 1:
+            raise Killed
+
+    world.watch = watch
+    with pytest.raises(Killed):
+        arrives(world)
+    world.watch, world.fuse = lambda: None, Fuse()
+
+
+def says(world, name):
+    """What a host says to the playbook move_vm."""
+    between(world, name, "hv03")
+    world.acting(world.home)
+    seen = hosts(world)[0].look(VM, name)
+    return json.loads(json.dumps({"vm": seen["vm"], "move": seen["move"]}))
+
+
+def ends(world, peers, check=False, unasked=False):
+    """What the playbook move_vm does on hv03 without hv01. Whether it has changed something."""
+    given = {name: option.get("default") for name, option in OPTIONS.items()}
+    given.update(step="arrive", vm=VM, name="hv03", peer_name="hv01", peers=peers, unasked=unasked)
+    given["authorized_keys"] = str(world.authorized)
+    host = world.hv["hv03"]
+    world.acting(host)
+    told, problems = vm_move.parse(given)
+    assert problems == []
+    return vm_move.run(Call(host.zfs(), host.driver(), None, check, host), print, told).result["changed"]
+
+
+def refused(world, peers, **how):
+    for check in (True, False):
+        before = world.hv["hv03"].state().pools.to_json()
+        with pytest.raises(FlexdiskError) as caught:
+            ends(world, peers, check, **how)
+        assert caught.value.code == "InUse"
+        assert world.hv["hv03"].state().pools.to_json() == before
+    return caught.value.message
+
+
+def on_hv03(world):
+    """The VM is there with all that it had."""
+    assert powers(world)["hv03"] == "running"
+    assert powers(world)["hv02"] == ""
+    host = world.hv["hv03"]
+    assert [host.ok("guest", "hash", disk["dataset"]) for disk in host.disks(VM)] == world.newest
+
+
+def test_hv03_does_not_know_that_it_has_left(left):
+    """Nothing is done: hv01 may have given the move up before it died, or may be alive and run the VM."""
+    words = refused(left, {"hv01": "", "hv02": says(left, "hv02")})
+    assert "hv03 does not know whether it has left hv01" in words
+    assert "the playbook failover_vm brings back" in words
+    assert powers(left) == {"hv01": "", "hv02": "", "hv03": "stopped"}
+
+
+def test_the_move_ends_anywhere(left):
+    """Wherever its arrival was killed, but for its first command, which writes down that the VM has left."""
+    counts = Counter()
+    peers = {"hv01": "", "hv02": says(left, "hv02")}
+    points = itertools.product(range(1, arrives(left) + 1), (False, True))
+    for at, after in (one for one in points if one[0] < 3 or (one[0] * 2 + one[1]) % EVERY == 0):
+        arrives(left, at, after)
+        known = '"has_left":true' in left.hv["hv03"].ok(
+            "zfs", "get", "-rHo", "value", "flexdisk:move", "zones/flexdisk"
+        )
+        over = '"coming"' not in left.hv["hv03"].ok("zfs", "get", "-rHo", "value", "flexdisk:move", "zones/flexdisk")
+        counts[known, over] += 1
+        if known or over:
+            ends(left, peers)
+            on_hv03(left)
+            assert not ends(left, peers)
+        else:
+            assert "does not know" in refused(left, peers)
+    assert counts[True, False] > 2 < counts[False, False] + 2, counts
+    print(counts)
+
+
+def test_a_failover_elsewhere_names_the_host_that_has_everything(left):
+    """Whatever may be lost: nothing needs to be."""
+    one_disk(left)
+    for most in (None, 10**9):
+        code, words = refused_run(fail_over(left, "hv02", ["hv01"], max_data_loss=most))
+        assert code == "InUse"
+        assert "it has left hv01: hv03 has all that it had" in words
+        assert "flexdisk_target=hv03 of the playbook move_vm goes on there, also without hv01" in words
+    assert ends(left, {"hv01": "", "hv02": says(left, "hv02")})
+    on_hv03(left)
+
+
+def test_a_host_that_may_have_taken_it_over_is_asked(left):
+    one_disk(left)
+    for silent in ({"hv01": "", "hv02": ""}, {}):
+        words = refused(left, silent)
+        assert "hv02 could not be asked whether it has been taken over; flexdisk_start_unasked=true goes on" in words
+    assert ends(left, {}, unasked=True)
+    on_hv03(left)
+
+
+def test_it_was_taken_over_meanwhile(left):
+    """hv03 was left out. Its data is kept when what it has made of the VM ends there, and the messages name that."""
+    one_disk(left)
+    boot(left.hv["hv01"])
+    between(left, "hv01", "hv02")
+    take(left)
+    assert "hv02 has it, too" in refused(left, {"hv01": "", "hv02": says(left, "hv02")}, unasked=True)
+    between(left, "hv02", "hv03")
+    source, target = hosts(left)
+    source.stay(VM)
+    record = source.look(VM, "hv02", "hv03")["record"]
+    (problem,) = target.refusals(record, "zones")
+    with pytest.raises(FlexdiskError) as caught:
+        target.unexpect(VM, stayed=source.stayed)
+    for words in (problem.message, caught.value.message):
+        assert "hv03" not in words or "has left hv01" in words
+        assert "flexdisk_failover_state=returned and flexdisk_old_host=NAME" in words
+    host = left.hv["hv02"]
+    left.acting(host)
+    said = json.loads(json.dumps(failover_start.look(host.zfs(), host.driver(), Copies(host), VM)))["vms"]
+    host = left.hv["hv03"]
+    left.acting(host)
+    back = FailoverReturn(host.zfs(), host.driver(), host)
+    assert len(back.look(VM, read_claims({"hv02": said})).words) == 3
+    back.end(VM, read_claims({"hv02": said}))
+    found = observe(host.zfs(), host.driver(), every=True)
+    assert (found.configs, found.detached, found.moves[VM].host) == ((), (), "hv02")
+    apart = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
+    assert left.newest[0] in [host.ok("guest", "hash", name) for name in apart]
+    assert powers(left) == {"hv01": "", "hv02": "running", "hv03": ""}
+
+
+def test_a_disk_that_it_had_left_here_before_has_not_come(left):
+    """It was detached when the VM was here for the first time, and says nothing about the move."""
+    for name, state in left.restored.items():
+        left.hv[name].restore(state)
+    host = left.hv["hv03"]
+    name = "zones/flexdisk/dddddddd-0000-4000-8000-000000000001"
+    host.ok("zfs", "create", "-V", "16M", name)
+    for key, value in (("uuid", name[-36:]), ("vm", VM), ("name", "old")):
+        host.ok("zfs", "set", f"flexdisk:{key}={value}", name)
+    found = observe(host.zfs(), host.driver(), every=True)
+    assert [disk.vm for disk in found.detached] == [VM]
+    assert "does not know whether it has left hv01" in refused(left, {"hv01": "", "hv02": says(left, "hv02")})
