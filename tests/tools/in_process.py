@@ -69,7 +69,7 @@ def take_over(connection: type) -> None:
     otherwise = connection.exec_command  # type: ignore[attr-defined]
 
     def exec_command(self, cmd, in_data=None, sudoable=True):  # type: ignore[no-untyped-def]
-        return in_data and run_module(cmd, in_data) or otherwise(self, cmd, in_data, sudoable)
+        return (in_data and run_module(cmd, in_data)) or otherwise(self, cmd, in_data, sudoable)
 
     connection.exec_command = exec_command  # type: ignore[attr-defined]
 

@@ -56,9 +56,7 @@ OTHERS: Mapping[str, Sequence[str]] = {  # a stage of make verify that is no pyt
 def parts(changed: Collection[str]) -> list[str]:
     """The folders of LONG and the stages of OTHERS that these files, relative to the root, belong to."""
     return [
-        name
-        for name, files in {**LONG, **OTHERS}.items()
-        if any(path.startswith((name, *files)) for path in changed)
+        name for name, files in {**LONG, **OTHERS}.items() if any(path.startswith((name, *files)) for path in changed)
     ]
 
 

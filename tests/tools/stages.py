@@ -55,7 +55,7 @@ def added(found: Sequence[str] | None) -> list[tuple[str, list[str]]]:
         return []
     wanted = parts(found)
     folders = sorted(set(wanted) & set(LONG))
-    stages = [(name, []) for name in TARGETS["verify"] if name in wanted]
+    stages: list[tuple[str, list[str]]] = [(name, []) for name in TARGETS["verify"] if name in wanted]
     return [*([("long", [f"TESTS={' '.join(folders)}"])] if folders else []), *stages]
 
 
