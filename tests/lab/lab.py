@@ -102,7 +102,7 @@ def reset(_arguments: argparse.Namespace) -> int:
 
 
 def test(_arguments: argparse.Namespace) -> int:
-    """run the suite's share in `make test`"""
+    """run the suite's share in `make verify`"""
     same = os.environ.get("FLEXDISK_SEED", "1")  # so that the same code gets the same verdict; full takes a new one
     return _suite(["-m", "not full"], {"FLEXDISK_SEED": same}, WORK_SECONDS)
 

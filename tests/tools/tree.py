@@ -49,12 +49,12 @@ def built_once(folder: str) -> dict[str, str]:
     }
 
 
-def in_forks(built: Mapping[str, str] = os.environ) -> dict[str, str]:
+def in_forks() -> dict[str, str]:
     """Environment in which, beside that of built_once, modules run in forks of Ansible's workers: see in_process.py."""
     return {
-        "FLEXDISK_BUILT": built["FLEXDISK_BUILT"],
-        "ANSIBLE_CALLBACK_PLUGINS": built["ANSIBLE_CALLBACK_PLUGINS"],
-        "ANSIBLE_CALLBACKS_ENABLED": f"{built['ANSIBLE_CALLBACKS_ENABLED']},in_process",
+        "FLEXDISK_BUILT": os.environ["FLEXDISK_BUILT"],
+        "ANSIBLE_CALLBACK_PLUGINS": os.environ["ANSIBLE_CALLBACK_PLUGINS"],
+        "ANSIBLE_CALLBACKS_ENABLED": f"{os.environ['ANSIBLE_CALLBACKS_ENABLED']},in_process",
         "ANSIBLE_PIPELINING": "1",
     }
 

@@ -22,7 +22,7 @@ from harness import Lab
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker of what only `lab.py full` runs, and what says failures at once."""
-    config.addinivalue_line("markers", "full: takes long, left out of make test")
+    config.addinivalue_line("markers", "full: takes long, left out of make verify")
     config.pluginmanager.register(Failures(config))
 
 

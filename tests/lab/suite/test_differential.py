@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The simulated zfs against the real one: a few sequences in `make test`, all counts in `lab.py full`.
+"""The simulated zfs against the real one: a few sequences in `make verify`, all counts in `lab.py full`.
 
 FLEXDISK_SEED fixes the first seed; a failing sequence is printed for `tests/lab/differential/run.py --replay FILE`.
 """

@@ -220,7 +220,7 @@ def test_four_interrupted_at_any_command(four, part):
     assert len(places) > 3
 
 
-@pytest.mark.skipif(not FULL, reason="make test has a smaller group at every place")
+@pytest.mark.skipif(not FULL, reason="make verify has a smaller group at every place")
 @pytest.mark.parametrize("part", range(4))
 def test_twelve_interrupted_at_any_command(twelve, part):
     numbers = itertools.count(part + 1, 4)

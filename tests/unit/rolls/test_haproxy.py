@@ -406,7 +406,7 @@ def test_a_roll_costs_no_request(site):
     print(f"asked {clients.asked()}")
 
 
-@pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes minutes; make test has a roll that ends well")
+@pytest.mark.skipif(not os.environ.get("FLEXDISK_FULL"), reason="takes minutes; make verify has a roll that ends well")
 def test_a_release_that_never_becomes_healthy_stops_and_costs_no_request(site):
     with Clients(f"{site.network}.1", site.port) as clients:
         status, printed = site.roll(BAD)

@@ -4,7 +4,7 @@
 
 """A roll that is killed again and again, and begun again by the same command each time.
 
-FLEXDISK_KILLS=60 kills so often, on twelve members of four nodes; make test kills six times, on four of two.
+FLEXDISK_KILLS=60 kills so often, on twelve members of four nodes; make verify kills six times, on four of two.
 """
 
 from __future__ import annotations
