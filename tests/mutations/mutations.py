@@ -671,8 +671,8 @@ MUTATIONS = (
     Mutation(
         "returned: what a dead move has detached is left",
         "engine/failover_return.py",
-        "if disk.volume.user.get(ROLE) == disk.uuid]",
-        "if False]",
+        "disk.uuid in come or _was_replica(disk, uuid)]",
+        "disk.uuid in come]",
         RETURNS,
     ),
     Mutation(
