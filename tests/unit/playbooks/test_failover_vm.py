@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -153,14 +154,22 @@ def test_a_failover_that_was_killed(nodes):
     assert not changed(plays(nodes, "failover_vm", *FENCED), "hv01")
 
 
+@contextmanager
+def killed_at(nodes, host, word):
+    """A module that calls this subcommand of vmadm on the host is killed, and vmadm does nothing."""
+    programs = nodes.folder / host / "bin"
+    (programs / "vmadm").rename(programs / "real")
+    dies = f'#!/bin/sh\n[ "$1" = {word} ] && kill -9 $PPID && exit\nexec {programs}/real "$@"\n'
+    (programs / "vmadm").write_text(dies)
+    (programs / "vmadm").chmod(0o755)
+    yield
+    (programs / "real").rename(programs / "vmadm")
+
+
 def begin(nodes):
     """A failover is killed when it has been written down, and is about to make the VM."""
-    programs = nodes.folder / "hv02" / "bin"
-    (programs / "vmadm").rename(programs / "real")
-    (programs / "vmadm").write_text(f'#!/bin/sh\n[ "$1" = create ] && kill -9 $PPID\nexec {programs}/real "$@"\n')
-    (programs / "vmadm").chmod(0o755)
-    plays(nodes, "failover_vm", *FENCED, unreachable="hv01", status=2)
-    (programs / "real").rename(programs / "vmadm")
+    with killed_at(nodes, "hv02", "create"):
+        plays(nodes, "failover_vm", *FENCED, unreachable="hv01", status=2)
     place = f"zones/flexdisk/move/{vm(nodes, 'hv01')['uuid']}"
     assert "coming" in nodes.run("hv02", "zfs", "get", "-H", "-o", "value", "flexdisk:move", place)
 
@@ -210,14 +219,9 @@ def test_a_move_goes_on_without_the_host_that_the_vm_has_left(tmp_path):
     three.connect("hv01", "hv03")
     uuid = three.create("hv01", "db01", 1024, 2, {}, flexible=6)
     three.run("hv01", "vmadm", "start", uuid)
-    programs = three.folder / "hv03" / "bin"
-    (programs / "vmadm").rename(programs / "real")
-    dies = f'#!/bin/sh\n[ "$1" = start ] && kill -9 $PPID && exit\nexec {programs}/real "$@"\n'
-    (programs / "vmadm").write_text(dies)
-    (programs / "vmadm").chmod(0o755)
     goes = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv03"]
-    plays(three, "move_vm", *goes, status=2)
-    (programs / "real").rename(programs / "vmadm")
+    with killed_at(three, "hv03", "start"):
+        plays(three, "move_vm", *goes, status=2)
     for words, how in ((["--limit", "hv02,hv03", "--check"], {}), ([], {"unreachable": "hv01", "status": 4})):
         plays(three, "move_vm", *goes, *words, **how)
         assert vm(three, "hv03")["state"] == ("stopped" if words else "running")
@@ -324,6 +328,33 @@ def three(tmp_path):
     made.run("hv01", "vmadm", "update", uuid, stdin=json.dumps({"set_customer_metadata": {"root_pw": SECRET}}))
     plays(made, "replicate", *PREPARE)
     return made
+
+
+def test_a_move_does_not_go_on_if_the_vm_was_taken_over_and_renamed(three):
+    """It had left hv01 when hv03 died. hv02 took it over, and hv01 is gone for good."""
+    three.run("hv01", "vmadm", "start", vm(three, "hv01")["uuid"])
+    goes = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv03"]
+    with killed_at(three, "hv03", "start"):
+        plays(three, "move_vm", *goes, status=2)
+    fenced = [*FENCED, "-e", "flexdisk_max_data_loss=900", "--limit", "hv01,hv02"]
+    plays(three, "failover_vm", *fenced, unreachable="hv01")
+    three.run("hv02", "vmadm", "update", vm(three, "hv02")["uuid"], stdin=json.dumps({"alias": "db01-new"}))
+    printed = plays(three, "move_vm", *goes, unreachable="hv01", status=4)
+    assert "flexdisk_failover_state=returned and flexdisk_old_host=NAME" in printed
+    assert json.loads(three.run("hv03", "vmadm", "lookup", "-j", "alias=db01"))[0]["state"] == "stopped"
+
+
+def test_an_end_that_was_killed_at_the_last_command_goes_on(nodes):
+    """The disks of the VM on its old host had been detached."""
+    plays(nodes, "replicate", *PREPARE)
+    nodes.run("hv01", "vmadm", "stop", vm(nodes, "hv01")["uuid"], "-F")
+    plays(nodes, "failover_vm", *FENCED, "-e", "flexdisk_max_data_loss=900", unreachable="hv01")
+    ends = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_failover_state=returned"]
+    with killed_at(nodes, "hv01", "delete"):
+        plays(nodes, "failover_vm", *ends, status=2)
+    assert "what is left here of VM db01" in plays(nodes, "failover_vm", *ends)
+    assert vm(nodes, "hv01") == {}
+    assert "hv01 has nothing of db01 that is to be ended" in plays(nodes, "failover_vm", *ends)
 
 
 @SELDOM

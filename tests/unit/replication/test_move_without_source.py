@@ -23,7 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_move import OPTIONS
 
 from .test_failover import take
-from .test_failover_elsewhere import fail_over
+from .test_failover_elsewhere import fail_over, look
 from .test_failover_elsewhere import refused as refused_run
 from .test_failover_return import APART
 from .test_move import EVERY, gone, hosts
@@ -211,3 +211,57 @@ def test_a_disk_that_it_had_left_here_before_has_not_come(left):
     found = observe(host.zfs(), host.driver(), every=True)
     assert [disk.vm for disk in found.detached] == [VM]
     assert "does not know whether it has left hv01" in refused(left, {"hv01": "", "hv02": says(left, "hv02")})
+
+
+def test_a_volume_of_somebody_else_has_not_come(three):
+    """The VM runs on hv01, and hv03 expects it. A volume below its dataset there says nothing."""
+    between(three, "hv01", "hv03")
+    begun(three)
+    three.hv["hv03"].ok("zfs", "create", "-V", "16M", f"zones/{VM}/disk7")
+    assert "hv03 does not know whether it has left hv01" in refused(three, {"hv01": "", "hv02": says(three, "hv02")})
+    assert powers(three)["hv01"] == "running"
+
+
+def has_left(world, source):
+    """hv03 is killed as soon as it has written down that the VM has left."""
+
+    def watch():
+        if '"has_left":true' in world.hv["hv03"].ok("zfs", "get", "-rHo", "value", "flexdisk:move", "zones/flexdisk"):
+            raise Killed
+
+    world.watch = watch
+    with pytest.raises(Killed):
+        hosts(world)[1].arrive(VM, source)
+    world.watch, world.fuse = lambda: None, Fuse()
+
+
+def ending(world, name, old=False):
+    """What returned would do on a host, by what the others say that answer."""
+    host = world.hv[name]
+    said = {other: look(world, other, VM)["vms"] for other in world.hv if other != name}
+    world.acting(host)
+    return FailoverReturn(host.zfs(), host.driver(), host).look(VM, read_claims(said), False, old)
+
+
+def test_the_newest_does_not_end_for_an_older_home(three):
+    """hv02 has taken the VM over from hv01, and it has left hv02 for hv03 since. hv02 is gone for good."""
+    boot(three.home)
+    between(three, "hv01", "hv02")
+    take(three)
+    between(three, "hv02", "hv03")
+    gone(three, begun(three))
+    has_left(three, "hv02")
+    found = ending(three, "hv03", old=True)
+    assert [problem.code for problem in found.problems] == ["Ambiguous"]
+    assert "or only an older copy of it" in found.problems[0].message
+
+
+def test_a_vm_that_is_on_its_way_does_not_end(three):
+    """It runs on hv02, which has taken it over from hv01, and its disks are being copied to hv03."""
+    boot(three.home)
+    between(three, "hv01", "hv02")
+    take(three)
+    between(three, "hv02", "hv03")
+    begun(three)
+    assert (ending(three, "hv03").words, ending(three, "hv03").problems) == ([], [])
+    assert "disk root" in ending(three, "hv01").words[0]

@@ -147,7 +147,10 @@ class FailoverReturn:
         move = Move(MOVED, *what, term=raised, taken=True)
         attached = [disk for disk in vm.disks if not disk.hidden]
         disks = [_old(disk, claim) for disk in [*attached, *_half_gone(host, config.uuid)]]
-        return Ending(vm, move, disks, [_words(one, there) for one in disks], [], config.pool)
+        words = [_words(one, there) for one in disks] or [
+            f"what is left here of VM {config.label} goes, for {there} has it"
+        ]
+        return Ending(vm, move, disks, words, [], config.pool)
 
     def end(self, name: str, claims: Claims, begun: bool = False, old: bool = False) -> None:
         """The VM ends here. First the tombstone is written; then each disk says what it has in common with its VM.
@@ -285,6 +288,10 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, claims: Claims, old: bool)
     vm: what was made of it here, None if it is not whole.
     """
     have = {there: one for there, said in claims.items() for one in said or () if one.vm == move.vm and not one.phase}
+    have = {there: one for there, one in have.items() if one.term is None or one.term >= move.term}  # no older homes
+    taken = any(one.taking or _has_taken(one, move.term) for one in have.values())
+    if not (old or taken or move.back_to):
+        return Ending(None, None, [], [], [])  # it is only on its way
     term = max((one.term for one in have.values() if one.term is not None), default=0)  # lower ones are old homes
     found = {there: one for there, one in have.items() if one.term in (None, term)}
     config = next((one for one in host.configs if one.uuid == move.vm), None)
@@ -295,10 +302,12 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, claims: Claims, old: bool)
     (pool,) = {pool_of(name) for name in host.datasets if moves.is_place(name) and last_part(name) == move.vm}
     disks = [_old(disk, claim) for disk in disks_here(host, move.vm).values()]
     words = [f"what was made here of VM {move.label} from {move.host} goes, for {there} has it"]
+    if move.has_left and not disks:
+        words = [f"{words[0]}; its replicas stay, and have what it wrote on {move.host} last, which {there} may lack"]
     what = (move.vm, move.alias, there, claim.pool, "stopped", move.autoboot, render_time(time.time()))
     term = claim.term if claim.term is not None else move.term + (0 if move.back_to else 1)
-    taken = Move(MOVED, *what, term=term, taken=True)
-    return Ending(vm, taken, disks, [*words, *(_words(one, there) for one in disks)], [], pool, not disks)
+    ended = Move(MOVED, *what, term=term, taken=True)
+    return Ending(vm, ended, disks, [*words, *(_words(one, there) for one in disks)], [], pool, not disks)
 
 
 def _unclear(

@@ -587,14 +587,14 @@ def _taken(host: Host, record: Record) -> t.Iterator[Problem]:
 def disks_here(host: Host, uuid: str) -> t.Dict[str, Disk]:
     """Return the disks of a VM that comes which are disks of this host already, by their UUIDs, attached or not.
 
-    One that the VM had left here, detached, before it comes back is none of them.
+    One that the VM had left here, detached, before it comes back is none of them, nor is a volume of somebody else's.
     """
-    attached = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks + vm.orphans if not disk.hidden]
-    detached = [disk for disk in host.detached if disk.vm == uuid]
+    found = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks + vm.orphans if not disk.hidden]
+    found += [disk for disk in host.detached if disk.vm == uuid]
     with contextlib.suppress(FlexdiskError):  # without a record, each may have come
         coming = {disk.uuid for disk in read_record(records.load(uuid)).disks}
-        detached = [disk for disk in detached if disk.uuid in coming]
-    return {disk.uuid: disk for disk in [*attached, *detached]}
+        found = [disk for disk in found if disk.uuid in coming]
+    return {disk.uuid: disk for disk in found}
 
 
 def is_arriving(host: Host, move: Move) -> bool:
