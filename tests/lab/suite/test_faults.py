@@ -114,14 +114,6 @@ def test_a_sample(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     interrupt(LabBackend, lab, name, chosen, capsys)
 
 
-def test_a_sample_of_running_domains(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    dice = random.Random(SEED)
-    name, deadly = dice.choice(RUNNING), dice.choice(["kill-after", "controller"])
-    with capsys.disabled():
-        print(f"\nfaults: seed {SEED}, scenario {name}", flush=True)
-    interrupt(DomainsBackend, lab, name, partial(sample, 1, (deadly,)), capsys)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("name", FULL)
 def test_in_full(lab: Lab, name: str, capsys: pytest.CaptureFixture[str]) -> None:

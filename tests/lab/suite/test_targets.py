@@ -107,14 +107,6 @@ def test_every_example_of_rfd154_is_run() -> None:
     assert sorted(RFD154) == sorted(path.stem.removeprefix("rfd154_") for path in (ROOT / "playbooks").glob("rfd154_*"))
 
 
-def test_vm(lab: Lab) -> None:
-    run(lab, "vm", "-e", "flexdisk_tests=2_move_space")
-
-
-def test_disk(lab: Lab) -> None:
-    run(lab, "disk", "-e", "flexdisk_tests=2_made_of")
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("hypervisor", ["vmadm", "libvirt"])
 def test_vm_in_full(lab: Lab, hypervisor: str) -> None:
