@@ -1432,7 +1432,7 @@ MUTATIONS = (
     Mutation(
         "a disk that the VM had left behind has come by the move",
         "engine/vm_arrival.py",
-        "detached = [disk for disk in detached if disk.uuid in coming]",
+        "found = [disk for disk in found if disk.uuid in coming]",
         "pass",
         "tests/unit/replication/test_move_without_source.py",
     ),
