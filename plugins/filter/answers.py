@@ -50,8 +50,17 @@ def answers(
     """given: the variables as Ansible hands them over. specification: the argument specification of a playbook."""
     variables, unclear = meant(specification, given, read, choosing)
     known = {name: dict(wanted) for name, wanted in specification.items() if name not in unclear}
-    checked = ArgumentSpecValidator(known).validate(variables)
+    checked = ArgumentSpecValidator(known).validate(_plain(variables))
     return {"variables": variables, "problems": [*unclear.values(), *checked.error_messages]}
+
+
+def _plain(value: t.Any) -> t.Any:
+    """As Python's own containers and text: the validator copies what it gets, and Ansible's own are costly to copy."""
+    if isinstance(value, t.Mapping):
+        return {_plain(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, str) else value
 
 
 class FilterModule:

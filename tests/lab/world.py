@@ -104,6 +104,9 @@ class LabHost(Host):
         there = ["sh", "-c", f"udevadm settle; test -e {shlex.quote('/dev/zvol/' + volume)}"]
         return volume if self.node.run(there)[0] == 0 else ""
 
+    def has(self, dataset: str) -> bool:
+        return bool(self.node.run(["zfs", "list", dataset])[0] == 0)
+
     def device(self, disk: dict[str, Any]) -> str:
         """The path of a disk of the VM."""
         return "/dev/zvol/" + str(disk["dataset"])

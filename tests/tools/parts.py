@@ -49,6 +49,12 @@ OTHERS: Mapping[str, Sequence[str]] = {  # a stage of make verify that is no pyt
         SIMULATED,
         "extensions/guests/",
         "tests/lab/",
+        "tests/conformance/",
+        "tests/faults/",
+        "tests/streams/",
+        "tests/unit/replication/test_move.py",
+        "tests/unit/replication/test_other_tasks.py",
+        "tests/unit/replication/world.py",
     ),
 }
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -66,6 +67,18 @@ def test_a_change_asks_for_parts(changed, some):
     found = set(parts.parts([changed]))
     assert some <= found
     assert bool(found) == bool(some)
+
+
+def test_what_the_lab_takes_from_other_tests_asks_for_the_lab():
+    taken = set()
+    for path in (ROOT / "tests" / "lab").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
+                where = node.module.replace(".", "/")
+                inner = [f"{where}/{name.name}" for name in node.names]
+                taken.update(f"{name}.py" for name in (where, *inner) if (ROOT / f"{name}.py").exists())
+    assert len(taken) > 8
+    assert [path for path in sorted(taken) if "lab-share" not in parts.parts([path])] == []
 
 
 def test_no_code_waits_for_the_night():

@@ -21,6 +21,7 @@ SIZE = 64
 PORTS = (3, 4, 5)
 SPARE_PORTS = 4
 NAMES = ("root", "data", "logs")
+ROOT, DATA, LOGS = ({"name": name} for name in NAMES)
 ENDS = (0, SIZE - 1)  # the MiB that a guest writes and reads; all of them would take an emulated guest many minutes
 NOTHING = hashlib.sha256(bytes(len(ENDS) * MIB)).hexdigest()
 Make = Callable[[int], Guest]
@@ -112,33 +113,39 @@ def digest(guest: Guest, device: str) -> str:
     return guest.ask(f"({parts}) | sha256sum").split()[0]
 
 
-def test_a_guest_sees_what_was_declared(host: Host, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def declared(host: Host, guest: Guest, *disks: dict[str, Any], unlisted: str = "refuse") -> dict[str, Any]:
+    """Declare the disks of a running guest. They are what it should see, and does by then."""
+    expected = seen(host.converge(guest.name, *disks, unlisted=unlisted))
+    guest.wait_until(lambda now: without_device(now) == sorted(expected.values()))
+    return expected
+
+
+def test_a_guest_sees_what_was_declared(host: Host, make: Make) -> None:
     guest = make(1)
-    root, data, logs, new = ({"name": name} for name in (*NAMES, "new"))
-
-    def seen_after(*disks: dict[str, Any], unlisted: str = "refuse") -> dict[str, tuple[str, int, str]]:
-        vm = host.converge("guest1", *disks, unlisted=unlisted)
-        guest.wait_until(lambda now: without_device(now) == sorted(seen(vm).values()))
-        return seen(vm)
-
     assert len(guest.start()) == 3
 
-    three = seen_after({**root, "size": 96}, data, logs)
+    three = declared(host, guest, {**ROOT, "size": 96}, DATA, LOGS)
     assert three["root"][:2] == ("0000:03:00.0", 96 * MIB)
 
-    two = seen_after(root, logs, unlisted="detach")
-    assert two == {name: three[name] for name in ("root", "logs")}
+    new = {"name": "new", "size": 32, "type": "file", "pci_slot": "7:0:0"}
+    others = declared(host, guest, ROOT, LOGS, new, unlisted="detach")
+    assert others == {"root": three["root"], "logs": three["logs"], "new": ("0000:07:00.0", 32 * MIB, others["new"][2])}
 
-    three = seen_after(root, logs, {**new, "size": 32, "type": "file", "pci_slot": "7:0:0"})
-    assert three == {**two, "new": ("0000:07:00.0", 32 * MIB, three["new"][2])}
 
-    two = seen_after(root, {**new, "size": 48}, unlisted="detach")
-    assert two == {"root": three["root"], "new": ("0000:07:00.0", 48 * MIB, three["new"][2])}
-    host.quiet("guest1", root, new, unlisted="detach")
+@pytest.mark.full
+def test_a_guest_sees_the_same_after_a_restart(host: Host, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    guest = make(1)
+    guest.start()
+    new = {"name": "new", "type": "file", "pci_slot": "7:0:0"}
+    before = declared(host, guest, ROOT, LOGS, {**new, "size": 32}, unlisted="detach")
+
+    two = declared(host, guest, ROOT, {**new, "size": 48}, unlisted="detach")
+    assert two == {"root": before["root"], "new": ("0000:07:00.0", 48 * MIB, before["new"][2])}
+    host.quiet(guest.name, ROOT, new, unlisted="detach")
 
     guest.shut_down()
     assert without_device(guest.start()) == sorted(two.values())
-    host.quiet("guest1", root, new, unlisted="detach")
+    host.quiet(guest.name, ROOT, new, unlisted="detach")
     with capsys.disabled():
         print(f"\nconsole of {guest.name}, {len(guests.listings(guest.transcript()))} lists:\n{guest.transcript()}")
 

@@ -26,7 +26,7 @@ from tests.faults.kinds import KINDS
 from tests.faults.scenarios import SCENARIOS
 
 SHARE = ["grow", "shrink", "add", "detach", "restart"]
-SHARE_POINTS = 3
+SHARE_POINTS = 2
 FULL_POINTS = 4
 FULL = [
     "grow-snapshots",
@@ -110,7 +110,7 @@ def test_a_sample(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     name = random.Random(SEED).choice(SHARE)
     with capsys.disabled():
         print(f"\nfaults: seed {SEED}, scenario {name}", flush=True)
-    chosen = partial(sample, SHARE_POINTS, ("kill-after", "controller", "outlived"))
+    chosen = partial(sample, SHARE_POINTS, ("kill-after", "controller"))
     interrupt(LabBackend, lab, name, chosen, capsys)
 
 

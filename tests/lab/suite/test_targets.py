@@ -17,8 +17,7 @@ import yaml
 from harness import Lab
 
 PLAYBOOK = Path(__file__).resolve().parents[2] / "integration" / "lab.yml"
-SHARE = ["two_to_four"]
-REST = [
+SCENARIOS = [
     "absent",
     "adopt",
     "flexible",
@@ -30,6 +29,7 @@ REST = [
     "restart",
     "shrink",
     "slots",
+    "two_to_four",
 ]
 ROOT = PLAYBOOK.parents[2]
 RFD154 = ["create_machine", "image_sizes", "default_disks", "reuse_slot", "grow", "shrink"]
@@ -44,19 +44,14 @@ def run(lab: Lab, tag: str, *arguments: str) -> None:
     assert "ok=0 " not in done.stdout
 
 
-@pytest.mark.parametrize("name", SHARE)
+@pytest.mark.full
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_vm_disks(lab: Lab, name: str) -> None:
     run(lab, "vm_disks", "-e", f"flexdisk_tests={name}")
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", REST)
-def test_vm_disks_in_full(lab: Lab, name: str) -> None:
-    run(lab, "vm_disks", "-e", f"flexdisk_tests={name}")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", SHARE + REST)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_vm_disks_of_libvirt(lab: Lab, name: str) -> None:
     lab.reset()  # the other driver's VMs have the same UUIDs
     run(lab, "vm_disks", "-e", f"flexdisk_tests={name}", "-e", "flexdisk_hypervisor=libvirt")
@@ -116,7 +111,7 @@ def test_vm_in_full(lab: Lab, hypervisor: str) -> None:
 
 def test_every_scenario_of_vm_disks_is_run() -> None:
     tests = PLAYBOOK.parent / "targets" / "vm_disks" / "tasks" / "tests"
-    assert sorted(SHARE + REST) == sorted(path.stem for path in tests.glob("*.yml"))
+    assert sorted(SCENARIOS) == sorted(path.stem for path in tests.glob("*.yml"))
 
 
 @pytest.mark.full

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.connection.local import Connection
+from ansible.plugins.loader import action_loader, filter_loader
 
 ROOT = Path(__file__).resolve().parents[3]
 COLLECTION = "ansible_collections.flexdisk.hypervisor.plugins"
@@ -55,3 +56,6 @@ class CallbackModule(CallbackBase):
         here.take_over(Connection)
         for path in sorted((ROOT / "plugins" / "module_utils" / "_flexdisk" / "engine").glob("*.py")):
             importlib.import_module(f"{COLLECTION}.module_utils._flexdisk.engine.{path.stem}")
+        for loader, kind, suffix in ((filter_loader, "filter", "yml"), (action_loader, "action", "py")):
+            for path in sorted((ROOT / "plugins" / kind).glob(f"*.{suffix}")):
+                loader.get(f"flexdisk.hypervisor.{path.stem}", class_only=True)

@@ -143,7 +143,7 @@ def renew(world):
 
 def startable(host):
     """Whether a host has the VM with its boot disk."""
-    return any(name in host.node.pools.pools["zones"].datasets for name in host.boots(VM))
+    return any(host.has(name) for name in host.boots(VM))
 
 
 def never_both(world):

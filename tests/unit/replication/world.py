@@ -152,6 +152,10 @@ class Host:
         """The datasets that the VM can be started from."""
         return [disk["dataset"] for disk in self.disks(uuid) if disk["boot"]]
 
+    def has(self, dataset: str) -> bool:
+        """Whether there is such a dataset: asked after every command of a run, and so without a command."""
+        return dataset in self.node.pools.pools["zones"].datasets
+
     def config(self, uuid: str) -> dict[str, Any]:
         """What does not change when a VM moves."""
         (vm,) = json.loads(self.ok("vmadm", "lookup", "-j", f"uuid={uuid}"))
