@@ -245,8 +245,9 @@ stayed:
   type: int
   version_added: "0.3.0"
 term:
-  description: How often the VM has been taken over.
-  returned: success, with O(step=stay)
+  description:
+    - How often the VM has been taken over. With O(step=look), V(-1) if this host does not have it, or it has no failover.
+  returned: success, with O(step=stay) or O(step=look)
   type: int
   version_added: "0.3.0"
 ready:

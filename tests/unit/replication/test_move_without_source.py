@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 from collections import Counter
 
@@ -15,10 +16,13 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import failover_start, vm_move
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_return import FailoverReturn
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_stay import Stay
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import read_sightings
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_move import OPTIONS
 
@@ -83,13 +87,13 @@ def says(world, name):
     between(world, name, "hv03")
     world.acting(world.home)
     seen = hosts(world)[0].look(VM, name)
-    return json.loads(json.dumps({"vm": seen["vm"], "move": seen["move"]}))
+    return json.loads(json.dumps({key: seen[key] for key in ("vm", "move", "term", "asks")}))
 
 
-def ends(world, peers, check=False, unasked=False):
+def ends(world, peers, check=False, unasked=False, source="hv01"):
     """What the playbook move_vm does on hv03 without hv01. Whether it has changed something."""
     given = {name: option.get("default") for name, option in OPTIONS.items()}
-    given.update(step="arrive", vm=VM, name="hv03", peer_name="hv01", peers=peers, unasked=unasked)
+    given.update(step="arrive", vm=VM, name="hv03", peer_name=source, peers=peers, unasked=unasked)
     given["authorized_keys"] = str(world.authorized)
     host = world.hv["hv03"]
     world.acting(host)
@@ -222,35 +226,52 @@ def test_a_volume_of_somebody_else_has_not_come(three):
     assert powers(three)["hv01"] == "running"
 
 
-def has_left(world, source):
-    """hv03 is killed as soon as it has written down that the VM has left."""
+def killed_when(world, name, noted, run):
+    """The run is killed as soon as it has written that down on a host."""
 
     def watch():
-        if '"has_left":true' in world.hv["hv03"].ok("zfs", "get", "-rHo", "value", "flexdisk:move", "zones/flexdisk"):
+        if re.search(noted, world.hv[name].ok("zfs", "get", "-rHo", "value", "flexdisk:move", "zones/flexdisk")):
             raise Killed
 
     world.watch = watch
     with pytest.raises(Killed):
-        hosts(world)[1].arrive(VM, source)
+        run()
     world.watch, world.fuse = lambda: None, Fuse()
 
 
-def ending(world, name, old=False):
-    """What returned would do on a host, by what the others say that answer."""
+def has_left(world, source):
+    """hv03 is killed as soon as it has written down that the VM has left."""
+    killed_when(world, "hv03", '"has_left":true', lambda: hosts(world)[1].arrive(VM, source))
+
+
+def returns(world, name):
+    """What returned needs on a host, and what the others say."""
     host = world.hv[name]
     said = {other: look(world, other, VM)["vms"] for other in world.hv if other != name}
     world.acting(host)
-    return FailoverReturn(host.zfs(), host.driver(), host).look(VM, read_claims(said), False, old)
+    return FailoverReturn(host.zfs(), host.driver(), host, str(world.authorized)), read_claims(said)
+
+
+def ending(world, name, old=False, begun=False):
+    """What returned would do on a host, by what the others say that answer."""
+    back, claims = returns(world, name)
+    return back.look(VM, claims, begun, old)
+
+
+def taken_and_left(world):
+    """hv02 has taken the VM over from hv01, and it has left hv02 for hv03, where it has begun to arrive."""
+    boot(world.home)
+    between(world, "hv01", "hv02")
+    take(world)
+    between(world, "hv02", "hv03")
+    world.newest = world.hashes()
+    gone(world, begun(world))
+    has_left(world, "hv02")
 
 
 def test_the_newest_does_not_end_for_an_older_home(three):
     """hv02 has taken the VM over from hv01, and it has left hv02 for hv03 since. hv02 is gone for good."""
-    boot(three.home)
-    between(three, "hv01", "hv02")
-    take(three)
-    between(three, "hv02", "hv03")
-    gone(three, begun(three))
-    has_left(three, "hv02")
+    taken_and_left(three)
     found = ending(three, "hv03", old=True)
     assert [problem.code for problem in found.problems] == ["Ambiguous"]
     assert "or only an older copy of it" in found.problems[0].message
@@ -265,3 +286,82 @@ def test_a_vm_that_is_on_its_way_does_not_end(three):
     begun(three)
     assert (ending(three, "hv03").words, ending(three, "hv03").problems) == ([], [])
     assert "disk root" in ending(three, "hv01").words[0]
+
+
+def test_an_old_home_is_no_source(three):
+    """hv01 is back with its old copy, and hv02 is gone for good. The VM ends its way to hv03."""
+    taken_and_left(three)
+    seen = {name: says(three, name) for name in ("hv01", "hv03")}
+    found = places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False))
+    assert (found.homes, found.source, found.problems) == ([], "hv02", [])
+    (words,) = places.find(read_sightings(seen), places.Wanted("db01", "hv01", "moved", False)).problems[1:]
+    assert words == "db01 has left hv02, and hv03 has all that it had; go on with flexdisk_target=hv03"
+    assert ends(three, {"hv01": says(three, "hv01"), "hv02": ""}, source="hv02")
+    assert powers(three) == {"hv01": "stopped", "hv02": "", "hv03": "running"}
+
+
+@pytest.fixture
+def newer(left):
+    """hv03 has all, as replicas. hv02 has begun a failover meanwhile, and was killed."""
+    has_left(left, "hv01")
+    boot(left.hv["hv01"])
+    between(left, "hv01", "hv02")
+    killed_when(left, "hv02", '"back_to":"[^"]', lambda: take(left))
+    assert look(left, "hv02")["vms"][0]["taking"] == "hv01"
+    return left
+
+
+def test_a_failover_that_has_begun_ends_if_a_host_has_everything(newer):
+    """Whatever may be lost. It is given up, and the move ends."""
+    for most in (None, 10**9):
+        code, words = refused_run(fail_over(newer, "hv02", ["hv01"], max_data_loss=most))
+        assert (code, "hv03 has all that it had" in words) == ("InUse", True)
+    seen = {name: says(newer, name) for name in ("hv02", "hv03")}
+    (words,) = places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).problems
+    assert "is being taken over from hv01 on hv02; the playbook failover_vm goes on there, or gives that up" in words
+    between(newer, "hv01", "hv02")
+    assert Stay(newer.peer.zfs(), newer.peer.driver(), newer.peer).stay(VM, False)
+    assert ends(newer, {"hv01": "", "hv02": says(newer, "hv02")})
+    on_hv03(newer)
+
+
+def test_what_has_arrived_does_not_end_for_a_failover_that_has_begun(newer):
+    (problem,) = ending(newer, "hv03", begun=True).problems
+    assert (problem.code, "has all that it had" in problem.message) == ("InUse", True)
+
+
+def test_newer_replicas_are_kept_anywhere(left):
+    """hv03 was left out, and hv02 has taken the VM over. The replicas of hv03 have what the VM wrote last."""
+    has_left(left, "hv01")
+    boot(left.hv["hv01"])
+    between(left, "hv01", "hv02")
+    take(left)
+    kept, folder = left.hv["hv03"].state(), {path: path.read_text() for path in left.folder.rglob("*.json")}
+    words = ending(left, "hv03").words
+    assert len(words) == 2
+    assert f"is kept as {APART}/" in words[1]
+    assert "that hv02 lacks" in words[1]
+    host = left.hv["hv03"]
+    for at in itertools.count(1):
+        host.restore(kept)
+        for path, text in folder.items():
+            path.write_text(text)
+        back, claims = returns(left, "hv03")
+        left.fuse = Fuse(at, bool(at % 2))
+        try:
+            back.end(VM, claims)
+            break
+        except Killed:
+            left.fuse = Fuse()
+        back, claims = returns(left, "hv03")
+        back.end(VM, claims)
+        found = observe(host.zfs(), host.driver(), every=True)
+        apart = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
+        assert [host.ok("guest", "hash", name) for name in apart] == left.newest[:1], at
+        assert (found.configs, found.moves[VM].taken, len(found.datasets) > 3) == ((), True, True)
+        assert ending(left, "hv03").words == []
+    left.fuse = Fuse()
+    assert at > 5
+    _uuid, told = returns(left, "hv03")[0].give_up(VM, False)
+    assert len(told) == 1
+    assert powers(left)["hv02"] == "running"

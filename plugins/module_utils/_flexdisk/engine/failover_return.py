@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+from dataclasses import replace
 
 from ..fleet.replication.claims import Claim, Claims, home_elsewhere
 from ..hypervisor.protocol import Hypervisor
@@ -22,7 +23,7 @@ from ..plan.vm_move import refusals
 from ..rules import moves
 from ..rules.failover import wish_of
 from ..rules.identity import render_time
-from ..rules.inventory import Host
+from ..rules.inventory import Host, detached_disk
 from ..rules.layout import detached_dataset, diverged, is_below, last_part, pool_of, replicas
 from ..rules.moves import COMING, MOVED, Move
 from ..rules.replicas import DIVERGED, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, is_synced
@@ -39,7 +40,7 @@ from .observe import observe
 from .outcome import Outcome
 from .own_copies import destroy_held
 from .replica_info import HOLD
-from .vm_arrival import Arrival, disks_here
+from .vm_arrival import Arrival, disks_here, why_it_comes
 from .vm_departure import EndOfVm, end_rest, rest_of
 
 _SHOWN = 20  # snapshots that a message names
@@ -106,13 +107,13 @@ class Ending(t.NamedTuple):
 
 
 class FailoverReturn:
-    """What the old home does when it is there again."""
+    """What the old home does when it is there again. authorized: as for Arrival."""
 
-    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner) -> None:
+    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, authorized: str = "") -> None:
         self._zfs = zfs
         self._hypervisor = hypervisor
         self._copies = Copies(runner)
-        self._arrival = Arrival(zfs, hypervisor, runner, Policy())
+        self._arrival = Arrival(zfs, hypervisor, runner, Policy(), authorized)
 
     # -- end
 
@@ -125,7 +126,7 @@ class FailoverReturn:
         vm = find_vm(host, name)
         known = moves.named(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)
         if len(known) == 1 and known[0].phase == COMING:
-            return _come(host, None if isinstance(vm, Problem) else vm, known[0], claims, old)
+            return _come(host, None if isinstance(vm, Problem) else vm, known[0], claims, begun, old)
         if isinstance(vm, Problem):
             known = [move for move in known if move.phase == MOVED]
             return _rest(host, known[0], claims, begun) if len(known) == 1 else Ending(None, None, [], [], [])
@@ -144,9 +145,12 @@ class FailoverReturn:
         since = render_time(time.time())
         raised = term + 1 if claim.term is None else claim.term
         what = (config.uuid, config.alias, there, claim.pool, "stopped", config.autoboot, since)
-        move = Move(MOVED, *what, term=raised, taken=True)
+        known_here = host.moves.get(config.uuid)
+        came = known_here is not None and known_here.has_left
+        move = Move(MOVED, *what, term=raised, taken=True, has_left=came)
         attached = [disk for disk in vm.disks if not disk.hidden]
         disks = [_old(disk, claim) for disk in [*attached, *_half_gone(host, config.uuid)]]
+        disks += _newer(_replicas_that_came(host, move), claim)
         words = [_words(one, there) for one in disks] or [
             f"what is left here of VM {config.label} goes, for {there} has it"
         ]
@@ -165,6 +169,7 @@ class FailoverReturn:
         if ending.only_shell:
             self._arrival.unexpect(move.vm, taking=True)
             return
+        self._arrival.shut_out(move.vm)
         if ending.vm is not None or ending.disks:
             write_move(self._zfs, self._hypervisor, ending.pool, move)
             for one in ending.disks:
@@ -198,6 +203,11 @@ class FailoverReturn:
                 self._zfs.create_container(place, readonly="on")
             self._zfs.set(volume.name, readonly="on")
             renames.rename(self._zfs, volume.name, f"{place}/{last_part(volume.name)}")
+        for volume in _diverged_replicas(host, uuid):
+            if not self._zfs.exists(diverged(volume.pool)):
+                self._zfs.create_container(diverged(volume.pool), readonly="on")
+            self._zfs.set_facts(volume.name, {ROLE: ""})
+            renames.rename(self._zfs, volume.name, f"{diverged(volume.pool)}/{last_part(volume.name)}")
 
     def _apart(self, uuid: str) -> t.List[Apart]:
         """The disks of the VM that are apart, as they are now."""
@@ -282,10 +292,11 @@ class _EndAnyway(EndOfVm):
             raise FlexdiskError("VmNotStopped", f"VM {vm.label} is {vm.config.state}")
 
 
-def _come(host: Host, vm: t.Optional[Vm], move: Move, claims: Claims, old: bool) -> Ending:
+def _come(host: Host, vm: t.Optional[Vm], move: Move, claims: Claims, begun: bool, old: bool) -> Ending:
     """What becomes of a VM that began to come here, by a failover or a move, and that another host has now.
 
-    vm: what was made of it here, None if it is not whole.
+    vm: what was made of it here, None if it is not whole. begun and old: as for look. A failover that has only begun
+    ends nothing that has begun to arrive here: all that the VM had is here.
     """
     have = {there: one for there, said in claims.items() for one in said or () if one.vm == move.vm and not one.phase}
     have = {there: one for there, one in have.items() if one.term is None or one.term >= move.term}  # no older homes
@@ -295,19 +306,39 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, claims: Claims, old: bool)
     term = max((one.term for one in have.values() if one.term is not None), default=0)  # lower ones are old homes
     found = {there: one for there, one in have.items() if one.term in (None, term)}
     config = next((one for one in host.configs if one.uuid == move.vm), None)
-    problems = list(_unclear(move.label, config, move.term, found, False, old))
+    problems = list(_unclear(move.label, config, move.term, found, begun, old))
+    arrived = why_it_comes(host, move) if begun else ""
+    if arrived:
+        problems.append(Problem("InUse", arrived, move.label))
     if problems:
         return Ending(vm, None, [], [], problems)
     ((there, claim),) = found.items()
     (pool,) = {pool_of(name) for name in host.datasets if moves.is_place(name) and last_part(name) == move.vm}
     disks = [_old(disk, claim) for disk in disks_here(host, move.vm).values()]
+    disks += _newer(_replicas_that_came(host, move), claim)
     words = [f"what was made here of VM {move.label} from {move.host} goes, for {there} has it"]
-    if move.has_left and not disks:
-        words = [f"{words[0]}; its replicas stay, and have what it wrote on {move.host} last, which {there} may lack"]
     what = (move.vm, move.alias, there, claim.pool, "stopped", move.autoboot, render_time(time.time()))
     term = claim.term if claim.term is not None else move.term + (0 if move.back_to else 1)
-    ended = Move(MOVED, *what, term=term, taken=True)
+    ended = Move(MOVED, *what, term=term, taken=True, has_left=move.has_left)
     return Ending(vm, ended, disks, [*words, *(_words(one, there) for one in disks)], [], pool, not disks)
+
+
+def _replicas_that_came(host: Host, move: Move) -> t.List[Disk]:
+    """The replicas of a VM that had left its host, as far as they have not become disks, or are known to be newer than
+    the VM. They have what it wrote there last.
+    """
+    volumes = [d for _name, d in sorted(host.datasets.items()) if d.backs and d.parent == replicas(d.pool)]
+    ours = [d for d in volumes if d.user.get(OF_VM) == move.vm and d.user.get(ROLE) == last_part(d.name)]
+    return [
+        replace(detached_disk(d, 0, snapshots=tuple(_points(host, d.name))), uuid=last_part(d.name))
+        for d in (ours if move.has_left and not records.absent(move.vm) else ())
+        if not d.user.get(DIVERGED)
+    ]
+
+
+def _newer(came: t.Sequence[Disk], claim: Claim) -> t.List[Old]:
+    """Those of the replicas with something that the new home lacks. The others stay what they are."""
+    return [one for one in (_old(disk, claim) for disk in came) if not one.becomes_replica]
 
 
 def _unclear(
@@ -378,15 +409,17 @@ def _was_replica(disk: Disk, uuid: str) -> bool:
 
 def _rest(host: Host, move: Move, claims: Claims, begun: bool) -> Ending:
     """What is left to do of a VM that has ended here: what an interrupted end has left, or an interrupted move."""
-    left, disks = _left(host, move.vm), _half_gone(host, move.vm)
-    if not disks:
+    left, disks, came = _left(host, move.vm), _half_gone(host, move.vm), _replicas_that_came(host, move)
+    if not (disks or came):
         return Ending(None, move if left else None, [], left, [])
     found = {there: one for there, said in claims.items() for one in said or () if one.vm == move.vm}
     problems = list(_unclear_rest(move, found, begun))
     if problems:
         return Ending(None, None, [], [], problems)
     ((there, claim),) = found.items()
-    old = [_old(disk, claim) for disk in disks]
+    old = [*(_old(disk, claim) for disk in disks), *_newer(came, claim)]
+    if not old:
+        return Ending(None, move if left else None, [], left, [])
     (pool,) = {pool_of(name) for name in host.datasets if moves.is_place(name) and last_part(name) == move.vm}
     taken = move._replace(host=there, pool=claim.pool, taken=True)
     return Ending(None, taken, old, [*left, *(_words(one, there) for one in old)], [], pool)
@@ -471,6 +504,12 @@ def _volumes(host: Host, uuid: str) -> t.List[Dataset]:
     return [d for name, d in sorted(host.datasets.items()) if d.kind != "snapshot" and _is_of(d, uuid)]
 
 
+def _diverged_replicas(host: Host, uuid: str) -> t.List[Dataset]:
+    """Replicas with data that the new home of their VM lacks, as far as they still lie where replicas lie."""
+    there = [volume for volume in _volumes(host, uuid) if volume.parent == replicas(volume.pool)]
+    return [volume for volume in there if _as_apart(host, volume).lost or volume.written]
+
+
 def _left(host: Host, uuid: str) -> t.List[str]:
     """What an interrupted run has left to do, in words."""
     found = [f"the journal of {pool} forgets the VM" for pool, vm in host.intents if vm == uuid]
@@ -479,11 +518,12 @@ def _left(host: Host, uuid: str) -> t.List[str]:
     configs, roots = rest_of(host, uuid)
     found += [f"the configuration of VM {config.label} goes" for config in configs]
     found += [f"{root.name} goes" for root in roots]
+    waiting = _diverged_replicas(host, uuid)
     for volume in _volumes(host, uuid):
         apart, there = _as_apart(host, volume), volume.user.get(HOST, "the new home")
         if apart.becomes_replica and not apart.replicated:
             found.append(f"{volume.name} becomes a replica of the disk on {there}")
-        elif volume.name == detached_dataset(volume.pool, last_part(volume.name)):
+        elif volume in waiting or volume.name == detached_dataset(volume.pool, last_part(volume.name)):
             place = f"{diverged(volume.pool)}/{last_part(volume.name)}"
             found.append(f"{volume.name} is kept as {place}{_lacking(apart, there, ', ')}")
     return found

@@ -100,7 +100,7 @@ class Arrival:
         coming = move is not None and move.phase == COMING
         if not taking:
             found += self._memory(record)
-        why = _why_it_comes(host, move, taking)
+        why = why_it_comes(host, move, taking)
         if why:
             found.append(Problem("InUse", why, name))
         for config in host.configs:
@@ -323,7 +323,7 @@ class Arrival:
         if stayed is not None:
             _check_given_up(uuid, stayed)
         if place:
-            self._shut_out(uuid)
+            self.shut_out(uuid)
             self._end_shell(uuid, pool_of(place))
             records.remove(uuid)
             was = host.moves[uuid].was
@@ -333,7 +333,7 @@ class Arrival:
                 drop_mark(self._zfs, self._copies, place, host.datasets[place].guid)
         return records.remove(uuid) or bool(place)
 
-    def _shut_out(self, uuid: str) -> None:
+    def shut_out(self, uuid: str) -> None:
         """No key of the last transfer opens anything any more, and nothing is received."""
         if not self._authorized or records.absent(uuid):
             return
@@ -399,7 +399,7 @@ class Arrival:
         pool = pool_of(place)
         if not (taking or host.moves[uuid].has_left):
             rewrite_move(self._zfs, pool, host.moves[uuid]._replace(has_left=True))
-        self._shut_out(uuid)
+        self.shut_out(uuid)
         progress.current().now(record.label, "", "its replicas become disks")
         self._become_disks(record, pool, host)
         now = None
@@ -605,7 +605,7 @@ def is_arriving(host: Host, move: Move) -> bool:
     return move.phase == COMING and not move.back_to and (move.has_left or bool(disks_here(host, move.vm)))
 
 
-def _why_it_comes(host: Host, move: t.Optional[Move], taking: bool = False) -> str:
+def why_it_comes(host: Host, move: t.Optional[Move], taking: bool = False) -> str:
     """Return why the VM is not only expected here: by a failover, or because it has left the other host already."""
     if move is not None and move.back_to and not taking:
         return moves.why_frozen(move)
@@ -617,7 +617,7 @@ def _why_it_comes(host: Host, move: t.Optional[Move], taking: bool = False) -> s
 
 
 def _check_only_expected(host: Host, move: Move) -> None:
-    why = _why_it_comes(host, move)
+    why = why_it_comes(host, move)
     if why:
         raise FlexdiskError("InUse", f"VM {move.label}: {why}")
 

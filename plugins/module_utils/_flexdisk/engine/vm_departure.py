@@ -105,7 +105,7 @@ class Departure:
                 raise FlexdiskError(found.code, found.message)
             left = known[0]._asdict() if known else None
             nothing: _Dict = {"vm": "", "pool": "", "record": None, "digest": "", "refusals": [], "lost": []}
-            return {**nothing, "move": left, "asks": self._asks(known[0] if known else None)}
+            return {**nothing, "move": left, "term": moves.UNKNOWN, "asks": self._asks(known[0] if known else None)}
         move = host.moves.get(found.config.uuid)
         told = self._hypervisor.description(found.config.uuid)
         record = self.record(host, found, told, here, target)
@@ -113,6 +113,7 @@ class Departure:
             "vm": found.config.uuid,
             "pool": found.config.pool,
             "move": move._asdict() if move else None,
+            "term": wish_of(found.config, found.root).term if found.config.failover else moves.UNKNOWN,
             "asks": self._asks(move),
             "record": record,
             "digest": digest(record),

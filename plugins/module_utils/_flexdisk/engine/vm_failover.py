@@ -153,14 +153,18 @@ def _elsewhere(ready: Ready, claims: Claims, params: _Params) -> t.List[Problem]
 
 
 def _better(ready: Ready, params: _Params) -> t.List[Problem]:
-    """Why the VM shall come back on another host."""
-    if ready.known is None or ready.begun or ready.takeover is None:
+    """Why the VM shall come back on another host. A failover that has begun goes on unless a host has all that the VM
+    had.
+    """
+    if ready.known is None or ready.takeover is None:
         return []
     record = ready.known.record
     found = ready.takeover
     points = {disk: tuple(guids) for disk, guids in found.points.items()}
     mine = Rival(host_name(), record.host, record.home, _term(record), found.synced, points)
-    better = better_elsewhere(mine, read_rivals(params["elsewhere"] or {}, record.uuid), params["max_data_loss"])
+    rivals = read_rivals(params["elsewhere"] or {}, record.uuid)
+    rivals = [one for one in rivals if one.begun or not ready.begun]
+    better = better_elsewhere(mine, rivals, params["max_data_loss"])
     return [Problem(code, words, record.label) for code, words in better]
 
 
@@ -198,7 +202,7 @@ def _told(ready: Ready, name: str, now: float, gone: t.Sequence[str] = ()) -> t.
 
 
 def _end(call: Call, given: Told) -> Answer:
-    what = FailoverReturn(call.zfs, call.hypervisor, call.runner)
+    what = FailoverReturn(call.zfs, call.hypervisor, call.runner, given.params["authorized_keys"])
     how = (given.params["vm"], given.claims, given.params["begun"], given.params["old"])
     ending = what.look(*how)
     if ending.problems:

@@ -35,7 +35,7 @@ class Move(t.NamedTuple):
     to this set of snapshots; "" for a move. term: how often the VM had been taken over, UNKNOWN if an older version has
     written this. boot and asks are those of a VM with failover that leaves: the boot of this host then, and the hosts
     that may take the VM over, with commas. taken: the VM has not moved, but has been taken over by the other host.
-    has_left: the VM comes, and had left the other host when its arrival began here.
+    has_left: the VM comes, or came until another host had taken it over, and had left its host when its arrival began.
     """
 
     phase: str
@@ -210,6 +210,18 @@ class Sighting(t.NamedTuple):
     """The UUID of the VM that is written down there, "" for none."""
     term: int = UNKNOWN
     """As in Move."""
+    had: int = UNKNOWN
+    """How often the VM that it has had been taken over; UNKNOWN without failover."""
+    has_left: bool = False
+    """As in Move."""
+    taking: bool = False
+    """Whether the VM comes because its home has failed."""
+    asks: t.Tuple[str, ...] = ()
+    """The hosts that must say that they have not taken the VM over before its move from there goes on."""
+
+    def is_older_than(self, term: int) -> bool:
+        """Whether a host that has the VM is only an old home of one with this term."""
+        return not self.phase and UNKNOWN < self.had < term
 
 
 def read_sightings(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Optional[Sighting]]:
@@ -223,7 +235,9 @@ def read_sightings(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Optional[Sight
 def _sighting(given: t.Any) -> Sighting:
     move = given["move"] or {}
     known = (str(move.get("phase", "")), str(move.get("host", "")), str(move.get("vm", "")))
-    return Sighting(str(given["vm"]), *known, int(move.get("term", UNKNOWN)))
+    terms = (int(move.get("term", UNKNOWN)), int(given.get("term", UNKNOWN)))
+    how = (bool(move.get("has_left")), bool(move.get("back_to")))
+    return Sighting(str(given["vm"]), *known, *terms, *how, tuple(map(str, given.get("asks", ()))))
 
 
 def why_not_on(
@@ -240,7 +254,8 @@ def why_not_on(
     unasked: also if they cannot be asked.
     """
     told = {host: one for host, one in seen.items() if one is not None and host != target}
-    have = sorted(host for host, one in told.items() if one.vm == vm and one.phase != COMING)
+    have = [host for host, one in sorted(told.items()) if one.vm == vm and one.phase != COMING]
+    have = [host for host in have if not told[host].is_older_than(term)]
     if have:
         words = f"{' and '.join(have)} has it, too. If it was taken over there, end it on its old host with"
         return f"{words} flexdisk_failover_state=returned of the playbook failover_vm"

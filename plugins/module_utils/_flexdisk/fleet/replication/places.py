@@ -1,0 +1,109 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Where a VM is that shall move, by what all hosts of a run say of it, and what speaks against going on."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...rules.moves import COMING, MOVED, UNKNOWN, Sighting
+
+Seen = t.Mapping[str, Sighting]
+
+
+class Wanted(t.NamedTuple):
+    """What a run was asked for."""
+
+    vm: str
+    """The name or UUID that was given."""
+    target: str
+    """The host that the VM moves to, "" for none."""
+    state: str
+    """moved, stays or forgotten."""
+    unasked: bool
+    """Whether to go on although a host that could have taken the VM over cannot be asked."""
+
+
+class Places(t.NamedTuple):
+    """Where the VM is."""
+
+    homes: t.List[str]
+    """The hosts that have it, or are about to part with it. One that it had left long ago does not count."""
+    source: str
+    """The host that it leaves, "" for none: its home, or the one that it had left for the target. It may be lost."""
+    problems: t.List[str]
+    """Why nothing may be done."""
+
+
+def find(seen: Seen, wanted: Wanted) -> Places:
+    """Return where the VM is. seen: what each host of the run says."""
+    coming = {host: one for host, one in seen.items() if one.phase == COMING}
+    arrived = max((one.term for one in coming.values() if one.has_left), default=UNKNOWN)
+    have = [host for host, one in seen.items() if one.vm and one.phase != COMING]
+    old = [host for host in have if seen[host].is_older_than(arrived)]
+    homes = [host for host in have if host not in old]
+    source = [*homes, *([coming[wanted.target].target] if wanted.target in coming else [])]
+    if wanted.state == "forgotten":
+        words = f"{wanted.vm} is on its way to {_all(coming)}; the tombstone is needed until it is there"
+        return Places(homes, "", [words] if coming else [])
+    found = [*_where(seen, wanted, homes, old, source), *_elsewhere(coming, wanted)]
+    found += _taken_over(seen, wanted, source)
+    return Places(homes, source[0] if source else "", found)
+
+
+def _where(
+    seen: Seen, wanted: Wanted, homes: t.Sequence[str], old: t.Sequence[str], source: t.Sequence[str]
+) -> t.Iterator[str]:
+    """Yield why the host that the VM leaves is not clear."""
+    if len(homes) > 1 or not source:
+        words = f"{wanted.vm} is on {_all(homes) or f'none of {_listed(seen)}'}"
+        yield words + (f"; what {_all(old)} has is from before it was taken over" if old else "")
+    elif wanted.state == "stays" and not homes and source[0] not in seen:
+        yield f"{wanted.vm} comes from {source[0]}, which is not among the hosts of this run"
+
+
+def _elsewhere(coming: Seen, wanted: Wanted) -> t.Iterator[str]:
+    """Yield to which other hosts the VM is on its way."""
+    for host, one in coming.items():
+        if host == wanted.target:
+            continue
+        if one.taking:
+            words = (
+                f"{wanted.vm} is being taken over from {one.target} on {host}; the playbook failover_vm goes on there,"
+            )
+            yield f"{words} or gives that up with flexdisk_failover_state=stays"
+        elif one.has_left:
+            words = f"{wanted.vm} has left {one.target}, and {host} has all that it had; go on with"
+            yield f"{words} flexdisk_target={host}"
+        else:
+            yield (
+                f"{wanted.vm} is on its way to {host}; go on there, or give that up with flexdisk_target={host} and"
+                " flexdisk_move_state=stays"
+            )
+
+
+def _taken_over(seen: Seen, wanted: Wanted, source: t.Sequence[str]) -> t.Iterator[str]:
+    """Yield why the VM may have been taken over since it had left its host, which has booted since."""
+    leaves = [seen[host] for host in source if host in seen and seen[host].asks]
+    if wanted.state != "moved" or not leaves:
+        return
+    unheard = sorted({host for one in leaves for host in one.asks if host not in seen})
+    if unheard and not wanted.unasked:
+        words = (
+            f"{wanted.vm} has left its host, which has booted since, and {_all(unheard)} could not be asked whether it"
+        )
+        yield f"{words} has been taken over; flexdisk_start_unasked=true goes on"
+    term = max(one.term for one in leaves)
+    raised = [host for host, one in seen.items() if one.phase == MOVED and one.term > term]
+    if raised:
+        yield f"{wanted.vm} was taken over while it moved: {_all(raised)} says that it went on from there"
+
+
+def _all(hosts: t.Iterable[str]) -> str:
+    return " and ".join(hosts)
+
+
+def _listed(hosts: t.Iterable[str]) -> str:
+    return ", ".join(hosts)
