@@ -129,8 +129,8 @@ options:
     version_added: 0.3.0
   authorized_keys:
     description:
-      - The file of keys that SSH accepts on this host. O(step=take_over) shuts out the old home, and O(step=end) the host
-        that was sending what ends here.
+      - The file of keys that SSH accepts on this host. O(step=take_over) shuts out the old home, and O(step=end) the
+        host that was sending what ends here.
     type: path
     default: ~/.ssh/authorized_keys
   incoming_allowed:

@@ -246,7 +246,8 @@ stayed:
   version_added: "0.3.0"
 term:
   description:
-    - How often the VM has been taken over. With O(step=look), V(-1) if this host does not have it, or it has no failover.
+    - How often the VM has been taken over. With O(step=look), V(-1) if this host does not have it, or it has no
+      failover.
   returned: success, with O(step=stay) or O(step=look)
   type: int
   version_added: "0.3.0"
