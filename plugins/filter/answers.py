@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filter answers: what the variables of a playbook mean, and what is wrong with them."""
+"""The filters answers and unknown_variables: what the variables of a playbook mean, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typing as t
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import unknown
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
@@ -63,8 +64,16 @@ def _plain(value: t.Any) -> t.Any:
     return str(value) if isinstance(value, str) else value
 
 
+def unknown_variables(given: t.Sequence[str], playbook: str, told: t.Mapping[str, t.Any]) -> t.List[str]:
+    """given: the names of all variables. told: playbooks/vars/arguments.yml."""
+    arguments = told["_flexdisk_arguments"]
+    others = {name for own in arguments.values() for name in own} | {*told["_flexdisk_left"]}
+    names = unknown.Names(list(arguments[playbook]), others, list(told["_flexdisk_of_roles"]))
+    return unknown.problems(given, names, told["_flexdisk_choosing"])
+
+
 class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters({"answers": answers})
+        return _core.filters({"answers": answers, "unknown_variables": unknown_variables})

@@ -52,6 +52,12 @@ class Variable:
         kind = choices or str(self.spec["type"])
         if self.spec["type"] == "list":
             kind = f"list of {choices or self.spec.get('elements')}"
+        if "least" in self.spec:
+            kind += (
+                f", {self.spec['least']} to {self.spec['most']}"
+                if "most" in self.spec
+                else f", at least {self.spec['least']}"
+            )
         value = self.spec.get("default")
         default = value if isinstance(value, str) and value else json.dumps(value)
         return kind + (

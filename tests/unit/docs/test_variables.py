@@ -92,7 +92,8 @@ def test_defaults_and_choices(reference):
     assert told["flexible_disks_matching"] == "`name`, `order`; default `name`"
     assert told["flexible_disks_allow_restart"] == "bool; default `false`"
     assert told["vm_move_vm"] == "str; required"
-    assert told["flexdisk_size"] == "int; required"
+    assert told["flexdisk_size"] == "int, 0 to 10000; required"
+    assert told["flexdisk_most_steps"] == "int, at least 1"
     assert told["flexdisk_vm"] == "str or dict", "some playbooks do without"
     assert told["flexdisk_list_state"] == "list of `attached`, `detached`, `orphaned`"
 

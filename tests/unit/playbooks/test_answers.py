@@ -30,7 +30,7 @@ IN_PLAYS = r"(?<![\w.])(?:%s)\b" % "|".join(sorted({name for own in ARGUMENTS.va
 def full(wanted):
     """An answer, and what it means."""
     kind = wanted.get("type", "str")
-    first = wanted.get("choices", ["web01"])[0]
+    first = "/srv/web01" if "path" in wanted.get("like", "") else wanted.get("choices", ["web01"])[0]
     options = wanted.get("options", {})
     entry = {key: full(one)[1] for key, one in options.items() if one.get("required")}
     if kind == "list":

@@ -50,6 +50,16 @@ def test_every_variable_is_checked_and_documented(path):
     assert f"_flexdisk_playbook: {path.stem}\n" in play
 
 
+def test_names_that_roles_have():
+    """What they read, and what they leave."""
+    kinds = "|".join(sorted(path.name for path in (ROOT / "roles").iterdir()))
+    texts = [path.read_text() for path in (ROOT / "roles").glob("*/tasks/*.yml")]
+    left = {name for text in texts for name in re.findall(rf"(?:register: |^ +)((?:{kinds})_\w+)(?::|$)", text, re.M)}
+    specs = [yaml.safe_load(path.read_text()) for path in (ROOT / "roles").glob("*/meta/argument_specs.yml")]
+    read = {name for spec in specs for name in spec["argument_specs"]["main"]["options"]}
+    assert sorted(left | read) == sorted(VARS["_flexdisk_of_roles"])
+
+
 def test_no_play_has_vars_files():
     """Ansible parses them again for every task of every host."""
     plays = [play for path in (ROOT / "playbooks").rglob("*.yml") for play in yaml.safe_load(path.read_text())]
@@ -135,7 +145,15 @@ def play(collections, name, variables, *words):
         ("scale_group", {"flexdisk_group": "web", "flexdisk_size": "more", "flexdisk_groups": [WEB]}, ["more"]),
         ("grow_guests", {"flexdisk_guests": "all", "flexdisk_vm": "web01"},
          ["flexdisk_hosts is unknown", "flexdisk_guests", "argument 'flexdisk_vm'", "dict"]),
-        ("rfd154_grow", {"rfd154_scale": 0}, ["rfd154_image", "rfd154_scale must be at least 1"]),
+        ("rfd154_grow", {"rfd154_scale": 0}, ["rfd154_image", "rfd154_scale is 0, but must be at least 1"]),
+        ("add_disk", {"flexible_disk_allow_restart": True}, ["Did you mean flexible_disks_allow_restart?"]),
+        ("add_disk", {"allow_restart": True}, ["allow_restart is an option of modules", "disks_allow_restart"]),
+        ("restart_group", {"flexdisk_generation": " "}, ["flexdisk_generation is empty"]),
+        ("restart_group", {"flexdisk_replace": []}, ["flexdisk_replace is an empty list"]),
+        ("update_group", {"flexdisk_most_steps": -1}, ["flexdisk_most_steps is -1, but must be at least 1"]),
+        ("scale_group", {"flexdisk_size": 10**18}, ["flexdisk_size is 1000000000000000000, but must be 0 to 10000"]),
+        ("move_vm", {"flexdisk_transfer_authorized_keys": "../../keys"}, ["but must be an absolute path"]),
+        ("move_vm", {"flexdisk_transfer_address": "-oProxyCommand=x"}, ["must be a name or an IP address"]),
     ],
 )  # fmt: skip
 def test_wrong_variables_are_refused(collections, name, variables, words):

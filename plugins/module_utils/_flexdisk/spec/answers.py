@@ -14,9 +14,13 @@ import math
 import re
 import typing as t
 
-Wanted = t.Mapping[str, t.Any]  # an option of an argument specification
+# An option of an argument specification. Beside what Ansible knows, it can say: least and most, of a number; matches,
+# a regular expression for the whole text, and like, what such text is; filled, if nothing may be given that is empty;
+# as_is.
+Wanted = t.Mapping[str, t.Any]
 Read = t.Callable[[str], object]  # JSON or YAML as text; raises ValueError
 
+_MOST = 10**12  # no number that a playbook takes can be more, whatever it counts
 _TRUE = ("true", "yes", "on", "y", "t", "1")
 _FALSE = ("false", "no", "off", "n", "f", "0")
 _QUOTED = re.compile(r"""(["'])((?:(?!\1).)+)\1\Z""", re.DOTALL)
@@ -44,7 +48,9 @@ def meant(
             continue
         value = given[name]
         try:
-            if name in choosing and _chooses_nothing(wanted, value):
+            if wanted.get("filled") and value == []:
+                raise Unclear(f"{name} is an empty list. Leave it out instead")
+            if (name in choosing or wanted.get("filled")) and _chooses_nothing(wanted, value):
                 raise Unclear(f"{name} is empty. Leave it out if nothing is to be chosen by it")
             if wanted.get("as_is"):
                 values[name] = _as_is(name, wanted, value, read)
@@ -89,9 +95,9 @@ def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = F
     if isinstance(value, datetime.date):
         raise Unclear(_lost(path, "date", value.isoformat(), [value.isoformat()]))
     if kind in ("str", "path"):
-        return _text(path, value, exact)
+        return _matching(path, wanted, _text(path, value, exact))
     if kind in ("bool", "int", "float"):
-        return _simple(path, kind, value)
+        return _within(path, wanted, _simple(path, kind, value))
     if kind == "list":
         return _list(path, wanted, value, read, exact)
     if kind == "dict":
@@ -100,6 +106,30 @@ def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = F
         raise Unclear(_lost_truth(path, value))
     _refuse_dates(path, value)
     return value
+
+
+def _matching(path: str, wanted: Wanted, value: object) -> object:
+    """Text in the form that it must have."""
+    pattern = wanted.get("matches")
+    if pattern and isinstance(value, str) and not re.fullmatch(pattern, value):
+        raise Unclear(f"{path} is {value!r:.100}, but must be {wanted['like']}")
+    return value
+
+
+def _within(path: str, wanted: Wanted, value: object) -> object:
+    """A number that is not too small or too big. What is none stays for the check against the specification."""
+    least, most = wanted.get("least", -_MOST), wanted.get("most", _MOST)
+    if isinstance(value, (int, float)) and not least <= value <= most:
+        limits = (
+            f"{least} to {most}" if "most" in wanted else f"at least {least}" if value < least else f"at most {most}"
+        )
+        raise Unclear(f"{path} is {value if isinstance(value, float) else _digits(value)}, but must be {limits}")
+    return value
+
+
+def _digits(value: int) -> str:
+    """A number for people, who do not want to read hundreds of digits."""
+    return str(value) if abs(value) < 10**30 else "a number of more than 30 digits"
 
 
 def _text(path: str, value: object, exact: bool) -> object:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ...model.errors import Problem, Problems
 from .homes import Homes, parse_homes
-from .members import Member, index_of
+from .members import Member, index_of, size_problems
 from .policy import RollPolicy, parse_policy
 from .roll import Group, failures
 
@@ -32,8 +32,8 @@ def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
     problems = Problems("")
     if not raw["name"]:
         problems.add("InvalidArgument", "name is empty, but a group needs a name")
-    if raw["size"] < 0:
-        problems.add("InvalidArgument", f"size is {raw['size']}, but must not be negative")
+    for words in size_problems(raw["size"]):
+        problems.add("InvalidArgument", words)
     policy, wrong = parse_policy(raw["policy"] or {})
     problems += wrong
     homes = problems.attempt("", parse_homes, raw["hosts"] if raw["hosts"] is not None else []) or Homes()
@@ -62,6 +62,8 @@ def _members(group: str, raw: t.Sequence[_Raw], problems: Problems) -> t.Tuple[M
             problems.add(
                 "InvalidArgument", f'"{name}" is not a member of {group}: those are called {group}-0, {group}-1'
             )
+        if (entry.get("destroys") or 0) < 0:
+            problems.add("InvalidArgument", f"{name} destroys {entry['destroys']} MiB, but that must not be negative")
         places.setdefault(name, []).append(entry["host"] or "no host")
         members.append(
             Member(

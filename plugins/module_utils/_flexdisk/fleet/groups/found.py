@@ -15,7 +15,7 @@ from ...rules.identity import uuid_for
 from . import template
 from .homes import Homes, parse_homes, placed
 from .lease import check_others, check_waits
-from .members import Member, index_of, member_name
+from .members import Member, index_of, member_name, size_problems
 from .policy import parse_policy
 from .roll import Group
 
@@ -48,18 +48,20 @@ class Place:
 def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) -> t.Dict[str, t.Any]:
     """The members of a group, whether they keep disks, and the texts of all that is wrong with its declaration.
 
-    results: what vm_info returned, by host. group: name, size, hosts, policy, template, members, replace, and adopt
-    (names of VMs). unread: hosts that cannot be read. Without problems, each member has what observed says, address,
-    and gate for group_gate.
+    results: what vm_info returned, by host. group: name, size, hosts, policy, template, members, replace,
+    most_steps, and adopt (names of VMs). unread: hosts that cannot be read. Without problems, each member has what
+    observed says, address, and gate for group_gate.
     """
     name, size, own = group["name"], group["size"], group["members"]
     policy, wrong = parse_policy(group["policy"])
     problems = template.check_template(name, group["template"], own)
     homes = problems.attempt("", parse_homes, group["hosts"]) or Homes()
-    texts = [f"size is {size}, but must not be negative"] if size < 0 else []
+    texts = size_problems(size)
+    if int(group.get("most_steps") or 0) < 0:
+        texts.append(f"most_steps is {group['most_steps']}, but must not be negative; 0 is no limit")
     texts += [problem.message for problem in [*problems, *wrong]]
     texts += _strange(group, homes, {*results, *unread})
-    if not wrong and group.get("waits") and size >= 0:
+    if not wrong and group.get("waits") and not size_problems(size):
         texts += check_waits(policy=policy, size=size, **group["waits"])
     if group.get("token"):
         texts += check_others(results, name, group["token"])
@@ -84,6 +86,8 @@ def _strange(group: _Raw, homes: Homes, hosts: t.Set[str]) -> t.List[str]:
     texts = [f"hosts names {', '.join(astray)}, which this play does not have"] if astray else []
     for word, names in (("replace", group["replace"]), ("hosts", homes.fixed), ("adopt", group.get("adopt") or ())):
         texts += [f"{word} names {m}, which is not a member of {name}" for m in sorted(names) if index_of(m, name) < 0]
+    above = sorted(m for m in group["replace"] if index_of(m, name) >= group["size"])
+    texts += [f"replace names {m}, which is not a member: the group has size {group['size']}" for m in above]
     return texts
 
 

@@ -13,6 +13,7 @@ from ...rules.identity import member_of
 
 NOTHING, LIVE, RESTART, RECREATE, REFUSED = "nothing", "live", "restart", "recreate", "refused"
 CLASSES = (NOTHING, LIVE, RESTART, RECREATE, REFUSED)  # each needs more than the one before
+MOST = 10_000  # members of a group; a bigger size is a slip of the hand, and its plan would fill the memory
 
 
 @dataclass(frozen=True)
@@ -83,3 +84,10 @@ def waiting(members: t.Iterable[Member], canaries: t.Collection[str]) -> t.List[
     """
     left = [member for member in members if member.there and not member.current]
     return sorted(left, key=lambda member: (member.serves, member.name not in canaries, -member.index))
+
+
+def size_problems(size: int) -> t.List[str]:
+    """What is wrong with the size of a group."""
+    if size < 0:
+        return [f"size is {size}, but must not be negative"]
+    return [f"size is {size}, but a group has at most {MOST} members"] if size > MOST else []

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Wrong values of every variable of every playbook: each is refused in words that name the variable."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import answers, unknown_variables
+
+ROOT = Path(__file__).resolve().parents[3]
+VARS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())
+ARGUMENTS = VARS["_flexdisk_arguments"]
+EMPTY = VARS["_flexdisk_never_empty"]
+
+
+def wrong(spec):
+    """Values that a variable cannot have, by its type and limits."""
+    kind, values = spec["type"], []
+    if kind in ("int", "float"):
+        values = ["many", "1_000", "0x10", True, [1, 2], {"a": 1}, -1, "-1", float("nan"), "nan", 10**400]
+        values += [spec["most"] + 1, str(spec["most"] + 1)] if "most" in spec else []
+        values += [1.5, "1e3"] if kind == "int" else []
+    elif kind == "bool":
+        values = ["maybe", 2, -1, "2", [True, False], {"a": True}]
+    elif kind in ("str", "path"):
+        values = [7, 241, True, 1.5, datetime.date(2026, 1, 2), ["a", "b"], {"a": 1}]
+        values += ["nosuch", "NOSUCH", "a,b"] if "choices" in spec else []
+        values += ["../../keys", "-oProxyCommand=x", "a b", "$(id)"] if "matches" in spec else []
+    elif kind == "list" and spec["elements"] in ("str", "path"):
+        values = [[""], ["a", " "], "a,,b", [["a"]], [{"a": 1}], {"a": 1}, [7], [True], "[a"]
+        values += [["nosuch"], "nosuch"] if "choices" in spec else []
+        values += [["keys"], "keys"] if "matches" in spec else []
+    elif kind == "list":
+        values = [7, "x", [7], [["a"]], ["x"], "[{", [None]]
+        values += [[{"nosuch": 1}]] if "options" in spec else []
+    elif kind == "dict":
+        values = [7, "x", [7], "{a", True]
+        values += [{"nosuch": 1}] if "options" in spec else []
+    return values
+
+
+CASES = {
+    (name, kind): (playbook, spec, wrong(spec))
+    for playbook, own in ARGUMENTS.items()
+    for name, spec in own.items()
+    for kind in [repr(sorted(spec.items(), key=str))]
+}
+
+
+def test_the_table_is_long():
+    assert sum(len(values) for _playbook, _spec, values in CASES.values()) > 700
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_each_is_refused(case):
+    (name, _kind), (playbook, _spec, values) = case, CASES[case]
+    for value in values:
+        found = answers({name: value}, {**ARGUMENTS[playbook]})
+        said = [words for words in found["problems"] if name in words and "missing required" not in words]
+        assert said, (playbook, name, value, found)
+        assert all(len(words) < 700 for words in said), said
+
+
+@pytest.mark.parametrize("playbook", ARGUMENTS)
+def test_each_misspelt_variable_is_found(playbook):
+    """A letter is missing, doubled, or has changed its place with the next. Names so made may be others that exist."""
+    known = {name for own in ARGUMENTS.values() for name in own}.union(
+        VARS["_flexdisk_left"], VARS["_flexdisk_of_roles"]
+    )
+    count = 0
+    for name in ARGUMENTS[playbook]:
+        at = len(name) - 3
+        made = {
+            name[:at] + name[at + 1 :],
+            name[:at] + name[at] + name[at:],
+            name[: at - 1] + name[at] + name[at - 1] + name[at + 1 :],
+        }
+        for misspelt in made - known:
+            found = unknown_variables([misspelt], playbook, VARS)
+            assert [words for words in found if f"{misspelt} is unknown" in words], misspelt
+            count += 1
+    assert count >= len(ARGUMENTS[playbook])
+    assert (
+        unknown_variables(["flex", "virtual_hosts", "vm_memory", "instance_id", "ansible_host"], playbook, VARS) == []
+    )
+    assert unknown_variables([*known], "grow_guests", {**VARS, "_flexdisk_choosing": "nothing"}) == []
