@@ -52,7 +52,11 @@ options:
       - Without this option, all VMs of the host. O(state=rolled_back) requires this option.
     type: list
     elements: str
-    aliases: [vm]
+  vm:
+    description:
+      - Another way to write O(vms) with one VM. Both together are refused.
+    type: list
+    elements: str
   name:
     description:
       - Name of the snapshot, 1 to 64 letters, digits and C(-_.:%), without a dash at the beginning.
@@ -292,7 +296,8 @@ def main() -> None:
     """Read the arguments, and do what vm_snapshot does."""
     module = AnsibleModule(
         argument_spec={
-            "vms": {"type": "list", "elements": "str", "aliases": ["vm"]},
+            "vms": {"type": "list", "elements": "str"},
+            "vm": {"type": "list", "elements": "str"},
             "name": {"type": "str"},
             "state": {"type": "str", "default": "present", "choices": ["present", "absent", "rolled_back"]},
             "keep": {"type": "dict", "options": KEEP},
@@ -306,8 +311,11 @@ def main() -> None:
             **HOST,
             **LOCK,
         },
+        mutually_exclusive=[("vm", "vms")],
         supports_check_mode=True,
     )
+    if module.params["vms"] is None:
+        module.params["vms"] = module.params["vm"]
     task = f"vm_snapshot of {', '.join(module.params['vms'] or ['all VMs'])}"
     run_module(module, __version__, task, parsed, body)
 

@@ -44,6 +44,24 @@ def test_refused_before_anything_changes(host, module, args, said):
     assert host.state() == before
 
 
+def test_vm_and_vms_together_are_refused(host):
+    """One of them would be dropped."""
+    for check in (True, False):
+        result = host("vm_snapshot", check=check, vm="web01", vms=["web01"], name="a")
+        assert result["failed"]
+        assert result["msg"] == "parameters are mutually exclusive: vm|vms"
+
+
+def test_more_memory_than_the_host_has_is_refused(host):
+    """It would show at the next start of the VM."""
+    before = host.state()
+    for check in (True, False):
+        result = host("vm", check=check, vms=[{"vm": "web01", "memory": "99999TiB"}], allow_restart=True)
+        assert (result["failed"], result["error_code"]) == (True, "InsufficientMemory")
+        assert "memory 99999 TiB is more than the host has, " in result["msg"]
+    assert host.state() == before
+
+
 def test_the_options_are_those_of_vmadm():
     known = {name for name in PROPERTIES if "." not in name and allowed(name, "bhyve", "create")}
     assert known - vmadm._OPTIONS == vmadm._OURS & known

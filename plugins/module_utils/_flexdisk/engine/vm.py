@@ -12,12 +12,13 @@ from dataclasses import replace
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, VmDeclaration
 from ..model.errors import Problem, Problems
-from ..model.sizes import MIB
+from ..model.sizes import MIB, render_mib
 from ..model.vm import Disk, Vm, VmConfig
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ..plan.planner import find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import addressed, machine, plan_change, plan_deletion, plan_ended, plan_left, plan_remains
+from ..plan.vm_steps import SetProperties
 from ..rules import packages
 from ..rules.inventory import Host, moved_in, without
 from ..rules.layout import final, image_dataset
@@ -171,7 +172,19 @@ class _Planner:
             return plan_ended(self._host, declared) if absent else self._creation(declared)
         if absent:
             return plan_deletion(self._host, found, declared, capabilities, unfinished)
-        return plan_change(self._host, found, declared, self._policy, capabilities)
+        plan = plan_change(self._host, found, declared, self._policy, capabilities)
+        return plan if self._has_memory(plan, found, declared.vm) else None
+
+    def _has_memory(self, plan: VmPlan, vm: Vm, name: str) -> bool:
+        """Whether the host has the memory that a VM gets: otherwise its next start would fail, which may be far away."""
+        most = max((step.memory_mib or 0 for step in plan.steps if isinstance(step, SetProperties)), default=0)
+        if most <= (vm.config.memory or 0):
+            return True
+        there = self._hypervisor.resources().memory
+        if most > there:
+            words = f"memory {render_mib(most)} is more than the host has, {render_mib(there)}"
+            self.problems.append(Problem("InsufficientMemory", words, name))
+        return most <= there
 
     def _find(self, declared: VmDeclaration) -> t.Union[Vm, VmConfig, Problem, None]:
         """The VM, its remaining configuration, the problem why it cannot be used, or None if it does not exist."""

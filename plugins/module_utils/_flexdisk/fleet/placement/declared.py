@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 from dataclasses import dataclass
 
@@ -59,8 +60,9 @@ def parse_request(raw: _Raw, facts: Facts, exclusive: t.Sequence[str], problems:
     names = selection.names() if kind != PLACE else ()
     selection.check_targets(names)
     for key in ("max_moves", "min_gain"):
-        if raw[key] is not None and raw[key] < 0:
-            problems.add("InvalidArgument", f"{key} is {raw[key]}, but must not be negative")
+        if raw[key] is not None and not 0 <= raw[key] < math.inf:
+            words = "must not be negative" if raw[key] < 0 else "must be a number"
+            problems.add("InvalidArgument", f"{key} is {raw[key]}, but {words}")
     figures = {key: raw[key] for key in ("max_moves", "min_gain") if raw[key] is not None}
     return Request(
         kind,

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 from dataclasses import replace
 
@@ -131,6 +132,10 @@ def _groups(hosts: t.Sequence[_Raw], raw: t.Sequence[_Raw], problems: Problems) 
     for group in raw:
         if group["name"] not in names:
             problems.add("InvalidArgument", f"host group {group['name']} has no host; there are {', '.join(names)}")
+        ratio = group.get("cpu_ratio")
+        if ratio is not None and not 0 < ratio < math.inf:
+            words = f"host group {group['name']}: cpu_ratio is {ratio}, but must be a number above 0"
+            problems.add("InvalidArgument", words)
     told = {group["name"]: group for group in raw}
     return {name: _group(name, told.get(name, {})) for name in names}
 
@@ -175,7 +180,10 @@ class _Host:
         for key, value in (("own", own), ("free", free)):
             self._check(value <= total, f"{self._what}: {value} MiB of memory are {key}, but it has {total} MiB")
         pools = of(info, self._what, "pools", list)
-        sizes = {of(pool, f"{self._what}, pools", "name", str): self._pool(pool) for pool in pools}
+        names = [of(pool, f"{self._what}, pools", "name", str) for pool in pools]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            self._check(False, f"{self._what}: pool {name} is listed more than once")
+        sizes = {name: self._pool(pool) for name, pool in zip(names, pools)}
         raw = self._raw
         return KnownHost(
             self._name,
