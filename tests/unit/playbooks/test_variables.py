@@ -50,6 +50,21 @@ def test_every_variable_is_checked_and_documented(path):
     assert f"_flexdisk_playbook: {path.stem}\n" in play
 
 
+def test_truth_in_roles_may_be_text():
+    """An INI inventory has only text, and "false" is true. Modules read it by themselves."""
+    options = {}
+    for path in (ROOT / "roles").glob("*/meta/argument_specs.yml"):
+        options.update(yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"])
+    names = "|".join(name for name, spec in options.items() if spec["type"] == "bool")
+    odd = [
+        f"{path.parts[-3]}/{path.name}: {line.strip()}"
+        for path in [*(ROOT / "roles").glob("*/tasks/*.yml"), *(ROOT / "roles").glob("*/vars/*.yml")]
+        for line in path.read_text().splitlines()
+        for _one in re.finditer(rf"(?<!set )(?<!')\b(?:{names})\b(?! \| bool| \}}\}}\"$|:)", line.partition(" # ")[0])
+    ]
+    assert odd == []
+
+
 def test_names_that_roles_have():
     """What they read, and what they leave."""
     kinds = "|".join(sorted(path.name for path in (ROOT / "roles").iterdir()))

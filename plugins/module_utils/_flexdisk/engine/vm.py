@@ -176,7 +176,7 @@ class _Planner:
         return plan if self._has_memory(plan, found, declared.vm) else None
 
     def _has_memory(self, plan: VmPlan, vm: Vm, name: str) -> bool:
-        """Whether the host has the memory that a VM gets: otherwise its next start would fail, which may be far away."""
+        """Whether the host has the memory that a VM gets. Otherwise only its next start would show that."""
         most = max((step.memory_mib or 0 for step in plan.steps if isinstance(step, SetProperties)), default=0)
         if most <= (vm.config.memory or 0):
             return True
