@@ -226,8 +226,7 @@ move:
   type: dict
 asks:
   description: >-
-    The hosts that must say that they have not taken the VM over before its move goes on: it has failover, has left, and
-    the host has booted since.
+    The hosts that must say that they have not taken the VM over before its move goes on: it has failover, and has left.
   returned: success, with O(step=look)
   type: list
   elements: str
@@ -246,8 +245,8 @@ stayed:
   version_added: "0.3.0"
 term:
   description:
-    - How often the VM has been taken over. With O(step=look), V(-1) if this host does not have it, or it has no
-      failover.
+    - How often the VM has been taken over. With O(step=look), V(-1) unless this host has a copy with failover that is
+      stopped, and not known to be at home.
   returned: success, with O(step=stay) or O(step=look)
   type: int
   version_added: "0.3.0"

@@ -1206,10 +1206,10 @@ MUTATIONS = (
         START_CLAIMS,
     ),
     Mutation(
-        "a move that was interrupted before a boot goes on unasked",
+        "a move that was interrupted goes on unasked",
         "rules/moves.py",
-        "same = bool(boot) and boot == move.boot",
-        "same = True",
+        "if one] if move.phase == MOVED else []",
+        "if one] if move.phase == COMING else []",
         START_CLAIMS,
     ),
     Mutation(
@@ -1481,7 +1481,7 @@ MUTATIONS = (
     Mutation(
         "an old home is where the VM leaves",
         "fleet/replication/places.py",
-        "old = [host for host in have if seen[host].is_older_than(arrived)]",
+        "old = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]",
         "old: t.List[str] = []",
         "tests/unit/replication/test_places.py",
     ),
@@ -1512,5 +1512,26 @@ MUTATIONS = (
         "    disks += _newer(_replicas_that_came(host, move), claim)\n    words",
         "    words",
         "tests/unit/replication/test_move_without_source.py",
+    ),
+    Mutation(
+        "a copy that runs is an old one",
+        "engine/vm_departure.py",
+        'old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home',
+        "old = vm.config.failover",
+        "tests/unit/replication/test_move_without_source.py",
+    ),
+    Mutation(
+        "a replica that is set apart is brought up to date",
+        "engine/failover_return.py",
+        "    if volume.parent == replicas(volume.pool):\n        return apart\n",
+        "",
+        "tests/unit/replication/test_move_without_source.py",
+    ),
+    Mutation(
+        "a disk that was given up becomes a replica beside itself",
+        "engine/failover_return.py",
+        " and last_part(apart.volume.name) not in own",
+        "",
+        RETURNS,
     ),
 )

@@ -507,3 +507,39 @@ def test_what_a_dead_move_has_detached_is_compared_with_the_new_home(world, monk
     assert [bool(one) for one in hashes_in(world, REPLICAS)] == [False, True]
     assert len(back(world).give_up("db01", False)[1]) == 1
     assert "" not in hashes_in(world, REPLICAS)
+
+
+def test_no_mark_is_left_on_a_replica(old):
+    """Killed at every command, the same task ends: what has become a replica does not say that it lies apart."""
+    back(old).end("db01", claims(old))
+    saved = old.saved()
+    for at in itertools.count(1):
+        old.restore(saved)
+        old.fuse = Fuse(at, bool(at % 2))
+        try:
+            back(old).give_up("db01", False)
+            break
+        except Killed:
+            old.fuse = Fuse()
+        back(old).give_up("db01", False)
+        back(old).end("db01", claims(old))
+        marks = old.home.ok("zfs", "get", "-rHo", "name", "-s", "local", "flexdisk:replica.diverged", "zones/flexdisk")
+        assert marks == "", at
+        assert old.home.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART) == "", at
+        assert back(old).look("db01", claims(old)).words == []
+    old.fuse = Fuse()
+    assert at > 5
+
+
+def test_given_up_beside_the_disk_itself(old):
+    """The VM is here again. What was kept of it becomes no replica of a disk that this host has, and goes."""
+    back(old).end("db01", claims(old))
+    swap(old)
+    assert old.sync()[1]
+    assert move(old)
+    swap(old)
+    (words,) = back(old).give_up(VM, True)[1]
+    assert "is destroyed" in words
+    back(old).give_up(VM, False)
+    assert old.home.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART) == ""
+    assert move(old)

@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -31,7 +32,7 @@ from .test_failover_elsewhere import fail_over, look
 from .test_failover_elsewhere import refused as refused_run
 from .test_failover_return import APART
 from .test_move import EVERY, gone, hosts
-from .test_start_claims import begun, between, powers, three, world
+from .test_start_claims import begun, between, powers, start, three, world
 from .test_start_door import boot
 from .world import VM, Fuse, Killed
 
@@ -39,9 +40,13 @@ __all__ = ["three", "world"]
 
 
 @pytest.fixture
-def left(three):
-    """The VM has written after its last sync with hv02, and has left hv01 for hv03, which knows nothing of that yet."""
-    three.write(0, 3, 20)
+def left(request, three):
+    """The VM has written after its last sync with hv02, to one disk, or to so many, and has left hv01 for hv03, which
+    knows nothing of that yet.
+    """
+    three.newer = getattr(request, "param", 1)
+    for disk in range(three.newer):
+        three.write(disk, 3, 20)
     between(three, "hv01", "hv03")
     three.newest = three.hashes()
     gone(three, begun(three))
@@ -273,7 +278,11 @@ def test_the_newest_does_not_end_for_an_older_home(three):
     """hv02 has taken the VM over from hv01, and it has left hv02 for hv03 since. hv02 is gone for good."""
     taken_and_left(three)
     found = ending(three, "hv03", old=True)
-    assert [problem.code for problem in found.problems] == ["Ambiguous"]
+    assert [problem.code for problem in found.problems] == ["Ambiguous", "InUse"]
+    assert (
+        "has all that it had: the playbook move_vm with this host as flexdisk_target goes on"
+        in found.problems[1].message
+    )
     assert "or only an older copy of it" in found.problems[0].message
 
 
@@ -330,20 +339,30 @@ def test_what_has_arrived_does_not_end_for_a_failover_that_has_begun(newer):
     assert (problem.code, "has all that it had" in problem.message) == ("InUse", True)
 
 
+def contents(host):
+    names = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", "zones").split()
+    return {host.ok("guest", "hash", name) for name in names}
+
+
+@pytest.mark.parametrize("left", [1, 2], indirect=True)
 def test_newer_replicas_are_kept_anywhere(left):
-    """hv03 was left out, and hv02 has taken the VM over. The replicas of hv03 have what the VM wrote last."""
+    """hv03 was left out, and hv02 has taken the VM over. The replicas of hv03 have what the VM wrote last, one of them
+    or both. A sync that comes between the killed run and the next one brings nothing to them.
+    """
     has_left(left, "hv01")
     boot(left.hv["hv01"])
     between(left, "hv01", "hv02")
     take(left)
     kept, folder = left.hv["hv03"].state(), {path: path.read_text() for path in left.folder.rglob("*.json")}
     words = ending(left, "hv03").words
-    assert len(words) == 2
-    assert f"is kept as {APART}/" in words[1]
-    assert "that hv02 lacks" in words[1]
+    assert len(words) == 1 + left.newer
+    assert [one for one in words[1:] if f"is kept as {APART}/" in one and "that hv02 lacks" in one] == words[1:]
+    assert {" ".join(one.split()[:2]) for one in words[1:]} <= {"disk root", "disk data"}
     host = left.hv["hv03"]
+    home = left.hv["hv02"].state()
     for at in itertools.count(1):
         host.restore(kept)
+        left.hv["hv02"].restore(home)
         for path, text in folder.items():
             path.write_text(text)
         back, claims = returns(left, "hv03")
@@ -353,15 +372,84 @@ def test_newer_replicas_are_kept_anywhere(left):
             break
         except Killed:
             left.fuse = Fuse()
+        between(left, "hv02", "hv03")
+        with suppress(FlexdiskError, AssertionError):
+            left.sync()
+        assert set(left.newest) <= contents(host), at
         back, claims = returns(left, "hv03")
         back.end(VM, claims)
         found = observe(host.zfs(), host.driver(), every=True)
         apart = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
-        assert [host.ok("guest", "hash", name) for name in apart] == left.newest[:1], at
+        assert {host.ok("guest", "hash", name) for name in apart} == {*left.newest[: left.newer]}, at
         assert (found.configs, found.moves[VM].taken, len(found.datasets) > 3) == ((), True, True)
         assert ending(left, "hv03").words == []
     left.fuse = Fuse()
     assert at > 5
     _uuid, told = returns(left, "hv03")[0].give_up(VM, False)
-    assert len(told) == 1
+    assert len(told) == left.newer
     assert powers(left)["hv02"] == "running"
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_is_only_expected_ends_by_the_word_of_the_user(three, leaves):
+    """hv02 has taken over, and is gone for good while the VM was on its way to hv03. The old copy on hv01 can start."""
+    boot(three.home)
+    between(three, "hv01", "hv02")
+    take(three)
+    between(three, "hv02", "hv03")
+    known = begun(three)
+    if leaves:
+        gone(three, known)
+    back, claims = returns(three, "hv03")
+    claims = {**claims, "hv02": None}
+    assert (back.look(VM, claims).words, back.look(VM, claims).problems) == ([], [])
+    found = back.look(VM, claims, False, True)
+    assert (found.words, found.problems) == (
+        ["what was made here of VM db01, which was to come from hv02, goes; its replicas stay"], [],
+    )  # fmt: skip
+    moved = read_claims({"hv02": look(three, "hv02", VM)["moved"]})
+    back, claims = returns(three, "hv03")
+    if leaves:  # hv02 answers, and says so
+        assert back.look(VM, {**claims, "hv02": []}, False, True, moved).problems
+    before = contents(three.hv["hv03"])
+    back.end(VM, {**claims, "hv02": None}, False, True)
+    assert (powers(three)["hv03"], contents(three.hv["hv03"])) == ("", before)
+    assert start(three, {"hv02": "", "hv03": look(three, "hv03", VM)["vms"]}, check=False).failures
+    between(three, "hv01", "hv03")
+    host = three.hv["hv01"]
+    done = failover_start.start(host.zfs(), host.driver(), read_claims({"hv02": "", "hv03": []}), True, False, "hv01")
+    assert (len(done.started), powers(three)["hv01"]) == (1, "running")
+
+
+def test_a_copy_that_runs_is_no_old_one(three):
+    """start_host has started it unasked while the others were down. The move to hv03 does not make a second one."""
+    taken_and_left(three)
+    host = three.hv["hv01"]
+    three.acting(host)
+    unasked = read_claims({"hv02": "", "hv03": ""})
+    assert failover_start.start(host.zfs(), host.driver(), unasked, True, False, "hv01").started
+    for stopped in (False, True):  # it still counts as at home
+        if stopped:
+            host.ok("vmadm", "stop", VM, "-F")
+        seen = {name: says(three, name) for name in ("hv01", "hv03")}
+        assert places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).homes == ["hv01"]
+        assert "hv01 has it, too" in refused(three, {"hv01": says(three, "hv01"), "hv02": ""}, unasked=True)
+    host.ok("vmadm", "start", VM)
+    words = ending(three, "hv03", old=True).words
+    assert len(words) == 1 or "is kept as" in words[1]
+
+
+def test_a_host_that_has_not_booted_asks_as_well(left):
+    """hv03 was dead when hv02 took the VM over, and hv01, which it had left, has not booted."""
+    between(left, "hv01", "hv02")
+    assert fail_over(left, "hv02", ["hv03"], False, max_data_loss=10**9).failure is None
+    assert powers(left)["hv02"] == "running"
+    between(left, "hv01", "hv03")
+    source = hosts(left)[0]
+    for seen in ({"hv02": None}, {}):
+        with pytest.raises(FlexdiskError) as caught:
+            source.check_goes_on(VM, "hv03", seen, False)
+        assert "hv02 could not be asked whether it has been taken over" in caught.value.message
+    said = {"hv01": says(left, "hv01"), "hv03": says(left, "hv03")}
+    (words,) = places.find(read_sightings(said), places.Wanted("db01", "hv03", "moved", False)).problems
+    assert "hv02 could not be asked whether it has been taken over" in words

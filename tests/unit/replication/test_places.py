@@ -36,11 +36,14 @@ def found(seen, target="hv02", state="moved", unasked=False):
         ({"hv02": ARRIVES, "hv03": HERE._replace(had=0)}, [], "hv01"),
         ({"hv02": ARRIVES, "hv03": HERE._replace(had=1)}, ["hv03"], "hv03"),
         ({"hv02": ARRIVES, "hv03": HERE}, ["hv03"], "hv03"),
-        ({"hv02": COMES, "hv03": HERE._replace(had=0)}, ["hv03"], "hv03"),
+        ({"hv02": COMES, "hv03": HERE._replace(had=0)}, [], "hv01"),
+        ({"hv01": LEFT, "hv02": COMES, "hv03": HERE._replace(had=0)}, [], "hv01"),
+        ({"hv02": TAKES, "hv03": HERE._replace(had=0)}, ["hv03"], "hv03"),
+        ({"hv02": ARRIVES, "hv03": HERE._replace(vm=VM[::-1], had=0)}, ["hv03"], "hv03"),
     ],
 )
 def test_where_it_is(seen, homes, source):
-    """Only an arrival that has begun makes a home with a lower term an old one."""
+    """A move of the VM with a higher term makes a home an old one. A failover that has only begun does not."""
     assert (found(seen).homes, found(seen).source) == (homes, source)
 
 

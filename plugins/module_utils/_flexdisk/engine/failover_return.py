@@ -11,6 +11,7 @@ import typing as t
 from dataclasses import replace
 
 from ..fleet.replication.claims import Claim, Claims, home_elsewhere
+from ..fleet.replication.record import read_record
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.dataset import Dataset
@@ -40,7 +41,7 @@ from .observe import observe
 from .outcome import Outcome
 from .own_copies import destroy_held
 from .replica_info import HOLD
-from .vm_arrival import Arrival, disks_here, why_it_comes
+from .vm_arrival import Arrival, disks_here, is_arriving, why_it_comes
 from .vm_departure import EndOfVm, end_rest, rest_of
 
 _SHOWN = 20  # snapshots that a message names
@@ -117,21 +118,32 @@ class FailoverReturn:
 
     # -- end
 
-    def look(self, name: str, claims: Claims, begun: bool = False, old: bool = False) -> Ending:
+    def look(
+        self,
+        name: str,
+        claims: Claims,
+        begun: bool = False,
+        old: bool = False,
+        moved: t.Optional[Claims] = None,
+    ) -> Ending:
         """What becomes of a VM of this host that another one has taken over. Nothing is changed. begun: or has only
         begun to; the VM must be able to come back there after it has ended here. old: the user says that this is the
-        old home, so another host that has the VM needs not say that it has taken it over.
+        old home, so another host that has the VM needs not say that it has taken it over. moved: what hosts say of VMs
+        that they do not have any more.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vm = find_vm(host, name)
         known = moves.named(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)
         if len(known) == 1 and known[0].phase == COMING:
-            return _come(host, None if isinstance(vm, Problem) else vm, known[0], claims, begun, old)
+            return _come(host, None if isinstance(vm, Problem) else vm, known[0], (claims, moved or {}), begun, old)
         if isinstance(vm, Problem):
             known = [move for move in known if move.phase == MOVED]
             return _rest(host, known[0], claims, begun) if len(known) == 1 else Ending(None, None, [], [], [])
-        term = wish_of(vm.config, vm.root).term
+        ended = host.moves.get(vm.config.uuid)
+        term = ended.term - 1 if ended is not None and ended.taken else wish_of(vm.config, vm.root).term
         others = home_elsewhere(vm.config.uuid, term, claims)
+        if ended is not None and ended.taken and ended.host in others:
+            others = [ended.host]
         if not (others or old) and vm.config.uuid not in host.moves:
             return Ending(None, None, [], [], [])
         found = {one: c for one in others for c in claims[one] or () if c.vm == vm.config.uuid}
@@ -145,8 +157,7 @@ class FailoverReturn:
         since = render_time(time.time())
         raised = term + 1 if claim.term is None else claim.term
         what = (config.uuid, config.alias, there, claim.pool, "stopped", config.autoboot, since)
-        known_here = host.moves.get(config.uuid)
-        came = known_here is not None and known_here.has_left
+        came = ended is not None and ended.has_left
         move = Move(MOVED, *what, term=raised, taken=True, has_left=came)
         attached = [disk for disk in vm.disks if not disk.hidden]
         disks = [_old(disk, claim) for disk in [*attached, *_half_gone(host, config.uuid)]]
@@ -156,11 +167,13 @@ class FailoverReturn:
         ]
         return Ending(vm, move, disks, words, [], config.pool)
 
-    def end(self, name: str, claims: Claims, begun: bool = False, old: bool = False) -> None:
+    def end(
+        self, name: str, claims: Claims, begun: bool = False, old: bool = False, moved: t.Optional[Claims] = None
+    ) -> None:
         """The VM ends here. First the tombstone is written; then each disk says what it has in common with its VM.
-        begun and old: as for look.
+        begun, old and moved: as for look.
         """
-        ending = self.look(name, claims, begun, old)
+        ending = self.look(name, claims, begun, old, moved)
         if ending.problems:
             raise FlexdiskError(ending.problems[0].code, ending.problems[0].message)
         move = ending.move
@@ -206,7 +219,8 @@ class FailoverReturn:
         for volume in _diverged_replicas(host, uuid):
             if not self._zfs.exists(diverged(volume.pool)):
                 self._zfs.create_container(diverged(volume.pool), readonly="on")
-            self._zfs.set_facts(volume.name, {ROLE: ""})
+            self._zfs.set_facts(volume.name, {ROLE: ""})  # first: what has it is brought up to date
+            self._zfs.set_facts(volume.name, _whose(host.moves[uuid]))
             renames.rename(self._zfs, volume.name, f"{diverged(volume.pool)}/{last_part(volume.name)}")
 
     def _apart(self, uuid: str) -> t.List[Apart]:
@@ -228,7 +242,7 @@ class FailoverReturn:
         if apart.lost or apart.volume.written:
             self._roll_back(apart)
         uuid = last_part(name)
-        self._zfs.set_facts(name, {ROLE: uuid})
+        self._zfs.set_facts(name, {ROLE: uuid, DIVERGED: ""})  # it lies apart until it has its place
         self._zfs.set_facts([*apart.shared], {SENT: "on"})
         if apart.common not in self._copies.held(HOLD, [apart.common]):
             self._zfs.hold(HOLD, apart.common)
@@ -236,7 +250,6 @@ class FailoverReturn:
         if not self._zfs.exists(place):
             self._zfs.create_container(place, readonly="on")
         renames.rename(self._zfs, name, f"{place}/{uuid}")
-        self._zfs.set_facts(f"{place}/{uuid}", {DIVERGED: ""})
 
     def _roll_back(self, apart: Apart) -> None:
         try:
@@ -267,8 +280,9 @@ class FailoverReturn:
             raise FlexdiskError("Ambiguous", f"several VMs that have left are called {name}; give the whole uuid")
         uuid = known[0].vm if known else name.lower()  # its tombstone may have been given up before
         told = []
+        own = {disk.uuid for vm in host.vms for disk in vm.disks + vm.orphans} | {disk.uuid for disk in host.detached}
         for apart in self._apart(uuid) if uuid not in host.moves or known else ():
-            becomes = bool(apart.common) and not apart.replicated
+            becomes = bool(apart.common) and not apart.replicated and last_part(apart.volume.name) not in own
             told.append(_given_up(apart, becomes))
             if check_mode:
                 continue
@@ -292,21 +306,32 @@ class _EndAnyway(EndOfVm):
             raise FlexdiskError("VmNotStopped", f"VM {vm.label} is {vm.config.state}")
 
 
-def _come(host: Host, vm: t.Optional[Vm], move: Move, claims: Claims, begun: bool, old: bool) -> Ending:
+def _come(host: Host, vm: t.Optional[Vm], move: Move, said: t.Tuple[Claims, Claims], begun: bool, old: bool) -> Ending:
     """What becomes of a VM that began to come here, by a failover or a move, and that another host has now.
 
-    vm: what was made of it here, None if it is not whole. begun and old: as for look. A failover that has only begun
-    ends nothing that has begun to arrive here: all that the VM had is here.
+    vm: what was made of it here, None if it is not whole. said: claims and moved, begun and old: as for look. A
+    failover that has only begun ends nothing that has begun to arrive here: all that the VM had is here.
     """
-    have = {there: one for there, said in claims.items() for one in said or () if one.vm == move.vm and not one.phase}
-    have = {there: one for there, one in have.items() if one.term is None or one.term >= move.term}  # no older homes
+    claims, moved = said
+    have = {there: one for there, its in claims.items() for one in its or () if one.vm == move.vm and not one.phase}
+    have = {
+        there: one
+        for there, one in have.items()  # without older homes, unless the user says that one of them is the home now
+        if one.term is None or one.term >= move.term or (old and one.running)
+    }
     taken = any(one.taking or _has_taken(one, move.term) for one in have.values())
     if not (old or taken or move.back_to):
         return Ending(None, None, [], [], [])  # it is only on its way
     term = max((one.term for one in have.values() if one.term is not None), default=0)  # lower ones are old homes
     found = {there: one for there, one in have.items() if one.term in (None, term)}
     config = next((one for one in host.configs if one.uuid == move.vm), None)
+    arriving = is_arriving(host, move)
+    if old and not (have or move.back_to or arriving or _says_left(move, moved)):
+        goes = f"what was made here of VM {move.label}, which was to come from {move.host}, goes; its replicas stay"
+        return Ending(vm, move, [], [goes], [], only_shell=True)
     problems = list(_unclear(move.label, config, move.term, found, begun, old))
+    if arriving and not found:
+        problems.append(Problem("InUse", why_it_comes(host, move), move.label))
     arrived = why_it_comes(host, move) if begun else ""
     if arrived:
         problems.append(Problem("InUse", arrived, move.label))
@@ -323,17 +348,28 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, claims: Claims, begun: boo
     return Ending(vm, ended, disks, [*words, *(_words(one, there) for one in disks)], [], pool, not disks)
 
 
+def _says_left(move: Move, moved: Claims) -> bool:
+    """Whether a host says that it has let the VM go: then what came here may be all that is left of it."""
+    stones = [one for said in moved.values() for one in said or () if one.vm == move.vm and one.phase == MOVED]
+    return any(one.term is None or one.term >= move.term for one in stones)
+
+
 def _replicas_that_came(host: Host, move: Move) -> t.List[Disk]:
     """The replicas of a VM that had left its host, as far as they have not become disks, or are known to be newer than
-    the VM. They have what it wrote there last.
+    the VM. They have what it wrote there last. What somebody has taken a snapshot of since then is the same.
     """
-    volumes = [d for _name, d in sorted(host.datasets.items()) if d.backs and d.parent == replicas(d.pool)]
-    ours = [d for d in volumes if d.user.get(OF_VM) == move.vm and d.user.get(ROLE) == last_part(d.name)]
-    return [
-        replace(detached_disk(d, 0, snapshots=tuple(_points(host, d.name))), uuid=last_part(d.name))
-        for d in (ours if move.has_left and not records.absent(move.vm) else ())
-        if not d.user.get(DIVERGED)
-    ]
+    if not move.has_left or records.absent(move.vm):
+        return []
+    found = []
+    names = {disk.uuid: disk.name for disk in read_record(records.load(move.vm)).disks}
+    for _name, volume in sorted(host.datasets.items()):
+        uuid, lies = last_part(volume.name), volume.backs and volume.parent == replicas(volume.pool)
+        if uuid in names and lies and volume.user.get(ROLE) == uuid and not volume.user.get(DIVERGED):
+            points = _points(host, volume.name)
+            last = max((n for n, one in enumerate(points) if is_synced(one.name.partition("@")[2])), default=-1)
+            came = detached_disk(volume, 0, snapshots=tuple(points[: last + 1]))
+            found.append(replace(came, uuid=uuid, name=names[uuid]))
+    return found
 
 
 def _newer(came: t.Sequence[Disk], claim: Claim) -> t.List[Old]:
@@ -413,6 +449,8 @@ def _rest(host: Host, move: Move, claims: Claims, begun: bool) -> Ending:
     if not (disks or came):
         return Ending(None, move if left else None, [], left, [])
     found = {there: one for there, said in claims.items() for one in said or () if one.vm == move.vm}
+    if move.taken and move.host in found:
+        found = {move.host: found[move.host]}
     problems = list(_unclear_rest(move, found, begun))
     if problems:
         return Ending(None, None, [], [], problems)
@@ -490,14 +528,23 @@ def _given_up(apart: Apart, becomes: bool) -> str:
 
 
 def _facts(one: Old, move: Move) -> t.Dict[str, str]:
+    """What a disk says of its VM. A replica that still lies where replicas lie says whose it was until it has gone."""
     volume = one.disk.volume
+    apart = {OF_VM: move.vm, DIVERGED: f"{one.common:x}"}
+    if volume.parent == replicas(volume.pool):
+        return apart
     reserved = str(volume.volsize) if volume.refreservation else ""
-    of_vm = {OF_VM: move.vm, HOME: str(move.pool), HOST: move.host}
-    return {**of_vm, DIVERGED: f"{one.common:x}", NOTE: "", **({RESERVED: reserved} if reserved else {})}
+    return {**apart, **_whose(move), NOTE: "", **({RESERVED: reserved} if reserved else {})}
+
+
+def _whose(move: Move) -> t.Dict[str, str]:
+    """Where the VM of a disk is now."""
+    return {HOME: str(move.pool), HOST: move.host}
 
 
 def _is_of(volume: Dataset, uuid: str) -> bool:
-    return volume.backs and volume.user.get(OF_VM) == uuid and bool(volume.user.get(DIVERGED))
+    marked = bool(volume.user.get(DIVERGED)) or is_below(volume.name, diverged(volume.pool))
+    return volume.backs and volume.user.get(OF_VM) == uuid and marked
 
 
 def _volumes(host: Host, uuid: str) -> t.List[Dataset]:
@@ -531,8 +578,10 @@ def _left(host: Host, uuid: str) -> t.List[str]:
 
 def _as_apart(host: Host, volume: Dataset) -> Apart:
     points = _points(host, volume.name)
-    text = volume.user[DIVERGED]
+    text = volume.user.get(DIVERGED, "")
     place = next((n for n, point in enumerate(points) if f"{point.guid:x}" == text), None)
+    if volume.user.get(ROLE) and not text:  # it has gone back already, and is about to become a replica again
+        place = max((n for n, point in enumerate(points) if is_synced(point.name.partition("@")[2])), default=None)
     newer = points[place + 1 :] if place is not None else points
     older = points[: place + 1] if place is not None else []
     written = volume.written + sum(point.written for point in newer)

@@ -35,7 +35,6 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
     capabilities = hypervisor.capabilities
     host = observe(zfs, hypervisor, pool, snapshots=False, every=True)
     resources = hypervisor.resources()
-    boot = hypervisor.boot_id() if host.moves else ""
     places = {last_part(name): pool_of(name) for name in host.datasets if is_place(name)}
     default = [capabilities.default_pool] if pool is None and capabilities.default_pool in host.datasets else []
     return {
@@ -46,7 +45,7 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
         "pools": [_pool(host, name) for name in sorted({*host.geometry, *default})],
         "vms": [_vm(host, vm) for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)],
         "replicas": _replicas(host),
-        "moves": [_move(host.moves[uuid], places.get(uuid, ""), boot) for uuid in sorted(host.moves)],
+        "moves": [_move(host.moves[uuid], places.get(uuid, "")) for uuid in sorted(host.moves)],
     }
 
 
@@ -91,9 +90,9 @@ def _replicas(host: Host) -> t.List[_Dict]:
     return [{"vm": vm, "pool": pool, "home": home} for vm, pool, home in sorted(found)]
 
 
-def _move(move: Move, pool: str, boot: str) -> _Dict:
+def _move(move: Move, pool: str) -> _Dict:
     failover = move.taken or bool(move.back_to)
-    return {**result(move), "pool": pool, "asks": to_ask(move, boot), "failover": failover}
+    return {**result(move), "pool": pool, "asks": to_ask(move), "failover": failover}
 
 
 def _up(size: int) -> int:

@@ -302,6 +302,10 @@ class Arrival:
         move = Move(COMING, *whence, since, was, back_to, term_of(record.marks.get(FAILOVER, "")))
         write_move(self._zfs, self._hypervisor, pool, move)
 
+    def comes(self, uuid: str) -> bool:
+        """Whether arrive() has something to do."""
+        return bool(_expected(observe(self._zfs, self._hypervisor, every=True), uuid))
+
     def expects(self, uuid: str) -> bool:
         """Whether unexpect() has something to remove. Raises FlexdiskError if another host is taking the VM over."""
         host = observe(self._zfs, self._hypervisor, every=True)

@@ -113,7 +113,7 @@ class Departure:
             "vm": found.config.uuid,
             "pool": found.config.pool,
             "move": move._asdict() if move else None,
-            "term": wish_of(found.config, found.root).term if found.config.failover else moves.UNKNOWN,
+            "term": _term_of_old(found),
             "asks": self._asks(move),
             "record": record,
             "digest": digest(record),
@@ -122,7 +122,7 @@ class Departure:
         }
 
     def _asks(self, move: t.Optional[Move]) -> t.List[str]:
-        return moves.to_ask(move, self._hypervisor.boot_id()) if move is not None else []
+        return moves.to_ask(move) if move is not None else []
 
     def _refusals(self, host: Host, vm: Vm, told: Description) -> t.List[Problem]:
         words = unknown_home(vm)
@@ -182,7 +182,7 @@ class Departure:
             move = Move(LEAVING, *what, term=term)
             if config.failover:
                 asks = sorted({one for disk in vm.disks for one in hosts(disk)} - {target})
-                move = move._replace(boot=self._hypervisor.boot_id(), asks=",".join(asks))
+                move = move._replace(asks=",".join(asks))
             write_move(self._zfs, self._hypervisor, config.pool, move)
         elif (move.phase, move.pool) != (LEAVING, pool):
             raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")
@@ -499,6 +499,14 @@ def _snapshot(vm: Vm, snapshot: snapshots.VmSnapshot) -> SnapshotRecord:
     origin = snapshots.origin_of(snapshot)
     stay = [part.guid for disk in vm.disks if disk.hidden for part in disk.snapshots]
     return SnapshotRecord(snapshot.name, origin.creation, tuple(guid for guid in origin.guids if guid not in stay))
+
+
+def _term_of_old(vm: Vm) -> int:
+    """How often a VM with failover had been taken over that may be an old copy: it is stopped, and not known to be at
+    home. moves.UNKNOWN for every other one.
+    """
+    old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home
+    return wish_of(vm.config, vm.root).term if old else moves.UNKNOWN
 
 
 def _travelling(vm: Vm) -> t.List[Disk]:

@@ -203,7 +203,8 @@ def _told(ready: Ready, name: str, now: float, gone: t.Sequence[str] = ()) -> t.
 
 def _end(call: Call, given: Told) -> Answer:
     what = FailoverReturn(call.zfs, call.hypervisor, call.runner, given.params["authorized_keys"])
-    how = (given.params["vm"], given.claims, given.params["begun"], given.params["old"])
+    moved = read_claims(given.params["elsewhere"] or {})
+    how = (given.params["vm"], given.claims, given.params["begun"], given.params["old"], moved)
     ending = what.look(*how)
     if ending.problems:
         return Answer({}, refusal(ending.problems))

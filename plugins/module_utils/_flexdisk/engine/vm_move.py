@@ -124,6 +124,9 @@ def run(call: Call, log: _Log, told: Told) -> Answer:
         departure.check_goes_on(uuid, params["peer_name"], told.seen, params["unasked"])
     if step == "arrive" and params["peers"] is not None:
         arrival.check_goes_on(uuid, params["name"] or host_name(), told.seen, params["unasked"])
+    if call.check_mode and step == "arrive" and params["peers"] is not None:
+        comes = arrival.comes(uuid)
+        return Answer({"changed": comes, "msg": "the VM arrives, and starts if it ran" if comes else _DONE[step]})
     if call.check_mode and step in ("stay", "cancel"):
         would = departure.would_stay(uuid) if step == "stay" else arrival.expects(uuid)
         return Answer({"changed": would, "msg": _DONE[step] if would else _IDLE[step]})

@@ -31,11 +31,11 @@ UNKNOWN = -1
 class Move(t.NamedTuple):
     """phase: the VM is about to leave, has left or comes. host: the other host, pool: the guid of its pool. state and
     autoboot are those that the VM had, and gets again. since: when it began, by the clock of this host. was: the
-    tombstone in whose place this is, encoded. back_to: the VM comes because its home has failed, and its disks go back
-    to this set of snapshots; "" for a move. term: how often the VM had been taken over, UNKNOWN if an older version has
-    written this. boot and asks are those of a VM with failover that leaves: the boot of this host then, and the hosts
-    that may take the VM over, with commas. taken: the VM has not moved, but has been taken over by the other host.
-    has_left: the VM comes, or came until another host had taken it over, and had left its host when its arrival began.
+    tombstone in whose place this is, encoded. back_to: the VM comes because its home has failed, and its disks go
+    back to this set of snapshots; "" for a move. term: how often the VM had been taken over, UNKNOWN if an older
+    version has written this. asks: the hosts that may take over a VM with failover that leaves, with commas. taken:
+    the VM has not moved, but has been taken over by the other host. has_left: the VM comes, or came until another
+    host had taken it over, and had left its host when its arrival began.
     """
 
     phase: str
@@ -49,7 +49,6 @@ class Move(t.NamedTuple):
     was: str = ""
     back_to: str = ""
     term: int = UNKNOWN
-    boot: str = ""
     asks: str = ""
     taken: bool = False
     has_left: bool = False
@@ -104,7 +103,6 @@ def _valid(move: Move) -> bool:
                 move.since,
                 move.was,
                 move.back_to,
-                move.boot,
                 move.asks,
             )
         )
@@ -188,13 +186,12 @@ def why_frozen(move: Move) -> str:
     return f"it is being moved {way} {move.host}; the playbook move_vm goes on"
 
 
-def to_ask(move: Move, boot: str) -> t.List[str]:
-    """The hosts that must say that they have not taken the VM over before its move goes on. boot: the present one.
+def to_ask(move: Move) -> t.List[str]:
+    """The hosts that must say that they have not taken the VM over before its move goes on.
 
-    A failover needs a home that is down, so there was none in the boot in which the VM began to leave.
+    A VM that has left may be taken over although its host has not booted since: that host does not have it any more.
     """
-    same = bool(boot) and boot == move.boot
-    return [] if same or move.phase != MOVED else [one for one in move.asks.split(",") if one]
+    return [one for one in move.asks.split(",") if one] if move.phase == MOVED else []
 
 
 class Sighting(t.NamedTuple):
@@ -211,7 +208,8 @@ class Sighting(t.NamedTuple):
     term: int = UNKNOWN
     """As in Move."""
     had: int = UNKNOWN
-    """How often the VM that it has had been taken over; UNKNOWN without failover."""
+    """How often the VM that it has had been taken over; UNKNOWN without failover, if it is not stopped, or if the host
+    counts as its home since its boot."""
     has_left: bool = False
     """As in Move."""
     taking: bool = False
@@ -270,7 +268,7 @@ def why_not_on(
         return f"it was taken over while it moved: {' and '.join(raised)} says that it went on from there"
     silent = sorted(set(asks) - {target} - told.keys())
     if silent and not unasked:
-        words = f"it has left its host, which has booted since or does not answer, and {' and '.join(silent)} could not"
+        words = f"it has left its host, and {' and '.join(silent)} could not"
         words += " be asked whether it has been taken over; flexdisk_start_unasked=true goes on (of the role vm_move:"
         return f"{words} vm_move_unasked=true)"
     return ""

@@ -59,7 +59,7 @@ def unknown_volumes(facts: Facts) -> Findings:
 def _is_copy(dataset: Dataset, uuid: str) -> bool:
     """Whether it has been the disk itself before its VM moved: it is the replica of it now, or was set apart."""
     if is_below(dataset.name, diverged(dataset.pool)):
-        return bool(dataset.user.get(DIVERGED))
+        return bool(dataset.user.get(DIVERGED) or dataset.user.get(ROLE))
     return is_below(dataset.name, replicas(dataset.pool)) and dataset.user.get(ROLE) == uuid
 
 

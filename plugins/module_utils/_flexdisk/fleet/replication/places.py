@@ -40,9 +40,8 @@ class Places(t.NamedTuple):
 def find(seen: Seen, wanted: Wanted) -> Places:
     """Return where the VM is. seen: what each host of the run says."""
     coming = {host: one for host, one in seen.items() if one.phase == COMING}
-    arrived = max((one.term for one in coming.values() if one.has_left), default=UNKNOWN)
     have = [host for host, one in seen.items() if one.vm and one.phase != COMING]
-    old = [host for host in have if seen[host].is_older_than(arrived)]
+    old = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]
     homes = [host for host in have if host not in old]
     source = [*homes, *([coming[wanted.target].target] if wanted.target in coming else [])]
     if wanted.state == "forgotten":
@@ -51,6 +50,11 @@ def find(seen: Seen, wanted: Wanted) -> Places:
     found = [*_where(seen, wanted, homes, old, source), *_elsewhere(coming, wanted)]
     found += _taken_over(seen, wanted, source)
     return Places(homes, source[0] if source else "", found)
+
+
+def _latest(seen: Seen, vm: str) -> int:
+    """How often the VM had been taken over before it began to move, by what is written down of its moves."""
+    return max((one.term for one in seen.values() if one.moving == vm and not one.taking), default=UNKNOWN)
 
 
 def _where(
@@ -85,15 +89,13 @@ def _elsewhere(coming: Seen, wanted: Wanted) -> t.Iterator[str]:
 
 
 def _taken_over(seen: Seen, wanted: Wanted, source: t.Sequence[str]) -> t.Iterator[str]:
-    """Yield why the VM may have been taken over since it had left its host, which has booted since."""
+    """Yield why the VM may have been taken over since it had left its host."""
     leaves = [seen[host] for host in source if host in seen and seen[host].asks]
     if wanted.state != "moved" or not leaves:
         return
     unheard = sorted({host for one in leaves for host in one.asks if host not in seen})
     if unheard and not wanted.unasked:
-        words = (
-            f"{wanted.vm} has left its host, which has booted since, and {_all(unheard)} could not be asked whether it"
-        )
+        words = f"{wanted.vm} has left its host, and {_all(unheard)} could not be asked whether it"
         yield f"{words} has been taken over; flexdisk_start_unasked=true goes on"
     term = max(one.term for one in leaves)
     raised = [host for host, one in seen.items() if one.phase == MOVED and one.term > term]
