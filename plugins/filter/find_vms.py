@@ -97,12 +97,21 @@ def _listed(names: object) -> t.List[str]:
     return [str(name).strip() for name in listed]
 
 
+_COPY = (
+    "so one of them is an old copy: a failover has not ended, or a disk was copied by hand. Find out which host has the "
+    "right one, and end the other with flexdisk_failover_state=returned of the playbook failover_vm; start_host on each "
+    "host says whether it has been taken over. --limit takes one of them as it is"
+)
+
+
 def _problem(
     kind: str, name: str, places: t.Sequence[t.Tuple[str, str]], hosts: t.Sequence[str], unread: t.Sequence[str]
 ) -> str:
     where = " and ".join(f"on {host} ({uuid or 'without a UUID'})" for host, uuid in places) or "on none"
     text = f"{kind} {name} is {where}"
     silent = f"{', '.join(unread)} could not be read and may have a {kind} of this name"
+    if len(places) > 1 and kind == "VM" and len({uuid for _host, uuid in places}) == 1:
+        return f"{text}, {_COPY}"
     if len(places) > 1:
         ways = ["--limit"] * (len({host for host, _uuid in places}) > 1)
         ways += ["its UUID"] * (len({uuid for _host, uuid in places}) > 1)
