@@ -156,11 +156,9 @@ def check_role(disk: Original, replica: Replica, home: int = 0) -> None:
     if home and replica.home != home:
         where = f"{replica.host or 'another host'} (pool guid {replica.home})"
         words = f"{replica.dataset} is the replica of this disk on {where}, not of the one here"
-        more = "If the VM has moved, the playbook replicate with flexdisk_replica_state=absent gives it up. If it was taken"
-        more += (
-            " over since, this replica can have more than the VM, and absent leaves it: look at it, then destroy it by"
-        )
-        raise FlexdiskError("InUse", f"{words}. {more} hand there (zfs release, zfs destroy -r)")
+        more = "If the VM has moved, the playbook replicate with flexdisk_replica_state=absent gives it up. If it was"
+        more += " taken over since, this replica can have more than the VM, and absent leaves it: look at it, then"
+        raise FlexdiskError("InUse", f"{words}. {more} destroy it by hand there (zfs release, zfs destroy -r)")
 
 
 def check_ways_back(replica: Replica, streams: t.Iterable[Stream]) -> None:
