@@ -99,8 +99,8 @@ def _listed(names: object) -> t.List[str]:
 
 _COPY = (
     "so one of them is an old copy: a failover has not ended, or a disk was copied by hand. Find out which host has the"
-    " right one, and end the other with flexdisk_failover_state=returned of the playbook failover_vm; start_host on each"
-    " host says whether it has been taken over. --limit takes one of them as it is"
+    " right one, and end the other with flexdisk_failover_state=returned of the playbook failover_vm; start_host on"
+    " each host says whether it has been taken over. --limit takes one of them as it is"
 )
 
 
