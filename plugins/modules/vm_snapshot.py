@@ -57,6 +57,7 @@ options:
       - Another way to write O(vms) with one VM. Both together are refused.
     type: list
     elements: str
+    version_added: 0.3.0
   name:
     description:
       - Name of the snapshot, 1 to 64 letters, digits and C(-_.:%), without a dash at the beginning.

@@ -16,7 +16,9 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOISE = re.compile(
     r"(PLAY|TASK) \[|(ok|changed|skipping|included): \[?[^]=]*\]?( => \(item=.*\))?( => changed=.*)?$|fatal: |$"
 )
-VOLATILE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\d+ s {2,}")
+VOLATILE = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\d+ s {2,}|\d+(\.\d+)? s\b"
+)
 
 
 def telling(output: str) -> list[str]:

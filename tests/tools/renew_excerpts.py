@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the demo, the walk and the how-to of groups, and write what they print into the excerpts of the pages."""
+"""Run the demo, the walks and the how-to of groups, and write what they print into the excerpts of the pages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,16 @@ def main() -> None:
     readme = ROOT / "README.md"
     shown = excerpts.runs(subprocess.run(DEMO, check=True, stdout=subprocess.PIPE, text=True).stdout)
     readme.write_text(excerpts.renewed(readme.read_text(), shown.__getitem__))
-    page = walk.PAGE.read_text()
+    for path in (walk.PAGE, walk.MOVES):
+        renew(path)
+
+
+def renew(path: Path) -> None:
+    """Take a walk, and write down what it prints."""
+    page = path.read_text()
     with tempfile.TemporaryDirectory() as home:
-        steps = list(walk.walk(Path(home), page))
-    printed = [step.printed for step in steps if step.shown]
-    walk.PAGE.write_text(excerpts.renewed(page, lambda _command: printed.pop(0)))
+        printed = [step.printed for step in walk.walk(Path(home), page) if step.shown]
+    path.write_text(excerpts.renewed(page, lambda _command: printed.pop(0)))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does what docs/walk.md and docs/groups.md say, as it is written there.
+"""Does what docs/walk.md, docs/walk-moves.md and docs/groups.md say, as it is written there.
 
-The walk begins in an empty home folder, the how-to of groups in one with two simulated hosts.
+A walk begins in an empty home folder, the how-to of groups in one with two simulated hosts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import excerpts
-from tree import BIN, ROOT
+from tree import BIN, ROOT, in_forks  # noqa: F401  in_forks is for who takes a walk
 
 PAGE = ROOT / "docs" / "walk.md"
+MOVES = ROOT / "docs" / "walk-moves.md"
 GROUPS = ROOT / "docs" / "groups.md"
 FILE = r"^[^\n]*`~/((?:walk|groups)/[\w./]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
 SECOND_IMAGE = "bbbbbbbb-0000-4000-8000-000000000002"
@@ -61,12 +62,12 @@ def groups(home: Path) -> Iterator[Step]:
     yield from walk(home, GROUPS.read_text(), folder)
 
 
-def walk(home: Path, page: str, cwd: Path = ROOT) -> Iterator[Step]:
-    """Do all that the page says, in its order: write files, run commands in one shell."""
+def walk(home: Path, page: str, cwd: Path = ROOT, more: Mapping[str, str] | None = None) -> Iterator[Step]:
+    """Do all that the page says, in its order: write files, run commands in one shell. more: of the environment."""
     with subprocess.Popen(
         ["bash"],
         cwd=cwd,
-        env=newcomer(home),
+        env=newcomer(home) | dict(more or {}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

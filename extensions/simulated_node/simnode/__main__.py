@@ -80,18 +80,41 @@ def pool_spec(text: str) -> PoolSpec:
 
 
 def _init(directory: Path, arguments: argparse.Namespace) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
+    if (directory / "state.json").exists():
+        sys.exit(f"simnode: {directory} has a node already; remove the folder to make a new one")
+    if arguments.scenario and arguments.pool:
+        sys.exit("simnode: a scenario has its own pool; give --scenario or --pool")
     if arguments.scenario:
         from simnode import scenarios
 
         try:
-            node = scenarios.build(arguments.scenario, directory)
+            node = scenarios.build(arguments.scenario, directory, arguments.seed)
         except scenarios.ScenarioError as error:
             sys.exit(f"simnode: {error}")
     else:
-        node = Node.create(directory, [pool_spec(text) for text in arguments.pool or ["zones:64G"]], arguments.seed)
+        specs = [_pool(text) for text in arguments.pool or ["zones:64G"]]
+        node = Node.create(directory, specs, arguments.seed)
     node.save()
     install_programs(directory)
+
+
+def _pool(text: str) -> PoolSpec:
+    try:
+        spec = pool_spec(text)
+    except ValueError as error:
+        sys.exit(f"simnode: --pool {text}: {error}")
+    if not spec.name or spec.size < 1 << 30:
+        sys.exit(f"simnode: --pool {text}: a pool has a name and 1G at least, such as zones:64G")
+    return spec
+
+
+def _hosts(folder: Path, arguments: argparse.Namespace) -> None:
+    from simnode import hosts
+
+    try:
+        hosts.make(folder, arguments.names)
+    except ValueError as error:
+        sys.exit(f"simnode: {error}")
 
 
 def _load(directory: Path, arguments: argparse.Namespace) -> None:
@@ -99,7 +122,10 @@ def _load(directory: Path, arguments: argparse.Namespace) -> None:
     from simnode.export_layout import ExportError
 
     files = (arguments.vms, arguments.zfs, arguments.pool_status, arguments.zdb)
-    texts = [Path(file).read_text() if file else "" for file in files]
+    try:
+        texts = [Path(file).read_text() if file else "" for file in files]
+    except OSError as error:
+        sys.exit(f"simnode: {error}")
     try:
         with Node.open(directory) as node:
             export.load(node, *texts)
@@ -140,6 +166,10 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--scenario", help="demo, empty or bench:N")
     init.add_argument("--pool", action="append", help="NAME:SIZE[:VDEV[xDISKS][:VERSION]], may be repeated")
     init.add_argument("--seed", type=int, default=1, help="seed for the guids")
+    hosts = commands.add_parser(
+        "hosts", help="create nodes in DIR that reach each other, with an inventory for Ansible"
+    )
+    hosts.add_argument("names", nargs="+", help="their names; the first one gets the VMs of the scenario demo")
     advance = commands.add_parser("advance", help="move the clock")
     advance.add_argument("seconds", type=float)
     load = commands.add_parser("load", help="load an export of a real node")
@@ -174,8 +204,12 @@ def main(argv: Optional[List[str]] = None) -> int:
     """Run the administration command; returns the exit status."""
     arguments = _parser().parse_args(argv)
     directory = arguments.dir.resolve()
+    if arguments.command not in ("init", "hosts") and not (directory / "state.json").exists():
+        sys.exit(f"simnode: {directory} is no node; `init` makes one")
     if arguments.command == "init":
         _init(directory, arguments)
+    elif arguments.command == "hosts":
+        _hosts(directory, arguments)
     elif arguments.command == "advance":
         with Node.open(directory) as node:
             node.clock.advance(arguments.seconds)

@@ -73,7 +73,7 @@ class Node:
         storage = Storage(Clock(), seed)
         for spec in pools:
             storage.add_pool(spec.name, spec.size, spec.ashift, spec.vdevs, spec.version)
-        node = cls(directory, storage, {})
+        node = cls(directory, storage, {} if seed == 1 else {"seed": f"simulated node {seed}"})  # disks of its own
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
             node.save()

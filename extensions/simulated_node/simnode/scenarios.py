@@ -26,14 +26,14 @@ class ScenarioError(Exception):
     """A command of a scenario failed, or there is no such scenario."""
 
 
-def build(name: str, directory: Optional[Path]) -> Node:
-    """Make the node of a scenario: demo, empty or bench:N. `directory` None keeps it in memory."""
+def build(name: str, directory: Optional[Path], seed: int = 1) -> Node:
+    """Make the node of a scenario: demo, empty or bench:N. `directory` None keeps it in memory. seed: of its guids."""
     kind, _colon, count = name.partition(":")
     if kind == "bench" and count.isdigit():
-        return _bench(int(count), directory)
+        return _bench(int(count), directory, seed)
     if name not in _SCENARIOS:
         raise ScenarioError(f"there is no scenario {name!r}, use one of demo, empty, bench:N")
-    return _SCENARIOS[name](directory)
+    return _SCENARIOS[name](directory, seed)
 
 
 def _run(node: Node, argv: Sequence[str], stdin: str = "") -> str:
@@ -61,15 +61,15 @@ def _data_disk(size: int) -> Dict[str, Any]:
     return {"size": size, "model": "virtio"}
 
 
-def _empty(directory: Optional[Path], size: int = 256 * GIB) -> Node:
-    node = Node.create(directory, [PoolSpec(name="zones", size=size)])
+def _empty(directory: Optional[Path], seed: int = 1, size: int = 256 * GIB) -> Node:
+    node = Node.create(directory, [PoolSpec(name="zones", size=size)], seed)
     import_image(node, IMAGE, IMAGE_MIB, name="debian-13", version="20260101")
     return node
 
 
-def _demo(directory: Optional[Path]) -> Node:
+def _demo(directory: Optional[Path], seed: int = 1) -> Node:
     """Three VMs in disorder: one to be reshaped, one whose quota has drifted, one without flexible space."""
-    node = _empty(directory)
+    node = _empty(directory, seed)
     _create(node, WEB01, "web01", [_boot_disk(), _data_disk(20480)], flexible_disk_size=102400)
     _create(node, DB01, "db01", [_boot_disk(), *(_data_disk(size) for size in (8192, 16384, 4096))],
             flexible_disk_size=61440)  # fmt: skip
@@ -87,12 +87,12 @@ def bench_uuid(index: int) -> str:
     return f"bbbbbbbb-0000-4000-8000-{index:012d}"
 
 
-def _bench(count: int, directory: Optional[Path]) -> Node:
-    node = _empty(directory, (count * BENCH_GIB_PER_VM + 64) * GIB)
+def _bench(count: int, directory: Optional[Path], seed: int = 1) -> Node:
+    node = _empty(directory, seed, (count * BENCH_GIB_PER_VM + 64) * GIB)
     for index in range(count):
         disks = [_boot_disk(), _data_disk(4096), _data_disk(2048), _data_disk(1024)]
         _create(node, bench_uuid(index), f"bench{index:04d}", disks, flexible_disk_size=20480)
     return node
 
 
-_SCENARIOS: Dict[str, Callable[[Optional[Path]], Node]] = {"demo": _demo, "empty": _empty}
+_SCENARIOS: Dict[str, Callable[[Optional[Path], int], Node]] = {"demo": _demo, "empty": _empty}

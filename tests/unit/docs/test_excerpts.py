@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""README and docs/walk.md show what the demo and the walk really print. tests/tools/renew_excerpts.py renews both."""
+"""README and the walks show what the demo and the walks really print. tests/tools/renew_excerpts.py renews them."""
 
 from __future__ import annotations
 
@@ -84,6 +84,31 @@ def test_the_walk_goes_as_it_is_written(tools, tmp_path):
     assert seen[-2:] == ["delete_vm", "report"]
     assert len(set(states)) == 1, "hv02 is whole"
     assert not (tmp_path / "walk").exists()
+
+
+def test_the_walk_with_moves_goes_as_it_is_written(tools, tmp_path):
+    """Two hosts by one command, a move there and back, a failover, and the way back. In forks; the other walk is not."""
+    excerpts, walk = tools
+    where = []
+    for step in walk.walk(tmp_path, walk.MOVES.read_text(), more=walk.in_forks()):
+        assert step.status == 0, step
+        if step.shown:
+            assert excerpts.same(step.shown, step.printed), (HINT, step)
+        if "flexdisk.hypervisor.move_vm" in step.command or "failover_vm" in step.command:
+            where.append([names(tmp_path / "moves" / host) for host in ("hv01", "hv02")])
+    assert where[1] == [["db01", "legacy01"], ["web01"]]
+    assert where[2] == where[3] == [["db01", "legacy01", "web01"], []]
+    assert where[5] == [["db01", "legacy01", "web01"], ["db01"]], "the old copy is still there"
+    assert where[6] == where[7] == [["legacy01", "web01"], ["db01"]]
+    assert where[8] == [["db01", "legacy01", "web01"], []]
+
+
+def names(node):
+    """The VMs of a node, those that only come left out."""
+    done = subprocess.run(
+        [str(node / "bin" / "vmadm"), "list", "-Ho", "alias"], capture_output=True, text=True, check=True
+    )
+    return sorted(done.stdout.split())
 
 
 def test_requirements_install_the_tarball(tools, tmp_path):

@@ -61,6 +61,18 @@ def vm_fault(host: VmadmHost, argv: List[str]) -> None:
     boundaries.plan(host, argv[0], argv[1:])
 
 
+def vm_boot(host: VmadmHost, argv: List[str]) -> None:
+    """vm-boot: the host loses power and boots. Its VMs stop; those with autoboot start again."""
+    if argv:
+        raise ValueError
+    host.state["boots"] = host.state.get("boots", 0) + 1
+    for record in [one for one in store.records(host).values() if one["zone_state"] == "running"]:
+        autoboot = record["cfg"]["autoboot"]
+        lifecycle.halt(host, record)
+        if autoboot:
+            lifecycle.boot(host, record)
+
+
 def vm_finish(host: VmadmHost, argv: List[str]) -> None:
     """vm-finish: every vmadm that nobody waits for any longer does the rest of its work now."""
     if argv:
@@ -120,6 +132,7 @@ COMMANDS: Dict[str, Callable[[VmadmHost, List[str]], Result]] = {
     "vm-stop-hangs": _guarded(vm_stop_hangs),
     "vm-stop-takes": _guarded(vm_stop_takes),
     "vm-fault": _guarded(vm_fault),
+    "vm-boot": _guarded(vm_boot),
     "vm-finish": _guarded(vm_finish),
     "vm-lose-event": _guarded(vm_lose_event),
     "vm-make-legacy": _guarded(vm_make_legacy),
