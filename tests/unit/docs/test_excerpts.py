@@ -87,7 +87,7 @@ def test_the_walk_goes_as_it_is_written(tools, tmp_path):
 
 
 def test_the_walk_with_moves_goes_as_it_is_written(tools, tmp_path):
-    """Two hosts by one command, a move there and back, a failover, and the way back. In forks; the other walk is not."""
+    """Two hosts by one command, a move, a failover, and the ways back; in forks, unlike the other walk."""
     excerpts, walk = tools
     where = []
     for step in walk.walk(tmp_path, walk.MOVES.read_text(), more=walk.in_forks()):

@@ -221,7 +221,7 @@ def refused(world, code, said):
 
 def test_refusals(old):
     old.home.ok("vmadm", "start", VM)
-    refused(old, "VmNotStopped", "it is running here, and another host has taken it over")
+    refused(old, "VmNotStopped", "it is running here, and hv02 has taken it over. Stop it")
     old.home.ok("vmadm", "stop", VM, "-F")
     old.peer.ok("zfs", "set", "flexdisk:failover=on:0", f"zones/{VM}")
     refused(old, "Ambiguous", "hv02 has it, too, and does not say that it has taken it over")

@@ -71,7 +71,18 @@ def test_where_it_is(seen, homes, source):
         ({"hv01": HERE, "hv02": TAKES}, {"target": "hv03"}, ["gives that up with flexdisk_failover_state=stays"]),
         ({"hv01": LEFT, "hv02": COMES}, {}, ["hv03 could not be asked whether it has been taken over"]),
         ({"hv01": LEFT, "hv02": COMES}, {"unasked": True}, []),
-        ({"hv01": LEFT, "hv02": COMES}, {"state": "stays"}, []),
+        (
+            {"hv01": LEFT, "hv02": COMES},
+            {"state": "stays"},
+            ["has left hv01 for hv02, so it is too late to give the move up"],
+        ),
+        ({"hv01": PARTS, "hv02": COMES}, {"state": "stays"}, []),
+        (
+            {"hv01": LEFT, "hv02": COMES},
+            {"target": "hv01"},
+            ["is on none of", "left hv01 for hv02; go on with flexdisk_target=hv02"],
+        ),
+        ({"hv01": LEFT}, {"target": "hv01"}, ["is on none of hv01; hv01 says that it has gone to hv02"]),
         (
             {"hv01": LEFT, "hv02": COMES, "hv03": LEFT._replace(term=2)},
             {},
@@ -79,7 +90,11 @@ def test_where_it_is(seen, homes, source):
         ),
         ({"hv01": LEFT, "hv02": COMES, "hv03": LEFT}, {}, []),
         ({"hv01": HERE, "hv02": HERE}, {"state": "forgotten"}, []),
-        ({"hv01": LEFT, "hv02": COMES}, {"state": "forgotten"}, ["on its way to hv02; the tombstone is needed until"]),
+        (
+            {"hv01": LEFT, "hv02": COMES},
+            {"state": "forgotten"},
+            ["on its way to hv02, and its tombstone is needed until it is there; go on with"],
+        ),
     ],
 )
 def test_what_speaks_against_it(seen, how, words):

@@ -389,7 +389,10 @@ def _unclear(
         elif not (claim.taking or (old and claim.points) or _has_taken(claim, term)):
             yield Problem("Ambiguous", _unsaid(there, claim, term), name)
     if config is not None and config.state != "stopped" and not is_unfinished(config):
-        words = f"it is {config.state} here, and another host has taken it over"
+        words = (
+            f"it is {config.state} here, and {' and '.join(sorted(found)) or 'another host'} has taken it over. Stop it"
+        )
+        words += f" here (vmadm stop {config.uuid}), and run the same command again: what only this host has is kept"
         if any(claim.taking for claim in found.values()):
             words = f"it is {config.state} here, and another host has begun to take it over: stop it here (vmadm stop"
             words += f" {config.uuid}), or give that up with flexdisk_failover_state=stays"

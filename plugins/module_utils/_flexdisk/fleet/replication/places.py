@@ -45,9 +45,11 @@ def find(seen: Seen, wanted: Wanted) -> Places:
     homes = [host for host in have if host not in old]
     source = [*homes, *([coming[wanted.target].target] if wanted.target in coming else [])]
     if wanted.state == "forgotten":
-        words = f"{wanted.vm} is on its way to {_all(coming)}; the tombstone is needed until it is there"
-        return Places(homes, "", [words] if coming else [])
-    found = [*_where(seen, wanted, homes, old, source), *_elsewhere(coming, wanted)]
+        words = (
+            f"{wanted.vm} is on its way to {_all(coming)}, and its tombstone is needed until it is there; go on with"
+        )
+        return Places(homes, "", [f"{words} flexdisk_target={next(iter(coming))}"] if coming else [])
+    found = [*_where(seen, wanted, homes, old, source), *_elsewhere(seen, coming, wanted)]
     found += _taken_over(seen, wanted, source)
     return Places(homes, source[0] if source else "", found)
 
@@ -62,13 +64,23 @@ def _where(
 ) -> t.Iterator[str]:
     """Yield why the host that the VM leaves is not clear."""
     if len(homes) > 1 or not source:
-        words = f"{wanted.vm} is on {_all(homes) or f'none of {_listed(seen)}'}"
-        yield words + (f"; what {_all(old)} has is from before it was taken over" if old else "")
+        words = [f"{wanted.vm} is on {_all(homes) or f'none of {_listed(seen)}'}"]
+        words += [f"what {_all(old)} has is from before it was taken over"] if old else []
+        gone = [(host, one.target) for host, one in seen.items() if one.phase == MOVED and not homes]
+        yield "; ".join([*words, *(f"{host} says that it has gone to {target}" for host, target in gone)])
+    elif wanted.state == "stays" and _has_left(seen, source[0]):
+        words = f"{wanted.vm} has left {source[0]} for {wanted.target}, so it is too late to give the move up; the same"
+        yield f"{words} command without flexdisk_move_state goes on"
     elif wanted.state == "stays" and not homes and source[0] not in seen:
         yield f"{wanted.vm} comes from {source[0]}, which is not among the hosts of this run"
 
 
-def _elsewhere(coming: Seen, wanted: Wanted) -> t.Iterator[str]:
+def _has_left(seen: Seen, host: str) -> bool:
+    """Whether a host says that the VM has gone, with all its disks."""
+    return host in seen and seen[host].phase == MOVED and not seen[host].vm
+
+
+def _elsewhere(seen: Seen, coming: Seen, wanted: Wanted) -> t.Iterator[str]:
     """Yield to which other hosts the VM is on its way."""
     for host, one in coming.items():
         if host == wanted.target:
@@ -81,6 +93,8 @@ def _elsewhere(coming: Seen, wanted: Wanted) -> t.Iterator[str]:
         elif one.has_left:
             words = f"{wanted.vm} has left {one.target}, and {host} has all that it had; go on with"
             yield f"{words} flexdisk_target={host}"
+        elif _has_left(seen, one.target):
+            yield f"{wanted.vm} has left {one.target} for {host}; go on with flexdisk_target={host}"
         else:
             yield (
                 f"{wanted.vm} is on its way to {host}; go on there, or give that up with flexdisk_target={host} and"
