@@ -1495,7 +1495,7 @@ MUTATIONS = (
     Mutation(
         "a failover goes on beside a host that has everything",
         "engine/vm_failover.py",
-        "rivals = [one for one in rivals if one.begun or not ready.begun]",
+        "rivals = [one for one in rivals if one.begun or one.term > mine.term or not ready.begun]",
         "rivals = [one for one in rivals if not ready.begun]",
         "tests/unit/replication/test_move_without_source.py",
     ),
@@ -1509,8 +1509,8 @@ MUTATIONS = (
     Mutation(
         "replicas with newer data stay replicas",
         "engine/failover_return.py",
-        "    disks += _newer(_replicas_that_came(host, move), claim)\n    words",
-        "    words",
+        "    return [one for one in came if not one.becomes_replica], even",
+        "    return [], even",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
@@ -1533,5 +1533,12 @@ MUTATIONS = (
         " and last_part(apart.volume.name) not in own",
         "",
         RETURNS,
+    ),
+    Mutation(
+        "a sync overwrites what has arrived",
+        "engine/replica_receive.py",
+        "            if move.has_left:\n",
+        "            if False:\n",
+        "tests/unit/replication/test_move_without_source.py",
     ),
 )

@@ -210,4 +210,4 @@ def test_the_word_about_a_vm_that_no_other_host_has(died):
     back = FailoverReturn(host.zfs(), host.driver(), host)
     (problem,) = back.look(VM, read_claims({"hv02": ""}), False, True).problems[:1]
     assert (problem.code, "no other host has it" in problem.message) == ("Ambiguous", True)
-    assert back.look(VM, read_claims({"hv02": ""})) == (None, None, [], [], [], "", False)
+    assert back.look(VM, read_claims({"hv02": ""}))[:5] == (None, None, [], [], [])

@@ -15,16 +15,22 @@ from contextlib import suppress
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import failover_start, vm_move
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+    failover_start,
+    vm_failover,
+    vm_move,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_return import FailoverReturn
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_stay import Stay
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_receive import Receiver
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import read_sightings
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
+from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_failover import OPTIONS as FAILOVER
 from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_move import OPTIONS
 
 from .test_failover import take
@@ -434,9 +440,60 @@ def test_a_copy_that_runs_is_no_old_one(three):
         seen = {name: says(three, name) for name in ("hv01", "hv03")}
         assert places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).homes == ["hv01"]
         assert "hv01 has it, too" in refused(three, {"hv01": says(three, "hv01"), "hv02": ""}, unasked=True)
-    host.ok("vmadm", "start", VM)
-    words = ending(three, "hv03", old=True).words
-    assert len(words) == 1 or "is kept as" in words[1]
+
+
+def test_what_is_expected_stays_if_no_other_host_has_it(three):
+    """hv01 has ended the VM, and cannot be reached. What hv03 knows of it may be all that is left."""
+    between(three, "hv01", "hv03")
+    gone(three, begun(three))
+    back, claims = returns(three, "hv03")
+    for silent in ({**claims, "hv01": None}, claims):
+        found = back.look(VM, silent, False, True)
+        assert (found.words, [problem.code for problem in found.problems]) == ([], ["Ambiguous"])
+
+
+def test_no_sync_overwrites_what_has_arrived(left):
+    """The VM is back on hv01, whose pool the replicas of hv03 are from. They have what it wrote before it left."""
+    has_left(left, "hv01")
+    boot(left.hv["hv01"])
+    between(left, "hv01", "hv02")
+    take(left)
+    between(left, "hv03", "hv01")
+    for vms in ([], [VM]):
+        host = left.hv["hv03"]
+        receiver = Receiver(host.zfs(), host.driver(), host, str(left.authorized))
+        with pytest.raises(FlexdiskError) as caught:
+            receiver.remove(["zones"], [VM], vms, False)
+        assert caught.value.code == "InUse"
+        assert "hv03" not in caught.value.message or "wrote on hv01 last" in caught.value.message
+    between(left, "hv02", "hv03")
+    with pytest.raises((FlexdiskError, AssertionError)):
+        left.sync()
+    assert set(left.newest) <= contents(left.hv["hv03"])
+    back, claims = returns(left, "hv03")
+    back.end(VM, claims)
+    assert ending(left, "hv03").words == []
+    between(left, "hv02", "hv03")
+    assert left.sync()[1]
+
+
+def test_a_failover_that_has_begun_knows_of_a_later_one(three):
+    """hv02 had begun to take over, hv03 did, and hv02 goes on. A record of hv03 with a higher term is on hv01."""
+    boot(three.hv["hv01"])
+    between(three, "hv01", "hv02")
+    killed_when(three, "hv02", '"back_to":"[^"]', lambda: take(three))
+    said = look(three, "hv02", VM)["records"]
+    later = [{**one, "term": 1, "host": "hv03", "home": 99} for one in said]
+    given = {name: option.get("default") for name, option in FAILOVER.items()}
+    given.update(
+        step="take_over", vm=VM, name="hv02", authorized_keys=str(three.authorized), peers={"hv01": "", "hv04": []}
+    )
+    host = three.hv["hv02"]
+    three.acting(host)
+    for elsewhere, problems in (({"hv04": later}, ["TooOld"]), ({"hv04": []}, [])):
+        told, _wrong = vm_failover.parse({**given, "elsewhere": elsewhere})
+        answer = vm_failover.run(Call(host.zfs(), host.driver(), None, True, host), told)
+        assert [one["code"] for one in (answer.failure or {"problems": []})["problems"]] == problems
 
 
 def test_a_host_that_has_not_booted_asks_as_well(left):

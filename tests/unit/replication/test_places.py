@@ -39,6 +39,7 @@ def found(seen, target="hv02", state="moved", unasked=False):
         ({"hv02": COMES, "hv03": HERE._replace(had=0)}, [], "hv01"),
         ({"hv01": LEFT, "hv02": COMES, "hv03": HERE._replace(had=0)}, [], "hv01"),
         ({"hv02": TAKES, "hv03": HERE._replace(had=0)}, ["hv03"], "hv03"),
+        ({"hv02": ARRIVES, "hv03": LEAVES._replace(term=0, had=0)}, [], "hv01"),
         ({"hv02": ARRIVES, "hv03": HERE._replace(vm=VM[::-1], had=0)}, ["hv03"], "hv03"),
     ],
 )

@@ -46,6 +46,16 @@ def wrong(spec):
     return values
 
 
+OWN = [  # names that users give to variables of their own, or build from ours
+    "flex", "virtual_hosts", "vm_memory", "instance_id", "ansible_host", "libvirt_uri", "host_group", "host_groups",
+    "host_tags", "max_age", "disk_size", "stop_timeout", "snapshot_name", "report_format", "bandwidth_limit",
+    "transfer_port", "target_pool", "take_over", "flexible_disks_vms_all", "flexible_disks_vms_web",
+    "virtual_machine_vms_web", "disk_registry_disks_web", "instance_group_members_web", "virtual_machine_name",
+    "flexible_disks_common", "flexible_disks_host", "vm_replica_host", "vm_replicas", "virtual_machines",
+    "instance_groups",
+]  # fmt: skip
+
+
 CASES = {
     (name, kind): (playbook, spec, wrong(spec))
     for playbook, own in ARGUMENTS.items()

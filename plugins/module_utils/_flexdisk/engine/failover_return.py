@@ -36,7 +36,7 @@ from ..zfs.copies import Copies
 from ..zfs.errors import ZfsError
 from . import records, renames
 from .journal import forget_vm
-from .move_marks import write_move
+from .move_marks import rewrite_move, write_move
 from .observe import observe
 from .outcome import Outcome
 from .own_copies import destroy_held
@@ -98,6 +98,8 @@ class Ending(t.NamedTuple):
     words: t.List[str]
     problems: t.List[Problem]
     pool: str = ""
+    even: t.Tuple[str, ...] = ()
+    """Replicas that came with a move, and have no more than the new home: they become those of its disks."""
     only_shell: bool = False
     """Nothing but a VM without disks has come here: it goes, and the replicas stay as they are."""
 
@@ -161,11 +163,12 @@ class FailoverReturn:
         move = Move(MOVED, *what, term=raised, taken=True, has_left=came)
         attached = [disk for disk in vm.disks if not disk.hidden]
         disks = [_old(disk, claim) for disk in [*attached, *_half_gone(host, config.uuid)]]
-        disks += _newer(_replicas_that_came(host, move), claim)
+        newer, even = _of_replicas(host, move, claim)
+        disks += newer
         words = [_words(one, there) for one in disks] or [
             f"what is left here of VM {config.label} goes, for {there} has it"
         ]
-        return Ending(vm, move, disks, words, [], config.pool)
+        return Ending(vm, move, disks, words, [], config.pool, even)
 
     def end(
         self, name: str, claims: Claims, begun: bool = False, old: bool = False, moved: t.Optional[Claims] = None
@@ -183,10 +186,7 @@ class FailoverReturn:
             self._arrival.unexpect(move.vm, taking=True)
             return
         self._arrival.shut_out(move.vm)
-        if ending.vm is not None or ending.disks:
-            write_move(self._zfs, self._hypervisor, ending.pool, move)
-            for one in ending.disks:
-                self._zfs.set_facts(one.disk.volume.name, _facts(one, move))
+        self._write_down(ending, move)
         if ending.vm is not None:
             self._end(ending.vm.config.uuid)
         else:
@@ -197,6 +197,18 @@ class FailoverReturn:
                 self._become_replica(apart)
         if not records.absent(move.vm):
             self._arrival.forget(move.vm)
+        if move.has_left:  # until now, no sync was let in
+            places = observe(self._zfs, self._hypervisor, every=True).datasets
+            for name in [name for name in places if moves.is_place(name) and last_part(name) == move.vm]:
+                rewrite_move(self._zfs, pool_of(name), move._replace(has_left=False))
+
+    def _write_down(self, ending: Ending, move: Move) -> None:
+        if ending.vm is not None or ending.disks or ending.even:
+            write_move(self._zfs, self._hypervisor, ending.pool, move)
+        for one in ending.disks:
+            self._zfs.set_facts(one.disk.volume.name, _facts(one, move))
+        if ending.even:
+            self._zfs.set_facts(ending.even, _whose(move))
 
     def _end(self, uuid: str) -> None:
         outcome = _EndAnyway(uuid, self._zfs, self._hypervisor, Policy(), False, Outcome()).run()
@@ -314,11 +326,7 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, said: t.Tuple[Claims, Clai
     """
     claims, moved = said
     have = {there: one for there, its in claims.items() for one in its or () if one.vm == move.vm and not one.phase}
-    have = {
-        there: one
-        for there, one in have.items()  # without older homes, unless the user says that one of them is the home now
-        if one.term is None or one.term >= move.term or (old and one.running)
-    }
+    older, have = have, {there: one for there, one in have.items() if one.term is None or one.term >= move.term}
     taken = any(one.taking or _has_taken(one, move.term) for one in have.values())
     if not (old or taken or move.back_to):
         return Ending(None, None, [], [], [])  # it is only on its way
@@ -326,7 +334,7 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, said: t.Tuple[Claims, Clai
     found = {there: one for there, one in have.items() if one.term in (None, term)}
     config = next((one for one in host.configs if one.uuid == move.vm), None)
     arriving = is_arriving(host, move)
-    if old and not (have or move.back_to or arriving or _says_left(move, moved)):
+    if old and older and not (have or move.back_to or arriving or _says_left(move, moved)):
         goes = f"what was made here of VM {move.label}, which was to come from {move.host}, goes; its replicas stay"
         return Ending(vm, move, [], [goes], [], only_shell=True)
     problems = list(_unclear(move.label, config, move.term, found, begun, old))
@@ -340,12 +348,13 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, said: t.Tuple[Claims, Clai
     ((there, claim),) = found.items()
     (pool,) = {pool_of(name) for name in host.datasets if moves.is_place(name) and last_part(name) == move.vm}
     disks = [_old(disk, claim) for disk in disks_here(host, move.vm).values()]
-    disks += _newer(_replicas_that_came(host, move), claim)
+    newer, even = _of_replicas(host, move, claim)
+    disks += newer
     words = [f"what was made here of VM {move.label} from {move.host} goes, for {there} has it"]
     what = (move.vm, move.alias, there, claim.pool, "stopped", move.autoboot, render_time(time.time()))
     term = claim.term if claim.term is not None else move.term + (0 if move.back_to else 1)
     ended = Move(MOVED, *what, term=term, taken=True, has_left=move.has_left)
-    return Ending(vm, ended, disks, [*words, *(_words(one, there) for one in disks)], [], pool, not disks)
+    return Ending(vm, ended, disks, [*words, *(_words(one, there) for one in disks)], [], pool, even, not disks)
 
 
 def _says_left(move: Move, moved: Claims) -> bool:
@@ -372,9 +381,13 @@ def _replicas_that_came(host: Host, move: Move) -> t.List[Disk]:
     return found
 
 
-def _newer(came: t.Sequence[Disk], claim: Claim) -> t.List[Old]:
-    """Those of the replicas with something that the new home lacks. The others stay what they are."""
-    return [one for one in (_old(disk, claim) for disk in came) if not one.becomes_replica]
+def _of_replicas(host: Host, move: Move, claim: Claim) -> t.Tuple[t.List[Old], t.Tuple[str, ...]]:
+    """Of the replicas that came with a move, those with something that the new home lacks, and the names of the others,
+    which become replicas of its disks.
+    """
+    came = [_old(disk, claim) for disk in _replicas_that_came(host, move)]
+    even = tuple(one.disk.volume.name for one in came if one.becomes_replica)
+    return [one for one in came if not one.becomes_replica], even
 
 
 def _unclear(
@@ -449,6 +462,8 @@ def _was_replica(disk: Disk, uuid: str) -> bool:
 def _rest(host: Host, move: Move, claims: Claims, begun: bool) -> Ending:
     """What is left to do of a VM that has ended here: what an interrupted end has left, or an interrupted move."""
     left, disks, came = _left(host, move.vm), _half_gone(host, move.vm), _replicas_that_came(host, move)
+    if move.has_left:
+        left.append("its replicas can be brought up to date again")
     if not (disks or came):
         return Ending(None, move if left else None, [], left, [])
     found = {there: one for there, said in claims.items() for one in said or () if one.vm == move.vm}
@@ -458,12 +473,11 @@ def _rest(host: Host, move: Move, claims: Claims, begun: bool) -> Ending:
     if problems:
         return Ending(None, None, [], [], problems)
     ((there, claim),) = found.items()
-    old = [*(_old(disk, claim) for disk in disks), *_newer(came, claim)]
-    if not old:
-        return Ending(None, move if left else None, [], left, [])
+    newer, even = _of_replicas(host, move, claim)
+    old = [*(_old(disk, claim) for disk in disks), *newer]
     (pool,) = {pool_of(name) for name in host.datasets if moves.is_place(name) and last_part(name) == move.vm}
     taken = move._replace(host=there, pool=claim.pool, taken=True)
-    return Ending(None, taken, old, [*left, *(_words(one, there) for one in old)], [], pool)
+    return Ending(None, taken, old, [*left, *(_words(one, there) for one in old)], [], pool, even)
 
 
 def _unclear_rest(move: Move, found: t.Mapping[str, Claim], begun: bool) -> t.Iterator[Problem]:

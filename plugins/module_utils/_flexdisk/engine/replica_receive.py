@@ -19,8 +19,10 @@ from ..fleet.replication.transfers import DiskTransfer, VmTransfer, place
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.errors import FlexdiskError
+from ..rules import moves
 from ..rules.identity import PREFIX
 from ..rules.layout import container, replicas
+from ..rules.layout import moves as place_of_moves
 from ..rules.replicas import COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
 from ..zfs import copies
 from ..zfs.commands import Zfs
@@ -28,6 +30,7 @@ from ..zfs.copies import Copies
 from . import trust as keys
 from .at_once import at_once
 from .container import make_container
+from .journal import host_name
 from .own_copies import destroy_held, drop_own_copy
 from .receivers import end_receiver, note_of
 from .replica_info import HOLD, Kept, check_alone, kept
@@ -70,6 +73,8 @@ class Receiver:
         """
         for disk in (disk for vm in vms for disk in vm.disks if disk.streams):
             end_receiver(self._runner, disk.uuid)
+        for vm in vms:
+            self._check_lets_in(vm.pool, vm.uuid)
         found = self._found(vm.pool for vm in vms)
         busy = [(vm, disk, found.get(place(vm, disk))) for vm in vms for disk in vm.disks if disk.streams]
         for vm, disk, there in busy:
@@ -88,6 +93,27 @@ class Receiver:
         lines.update({vm.uuid: self._telling(vm, amount) for vm in vms if vm.asks})
         keys.let_in(self._authorized, lines)
         return keys.host_keys(host_keys)
+
+    def _check_lets_in(self, pool: str, uuid: str) -> None:
+        """Raise FlexdiskError InUse if the replicas of a VM here may have more than the VM: it was on its way here, and
+        had left its host, or is being taken over.
+        """
+        place = f"{place_of_moves(pool)}/{uuid}"
+        there = self._zfs.datasets(place) if self._zfs.exists(place) else []
+        found = [move for move in (moves.read(one.name, one.user.get(moves.FACT, "")) for one in there) if move]
+        for move in found:
+            if move.back_to:
+                words = f"{host_name()} is taking it over from {move.host}; the playbook failover_vm goes on"
+                raise FlexdiskError("InUse", f"VM {move.label}: {words}")
+            if move.has_left:
+                words = (
+                    f"{host_name()} has what it wrote on {move.host} last, and its replicas there are left as they are"
+                )
+                words += (
+                    ". The playbook move_vm goes on; if another host has the VM, flexdisk_failover_state=returned and"
+                )
+                words += " flexdisk_old_host with the name of this host, of the playbook failover_vm, come first"
+                raise FlexdiskError("InUse", f"VM {move.label}: {words}")
 
     def _make_place(self, pool: str) -> None:
         if not self._zfs.exists(container(pool)):
@@ -222,6 +248,9 @@ class Receiver:
         """Give the replicas of these VMs up (by uuids). The names of those that go. homes: only of disks in these
         pools, by guid; none: wherever the disks are.
         """
+        for pool in pools:
+            for uuid in vms:
+                self._check_lets_in(pool, uuid)
         found = self._found(pools).values()
         gone = [one for one in found if one.vm in vms and one.replica.uuid and (not homes or one.replica.home in homes)]
         for one in gone if not check_mode else ():

@@ -154,7 +154,7 @@ def _elsewhere(ready: Ready, claims: Claims, params: _Params) -> t.List[Problem]
 
 def _better(ready: Ready, params: _Params) -> t.List[Problem]:
     """Why the VM shall come back on another host. A failover that has begun goes on unless a host has all that the VM
-    had.
+    had, or a record from after a later failover.
     """
     if ready.known is None or ready.takeover is None:
         return []
@@ -163,7 +163,7 @@ def _better(ready: Ready, params: _Params) -> t.List[Problem]:
     points = {disk: tuple(guids) for disk, guids in found.points.items()}
     mine = Rival(host_name(), record.host, record.home, _term(record), found.synced, points)
     rivals = read_rivals(params["elsewhere"] or {}, record.uuid)
-    rivals = [one for one in rivals if one.begun or not ready.begun]
+    rivals = [one for one in rivals if one.begun or one.term > mine.term or not ready.begun]
     better = better_elsewhere(mine, rivals, params["max_data_loss"])
     return [Problem(code, words, record.label) for code, words in better]
 

@@ -219,7 +219,7 @@ class Sighting(t.NamedTuple):
 
     def is_older_than(self, term: int) -> bool:
         """Whether a host that has the VM is only an old home of one with this term."""
-        return not self.phase and UNKNOWN < self.had < term
+        return self.phase in ("", LEAVING) and UNKNOWN < self.had < term
 
 
 def read_sightings(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Optional[Sighting]]:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Variables that a playbook does not have: misspelt ones, and options of modules. Nobody would miss them in silence."""
+"""Variables that a playbook does not have: misspelt ones, and options of modules. They would be ignored in silence."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import difflib
 import re
 import typing as t
 
-_ALIKE = 0.86  # of difflib: one wrong, missing or added letter in ten, or two that have changed places
-_MARKED = "flexdisk_"  # only variables of playbooks begin so
+_ALIKE = 0.74  # of difflib, for one word of a name: a letter is wrong, missing or added, or two have changed places
+_MARKED = "flexdisk"  # only variables of playbooks begin so
 # How names of this collection begin, or almost; all others are somebody else's.
 _OURS = re.compile(r"flex|virtual_?m|instance_?g|disks?_?r|rfd|vm_?[mr]|guests?_?g")
+# Options of modules that nobody else has, and that change what may be lost. Others could be a user's own names.
+_OPTIONS = re.compile(r"allow_(restart|force_stop)$|dangerous_|destroy_")
 
 
 class Names(t.NamedTuple):
@@ -32,18 +34,17 @@ def problems(given: t.Iterable[str], names: Names, choosing: str) -> t.List[str]
     playbook must not have for nothing, since without them it takes more.
     """
     known = {*names.own, *names.others, *names.roles}
-    options = {_option(name): name for name in names.own if "_" in _option(name)}
+    given = set(given)
+    options = {_option(name): name for name in names.own if _OPTIONS.match(_option(name))}
     found, unknown = [], []
-    for name in sorted(given):
-        astray = re.match(choosing, name) and name not in names.own
-        if name.startswith(_MARKED) and (astray or name not in {*names.own, *names.others}):
+    for name in sorted(given - known):
+        if name.startswith(_MARKED):
             unknown.append(name)
-        elif name in known:
-            continue
-        elif name in options:
+        elif name in options and options[name] not in given:
             found.append(f"{name} is an option of modules. This playbook has {options[name]}")
         elif _OURS.match(name):
             found += [f"{name} is unknown. Did you mean {meant}?" for meant in _alike(name, known)]
+    unknown += sorted(name for name in given & known if re.match(choosing, name) and name not in names.own)
     if unknown:
         meant = [word for name in unknown for word in _alike(name, names.own)]
         words = f" Did you mean {' and '.join(meant)}?" if meant else ""
@@ -57,5 +58,15 @@ def _option(name: str) -> str:
 
 
 def _alike(name: str, known: t.Collection[str]) -> t.List[str]:
-    """The one known name that this one was meant to be, if it is clear."""
-    return difflib.get_close_matches(name, [one for one in known if one != name], 1, _ALIKE)
+    """The known name that this one was meant to be, if there is one. It is compared word by word: names of a user's own
+    that are built from ours have other words.
+    """
+    words = name.split("_")
+    scores = []
+    for one in known:
+        meant = one.split("_")
+        if len(meant) == len(words) and one != name:
+            ratios = [difflib.SequenceMatcher(None, *pair).ratio() for pair in zip(words, meant) if pair[0] != pair[1]]
+            if min(ratios) > _ALIKE:
+                scores.append((sum(ratios) / len(ratios) - len(ratios), one))
+    return [max(scores)[1]] if scores else []

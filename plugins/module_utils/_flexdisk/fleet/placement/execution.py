@@ -133,7 +133,7 @@ def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str
     if mark is not None and mark["host"] == new:
         silent = [host for host in mark.get("asks", ()) if host not in seen.hosts]
         if silent:
-            words = f"{old} has booted since it left, and {' and '.join(silent)} could not be asked whether it has been"
+            words = f"it has left {old}, and {' and '.join(silent)} could not be asked whether it has been"
             return old, STUCK, f"{words} taken over; the playbook move_vm goes on"
         if new in seen.hosts:
             return old, MOVE, ""

@@ -64,10 +64,10 @@ def _where(
 ) -> t.Iterator[str]:
     """Yield why the host that the VM leaves is not clear."""
     if len(homes) > 1 or not source:
-        words = [f"{wanted.vm} is on {_all(homes) or f'none of {_listed(seen)}'}"]
-        words += [f"what {_all(old)} has is from before it was taken over"] if old else []
+        said = [f"{wanted.vm} is on {_all(homes) or f'none of {_listed(seen)}'}"]
+        said += [f"what {_all(old)} has is from before it was taken over"] if old else []
         gone = [(host, one.target) for host, one in seen.items() if one.phase == MOVED and not homes]
-        yield "; ".join([*words, *(f"{host} says that it has gone to {target}" for host, target in gone)])
+        yield "; ".join([*said, *(f"{host} says that it has gone to {target}" for host, target in gone)])
     elif wanted.state == "stays" and _has_left(seen, source[0]):
         words = f"{wanted.vm} has left {source[0]} for {wanted.target}, so it is too late to give the move up; the same"
         yield f"{words} command without flexdisk_move_state goes on"
@@ -110,7 +110,8 @@ def _taken_over(seen: Seen, wanted: Wanted, source: t.Sequence[str]) -> t.Iterat
     unheard = sorted({host for one in leaves for host in one.asks if host not in seen})
     if unheard and not wanted.unasked:
         words = f"{wanted.vm} has left its host, and {_all(unheard)} could not be asked whether it"
-        yield f"{words} has been taken over; flexdisk_start_unasked=true goes on"
+        words += " has been taken over. --limit must not leave it out; if it is gone for good,"
+        yield f"{words} flexdisk_start_unasked=true goes on"
     term = max(one.term for one in leaves)
     raised = [host for host, one in seen.items() if one.phase == MOVED and one.term > term]
     if raised:
