@@ -73,8 +73,8 @@ class Receiver:
         """
         for disk in (disk for vm in vms for disk in vm.disks if disk.streams):
             end_receiver(self._runner, disk.uuid)
-        for vm in vms:
-            self._check_lets_in(vm.pool, vm.uuid)
+        for pool in {vm.pool for vm in vms}:
+            self._check_lets_in(pool, [vm.uuid for vm in vms])
         found = self._found(vm.pool for vm in vms)
         busy = [(vm, disk, found.get(place(vm, disk))) for vm in vms for disk in vm.disks if disk.streams]
         for vm, disk, there in busy:
@@ -94,14 +94,13 @@ class Receiver:
         keys.let_in(self._authorized, lines)
         return keys.host_keys(host_keys)
 
-    def _check_lets_in(self, pool: str, uuid: str) -> None:
-        """Raise FlexdiskError InUse if the replicas of a VM here may have more than the VM: it was on its way here, and
-        had left its host, or is being taken over.
+    def _check_lets_in(self, pool: str, vms: t.Collection[str]) -> None:
+        """Raise FlexdiskError InUse if the replicas of one of the VMs here may have more than the VM: it was on its way
+        here, and had left its host, or is being taken over.
         """
-        place = f"{place_of_moves(pool)}/{uuid}"
-        there = self._zfs.datasets(place) if self._zfs.exists(place) else []
-        found = [move for move in (moves.read(one.name, one.user.get(moves.FACT, "")) for one in there) if move]
-        for move in found:
+        place = place_of_moves(pool)
+        known = moves.find(self._zfs.datasets(place)) if self._zfs.exists(place) else {}
+        for move in (move for uuid, move in known.items() if uuid in vms):
             if move.back_to:
                 words = f"{host_name()} is taking it over from {move.host}; the playbook failover_vm goes on"
                 raise FlexdiskError("InUse", f"VM {move.label}: {words}")
@@ -249,8 +248,7 @@ class Receiver:
         pools, by guid; none: wherever the disks are.
         """
         for pool in pools:
-            for uuid in vms:
-                self._check_lets_in(pool, uuid)
+            self._check_lets_in(pool, vms)
         found = self._found(pools).values()
         gone = [one for one in found if one.vm in vms and one.replica.uuid and (not homes or one.replica.home in homes)]
         for one in gone if not check_mode else ():
