@@ -1521,13 +1521,6 @@ MUTATIONS = (
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
-        "a replica that is set apart is brought up to date",
-        "engine/failover_return.py",
-        "    if volume.parent == replicas(volume.pool):\n        return apart\n",
-        "",
-        "tests/unit/replication/test_move_without_source.py",
-    ),
-    Mutation(
         "a disk that was given up becomes a replica beside itself",
         "engine/failover_return.py",
         " and last_part(apart.volume.name) not in own",

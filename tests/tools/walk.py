@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import excerpts
-from tree import BIN, ROOT, in_forks  # noqa: F401  in_forks is for who takes a walk
+from tree import BIN, ROOT
 
 PAGE = ROOT / "docs" / "walk.md"
 MOVES = ROOT / "docs" / "walk-moves.md"

@@ -88,9 +88,11 @@ def test_the_walk_goes_as_it_is_written(tools, tmp_path):
 
 def test_the_walk_with_moves_goes_as_it_is_written(tools, tmp_path):
     """Two hosts by one command, a move, a failover, and the ways back; in forks, unlike the other walk."""
+    from tree import in_forks
+
     excerpts, walk = tools
     where = []
-    for step in walk.walk(tmp_path, walk.MOVES.read_text(), more=walk.in_forks()):
+    for step in walk.walk(tmp_path, walk.MOVES.read_text(), more=in_forks()):
         assert step.status == 0, step
         if step.shown:
             assert excerpts.same(step.shown, step.printed), (HINT, step)

@@ -18,6 +18,7 @@ import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import FIELDS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_info import STATES, TYPES
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MOST
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,6 +80,11 @@ def test_no_play_has_vars_files():
     """Ansible parses them again for every task of every host."""
     plays = [play for path in (ROOT / "playbooks").rglob("*.yml") for play in yaml.safe_load(path.read_text())]
     assert [play["name"] for play in plays if "vars_files" in play] == []
+
+
+def test_sizes_of_groups_are_those_of_the_planner():
+    sizes = [ARGUMENTS["scale_group"]["flexdisk_size"], ARGUMENTS["scale_group"]["flexdisk_groups"]["options"]["size"]]
+    assert [(size["least"], size["most"]) for size in sizes] == [(0, MOST)] * 2
 
 
 def test_choices_are_those_of_the_modules():

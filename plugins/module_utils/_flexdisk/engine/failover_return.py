@@ -99,7 +99,7 @@ class Ending(t.NamedTuple):
     problems: t.List[Problem]
     pool: str = ""
     even: t.Tuple[str, ...] = ()
-    """Replicas that came with a move, and have no more than the new home: they become those of its disks."""
+    """Replicas that came with a move and hold nothing that the new home lacks. They stay replicas, now of its disks."""
     only_shell: bool = False
     """Nothing but a VM without disks has come here: it goes, and the replicas stay as they are."""
 

@@ -22,11 +22,11 @@ class Names(t.NamedTuple):
     """Names of variables."""
 
     own: t.Sequence[str]
-    """Those of the playbook."""
+    """Variables of the playbook that runs."""
     others: t.Collection[str]
-    """Those of other playbooks, and what playbooks leave for plays that follow."""
+    """Variables of other playbooks, and those that a playbook sets for plays after it."""
     roles: t.Collection[str]
-    """Those that roles read, or leave."""
+    """Variables that roles read or set."""
 
 
 def problems(given: t.Iterable[str], names: Names, choosing: str) -> t.List[str]:
