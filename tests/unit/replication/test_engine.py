@@ -210,6 +210,23 @@ def test_a_replica_is_removed(world):
     assert world.sync() == (True, True)
 
 
+def test_a_replica_of_another_home_stays_with_a_word(world):
+    assert world.sync() == (True, True)
+    (uuid, _where), (other, _there) = world.disks().items()
+    world.peer.ok("zfs", "set", "flexdisk:replica.home=42", f"{REPLICAS}/{uuid}")
+    homes = world.sender().remove(["db01"], "hv02", True).homes
+    for check in (True, False):
+        removed = world.receiver().remove(["zones"], [VM], homes, check)
+        assert removed.gone == [f"{REPLICAS}/{other}"]
+        (words,) = removed.stays
+        assert words.startswith(
+            f"{REPLICAS}/{uuid} stays: it is a replica of a disk of VM {VM} in another pool, of hv01"
+        )
+        assert "step=remove and homes=[42] gives it up" in words
+    gone, stays = world.receiver().remove(["zones"], [VM], [42], False)
+    assert (gone, stays) == ([f"{REPLICAS}/{uuid}"], [])
+
+
 def _removed(world):
     done = world.sender().remove(["db01"], "hv02", False)
     assert not done.problems

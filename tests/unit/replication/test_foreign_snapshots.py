@@ -259,7 +259,7 @@ def test_a_failover(world):
 def test_replicas_that_are_given_up(world):
     world.sync()
     others(world.peer)
-    removed = world.receiver().remove(["zones"], [VM], [], False)
+    removed = world.receiver().remove(["zones"], [VM], [], False).gone
     assert len(removed) == 2
     assert all(listed(world.peer, name) == [] for name in removed)
 

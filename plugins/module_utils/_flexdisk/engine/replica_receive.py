@@ -48,6 +48,13 @@ class Stock(t.NamedTuple):
     changed: bool
 
 
+class Removed(t.NamedTuple):
+    """The replicas that go, and a warning about each that stays: it is of a disk in another pool."""
+
+    gone: t.List[str]
+    stays: t.List[str]
+
+
 class Receiver:
     """What the steps need on the peer. authorized: the file of keys that may come in."""
 
@@ -243,19 +250,28 @@ class Receiver:
 
     def remove(
         self, pools: t.Sequence[str], vms: t.Collection[str], homes: t.Collection[int], check_mode: bool
-    ) -> t.List[str]:
-        """Give the replicas of these VMs up (by uuids). The names of those that go. homes: only of disks in these
-        pools, by guid; none: wherever the disks are.
+    ) -> Removed:
+        """Give the replicas of these VMs up (by uuids). homes: only of disks in these pools, by guid; none: wherever
+        the disks are.
         """
         for pool in pools:
             self._check_lets_in(pool, vms)
         found = self._found(pools).values()
-        gone = [one for one in found if one.vm in vms and one.replica.uuid and (not homes or one.replica.home in homes)]
+        theirs = [one for one in found if one.vm in vms and one.replica.uuid]
+        gone = [one for one in theirs if not homes or one.replica.home in homes]
         for one in gone if not check_mode else ():
             keys.shut_out(self._authorized, [one.replica.uuid])
             end_receiver(self._runner, one.replica.uuid)
             drop_own_copy(self._zfs, self._copies, one.replica.dataset, one.guid)
-        return [one.replica.dataset for one in gone]
+        stays = [_of_another_home(one) for one in theirs if one not in gone]
+        return Removed([one.replica.dataset for one in gone], stays)
+
+
+def _of_another_home(there: Kept) -> str:
+    replica = there.replica
+    words = f"{replica.dataset} stays: it is a replica of a disk of VM {there.vm} in another pool"
+    words = f"{words}, of {replica.host} (guid {replica.home}). If nothing of that one is needed any more,"
+    return f"{words} the module replica_receive with step=remove and homes=[{replica.home}] gives it up"
 
 
 def _zfs() -> str:

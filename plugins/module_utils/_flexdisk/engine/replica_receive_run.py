@@ -34,9 +34,10 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
     receiver = Receiver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"])
     if params["step"] == "remove":
         pools = [call.pool] if call.pool else [name for name in call.zfs.tops() if "/" not in name]
-        gone = receiver.remove(pools, params["vms"], params["homes"], call.check_mode)
+        gone, stays = receiver.remove(pools, params["vms"], params["homes"], call.check_mode)
         diff = {"prepared": "".join(f"- {name}\n" for name in gone)}
-        return Answer({"changed": bool(gone), "msg": f"{len(gone)} replicas destroyed", "gone": gone, "diff": diff})
+        result = {"changed": bool(gone), "msg": f"{len(gone)} replicas destroyed", "gone": gone, "diff": diff}
+        return Answer(result, warnings=stays)
     if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is received in check mode", "host_keys": [], "complete": []})
     if params["step"] == "open":
