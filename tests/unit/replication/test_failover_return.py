@@ -543,3 +543,28 @@ def test_given_up_beside_the_disk_itself(old):
     back(old).give_up(VM, False)
     assert old.home.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART) == ""
     assert move(old)
+
+
+def test_what_an_earlier_failover_has_left_is_not_in_the_way(old):
+    """The VM was here again, and was taken over once more. Nothing changes until somebody has looked at what it left."""
+    back(old).end("db01", claims(old))
+    swap(old)
+    assert old.sync()[1]
+    assert move(old)
+    swap(old)
+    protect(old)
+    old.write(0, 3, 30)
+    second = old.hashes()
+    old.home.ok("vmadm", "stop", VM, "-F")
+    take(old)
+    before = old.home.state().pools.to_json()
+    (problem,) = back(old).look("db01", claims(old)).problems
+    assert problem.code == "InUse"
+    assert f"{APART}/{old.uuids[0]} is there already" in problem.message
+    assert "flexdisk_failover_state=given_up" in problem.message
+    with pytest.raises(FlexdiskError, match="is there already"):
+        back(old).end("db01", claims(old))
+    assert old.home.state().pools.to_json() == before
+    back(old).give_up(VM, False)
+    back(old).end("db01", claims(old))
+    assert old.home.ok("guest", "hash", f"{APART}/{old.uuids[0]}") == second[0]

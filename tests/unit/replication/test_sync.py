@@ -164,7 +164,7 @@ class Sync(RuleBasedStateMachine):
             assert replica
             for point in retention.gone_there(disk, replica, base, self.pools):
                 self.target.ok("destroy", f"{replica.dataset}@{point.name}")
-            for point in retention.gone_here(disk, base, self.pools):
+            for point in retention.gone_here(disk, base, *self.pools):
                 self.source.ok("destroy", f"{disk.dataset}@{point.name}")
 
     @rule()

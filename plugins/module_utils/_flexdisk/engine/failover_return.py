@@ -168,7 +168,8 @@ class FailoverReturn:
         words = [_words(one, there) for one in disks] or [
             f"what is left here of VM {config.label} goes, for {there} has it"
         ]
-        return Ending(vm, move, disks, words, [], config.pool, even)
+        taken = list(_place_is_taken(host, move, disks))
+        return Ending(vm, None if taken else move, disks, words, taken, config.pool, even)
 
     def end(
         self, name: str, claims: Claims, begun: bool = False, old: bool = False, moved: t.Optional[Claims] = None
@@ -354,6 +355,9 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, said: t.Tuple[Claims, Clai
     what = (move.vm, move.alias, there, claim.pool, "stopped", move.autoboot, render_time(time.time()))
     term = claim.term if claim.term is not None else move.term + (0 if move.back_to else 1)
     ended = Move(MOVED, *what, term=term, taken=True, has_left=move.has_left)
+    problems = list(_place_is_taken(host, move, disks))
+    if problems:
+        return Ending(vm, None, [], [], problems)
     return Ending(vm, ended, disks, [*words, *(_words(one, there) for one in disks)], [], pool, even, not disks)
 
 
@@ -462,6 +466,9 @@ def _was_replica(disk: Disk, uuid: str) -> bool:
 def _rest(host: Host, move: Move, claims: Claims, begun: bool) -> Ending:
     """What is left to do of a VM that has ended here: what an interrupted end has left, or an interrupted move."""
     left, disks, came = _left(host, move.vm), _half_gone(host, move.vm), _replicas_that_came(host, move)
+    problems = list(_place_is_taken(host, move, ()))
+    if problems:
+        return Ending(None, None, [], [], problems)
     if move.has_left:
         left.append("its replicas can be brought up to date again")
     if not (disks or came):
@@ -475,9 +482,28 @@ def _rest(host: Host, move: Move, claims: Claims, begun: bool) -> Ending:
     ((there, claim),) = found.items()
     newer, even = _of_replicas(host, move, claim)
     old = [*(_old(disk, claim) for disk in disks), *newer]
+    problems = list(_place_is_taken(host, move, old))
+    if problems:
+        return Ending(None, None, [], [], problems)
     (pool,) = {pool_of(name) for name in host.datasets if moves.is_place(name) and last_part(name) == move.vm}
     taken = move._replace(host=there, pool=claim.pool, taken=True)
     return Ending(None, taken, old, [*left, *(_words(one, there) for one in old)], [], pool, even)
+
+
+def _place_is_taken(host: Host, move: Move, disks: t.Sequence[Old]) -> t.Iterator[Problem]:
+    """Yield why data cannot be kept: where it would lie is what an earlier failover has left of the same disk. disks:
+    those that do not say of themselves yet that they are kept.
+    """
+    kept = [(one.disk.volume.pool, one.disk.uuid) for one in disks if not one.becomes_replica]
+    waiting = [disk.volume for disk in host.detached if _is_of(disk.volume, move.vm)]
+    kept += [(one.pool, last_part(one.name)) for one in (*waiting, *_diverged_replicas(host, move.vm))]
+    for pool, uuid in kept:
+        place = f"{diverged(pool)}/{uuid}"
+        if place in host.datasets:
+            words = f"{place} is there already: it is what this host had of the disk when the VM was taken over before."
+            words += " Look at it, then give it up with flexdisk_failover_state=given_up and flexdisk_old_host with the"
+            words += " name of this host, or give it another name by hand (zfs rename), and run the same command again"
+            yield Problem("InUse", words, move.label)
 
 
 def _unclear_rest(move: Move, found: t.Mapping[str, Claim], begun: bool) -> t.Iterator[Problem]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..fleet.replication import last, sync, trust
 from ..fleet.replication.copies import Original, Replica, rope
 from ..fleet.replication.peers import Peer, lacking, refusals
-from ..fleet.replication.retention import gone_here
+from ..fleet.replication.retention import gone_here, synced
 from ..fleet.replication.room import coming_space, lacks_room, takes
 from ..fleet.replication.streams import Full, Stream, Travelling, send_words
 from ..fleet.replication.transfers import DiskTransfer, VmTransfer, transfer
@@ -307,11 +307,12 @@ class Sender:
         table = self.copies.table([disk.dataset for _vm, disk in disks], ("guid", "createtxg", _FACT), EVERYTHING)
         found = replica_info.by_dataset(table)
         for vm, disk in disks:
-            original = Original(disk.uuid, disk.dataset, disk.volsize, found[disk.dataset])
+            points, peers = found[disk.dataset], tuple(note.peer for note in _notes(table[disk.dataset]))
+            original = Original(disk.uuid, disk.dataset, disk.volsize, points, peers=peers)
             if not any(point.name == vm.set for point in original.bookmarks):
                 self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
                 changed.add(disk.dataset)
-            for point in gone_here(original, vm.set, (vm.home, vm.peer)):
+            for point in gone_here(original, vm.set, vm.home, vm.peer):
                 exact.destroy_own(self.zfs, disk.dataset + point.word)
                 changed.add(disk.dataset)
         notes = {vm.uuid: Note(short(vm.peer), peer, render_time(time.time())) for vm in vms}
@@ -322,8 +323,7 @@ class Sender:
         texts: t.Dict[str, t.List[str]] = {}
         said: t.Set[str] = set()
         for name, (peer, note) in wanted.items():
-            value, source = table[name][_FACT]
-            before = decode(value) if source == "local" else []
+            before = _notes(table[name])
             after = [one for one in before if one.peer != peer] + ([note] if note is not None else [])
             texts.setdefault(encode(after), []).append(name)
             if {one.peer for one in before} != {one.peer for one in after}:
@@ -352,9 +352,7 @@ class Sender:
             homes |= {seen.host.datasets[one.pool].guid for one in volumes}
             known = {note.peer for note in notes}
             homes |= {note.home for note in notes if note.home}
-            found = [
-                one.dataset + p.word for one in originals for p in gone_here(one, "", [int(text, 16) for text in known])
-            ]
+            found = [one.dataset + p.word for one in originals for p in synced(one, [int(text, 16) for text in known])]
             gone += found
             noted = noted or bool(known)
             if not check_mode:
@@ -369,6 +367,12 @@ class Sender:
             self._settle([vm.config.uuid for vm in seen.vms])
         marked = [vm.config.uuid for vm in seen.vms if vm.config.failover]
         return Removed([vm.config.uuid for vm in seen.vms], sorted(homes), gone, noted, [], marked)
+
+
+def _notes(row: t.Mapping[str, t.Tuple[str, ...]]) -> t.List[Note]:
+    """The notes of a disk about its replicas, by its row in a table."""
+    value, source = row[_FACT]
+    return decode(value) if source == "local" else []
 
 
 def _pools(planned: Planned) -> t.List[str]:

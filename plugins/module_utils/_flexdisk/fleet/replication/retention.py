@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...rules.replicas import is_synced, sync_number
+from ...rules.replicas import is_synced, short, sync_number
 from .copies import Original, Point, Replica
 
 Pair = t.Tuple[Original, t.Optional[Replica]]
@@ -54,8 +54,16 @@ def taken_beside(replica: Replica) -> t.Tuple[Point, ...]:
     return tuple(p for p in others if p.createtxg < marked or not p.written)
 
 
-def gone_here(disk: Original, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
-    """What a disk has of other sets, once all disks of its VM have this one on both sides."""
+def gone_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Point, ...]:
+    """Return what a disk has of other sets, once all disks of its VM have this one on both sides. home and peer: the
+    guids of their pools.
+
+    A set that is named after home has come with a move. It may be all that the disk has in common with the host that it
+    came from. So it stays until each other host that has replicas has a set of its own.
+    """
+    others = [int(one, 16) for one in disk.peers if one != short(peer)]
+    noted = all(any(point.bookmark for point in synced(disk, [one])) for one in others)
+    pools = (home, peer) if noted else (peer,)
     return tuple(point for point in synced(disk, pools) if point.name != name)
 
 

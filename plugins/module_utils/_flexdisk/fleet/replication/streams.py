@@ -92,8 +92,9 @@ def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Op
     if base is None:
         raise FlexdiskError(
             "NoCommonSnapshot",
-            f"{replica.dataset} and {disk.dataset} have no snapshot in common; only a full stream to another place can"
-            f" replace it. It has {_names(replica)}; the disk has {_names(disk)}",
+            f"{replica.dataset} and {disk.dataset} have no snapshot in common, so the replica has to be made again: the"
+            " playbook replicate with flexdisk_replica_state=absent gives it up, and then makes it. "
+            f"It has {_names(replica)}; the disk has {_names(disk)}",
         )
     return _way_back(disk, replica, base) or Increment(base, _first_after(disk, base) if base.bookmark else to)
 

@@ -165,7 +165,7 @@ def _planned(
         streams,
         _stream_size(disk, data),
         data + max(0, disk.refreservation - reserved),
-        gone_here(disk, name, pools),
+        gone_here(disk, name, *pools),
         gone_there(disk, then, name, pools) if then is not None else (),
         failed,
         _mends(disk, replica, name, pools[1]),

@@ -1,0 +1,359 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Random sequences of moves, failovers and their ends between three simulated nodes: plays that are killed anywhere,
+hosts that die and come back at any time, and commands that are given when nothing has ended yet.
+
+The VM never runs twice. What it has written is somewhere until somebody gives it up, and it never has disks of two
+moments. Once all hosts are there, the documented commands bring it to one host where everything works.
+FLEXDISK_SEED chooses the sequences, FLEXDISK_JOURNEYS says how many there are, FLEXDISK_ACTIONS how long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+from collections import Counter
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+from .plays import NAMES, Plays, Refused
+from .test_move import smartos
+from .test_other_tasks import DATA, ROOT, task
+from .world import REPLICAS, VM, Fuse, Killed
+
+FULL = bool(os.environ.get("FLEXDISK_FULL"))
+SEQUENCES = int(os.environ.get("FLEXDISK_JOURNEYS") or (20 if FULL else 4))
+ACTIONS = int(os.environ.get("FLEXDISK_ACTIONS") or (300 if FULL else 16))
+MOST = 260  # commands of a long play
+ROUNDS = 12  # of commands, until the VM has to be on one host
+SIZES = {"flexible_disk_size": 2048}
+
+
+class Broken(BaseException):
+    """Something that must never be."""
+
+
+class Voyage:
+    """A VM on its way. history: all that it ever was. newest: what it was last on each way that it has left."""
+
+    def __init__(self, seed, folder, monkeypatch):
+        self.random = random.Random(seed)
+        self.trace, self.counts = [], Counter()
+        self.world = smartos(folder, monkeypatch)
+        assert not task(self.world, ROOT, {**DATA, "size": 64}, **SIZES).problems
+        self.plays = Plays(self.world, monkeypatch)
+        self.hv = self.plays.hv
+        self.now = self.contents("hv01")
+        self.history = [self.now]
+        self.newest = []
+        self.world.guard = self.never_two
+        self.hv["hv01"].node.run(["vmadm", "update", VM], json.dumps({"autoboot": True}))
+        self.plays.replicate("hv02")
+
+    # -- what is true at any time
+
+    def never_two(self):
+        running = [name for name, host in self.hv.items() if host.runs(VM)]
+        if len(running) > 1:
+            raise Broken(f"it runs on {running}")
+
+    def contents(self, name):
+        host = self.hv[name]
+        return tuple(host.ok("guest", "hash", disk["dataset"]) for disk in host.disks(VM))
+
+    def running(self):
+        return next((name for name, host in self.hv.items() if host.runs(VM)), "")
+
+    def looked(self):
+        """The VM runs somewhere: what it has is one of the states that it was in."""
+        name = self.running()
+        if not name:
+            return ""
+        found = self.contents(name)
+        if found not in self.history:
+            raise Broken(f"{name} has disks of two moments, or of none")
+        if found != self.now:
+            self.newest.append(self.now)
+            self.now = found
+        return name
+
+    def nothing_is_lost(self):
+        """All that was ever the newest is on some host."""
+        there = set()
+        for host in self.hv.values():
+            listed = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", "zones").split()
+            there |= {host.ok("guest", "hash", name) for name in listed}
+        for one in self.newest:
+            if not set(one) <= there:
+                raise Broken(f"what it had written last is lost: {one}")
+
+    # -- actions
+
+    def act(self):
+        """One of them, that may be killed, with hosts that die meanwhile."""
+        names = ["write"] * 3 + ["dies"] * 2 + ["comes_back"] * 2 + ["replicate"] * 4 + ["moves"] * 4 + ["fails"] * 4
+        name = self.random.choice(
+            [*names, "stays", "forgotten", "start", "start", "failover_stays", "returned", "returned"]
+        )
+        self.trace.append(name)
+        self.counts[name] += 1
+        getattr(self, name)()
+        self.looked()
+
+    @contextlib.contextmanager
+    def disturbed(self, kill=0.5, most=MOST):
+        dice, world = self.random, self.world
+        at = dice.randint(1, dice.choice((most, most // 2, most // 6)))
+        world.fuse = Fuse(at if dice.random() < kill else 0, dice.random() < 0.5)
+        try:
+            yield
+            self.note("done")
+        except Killed:
+            self.note(f"killed at {world.fuse.at}")
+            world.fuse = Fuse()
+            if dice.random() < 0.4:
+                self.dies()
+        except (FlexdiskError, Refused) as exc:
+            self.note(f"refused: {exc!s:.200}")
+        finally:
+            world.fuse = Fuse()
+
+    def note(self, words):
+        self.trace.append(words)
+        self.counts[words.split()[0].rstrip(":")] += 1
+
+    def any_host(self):
+        return self.random.choice(NAMES)
+
+    def write(self):
+        name = self.looked()
+        if not name:
+            return
+        host = self.hv[name]
+        self.world.serial += 1
+        disk = self.random.choice(host.disks(VM))["dataset"]
+        host.ok("guest", "write", disk, str(self.random.randint(0, 40)), "1", f"w{self.world.serial}")
+        self.now = self.contents(name)
+        self.history.append(self.now)
+
+    def dies(self, name=""):
+        """A host loses power. What runs there ends."""
+        name = name or self.any_host()
+        self.trace.append(f"{name} dies")
+        self.looked()
+        host = self.hv[name]
+        if host.runs(VM):
+            host.ok("vmadm", "stop", VM, "-F")
+        self.plays.dead.add(name)
+
+    def comes_back(self):
+        """A host boots, and starts what it may start by itself."""
+        for name in self.random.sample(sorted(self.plays.dead), min(1, len(self.plays.dead))):
+            self.boots(name)
+
+    def boots(self, name):
+        self.trace.append(f"{name} is back")
+        self.plays.dead.discard(name)
+        host = self.hv[name]
+        host.node.vmadm_state["boots"] = host.node.vmadm_state.get("boots", 0) + 1
+        for vm in json.loads(host.ok("vmadm", "lookup", "-j", f"uuid={VM}")):
+            if vm["autoboot"] and vm["state"] == "stopped":
+                self.note("autoboot")
+                host.ok("vmadm", "start", VM)
+        self.never_two()
+
+    def replicate(self):
+        with self.disturbed(most=150):
+            self.plays.replicate(self.any_host())
+
+    def moves(self):
+        target = self.any_host()
+        self.trace.append(target)
+        with self.disturbed():
+            self.plays.move_vm(target)
+
+    def stays(self):
+        with self.disturbed(0.3, 60):
+            self.plays.move_vm(self.any_host(), "stays")
+
+    def forgotten(self):
+        with self.disturbed(0.3, 60):
+            self.plays.move_vm("", "forgotten")
+
+    def fails(self):
+        """The host of the VM dies. Nobody gives this command while the VM runs: that is what flexdisk_fenced says."""
+        target, home = self.any_host(), self.running()
+        if home and self.random.random() < 0.4:
+            return
+        if home:
+            self.dies(home)
+        self.trace.append(target)
+        with self.disturbed():
+            self.plays.failover_vm(target, self.random.choice([None, 10**9]))
+
+    def failover_stays(self):
+        with self.disturbed(0.3, 60):
+            self.plays.failover_stays()
+
+    def start(self):
+        name = self.any_host()
+        if name in self.plays.alive:
+            with self.disturbed(0.3, 40):
+                self.plays.start_host(name)
+
+    def returned(self):
+        with self.disturbed(0.5, 150):
+            self.plays.ends("end")
+
+    # -- the end
+
+    def settled(self):
+        """All hosts are there, and the documented commands are given until all is well."""
+        for name in sorted(self.plays.dead):
+            self.boots(name)
+        said = []
+        for _round in range(ROUNDS):
+            if self.is_well():
+                break
+            said = [*said[-12:], *self.commands()]
+        else:
+            raise Broken(f"stuck: {json.dumps(self.plays.seen())[:2000]}; {said}")
+        name = self.looked()
+        self.nothing_is_lost()
+        self.works(name)
+
+    def is_well(self):
+        """The VM runs on one host, and the others have replicas and tombstones."""
+        home = self.running()
+        if not home:
+            return False
+        for name, host in self.hv.items():
+            self.world.acting(host)
+            found = observe(host.zfs(), host.driver(), every=True)
+            phases = {move.phase for move in found.moves.values()}
+            if name == home and (len(found.vms) != 1 or phases):
+                return False
+            if name != home and (found.configs or found.detached or phases - {"moved"}):
+                return False
+        return True
+
+    def commands(self):
+        """What somebody does who reads the messages: first what has begun goes on, then old homes end."""
+        said = []
+
+        def do(words, run):
+            try:
+                run()
+                said.append(f"{words}: done")
+                return True
+            except (FlexdiskError, Refused) as exc:
+                said.append(f"{words}: {exc!s:.300}")
+                return False
+
+        for name in NAMES:
+            do(f"start_host {name}", lambda name=name: self.plays.start_host(name))
+            self.looked()
+        for name, one in self.plays.seen().items():
+            if (one["move"] or {}).get("phase") == "coming":
+                if not (do(f"move_vm {name}", lambda name=name: self.plays.move_vm(name))):
+                    do(f"failover_vm {name}", lambda name=name: self.plays.failover_vm(name))
+            elif (one["move"] or {}).get("phase") == "leaving":
+                target = one["move"]["host"]
+                if not do(f"move_vm {target}", lambda target=target: self.plays.move_vm(target)):
+                    do(f"move_vm {target} stays", lambda target=target: self.plays.move_vm(target, "stays"))
+            self.looked()
+        if not do("returned", lambda: self.plays.ends("end")):
+            for name in NAMES:
+                if name != self.running() and not do(
+                    f"returned of {name}", lambda name=name: self.plays.ends("end", name)
+                ):
+                    self.looks_at_older_data(name, said[-1])
+        self.looked()
+        return said
+
+    def looks_at_older_data(self, name, message):
+        """What an earlier failover has left there is given up, if that is what the message asks for."""
+        if "is there already" in message:
+            self.nothing_is_lost()
+            self.counts["given up"] += 1
+            self.calmly(lambda: self.plays.ends("give_up", name))
+            self.newest = []
+
+    def works(self, name):
+        """Replicas on both other hosts, and an idle task."""
+        for other in NAMES:
+            if other != name:
+                self.replicates(other)
+        self.looked()
+        self.nothing_is_lost()
+        self.plays._between(name, next(one for one in NAMES if one != name))
+        self.world.acting(self.hv[name])
+        ended = task(self.world, ROOT, DATA, **SIZES)
+        assert (list(ended.problems), ended.failure) == ([], None)
+        assert not task(self.world, ROOT, DATA, **SIZES).changed
+        if self.random.random() < 0.3:
+            for one in NAMES:
+                if one != name:
+                    self.calmly(lambda one=one: self.plays.ends("give_up", one))
+            self.newest = []
+
+    def replicates(self, peer):
+        """Replicas of where the VM was before go first, as the message says."""
+        try:
+            self.calmly(lambda: self.plays.replicate(peer))
+        except Broken as exc:
+            if not any(words in str(exc) for words in ("is the replica of this disk on", "have no snapshot in common")):
+                raise
+            self.counts["whole streams"] += 1
+            self.calmly(lambda: self.plays.absent(peer))
+            for replica in self.replicas(peer):  # of a VM that was taken over since: by hand
+                self.by_hand(peer, replica)
+                self.newest = []
+            self.calmly(lambda: self.plays.replicate(peer))
+
+    def replicas(self, name):
+        host = self.hv[name]
+        if not host.has(REPLICAS):
+            return []
+        return host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", REPLICAS).split()
+
+    def by_hand(self, name, replica):
+        host = self.hv[name]
+        for snapshot in host.ok("zfs", "list", "-Ho", "name", "-t", "snapshot", "-r", replica).split():
+            for line in host.ok("zfs", "holds", "-H", snapshot).splitlines():
+                host.ok("zfs", "release", line.split("\t")[1], snapshot)
+        host.ok("zfs", "destroy", "-r", replica)
+
+    def calmly(self, run):
+        for attempt in range(3):
+            try:
+                run()
+                return
+            except (FlexdiskError, Refused) as exc:
+                if attempt == 2:
+                    raise Broken(f"a task does not work: {exc}") from exc
+
+
+@pytest.mark.parametrize("number", range(SEQUENCES))
+def test_random_sequences(number, tmp_path, monkeypatch, record_property):
+    seed = int(os.environ["FLEXDISK_SEED"]) * 1000 + number
+    voyage = Voyage(seed, tmp_path, monkeypatch)
+    try:
+        for action in range(1, ACTIONS + 1):
+            voyage.act()
+            if action % 8 == 0:
+                voyage.trace.append("--")
+                voyage.settled()
+    except BaseException:
+        print(f"seed {seed}: {'; '.join(voyage.trace[-60:])}")
+        raise
+    for what, count in voyage.counts.items():
+        record_property(what, count)
+    print(dict(voyage.counts))
