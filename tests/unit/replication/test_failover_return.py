@@ -546,7 +546,7 @@ def test_given_up_beside_the_disk_itself(old):
 
 
 def test_what_an_earlier_failover_has_left_is_not_in_the_way(old):
-    """The VM was here again, and was taken over once more. Nothing changes until somebody has looked at what it left."""
+    """The VM was here again, and was taken over once more. Nothing changes until somebody has looked at it."""
     back(old).end("db01", claims(old))
     swap(old)
     assert old.sync()[1]
