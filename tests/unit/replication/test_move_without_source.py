@@ -443,6 +443,31 @@ def test_a_copy_that_runs_is_no_old_one(three):
         assert "hv01 has it, too" in refused(three, {"hv01": says(three, "hv01"), "hv02": ""}, unasked=True)
 
 
+@pytest.fixture
+def both(three):
+    """hv02 has taken the VM over, and is gone for good while the VM was arriving on hv03. hv01 runs the old copy."""
+    taken_and_left(three)
+    host = three.hv["hv01"]
+    three.acting(host)
+    unasked = read_claims({"hv02": "", "hv03": ""})
+    assert failover_start.start(host.zfs(), host.driver(), unasked, True, False, "hv01").started
+    host.ok("guest", "write", f"zones/{VM}/disk0", "50", "1", "on the old copy")
+    three.written = host.ok("guest", "hash", f"zones/{VM}/disk0")
+    return three
+
+
+def test_the_copy_that_was_started_unasked_is_given_up_for_the_newer_one(both):
+    """It is stopped, and its host boots. Then it is an old home, and what it wrote is kept."""
+    boot(both.hv["hv01"])
+    seen = {name: says(both, name) for name in ("hv01", "hv03")}
+    assert places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).homes == []
+    assert ends(both, {"hv01": says(both, "hv01"), "hv02": ""}, source="hv02")
+    back, claims = returns(both, "hv01")
+    back.end(VM, {**claims, "hv02": None})
+    assert powers(both) == {"hv01": "", "hv02": "", "hv03": "running"}
+    assert both.written in contents(both.hv["hv01"])
+
+
 def test_what_is_expected_stays_if_no_other_host_has_it(three):
     """hv01 has ended the VM, and cannot be reached. What hv03 knows of it may be all that is left."""
     between(three, "hv01", "hv03")
