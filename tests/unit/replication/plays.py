@@ -61,7 +61,8 @@ class Plays:
     def alive(self) -> list[str]:
         return [name for name in NAMES if name not in self.dead]
 
-    def _between(self, home: str, peer: str) -> None:
+    def between(self, home: str, peer: str) -> None:
+        """What is done next is between these hosts."""
         self.world.home, self.world.home_name = self.hv[home], home
         self.world.peer, self.world.peer_name = self.hv[peer], peer
 
@@ -134,7 +135,7 @@ class Plays:
 
     def _leaves(self, source: str, target: str, state: str, others: dict[str, Any]) -> None:
         """The role vm_move."""
-        self._between(source, target)
+        self.between(source, target)
         self.world.acting(self.hv[source])
         departure = hosts(self.world)[0]
         found = departure.look(VM, source, target, read_sightings(others))
@@ -194,7 +195,7 @@ class Plays:
         have = [name for name, one in seen.items() if one["vm"] and (one["move"] or {}).get("phase") != "coming"]
         if len(have) != 1 or peer in self.dead or peer in have:
             raise Refused(f"it is on {have}, and {peer} shall have replicas")
-        self._between(have[0], peer)
+        self.between(have[0], peer)
         self._synced()
         try:
             found = mark(self.world, True).records
@@ -207,7 +208,7 @@ class Plays:
         """Replicas are given up."""
         seen = self.seen()
         (home,) = [name for name, one in seen.items() if one["vm"]]
-        self._between(home, peer)
+        self.between(home, peer)
         self.world.acting(self.hv[home])
         removed = self.world.sender().remove([VM], peer, False)
         if removed.problems:

@@ -23,7 +23,7 @@ from .test_start_claims import asked, between, powers, start
 from .test_start_claims import three as three_hosts
 from .test_start_claims import world as world_of_claims
 from .test_start_door import boot
-from .world import VM
+from .world import VM, Killed
 
 world = world_of_claims
 three = three_hosts
@@ -102,6 +102,20 @@ def test_the_home_answers(three):
     assert fail_over(three, "hv02", ["hv01"]).failure is None
 
 
+def test_a_host_that_got_its_record_later_is_asked(three):
+    """The record of hv02 is from before the first sync with hv03, which says that it could take the VM over, too."""
+    between(three, "hv01", "hv03")
+    protect(three)
+    boot(three.hv["hv01"])
+    assert fail_over(three, "hv02", ["hv01"], False, max_data_loss=10**9).failure is None
+    assert look(three, "hv02", VM)["vms"][0]["peers"] == ["hv01", "hv03"]
+    boot(three.hv["hv02"])
+    done = start(three, {"hv01": [], "hv03": ""}, here="hv02")
+    assert (done.started, "hv03 could not be asked" in done.failures[0]) == ([], True)
+    between(three, "hv02", "hv01")
+    assert start(three, asked(three, "hv01", "hv03"), here="hv02").started
+
+
 # -- a failover back to an old home
 
 
@@ -138,6 +152,38 @@ def test_a_vm_at_home_that_was_stopped_is_here(old):
 
 
 # -- a failover from a record that is from before a move
+
+
+def test_what_a_failover_from_an_old_record_has_begun_ends(three):
+    """hv03 has begun it from a record of before the move to hv02, which was left out. hv02 is there again."""
+    between(three, "hv01", "hv03")
+    protect(three)
+    between(three, "hv01", "hv02")
+    assert move(three)
+    newest = three.hv["hv02"].ok("guest", "hash", f"zones/{VM}/disk1")
+    for name in ("hv01", "hv02"):
+        boot(three.hv[name])
+
+    def watch():
+        if len(three.hv["hv03"].disks(VM)) == 1:
+            raise Killed
+
+    three.watch = watch
+    with pytest.raises(Killed):
+        fail_over(three, "hv03", ["hv01"], False, left_out=["hv02"], max_data_loss=10**9)
+    three.watch = lambda: None
+    host = three.hv["hv03"]
+    claims = read_claims({name: look(three, name, VM)["vms"] for name in ("hv01", "hv02")})
+    three.acting(host)
+    back = FailoverReturn(host.zfs(), host.driver(), host)
+    (problem,) = back.look(VM, claims).problems
+    assert "flexdisk_old_host with the name of this host" in problem.message
+    assert back.look(VM, claims, False, True).problems == []
+    back.end(VM, claims, False, True)
+    assert powers(three) == {"hv01": "", "hv02": "stopped", "hv03": ""}
+    three.acting(three.hv["hv02"])
+    assert start(three, asked(three, "hv01", "hv03"), here="hv02").started
+    assert three.hv["hv02"].ok("guest", "hash", f"zones/{VM}/disk1") == newest
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from .plays import NAMES, Plays, Refused
 from .test_move import smartos
 from .test_other_tasks import DATA, ROOT, task
-from .world import REPLICAS, VM, Fuse, Killed
+from .world import REPLICAS, VM, Foreign, Fuse, Killed
 
 FULL = bool(os.environ.get("FLEXDISK_FULL"))
 SEQUENCES = int(os.environ.get("FLEXDISK_JOURNEYS") or (20 if FULL else 4))
@@ -34,6 +34,14 @@ ACTIONS = int(os.environ.get("FLEXDISK_ACTIONS") or (300 if FULL else 16))
 MOST = 260  # commands of a long play
 ROUNDS = 12  # of commands, until the VM has to be on one host
 SIZES = {"flexible_disk_size": 2048}
+ACTS = [
+    *["write"] * 3,
+    *["dies", "comes_back", "returned", "start", "others"] * 2,
+    *["replicate", "moves", "fails"] * 4,
+]
+ACTS += ["stays", "forgotten", "failover_stays", "absent", "converges"]
+
+REMADE = ("is the replica of this disk on", "have no snapshot in common", "was written to since its newest snapshot")
 
 
 class Broken(BaseException):
@@ -52,7 +60,7 @@ class Voyage:
         self.hv = self.plays.hv
         self.now = self.contents("hv01")
         self.history = [self.now]
-        self.newest = []
+        self.newest, self.taken = [], 0
         self.world.guard = self.never_two
         self.hv["hv01"].node.run(["vmadm", "update", VM], json.dumps({"autoboot": True}))
         self.plays.replicate("hv02")
@@ -98,10 +106,7 @@ class Voyage:
 
     def act(self):
         """One of them, that may be killed, with hosts that die meanwhile."""
-        names = ["write"] * 3 + ["dies"] * 2 + ["comes_back"] * 2 + ["replicate"] * 4 + ["moves"] * 4 + ["fails"] * 4
-        name = self.random.choice(
-            [*names, "stays", "forgotten", "start", "start", "failover_stays", "returned", "returned"]
-        )
+        name = self.random.choice(ACTS)
         self.trace.append(name)
         self.counts[name] += 1
         getattr(self, name)()
@@ -212,6 +217,28 @@ class Voyage:
         with self.disturbed(0.5, 150):
             self.plays.ends("end")
 
+    def absent(self):
+        """Replicas are given up. What only they had is given up with them."""
+        if len([one for one in self.plays.seen().values() if one["vm"]]) == 1:
+            with self.disturbed(0.5, 60):
+                self.plays.absent(self.random.choice(self.plays.alive))
+
+    def others(self):
+        """Somebody takes a snapshot of a whole pool."""
+        for name in self.random.sample(self.plays.alive, min(1, len(self.plays.alive))):
+            self.taken += 1
+            Foreign.of_pool(self.hv[name], f"auto-{self.taken}")
+
+    def converges(self):
+        """The task vm_disks, which stops the VM and starts it."""
+        name = self.running()
+        if name:
+            self.plays.between(name, next(one for one in NAMES if one != name))
+            with self.disturbed(0.7, 60):
+                ended = task(self.world, ROOT, {**DATA, "model": self.random.choice(["virtio", "nvme"])}, **SIZES)
+                if ended.problems or ended.failure:
+                    raise Refused(f"{ended.problems} {ended.failure}")
+
     # -- the end
 
     def settled(self):
@@ -258,7 +285,7 @@ class Voyage:
                 return False
 
         for name in NAMES:
-            do(f"start_host {name}", lambda name=name: self.plays.start_host(name))
+            do(f"start_host {name}", lambda name=name: said.extend(self.plays.start_host(name)))
             self.looked()
         for name, one in self.plays.seen().items():
             if (one["move"] or {}).get("phase") == "coming":
@@ -288,15 +315,16 @@ class Voyage:
 
     def works(self, name):
         """Replicas on both other hosts, and an idle task."""
+        self.plays.between(name, next(one for one in NAMES if one != name))
+        self.world.acting(self.hv[name])
+        ended = task(self.world, ROOT, DATA, **SIZES)
+        assert (list(ended.problems), ended.failure) == ([], None)
         for other in NAMES:
             if other != name:
                 self.replicates(other)
         self.looked()
         self.nothing_is_lost()
-        self.plays._between(name, next(one for one in NAMES if one != name))
-        self.world.acting(self.hv[name])
-        ended = task(self.world, ROOT, DATA, **SIZES)
-        assert (list(ended.problems), ended.failure) == ([], None)
+        self.plays.between(name, next(one for one in NAMES if one != name))
         assert not task(self.world, ROOT, DATA, **SIZES).changed
         if self.random.random() < 0.3:
             for one in NAMES:
@@ -309,7 +337,7 @@ class Voyage:
         try:
             self.calmly(lambda: self.plays.replicate(peer))
         except Broken as exc:
-            if not any(words in str(exc) for words in ("is the replica of this disk on", "have no snapshot in common")):
+            if not any(words in str(exc) for words in REMADE):
                 raise
             self.counts["whole streams"] += 1
             self.calmly(lambda: self.plays.absent(peer))

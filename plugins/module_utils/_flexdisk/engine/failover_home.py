@@ -16,7 +16,7 @@ from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
 from ..plan.vm_move import refusals
-from ..rules.failover import FACT, encode, wish_of, without_wish
+from ..rules.failover import FACT, RIVALS, encode, wish_of, without_wish
 from ..rules.inventory import Host
 from ..rules.power import NOT_HOME, unknown_home
 from ..rules.replicas import hosts
@@ -100,7 +100,7 @@ class FailoverHome:
         if not check_mode:
             if self._hypervisor.vm(uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(uuid, wanted)
-            self._zfs.set_facts(vm.root.name, {FACT: without_wish(wish_of(vm.config, vm.root))})
+            self._zfs.set_facts(vm.root.name, {FACT: without_wish(wish_of(vm.config, vm.root)), RIVALS: ""})
         return True
 
     def _record(self, host: Host, vm: Vm, here: str, peer: str) -> Record:

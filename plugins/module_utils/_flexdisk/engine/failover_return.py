@@ -327,7 +327,8 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, said: t.Tuple[Claims, Clai
     """
     claims, moved = said
     have = {there: one for there, its in claims.items() for one in its or () if one.vm == move.vm and not one.phase}
-    older, have = have, {there: one for there, one in have.items() if one.term is None or one.term >= move.term}
+    least = move.term - 1 if move.back_to else move.term  # a failover that has begun has raised it already
+    older, have = have, {there: one for there, one in have.items() if one.term is None or one.term >= least}
     taken = any(one.taking or _has_taken(one, move.term) for one in have.values())
     if not (old or taken or move.back_to):
         return Ending(None, None, [], [], [])  # it is only on its way
@@ -552,13 +553,14 @@ def _words(one: Old, there: str) -> str:
 
 
 def _lacking(one: t.Union[Old, Apart], there: str, before: str = " ") -> str:
-    """What the new home lacks, in words that begin with before; "" for nothing."""
+    """Return what the new home lacks, or may lack, in words that begin with before; "" for nothing."""
     parts = [render_bytes(one.written)] if one.written else []
     if one.snapshots:
         shown = ", ".join(f"@{name}" for name in one.snapshots[:_SHOWN])
         more = f" and {len(one.snapshots) - _SHOWN} more" if len(one.snapshots) > _SHOWN else ""
         parts.append(f"its snapshot{'s' if len(one.snapshots) > 1 else ''} {shown}{more}")
-    return f"{before}with {' and '.join(parts)} that {there} lacks" if parts else ""
+    lacks = "lacks" if one.common else "may lack, for they have no snapshot in common"
+    return f"{before}with {' and '.join(parts)} that {there} {lacks}" if parts else ""
 
 
 def _given_up(apart: Apart, becomes: bool) -> str:

@@ -24,7 +24,7 @@ from ..fleet.replication.record import read_record
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError
 from ..model.vm import Sharer, Vm
-from ..rules.failover import FACT, decode, wish_of
+from ..rules.failover import FACT, decode, rivals_of, wish_of
 from ..rules.inventory import Host
 from ..rules.layout import container, last_part, pool_of
 from ..rules.moves import COMING, Move, before, is_place
@@ -196,7 +196,8 @@ def _no_newer(points: t.Sequence[Point], name: str) -> t.List[int]:
 
 
 def _peers(vm: Vm) -> t.List[str]:
-    return sorted({name for disk in vm.disks for name in hosts(disk)})
+    """The hosts with replicas of a VM, and those that had some when it was taken over."""
+    return sorted({*(name for disk in vm.disks for name in hosts(disk)), *rivals_of(vm.root.user)})
 
 
 def start(

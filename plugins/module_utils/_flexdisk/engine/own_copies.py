@@ -33,7 +33,8 @@ def drop_own_copy(zfs: Zfs, copies: Copies, name: str, guid: int) -> None:
             raise FlexdiskError("InUse", f"{name} is not destroyed, for it has {', '.join(below)}")
         if int(table[name]["guid"][0]) != guid:
             raise FlexdiskError("Changed", f"{name} changed since it was read: it is another dataset")
-        destroy_held(zfs, copies, [one for one in reversed(list(table)) if "@" in one])
+        # Oldest first: a run that is killed leaves a replica that has its newest set, and nothing that looks written.
+        destroy_held(zfs, copies, [one for one in table if "@" in one])
         try:
             zfs.destroy(name)
             return

@@ -128,7 +128,7 @@ def _take_over(call: Call, given: Told) -> Answer:
     if problems:
         return Answer({}, refusal(problems))
     if not call.check_mode:
-        what.take(name, most, leave_out)
+        what.take(name, most, leave_out, _rivals(ready, params))
     return Answer(_told(ready, name, now, [*(one.words for one in gone), *_left_out(params["left_out"])]))
 
 
@@ -150,6 +150,12 @@ def _elsewhere(ready: Ready, claims: Claims, params: _Params) -> t.List[Problem]
         found[-1] += f". Its failover to {here} has begun; {ends_here(here)}"
     home = "" if ready.begun else home_answers(record.uuid, record.label, record.host, claims)  # it ends there first
     return [Problem("InUse", words, record.label) for words in [home, *found] if words]
+
+
+def _rivals(ready: Ready, params: _Params) -> t.List[str]:
+    """The other hosts that have a record of the VM."""
+    uuid = ready.known.record.uuid if ready.known is not None else ""
+    return [one.host for one in read_rivals(params["elsewhere"] or {}, uuid) if not one.comes]
 
 
 def _better(ready: Ready, params: _Params) -> t.List[Problem]:

@@ -20,7 +20,7 @@ from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
 from ..plan.planner import find_vm
-from ..rules.failover import FACT, decode, encode
+from ..rules.failover import FACT, RIVALS, decode, encode, rivals_of
 from ..rules.inventory import Host
 from ..rules.layout import container, last_part
 from ..rules.moves import COMING, Move
@@ -142,9 +142,15 @@ class TakeOver:
         )
         return Ready(None, None, False, False, [Problem("ResourceNotFound", f"{words}, as long as its home is there")])
 
-    def take(self, name: str, most: t.Optional[int], leave_out: t.Collection[str] = ()) -> bool:
+    def take(
+        self,
+        name: str,
+        most: t.Optional[int],
+        leave_out: t.Collection[str] = (),
+        rivals: t.Collection[str] = (),
+    ) -> bool:
         """Take the VM over. most: seconds of what it wrote that may be lost, None for any. leave_out: as for look.
-        Whether anything was to do.
+        rivals: the other hosts that could take it over, too. Whether anything was to do.
 
         Nothing is destroyed before it is written down which set the disks go back to, except what has arrived of
         interrupted streams: with it a newer set can become complete no more.
@@ -166,7 +172,8 @@ class TakeOver:
         ready = self._ready(name, most, leave_out)
         found = t.cast(Takeover, ready.takeover)
         if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not ready.begun:
-            self._expect(record, t.cast(Known, ready.known).pool, found.name, ready.begun)
+            raised = _raised(record, rivals)
+            self._expect(raised, t.cast(Known, ready.known).pool, found.name, ready.begun)
         self._go_back(found)
         self._arrival.arrive(record.uuid, record.host, taking=True)
         return True
@@ -174,7 +181,7 @@ class TakeOver:
     def _expect(self, record: Record, pool: str, back_to: str, begun: bool) -> None:
         """Make the VM without disks. If that is refused, nothing of it is left, unless an earlier run has begun it."""
         try:
-            self._arrival.expect(_raised(record), pool, back_to)
+            self._arrival.expect(record, pool, back_to)
         except FlexdiskError:
             if not begun:
                 self._arrival.unexpect(record.uuid, taking=True)
@@ -221,9 +228,11 @@ def _chosen(record: Record, leave_out: t.Collection[str], begun: bool) -> Record
     return takeover.without(record, leave_out)
 
 
-def _raised(record: Record) -> Record:
-    """The record of the VM on its new home: the old one has a lower term."""
+def _raised(record: Record, rivals: t.Collection[str]) -> Record:
+    """The record of the VM on its new home: the old one has a lower term. rivals: as for take."""
     wish = decode(record.marks.get(FACT, ""))
     if wish is None:
         raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
-    return replace(record, marks={**record.marks, FACT: encode(wish._replace(term=wish.term + 1))})
+    known = sorted({*rivals_of(record.marks), *rivals})
+    marks = {FACT: encode(wish._replace(term=wish.term + 1)), RIVALS: ",".join(known)}
+    return replace(record, marks={**record.marks, **marks})

@@ -12,10 +12,13 @@ from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.vm import VmConfig
+from .replicas import is_host
 
 FACT = "failover"
 # The boot of this host in which it was known to be the home of the VM. It says nothing about other boots or hosts.
 BOOT = "at_home"
+# Hosts that could have taken the VM over as well when it was: start_host asks them, too.
+RIVALS = "failover.rivals"
 _MOST = 1_000_000  # takeovers of one VM
 _TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")
 
@@ -32,6 +35,11 @@ class Wish(t.NamedTuple):
 def encode(wish: Wish) -> str:
     """The value of FACT."""
     return f"{'on' if wish.autoboot else 'off'}:{wish.term}"
+
+
+def rivals_of(user: t.Mapping[str, str]) -> t.List[str]:
+    """The hosts in the value of RIVALS, from our properties of a dataset. What is no host is left out."""
+    return [name for name in user.get(RIVALS, "").split(",") if is_host(name)]
 
 
 def is_plausible(text: str) -> bool:

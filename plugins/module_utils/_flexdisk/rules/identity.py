@@ -51,6 +51,7 @@ NAMES = (
     "move",
     "stayed",
     "failover",
+    "failover.rivals",
     "at_home",
     "replicas",
     "replicas.space",
