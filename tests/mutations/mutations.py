@@ -1534,4 +1534,32 @@ MUTATIONS = (
         "            if False:\n",
         "tests/unit/replication/test_move_without_source.py",
     ),
+    Mutation(
+        "a host that could have taken the VM over, too, is forgotten",
+        "engine/vm_takeover.py",
+        "known = sorted({*rivals_of(record.marks), *rivals})",
+        "known = sorted(rivals_of(record.marks))",
+        "tests/unit/replication/test_failover_elsewhere.py",
+    ),
+    Mutation(
+        "a sync takes the base of the way back",
+        "fleet/replication/retention.py",
+        "pools = (home, peer) if noted else (peer,)",
+        "pools = (home, peer)",
+        "tests/unit/replication/test_bases.py",
+    ),
+    Mutation(
+        "what an earlier failover has left is not seen",
+        "engine/failover_return.py",
+        "        if place in host.datasets:\n",
+        "        if False:\n",
+        RETURNS,
+    ),
+    Mutation(
+        "a home that a failover has left out counts as old",
+        "engine/failover_return.py",
+        "least = move.term - 1 if move.back_to else move.term",
+        "least = move.term",
+        "tests/unit/replication/test_failover_elsewhere.py",
+    ),
 )
