@@ -15,6 +15,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     vm_failover,
     vm_move,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_home import (
+    FailoverHome,
+    Marked,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
@@ -28,7 +32,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_failover import OPTIONS as FAILOVER
 from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_move import OPTIONS as MOVE
 
-from .test_failover import mark, store
+from .test_failover import stored
 from .test_move import gone, hosts
 from .world import VM, Host, World
 
@@ -197,12 +201,19 @@ class Plays:
             raise Refused(f"it is on {have}, and {peer} shall have replicas")
         self.between(have[0], peer)
         self._synced()
-        try:
-            found = mark(self.world, True).records
-            self.world.acting(self.hv[peer])
-            store(self.world, found)
-        except AssertionError as exc:
-            raise Refused(f"no failover: {exc}") from exc
+        marked = self._marks(True, peer)
+        if marked.failures:
+            raise Refused(f"no failover: {marked.failures}")
+        self.world.acting(self.hv[peer])
+        given = [read_record(json.loads(json.dumps(told(record)))) for record in marked.records]
+        problems = stored(self.world, given)[1]
+        if problems:
+            raise Refused(f"the failover is not prepared: {problems}")
+
+    def _marks(self, wanted: bool | None, peer: str = "", check: bool = False) -> Marked:
+        home = self.world.home
+        self.world.acting(home)
+        return FailoverHome(home.zfs(), home.driver(), home).mark([VM], wanted, self.world.home_name, check, peer)
 
     def absent(self, peer: str) -> None:
         """Replicas are given up."""
@@ -210,11 +221,18 @@ class Plays:
         (home,) = [name for name, one in seen.items() if one["vm"]]
         self.between(home, peer)
         self.world.acting(self.hv[home])
+        would = self.world.sender().remove([VM], peer, True)
+        if would.problems:
+            raise Refused(str(would.problems))
+        problems = self._marks(False, check=True).problems
+        if any(problem.code == "NotAtHome" for problem in problems):
+            raise Refused(str(problems))
+        self._failover(peer, step="drop", vms=would.uuids, homes=would.homes)
+        self.world.acting(self.hv[home])
         removed = self.world.sender().remove([VM], peer, False)
-        if removed.problems:
-            raise Refused(str(removed.problems))
         self.world.acting(self.hv[peer])
         self.world.receiver().remove([POOL], removed.uuids, removed.homes, False)
+        self._marks(None)
 
     # -- failover_vm
 
@@ -281,7 +299,7 @@ class Plays:
 
     # -- start_host
 
-    def start_host(self, name: str) -> list[str]:
+    def start_host(self, name: str, unasked: bool = False) -> list[str]:
         """What it complains of."""
         said: dict[str, Any] = dict.fromkeys(self.dead, "")
         for other, one in self._looks().items():
@@ -289,4 +307,4 @@ class Plays:
         host = self.hv[name]
         self.world.acting(host)
         claims = read_claims(said)
-        return failover_start.start(host.zfs(), host.driver(), claims, False, False, name).failures
+        return failover_start.start(host.zfs(), host.driver(), claims, unasked, False, name).failures

@@ -233,11 +233,8 @@ class Voyage:
         """The task vm_disks, which stops the VM and starts it."""
         name = self.running()
         if name:
-            self.plays.between(name, next(one for one in NAMES if one != name))
             with self.disturbed(0.7, 60):
-                ended = task(self.world, ROOT, {**DATA, "model": self.random.choice(["virtio", "nvme"])}, **SIZES)
-                if ended.problems or ended.failure:
-                    raise Refused(f"{ended.problems} {ended.failure}")
+                self.converge(name, model=self.random.choice(["virtio", "nvme"]))
 
     # -- the end
 
@@ -285,7 +282,13 @@ class Voyage:
                 return False
 
         for name in NAMES:
-            do(f"start_host {name}", lambda name=name: said.extend(self.plays.start_host(name)))
+            complaints = []
+            do(f"start_host {name}", lambda name=name, to=complaints: to.extend(self.plays.start_host(name)))
+            said.extend(complaints)
+            if any("a run was interrupted" in one for one in complaints):
+                do(f"vm_disks on {name}", lambda name=name: self.converge(name))
+            if any("no replicas of it are known" in one for one in complaints):
+                do(f"start_host {name} unasked", lambda name=name: self.plays.start_host(name, True))
             self.looked()
         for name, one in self.plays.seen().items():
             if (one["move"] or {}).get("phase") == "coming":
@@ -302,8 +305,22 @@ class Voyage:
                     f"returned of {name}", lambda name=name: self.plays.ends("end", name)
                 ):
                     self.looks_at_older_data(name, said[-1])
+                    self.ended_first(name, said[-1])
         self.looked()
         return said
+
+    def ended_first(self, name, message):
+        """Before an old home can end, what was interrupted there ends."""
+        if "a task was interrupted" in message:
+            self.converge(name)
+
+    def converge(self, name, **data):
+        """The task vm_disks on a host."""
+        self.plays.between(name, next(one for one in NAMES if one != name))
+        self.world.acting(self.hv[name])
+        ended = task(self.world, ROOT, {**DATA, **data}, **SIZES)
+        if ended.problems or ended.failure:
+            raise Refused(f"{ended.problems} {ended.failure}")
 
     def looks_at_older_data(self, name, message):
         """What an earlier failover has left there is given up, if that is what the message asks for."""
@@ -315,10 +332,7 @@ class Voyage:
 
     def works(self, name):
         """Replicas on both other hosts, and an idle task."""
-        self.plays.between(name, next(one for one in NAMES if one != name))
-        self.world.acting(self.hv[name])
-        ended = task(self.world, ROOT, DATA, **SIZES)
-        assert (list(ended.problems), ended.failure) == ([], None)
+        self.calmly(lambda: self.converge(name))
         for other in NAMES:
             if other != name:
                 self.replicates(other)
