@@ -213,9 +213,23 @@ MUTATIONS = (
     Mutation(
         "qcow2 grown by its volume alone",
         "plan/disk_travel.py",
-        "or not disk_element.has_own_size(disk.element)",
-        "or True",
+        "if not disk_element.has_own_size(disk.element):",
+        "if True:",
         "tests/unit/domains/test_elements.py",
+    ),
+    Mutation(
+        "a disk grown while a backup reads it",
+        "plan/disk_travel.py",
+        "if disk.path and disk.element.busy:",
+        "if False:",
+        "tests/unit/domains/test_in_use.py",
+    ),
+    Mutation(
+        "a disk in the slot of a passed-through device",
+        "rules/slots.py",
+        "if render_slot(slot) in pci.others:",
+        "if False:",
+        "tests/unit/engine/test_passed_through.py",
     ),
     Mutation(
         "a restored qcow2 disk attached as a raw one",

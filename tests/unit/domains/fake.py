@@ -41,6 +41,7 @@ class FakeDomains:
         self.saves: set[str] = set()
         self.taken: dict[str, list[str]] = {}
         self.pools: dict[str, str] = {}
+        self.backed_up: dict[str, list[str]] = {}  # targets by uuid
         self.memory, self.own, self.cpus = 65536, 4096, 16
         self.kept: list[str] = []
         self.known_secrets: list[str] | None = []
@@ -159,6 +160,12 @@ class FakeDomains:
         self.status(uuid)
         return list(self.taken.get(uuid, ()))
 
+    def backup(self, uuid: str) -> str:
+        self.status(uuid)
+        rows = "".join(f"<disk name='{name}' backup='yes' type='file'/>" for name in self.backed_up.get(uuid, ()))
+        rows += "<disk name='vdz' backup='no'/>"
+        return f"<domainbackup mode='push'><disks>{rows}</disks></domainbackup>" if uuid in self.backed_up else ""
+
     def keeps(self, uuid: str) -> list[str]:
         self.status(uuid)
         return list(self.kept)
@@ -241,6 +248,8 @@ class FakeDomains:
         after = self._called("block_resize", uuid, target, size)
         disk = next(d for d in self.lives[uuid].findall("devices/disk") if child(d, "target").get("dev") == target)
         path = source(disk)
+        if target in self.backed_up.get(uuid, ()) or disk.find("mirror") is not None:
+            raise failed("Device is in use by block job")
         if size > (self._volsize(path) or 0):
             raise failed("Cannot grow device files")
         assert size >= self.guest_sizes[uuid, path], "the guest would see its disk shrink"
@@ -263,6 +272,9 @@ class FakeDomains:
         lacking = [p for p in self.paths(uuid) if p.startswith(ours) and not self.device(p)]
         if lacking:
             raise failed(f"Could not open {lacking}")
+        limited = [one.text or "" for one in self.configs[uuid].findall("blkiotune/device/path")]
+        if [p for p in limited if not p.startswith("/dev/") or (p.startswith(ours) and not self.device(p))]:
+            raise failed(f"Path must be a block device: {limited}")
         self.boot(uuid)
         self.saves.discard(uuid)
         after()
@@ -290,6 +302,9 @@ class FakeDomains:
 
     def _normal(self, root: ET.Element) -> ET.Element:
         """Disks in libvirt's order, addresses for all, and refused what QEMU would not start."""
+        made = [int(one.get("sockets", 1)) * int(one.get("cores", 1)) for one in root.findall("cpu/topology")]
+        if made and made != [int(root.findtext("vcpu", "1"))]:
+            raise failed("unsupported configuration: CPU topology doesn't match maximum vcpu count")
         devices = child(root, "devices")
         disks = ordered(devices.findall("disk"))
         if len({target(d) for d in disks}) < len(disks):

@@ -127,6 +127,12 @@ def test_a_snapshot_that_goes_while_they_are_listed(monkeypatch):
         connection(monkeypatch, Recorder(listAllSnapshots=taken)).snapshots(VM)
 
 
+@pytest.mark.parametrize(("answer", "backup"), [("<domainbackup/>", "<domainbackup/>"), (Trouble(104), "")])
+def test_the_backup_of_a_domain(monkeypatch, answer, backup):
+    recorder = Recorder(backupGetXMLDesc=answer)
+    assert connection(monkeypatch, recorder).backup(VM) == backup
+
+
 def test_a_domain_that_ends_while_they_are_listed(monkeypatch):
     there = Recorder(isPersistent=1, autostart=0, state=[1, 1], UUIDString=VM, name="web01")
     domains = [Recorder(isPersistent=Trouble(42)), there]

@@ -158,6 +158,14 @@ def test_what_qemu_does_not_resize_grows_only_while_the_vm_is_stopped(linux, par
     linux.four_steps(wish, allow_restart=True)
 
 
+def test_a_part_of_a_volume_grows_only_while_the_vm_is_stopped(linux):
+    linux.adopted(32)
+    change(linux, source="<slices><slice type='storage' offset='0' size='1048576'/></slices>")
+    linux.domains.boot(VM)
+    refused = linux.converge(spec({"name": "a", "size": 64}))
+    assert "it is a part of its volume, so the guest" in refused.problems[0].message
+
+
 @pytest.mark.parametrize("part", ["<driver name='qemu' type='qcow2'/>", PARTS["encryption"], PARTS["readonly"]])
 def test_the_end_of_a_run_does_not_resize_them(linux, part):
     """After an interrupted run, guests are told the sizes of their volumes: not those of other disks."""
@@ -294,6 +302,31 @@ def test_what_the_data_needs_holds_a_disk(linux, parts, words):
         assert "without what the hypervisor knows of it" in done.diff
 
 
+# -- a serial of somebody's own
+
+
+def with_serial(linux):
+    """web01, whose disk disk1 has the serial MYSERIAL01, without our identity."""
+    linux.create((64, 32))
+    disk = linux.domains.configs[VM].findall("devices/disk")[1]
+    ET.SubElement(disk, "serial").text = "MYSERIAL01"
+
+
+def test_a_plan_says_which_serial_is_replaced(linux):
+    with_serial(linux)
+    done = linux.four_steps(spec({"name": "a", "pci_slot": "0:5:0"}, flexible_disk_size="1GiB"))
+    serial = element(linux).findtext("serial")
+    assert f"  ~ uuid and slot of disk0, disk1 written down, serial of disk1 MYSERIAL01 -> {serial}\n" in done.diff
+
+
+def test_a_disk_that_leaves_a_running_vm_says_that_its_serial_goes(linux):
+    with_serial(linux)
+    linux.domains.boot(VM)
+    done = linux.converge(spec(unlisted="detach", flexible_disk_size="1GiB"))
+    assert (done.problems, done.failure) == ([], None)
+    assert "32 MiB detached, without serial MYSERIAL01" in done.diff
+
+
 # -- other places that name the path
 
 
@@ -330,6 +363,40 @@ def test_limits_of_the_domain_follow_an_adoption(linux):
     linux.domains.add(text.replace("</domain>", f"{TUNE % new}</domain>"))
     linux.four_steps(spec(adopt=True, flexible_disk_size="1GiB"))
     assert tuned(linux) == {old: "500"}
+
+
+def test_a_disk_that_becomes_a_file_has_no_limits_of_a_block_device(linux):
+    """With the path of a file in <blkiotune>, no VM starts."""
+    linux.adopted(32)
+    change(linux, top=TUNE % linux.disks()["a"].path)
+    done = linux.four_steps(spec({"name": "a", "type": "file"}))
+    assert "without blkiotune, which only a block device can have" in done.diff
+    assert tuned(linux) == {}
+
+
+@pytest.mark.parametrize("name", ["/dev/zd16", "/dev/tank/%s/disk1", "/dev/zvol//tank/%s/disk1", "/dev/zd16p1"])
+def test_limits_for_another_path_of_the_volume_are_a_refusal(linux, name):
+    linux.adopted(32)
+    path = name % VM if "%s" in name else name
+    linux.domains.links.update({"/dev/zd16": f"tank/{VM}/disk1", "/dev/zd16p1": f"tank/{VM}/disk1"})
+    change(linux, top=TUNE % path)
+    for wish in (spec(unlisted="detach"), spec(unlisted="destroy"), spec({"name": "a", "type": "file"})):
+        refused = linux.converge(wish)
+        assert [p.code for p in refused.problems] == ["InUse"]
+        assert f"in <path> as {path}, which would not follow" in refused.problems[0].message
+    linux.four_steps(spec({"name": "a", "size": 48}))
+
+
+def test_limits_for_another_path_keep_a_vm_from_adoption(linux):
+    linux.run("zfs", "create", "tank/vms")
+    linux.create((64,))
+    linux.run("zfs", "rename", f"tank/{VM}/disk0", "tank/vms/x")
+    old, new = f"/dev/zvol/tank/{VM}/disk0", "/dev/zvol/tank/vms/x"
+    linux.domains.links["/dev/zd16"] = "tank/vms/x"
+    text = linux.domains.xml(VM, False).replace(old, new)
+    linux.domains.add(text.replace("</domain>", f"{TUNE % '/dev/zd16'}</domain>"))
+    refused = linux.converge(spec(adopt=True, flexible_disk_size="1GiB"))
+    assert "in <path> as /dev/zd16" in refused.problems[0].message
 
 
 MENTIONS = [

@@ -205,6 +205,38 @@ def test_a_block_job(host):
     assert not host.converge({"vm": VM, "disks": [ROOT, A]}).changed
 
 
+def test_a_backup_under_way(host):
+    """QEMU resizes no disk that a backup reads, and libvirt shows that job in no configuration."""
+    host.domains.boot(VM)
+    host.domains.backed_up[VM] = ["vdb"]
+    for wish in ([ROOT, {**A, "size": 48}], [ROOT, {**A, "state": "absent"}], [ROOT, {**A, "type": "file"}]):
+        outcome = host.converge({"vm": VM, "disks": wish}, allow_restart=True)
+        [told] = [problem for problem in outcome.problems if problem.code == "InUse"]
+        assert told.message == (
+            "a backup reads it: virsh domjobinfo web01 shows it, and virsh domjobabort web01 ends it"
+        )
+    host.four_steps({"vm": VM, "disks": [{**ROOT, "size": 72}, A, {"name": "b", "size": 16}]})
+
+
+def test_a_backup_keeps_an_interrupted_run_from_its_end(host):
+    """The end tells the guest the sizes of its disks."""
+    host.domains.boot(VM)
+
+    def kill(name, *_call):
+        if name == "block_resize":
+            host.domains.hook = None
+            raise KeyboardInterrupt
+
+    host.domains.hook = kill
+    wish = {"vm": VM, "disks": [ROOT, {**A, "size": 48}]}
+    with pytest.raises(KeyboardInterrupt):
+        host.converge(wish)
+    host.domains.backed_up[VM] = ["vdb"]
+    assert host.converge(wish).problems[0].message.startswith("a backup reads it")
+    del host.domains.backed_up[VM]
+    assert host.converge(wish).failure is None
+
+
 def test_a_block_job_that_writes_to_a_volume(host):
     host.domains.add(domain([], uuid=OTHER, name="web02"))
     host.domains.boot(OTHER)

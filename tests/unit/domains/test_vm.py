@@ -130,6 +130,42 @@ def test_packages_change_memory_cpus_and_space(linux):
     settle(linux, {"disks": DISKS[:2], "state": "stopped"})
 
 
+TOPOLOGY = "<topology sockets='1' dies='1' cores='2' threads='1'/>"
+CELLS = "<numa><cell id='0' cpus='0-1' memory='524288' unit='KiB'/></numa>"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "more", "change", "words"),
+    [
+        (TOPOLOGY, "", {"vcpus": 4}, "vcpus 2 -> 4 is refused: the <topology> of its CPU says the same, and would not"),
+        (CELLS, "", {"vcpus": 4}, "vcpus 2 -> 4 is refused: the <numa> cells of its CPU"),
+        (CELLS, "", {"memory": 1024}, "memory 512 MiB -> 1 GiB is refused: the <numa> cells of its CPU"),
+        ("", "<vcpus><vcpu id='0' enabled='yes'/></vcpus>", {"vcpus": 4}, "the list <vcpus> says the same"),
+        ("", "", {"package": "large"}, ""),
+    ],
+)
+def test_what_another_element_fixes_is_not_changed(linux, cpu, more, change, words):
+    template = TEMPLATE.replace("<cpu mode='host-passthrough'/>", f"<cpu mode='host-passthrough'>{cpu}</cpu>{more}")
+    settle(linux, {"disks": DISKS[:2], "template": template, "vcpus": 2})
+    settle(linux, {"disks": DISKS[:2], "vcpus": 2, "memory": 512})
+    if words:
+        assert words in refusal(linux, "NotSupported", {"disks": DISKS[:2], "vcpus": 2, "memory": 512, **change})
+    else:
+        settle(linux, {"disks": DISKS[:2], **change})
+
+
+def test_memory_devices_fix_the_memory(linux):
+    dimm = "<memory model='dimm'><target><size unit='MiB'>64</size></target></memory></devices>"
+    settle(linux, {"disks": DISKS[:2], "template": TEMPLATE.replace("</devices>", dimm)})
+    assert "its <memory> devices" in refusal(linux, "NotSupported", {"disks": DISKS[:2], "memory": 1024})
+
+
+def test_a_template_with_another_topology_is_refused(linux):
+    template = TEMPLATE.replace("<cpu mode='host-passthrough'/>", f"<cpu mode='host-passthrough'>{TOPOLOGY}</cpu>")
+    told = refusal(linux, "InvalidArgument", {"template": template, "vcpus": 4})
+    assert "vcpus is 4, but the <topology> in template makes 2" in told
+
+
 def test_another_template(linux):
     xml = TEMPLATE.replace("q35", "pc").replace("pcie-root'", "pci-root'")
     xml = "\n".join(line for line in xml.splitlines() if "root-port" not in line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,15 @@ def test_a_disk_that_another_program_has_locked_is_left(disk, tmp_path, monkeypa
     assert not (tmp_path / "backups").exists()
     doer(tmp_path / "backups").do(plan)
     assert (tmp_path / "backups" / "a").read_text() == "b"
+
+
+def test_a_trial_reads_its_own_text_and_no_passphrase(tmp_path):
+    """What sfdisk does not take is refused before anything changes, with what it said."""
+    trial = Run(("sh", "-c", "grep -q good || { echo unsupported header; exit 2; }"), "good\n")
+    doer(tmp_path, "secret").test(Plan("/dev/x", 0, tests=(trial,)))
+    with pytest.raises(FlexdiskError, match="ended with status 2: unsupported header") as refused:
+        doer(tmp_path, "secret").test(Plan("/dev/x", 0, tests=(replace(trial, stdin="bad\n"),)))
+    assert refused.value.code == "GrowthFailed"
 
 
 def test_a_lock_of_a_moment_is_waited_for(disk, tmp_path, monkeypatch):

@@ -10,7 +10,8 @@ import json
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_observe import Guest
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_observe import Guest, Wishes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_room import RoomReader
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -38,6 +39,22 @@ def guest(tmp_path):
         return Answer(0, json.dumps({"blockdevices": rows}), "")
 
     return Guest(run, str(tmp_path))
+
+
+def test_a_table_of_which_sfdisk_tells_nothing_is_named(tmp_path):
+    """An old sfdisk has no -J."""
+    row = {"name": "vda", "kname": "vda", "type": "disk", "size": 1}
+    answers = {
+        "lsblk": Answer(0, json.dumps({"blockdevices": [row]}), ""),
+        "blockdev": Answer(0, "", ""),
+        "blkid": Answer(0, "DEVNAME=/dev/vda\nPTUUID=1\nPTTYPE=gpt\n", ""),
+        "sfdisk": Answer(1, "", "sfdisk: invalid option -- 'J'"),
+    }
+    old = RoomReader(lambda argv, **_more: answers[argv[0]], str(tmp_path))
+    words = r"has a partition table \(gpt\), of which sfdisk -J tells nothing \(before util-linux 2.27 it has no -J\)"
+    with pytest.raises(FlexdiskError, match=words):
+        old.read("vda", Wishes())
+    assert "a partition table (gpt), of which" in old.room("vda").reason
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,23 @@ def test_refused_mounts(mounts, words):
         layers.chosen_mount(Content("ext4"), "/dev/vda1", "254:1", mounts)
 
 
+LOWER = "rw,lowerdir=/media/root-ro,upperdir=/media/root-rw/overlay,workdir=/media/root-rw/overlay-workdir/_"
+
+
+@pytest.mark.parametrize("options", [LOWER, "rw,lowerdir+=/media/root-ro,lowerdir+=/b,upperdir=/media/root-rw/overlay"])
+@pytest.mark.parametrize(
+    ("target", "grows"),
+    [("/srv", True), ("/media/root-r", True), ("/media/root-ro", False), ("/media/root-rw", False), ("/media", False)],
+)
+def test_a_data_disk_beside_an_overlay_grows(options, target, grows):
+    mounts = [mount(target), mount("/", options, kind="overlay", source="overlayroot")]
+    if grows:
+        assert layers.chosen_mount(Content("ext4"), "/dev/vda1", "254:1", mounts) == target
+    else:
+        with pytest.raises(FlexdiskError, match="is an overlay; /dev/vda1 may be"):
+            layers.chosen_mount(Content("ext4"), "/dev/vda1", "254:1", mounts)
+
+
 def test_containers_on_overlays_are_no_matter():
     mounts = [mount("/"), mount("/var/lib/docker/x", kind="overlay", source="overlay"), mount("/a/b")]
     assert layers.chosen_mount(Content("ext4"), "/dev/vda1", "254:1", mounts) == "/"

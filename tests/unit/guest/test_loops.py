@@ -21,6 +21,8 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_apply, guest_grow
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.table import restorable
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from .conftest import hashes, may_grow_ext4, run
@@ -92,7 +94,7 @@ def test_all_grows(new_disk, layout, kind):
     done = disk.grow()
     assert done == predicted
     assert done["changed"]
-    assert table in Path(done["backup"]).read_text()
+    assert restorable(table) in Path(done["backup"]).read_text()
     assert space(target) > size + (150 << 20)
     assert hashes(target) == before
     if swap:
@@ -166,7 +168,37 @@ class OldSfdisk(SubprocessRunner):
         return replace(answer, stdout=text) if argv[0] == "sfdisk" else answer
 
 
-@pytest.mark.parametrize("runner", [SubprocessRunner, OldSfdisk])
+class Sfdisk235(SubprocessRunner):
+    """It refuses the size of sectors that it prints."""
+
+    def __call__(self, argv, stdin="", timeout=300):
+        if argv[0] == "sfdisk" and "sector-size:" in stdin:
+            return Answer(1, "", "line 5: unsupported header 'sector-size'")
+        return super().__call__(argv, stdin, timeout)
+
+
+class NoSfdisk(SubprocessRunner):
+    """It refuses every table."""
+
+    def __call__(self, argv, stdin="", timeout=300):
+        self.called = [*getattr(self, "called", []), argv[0]]
+        return Answer(1, "", "line 1: no") if stdin else super().__call__(argv, stdin, timeout)
+
+
+def test_a_table_that_sfdisk_does_not_take_is_refused_before_the_swap_is_off(new_disk):
+    disk = new_disk(SMALL)
+    disk.partition(LAYOUTS["gpt swap"])
+    disk.put("xfs", disk.part(1))
+    run("mkswap", "-q", disk.part(2))
+    disk.to_size(GROWN)
+    runner = NoSfdisk()
+    for check_mode in (True, False):
+        with pytest.raises(FlexdiskError, match="line 1: no"):
+            disk.grow(runner, check_mode=check_mode)
+    assert not {"swapoff", "partx"} & {*runner.called}
+
+
+@pytest.mark.parametrize("runner", [SubprocessRunner, OldSfdisk, Sfdisk235])
 def test_sectors_of_4096_bytes(new_disk, runner):
     disk = new_disk(SMALL, sector=4096)
     disk.partition(LAYOUTS["gpt swap"])

@@ -26,6 +26,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.gues
     CopySwapHeader,
     Run,
     SetActive,
+    Unchanged,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.table import parse_table
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -92,6 +93,19 @@ def test_the_last_partition_grows():
     assert f"start={M}, size={(50 * 1024 - 1) * M}," in planned.steps[2].stdin
     assert "last-lba" not in planned.steps[2].stdin
     assert isinstance(planned.steps[0], Backup)
+
+
+def test_some_versions_of_sfdisk_refuse_the_size_of_sectors_that_they_print():
+    """2.35 does. What it is to write is tried before a swap is turned off, and the backup can be written again."""
+    here = disk("dos", SWAP, 50 * 1024, found="ext4 swap", layers=(file_system(20 * GIB),))
+    here = replace(here, dump=here.dump.replace("last-lba", "sector-size: 512\nlast-lba"))
+    planned = plan(here)
+    write = next(step for step in planned.steps if isinstance(step, Run) and step.argv[0] == "sfdisk")
+    assert "sector-size" not in write.stdin
+    assert "sector-size" not in next(step.text for step in planned.steps if isinstance(step, Backup))
+    assert "sector-size" in next(step.text for step in planned.steps if isinstance(step, Unchanged))
+    [trial] = planned.tests
+    assert trial == replace(write, argv=("sfdisk", "--no-act", *write.argv[1:]))
 
 
 def test_nothing_to_do():

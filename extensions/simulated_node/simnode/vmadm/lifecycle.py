@@ -56,15 +56,21 @@ def boot(host: VmadmHost, record: store.Record) -> None:
     record.pop("transition", None)
     record["cfg"]["autoboot"] = True
     store.touch(host, record)
+    if record["cfg"]["brand"] == "bhyve" and slots.clash([*record["devices"], *(record.get("pci_devices") or ())]):
+        _end(host, record)  # bhyve itself does, and nobody tells vmadm
 
 
-def halt(host: VmadmHost, record: store.Record) -> None:
+def _end(host: VmadmHost, record: store.Record) -> None:
     record["zone_state"] = "installed"
     record["exited"] = int(host.now())
     for key in ("zoneid", "transition", "booted", "ending"):
         record.pop(key, None)
-    record["cfg"]["autoboot"] = False
     store.touch(host, record)
+
+
+def halt(host: VmadmHost, record: store.Record) -> None:
+    record["cfg"]["autoboot"] = False
+    _end(host, record)
 
 
 def end_guests(host: VmadmHost) -> None:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from simnode.vmadm import jsvalues as js
 from simnode.vmadm.errors import Abort, VmError
@@ -56,6 +56,12 @@ def _describe(disk: Disk) -> str:
     if disk.get("pci_slot"):
         return "pci_slot=" + js.to_string(disk["pci_slot"])
     return '"%s"' % js.compact(disk)
+
+
+def clash(devices: Iterable[Dict[str, Any]]) -> bool:
+    """Whether two devices have one slot, on any bus. vmadm compares only disks, and bhyve ends at the second one."""
+    found = [parse(device["pci_slot"]) for device in devices if device.get("pci_slot")]
+    return len(set(found)) < len(found)
 
 
 def _default_device(disk: Disk, legacy: bool) -> Optional[int]:

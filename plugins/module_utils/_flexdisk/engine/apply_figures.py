@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ..model.vm import DiskConfig
 from ..plan.vm_steps import (
     AddPorts,
     Recover,
@@ -38,16 +39,24 @@ def _relocate(step: Relocate, tools: Tools, change: Change) -> None:
     vm = change.vm
     if not vm.root.kind and not tools.zfs.exists(vm.root.name):
         tools.zfs.create_container(vm.root.name)
+    # A disk by another name gets the path of its volume first: an interrupted run goes on as for any other disk.
+    named = [{"path": entry.path, "volume": entry.volume} for entry, _disk in step.moves if entry.named]
+    if named:
+        tools.hypervisor.edit_disks(vm.config.uuid, named)
     for entry, disk in step.moves:
         if not tools.zfs.exists(disk.volume.name):
             tools.read(entry.volume, disk.volume.guid)
             tools.zfs.set_facts(entry.volume, {"from": entry.volume})
             renames.rename(tools.zfs, entry.volume, disk.volume.name)
-    moved = [{"path": entry.path, "volume": disk.volume.name} for entry, disk in step.moves]
+    moved = [{"path": _path(entry, tools), "volume": disk.volume.name} for entry, disk in step.moves]
     if moved:
         tools.hypervisor.edit_disks(vm.config.uuid, moved)
     for _entry, disk in step.moves:
         tools.zfs.set_facts(disk.volume.name, {"from": ""})
+
+
+def _path(entry: DiskConfig, tools: Tools) -> str:
+    return tools.hypervisor.capabilities.device_prefix + entry.volume if entry.named else entry.path
 
 
 @perform.register

@@ -42,8 +42,8 @@ class Doer:
             if isinstance(step, Backup):
                 check_room(self._backups, step)
         for each in plan.tests:
-            answer = self._runner(each.argv, stdin=self._passphrase)
-            if answer.rc == _WRONG_PASSPHRASE:
+            answer = self._runner(each.argv, stdin=self._passphrase if each.secret else each.stdin)
+            if each.secret and answer.rc == _WRONG_PASSPHRASE:
                 raise FlexdiskError("InvalidArgument", f"luks_passphrase is none of those of {each.argv[-1]}")
             if answer.rc:
                 raise _failed(each, answer)

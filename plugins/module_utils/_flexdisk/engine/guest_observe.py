@@ -93,7 +93,7 @@ class Guest:
         device, kind, answer = self._first(path)
         if answer.rc or kind.kind:
             if kind.kind not in growth.GROWABLE:
-                raise FlexdiskError("UnknownLayout", f"{path} has {kind.kind or 'nothing that is known'} on it")
+                raise FlexdiskError("UnknownLayout", f"{path} has {kind.name} on it")
             if answer.rc == 0:
                 raise FlexdiskError("UnknownLayout", f"{path} has a partition table and {kind.kind} on it")
             return Disk(path, device.size, self._layers(device, device.size, kind, wishes))

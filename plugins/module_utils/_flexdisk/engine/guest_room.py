@@ -32,7 +32,7 @@ class RoomReader(Guest):
         if answer.rc == 0:
             return room.unknown(path, device.size, f"it has a partition table and {content.kind} on it", content.kind)
         if not content.kind:
-            return room.unknown(path, device.size, "it has nothing that is known on it")
+            return room.unknown(path, device.size, f"it has {content.name} on it")
         try:
             return room.filled(path, device.size, content.kind, self._end(path, device, content))
         except FlexdiskError as exc:

@@ -61,15 +61,25 @@ def chosen_mount(content: Content, device: str, numbers: str, mounts: t.Sequence
     Raises FlexdiskError NotMounted, UnknownLayout.
     """
     root = next((mount for mount in reversed(mounts) if mount.target == "/"), None)
-    if root is not None and root.kind == "overlay":
-        raise FlexdiskError("UnknownLayout", f"the root file system is an overlay; {device} may be what lies below it")
     own = [mount for mount in mounts if mount.source == device or (numbers and mount.numbers == numbers)]
+    if root is not None and root.kind == "overlay" and _may_be_below(root, own):
+        raise FlexdiskError("UnknownLayout", f"the root file system is an overlay; {device} may be what lies below it")
     if not own:
         raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is not mounted; only mounted ones are grown")
     writable = [mount.target for mount in own if "rw" in mount.options]
     if not writable:
         raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is mounted read-only at {own[0].target}")
     return min(writable, key=lambda target: (len(target), target))
+
+
+def _may_be_below(overlay: Mount, own: t.Sequence[Mount]) -> bool:
+    """Whether one of these mounts may hold a layer of an overlay, by the folders that its options name."""
+    named = [option.partition("=") for option in overlay.options]
+    values = [value for key, _equals, value in named if key.rstrip("+") in ("lowerdir", "upperdir", "workdir")]
+    folders = [folder for value in values for folder in value.split(":") if folder]
+    if not (own and folders):
+        return True
+    return any(f"{folder}/".startswith(mount.target.rstrip("/") + "/") for folder in folders for mount in own)
 
 
 def ext_layer(name: str, device: str, text: str, below: int) -> Layer:

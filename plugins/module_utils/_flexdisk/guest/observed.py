@@ -40,11 +40,22 @@ class Device:
 
 @dataclass(frozen=True)
 class Content:
-    """What blkid finds on a device. kind is "" for nothing, AMBIGUOUS for too much."""
+    """What blkid finds on a device. kind is "" for nothing, AMBIGUOUS for too much. table is the type of its partition
+    table, "" for none.
+    """
 
     kind: str = ""
     uuid: str = ""
     label: str = ""
+    table: str = ""
+
+    @property
+    def name(self) -> str:
+        """What is there for a reader who knows that sfdisk has told no table."""
+        if self.table and not self.kind:
+            why = "before util-linux 2.27 it has no -J"
+            return f"a partition table ({self.table}), of which sfdisk -J tells nothing ({why})"
+        return self.kind or "nothing that is known"
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ def parse_blkid(rc: int, text: str) -> Content:
         key, equals, value = line.partition("=")
         if equals:
             values[key] = re.sub(r"\\(.)", r"\1", value)
-    return Content(values.get("TYPE", ""), values.get("UUID", ""), values.get("LABEL", ""))
+    return Content(values.get("TYPE", ""), values.get("UUID", ""), values.get("LABEL", ""), values.get("PTTYPE", ""))
 
 
 def parse_findmnt(text: str) -> t.Tuple[Mount, ...]:

@@ -16,7 +16,7 @@ from .growth import Cast, places
 from .layers import Layer
 from .observed import Content, Swap, fstab_swap
 from .steps import Backup, CopySwapHeader, Plan, Run, SetActive, Step, Unchanged
-from .table import Partition, Table, activate, changed, script
+from .table import Partition, Table, activate, changed, restorable, script
 
 _SECTOR = 512  # bytes, in which the kernel counts
 _SPARE_BYTES = 64 * MIB  # of memory, when a swap is turned off: what is available is an estimate, and changes
@@ -86,7 +86,7 @@ def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
         on = _on(disk, table, found.swap, bool(before))
         lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not moves)
         steps += on
-    tests = _tests(disk.layers, layer_steps)
+    tests = (*_trial(write), *_tests(disk.layers, layer_steps))
     return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), len(steps), tests)
 
 
@@ -105,6 +105,12 @@ def _tests(layers: t.Sequence[Layer], steps: t.Sequence[Run]) -> t.Tuple[Run, ..
     """For the layers that these steps grow."""
     grown = [step.argv for step in steps]
     return tuple(Run(layer.test, secret=True) for layer in layers if layer.test and layer.argv in grown)
+
+
+def _trial(write: t.Sequence[Step]) -> t.Tuple[Run, ...]:
+    """What sfdisk is to write, without writing it: what it does not take is known before a swap is turned off."""
+    runs = (step for step in write if isinstance(step, Run))
+    return tuple(replace(run, argv=(run.argv[0], "--no-act", *run.argv[1:])) for run in runs)
 
 
 def _moves(found: Cast, new: t.Sequence[Partition]) -> bool:
@@ -246,7 +252,7 @@ def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
     )
     if active:
         words += f"\n# {' '.join(activate(disk.device))}"
-    saved = Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{disk.dump}")
+    saved = Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{restorable(disk.dump)}")
     marker = f"The protective MBR of {disk.device} was active. It becomes so again, and then this file goes.\n"
     return (saved, Backup(active_name(table), marker)) if active else (saved,)
 

@@ -57,7 +57,8 @@ Step = t.Union[Run, Backup, CopySwapHeader, Unchanged, SetActive]
 class Plan:
     """A growth. lines are for a reader.
 
-    tests change nothing. They come first, in check mode too: each reads the passphrase, and fails if it is a wrong one.
+    tests change nothing. They come first, in check mode too: each fails if a later step would. One that is secret reads
+    the passphrase, and fails if it is a wrong one.
     table: how many of the steps concern the table, while the disk is locked.
     """
 

@@ -121,6 +121,7 @@ def script(dump: str, parts: t.Iterable[Partition]) -> str:
 
     Everything else stays as it is. Without last-lba, sfdisk puts GPT's backup at the end of the disk.
     """
+    dump = restorable(dump)
     places = {part.node: part for part in parts}
     lines = []
     for line in dump.splitlines():
@@ -131,6 +132,11 @@ def script(dump: str, parts: t.Iterable[Partition]) -> str:
         if not line.startswith("last-lba:"):
             lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def restorable(dump: str) -> str:
+    """The output of sfdisk -d as each sfdisk takes it: some versions refuse the size of sectors that they print."""
+    return "".join(line for line in dump.splitlines(keepends=True) if not line.startswith("sector-size:"))
 
 
 def protective(head: bytes) -> int:

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import operator
 import re
 import typing as t
 from dataclasses import replace
@@ -47,6 +49,12 @@ def volume_of(path: str) -> str:
 def path_of(disk: Element) -> str:
     """The path of the device or file that backs a disk; "" if there is none."""
     return disk.get("source", "dev") or disk.get("source", "file")
+
+
+def name_of(disk: Element) -> str:
+    """The path of a disk, or POOL//VOLUME for a volume of libvirt's; "" if there is neither."""
+    source = next(iter(disk.all("source")), disk).attributes
+    return path_of(disk) or (f"{source['pool']}//{source['volume']}" if {"pool", "volume"} <= source.keys() else "")
 
 
 def managed(domain: Element, disk: Element) -> bool:
@@ -144,8 +152,9 @@ def vm_of(
         raise ValueError(f"uuid {uuid!r}")
     entries = tuple(_entries(domain, running))
     both = [domain] if running is None else [domain, running]
-    volumes = sorted((e.volume for e in entries if e.volume), key=lambda v: f"/{uuid}/" not in v)
-    pool = volumes[0].split("/", 1)[0] if volumes else ""
+    # Where its dataset is, else where it boots from.
+    placed = sorted((e for e in entries if e.volume), key=lambda e: (f"/{uuid}/" not in e.volume, not e.boot))
+    pool = placed[0].volume.split("/", 1)[0] if placed else ""
     if pool and not is_pool(pool):
         raise ValueError(f"pool {pool!r}")
     return VmConfig(
@@ -174,6 +183,7 @@ def vm_of(
             d for one in both for d in devices(one) if not (d.name == "disk" and managed(one, d))
         ),
         run_id=running.attributes.get("id", "") if running is not None else "",
+        fixed=_fixed(domain),
     )
 
 
@@ -187,6 +197,28 @@ def _memory(domain: Element) -> int:
     """The memory in MiB. libvirt writes KiB."""
     unit: int = _UNITS[domain.get("memory", "unit") or "KiB"]
     return int(domain.get("memory") or 0) * unit // MIB
+
+
+def _fixed(domain: Element) -> t.Dict[str, str]:
+    """Why memory or vcpus stay as they are. libvirt refuses what does not agree, or makes it agree again."""
+    found = {}
+    cells = any(numa.all("cell") for cpu in domain.all("cpu") for numa in cpu.all("numa"))
+    if topology(domain):
+        found["vcpus"] = "the <topology> of its CPU"
+    elif cells or domain.all("vcpus"):
+        found["vcpus"] = "the <numa> cells of its CPU" if cells else "the list <vcpus>"
+    if cells or any(device.name == "memory" for device in devices(domain)):
+        found["memory"] = "the <numa> cells of its CPU" if cells else "its <memory> devices"
+    return found
+
+
+def topology(domain: Element) -> int:
+    """How many vcpus the topology of the CPU makes, 0 without one."""
+    for cpu in domain.all("cpu"):
+        for one in cpu.all("topology"):
+            parts = [int(one.attributes.get(key, "1")) for key in ("sockets", "dies", "clusters", "cores", "threads")]
+            return functools.reduce(operator.mul, parts)
+    return 0
 
 
 def order_of(device: Element) -> int:
@@ -213,19 +245,45 @@ def _entries(domain: Element, running: t.Optional[Element] = None) -> t.Iterator
     for disk in disks(domain):
         media = disk.attributes.get("device", "disk")
         if not managed(domain, disk):
-            yield DiskConfig(path=path_of(disk) or "none", media=media, boot=disk is boot)
+            reason = _left_out(domain, disk, media)
+            yield DiskConfig(path=path_of(disk) or "none", media=media, boot=disk is boot, left_out=reason)
             continue
-        slot = slot_of(disk)
-        yield DiskConfig(
-            path=path_of(disk),
-            volume=volume_of(path_of(disk)),
-            boot=disk is boot,
-            model=disk.get("target", "bus"),
-            pci_slot=render_slot(slot) if slot else "",
-            serial=disk.get("serial"),
-            element=domain_disk.known(domain, disk, path_of(disk), usual_driver(domain)),
-            mentions=_mentions(domain, running, disk),
-        )
+        yield described(domain, running, disk, disk is boot)
+
+
+def described(domain: Element, running: t.Optional[Element], disk: Element, boot: bool) -> DiskConfig:
+    """A disk with all that is known of it."""
+    slot = slot_of(disk)
+    return DiskConfig(
+        path=path_of(disk),
+        volume=volume_of(path_of(disk)),
+        boot=boot,
+        model=disk.get("target", "bus"),
+        pci_slot=render_slot(slot) if slot else "",
+        serial=disk.get("serial"),
+        element=domain_disk.known(domain, disk, path_of(disk), usual_driver(domain)),
+        mentions=_mentions(domain, running, disk),
+    )
+
+
+def _left_out(domain: Element, disk: Element, media: str) -> str:
+    """Which disk is not managed, and why; "" for drives with removable media."""
+    if media not in ("disk", "lun"):
+        return ""
+    kind, path = disk.attributes.get("type", ""), path_of(disk)
+    where = f"{disk.get('target', 'dev')} ({path or kind})"
+    if kind == "volume":
+        words = f"it is volume {disk.get('source', 'volume')} of libvirt's storage pool {disk.get('source', 'pool')}"
+        return f"disk {where} is left alone: {words}, and not a path below {ZVOL}"
+    if media == "lun":
+        return f"disk {where} is left alone: its guest talks to the device itself (device='lun')"
+    if volume_of(path):
+        return f"disk {where} is left alone: its type is {kind}, not {'file' if is_bhyve(domain) else 'block'}"
+    if kind == "block":
+        return f"disk {where} is left alone: its path is not that of a volume below {ZVOL}"
+    return (
+        f"disk {where} is left alone: it is {'a file' if kind == 'file' else f'of type {kind}'}, and no volume of ZFS"
+    )
 
 
 def usual_driver(domain: Element) -> str:
@@ -235,7 +293,7 @@ def usual_driver(domain: Element) -> str:
 
 def _mentions(domain: Element, running: t.Optional[Element], disk: Element) -> t.Tuple[str, ...]:
     """Where else the configuration or the running domain names the path of a disk."""
-    path, found = path_of(disk), [domain_disk.mentions(domain, disk, path_of(disk))]
+    path, found = path_of(disk), [domain_disk.mentions(domain, disk, path_of(disk))] if path_of(disk) else []
     same = find(running, path) if running is not None else None
     if running is not None and same is not None:
         found.append(domain_disk.mentions(running, same, path))

@@ -11,7 +11,8 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from ..model.vm import DiskElement
-from ..rules.disk_element import FORMAT, LATE_LIMITS
+from ..rules.disk_element import BLOCK_LIMITS, FORMAT, LATE_LIMITS
+from ..rules.identity import is_serial
 from .xml_text import Element, Text, dump
 
 _BLKIOTUNE = "blkiotune"
@@ -33,6 +34,8 @@ _VIRTIO = ("queues", "queue_size", "ioeventfd", "event_idx", "iommu", "ats", "pa
 _SCSI = ("vendor", "product", "wwn")
 _OWN_ALIAS = "ua-"
 _NOT_A_PATH = "A-Za-z0-9_./:-"
+# The path of a device in an attribute, a text or an argument.
+DEVICE = re.compile(r"/dev/[^,\s\"'\\]+")
 
 
 def known(domain: Element, disk: Element, path: str, usual: str) -> DiskElement:
@@ -53,16 +56,25 @@ def known(domain: Element, disk: Element, path: str, usual: str) -> DiskElement:
         format=_format(disk),
         needs=(*dict.fromkeys(_needs(disk)), *([LATE_LIMITS] if _tunes(domain, path) else [])),
         claims=tuple(_claims(disk)),
-        lost=tuple(word for word in words if word[1:-1] not in _HOLDS),
+        lost=(*(word for word in words if word[1:-1] not in _HOLDS), *_serial(disk)),
         holds=tuple(f"its data needs {word}" for word in words if word[1:-1] in _HOLDS),
         unresizable=_unresizable(disk),
     )
+
+
+def _serial(disk: Element) -> t.Iterator[str]:
+    """The serial of a disk, if it is not of a uuid. An attached disk shows that of its uuid."""
+    serial = disk.get("serial")
+    if serial and not is_serial(serial):
+        yield f"serial {serial}"
 
 
 def _unresizable(disk: Element) -> str:
     """QEMU resizes no read-only disk, and what it encrypts is smaller than its volume."""
     if disk.all("readonly"):
         return "it is read-only"
+    if any(one.name == "slices" for one in disk.walk()):
+        return "it is a part of its volume"
     kind = _format(disk)
     return f"it is {'encrypted' if kind == 'luks' else kind}" if kind else ""
 
@@ -150,6 +162,15 @@ def mentions(domain: Element, disk: Element, path: str) -> t.Tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def other_names(domain: Element, disks: t.Iterable[Element]) -> t.Iterator[t.Tuple[str, str]]:
+    """Elements that name a device, each with its path. The sources of these disks are left out."""
+    own = [source for disk in disks for source in disk.all("source")]
+    for one in _functional(domain):
+        if not any(one is source for source in own):
+            texts = (*one.attributes.values(), one.text)
+            yield from ((one.name, path) for text in texts for path in DEVICE.findall(text))
+
+
 def _names(element: Element, token: t.Pattern[str]) -> bool:
     return any(token.search(value) for value in (*element.attributes.values(), element.text))
 
@@ -188,14 +209,13 @@ def parts(text: str, without: t.Collection[str] = ()) -> Kept:
     target = {k: v for one in root.all("target") for k, v in one.attributes.items() if k in _OF_TARGET}
     if "scsi rotation_rate" in without:
         target.pop("rotation_rate", None)
+    limits = [] if BLOCK_LIMITS in without else [c for one in root.all(_TUNE) for c in one.children]
     return Kept(
         {k: v for k, v in root.attributes.items() if k in _ATTRIBUTES and f"virtio {k}" not in without},
         target,
         source,
         tuple(_driver(c, without, raw) if c.name == "driver" else dump(c) for c in children),
-        "".join(
-            dump(c) for one in root.all(_TUNE) for c in one.children if c.name.endswith("_sec") or c.name == "weight"
-        ),
+        "".join(dump(c) for c in limits if c.name.endswith("_sec") or c.name == "weight"),
     )
 
 

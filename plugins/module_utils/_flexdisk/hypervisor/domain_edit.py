@@ -103,7 +103,7 @@ def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
 
 
 def _edit(text: Text, entry: _Entry) -> None:
-    disk = _found(text, entry["path"])
+    disk = _found(text, entry["path"], "volume" in entry)
     if "uuid" in entry:
         _put(text, disk, "serial", f"<serial>{serial_of(entry['uuid'])}</serial>")
     if "model" in entry:
@@ -113,9 +113,21 @@ def _edit(text: Text, entry: _Entry) -> None:
     if "pci_slot" in entry or "model" in entry:
         _put(text, disk, "address", _address(entry, [text.root]))
     if "volume" in entry:
-        text.set(disk.all("source")[0], "dev" if disk.get("source", "dev") else "file", ZVOL + entry["volume"])
+        _set_source(text, disk, ZVOL + entry["volume"])
         for path in (path for device in domain_disk.tunes(text.root, entry["path"]) for path in device.all("path")):
             text.replace(path, f"<path>{escape(ZVOL + entry['volume'])}</path>")
+
+
+def _set_source(text: Text, disk: Element, path: str) -> None:
+    """Give a disk another path. A volume of libvirt's becomes a block device."""
+    (source,) = disk.all("source")
+    if disk.attributes.get("type") != "volume":
+        text.set(source, "dev" if disk.get("source", "dev") else "file", path)
+        return
+    text.set(disk, "type", "block")
+    inner = "".join(text.of(child) for child in source.children)
+    start = render("source", dev=path)
+    text.replace(source, f"{start[: -len('/>')]}>{inner}</source>" if inner else start)
 
 
 def resized(xml: str, changes: t.Mapping[str, int]) -> str:
@@ -161,8 +173,11 @@ def _devices(text: Text) -> Element:
     return text.root.all("devices")[0]
 
 
-def _found(text: Text, path: str) -> Element:
+def _found(text: Text, path: str, any_name: bool = False) -> Element:
+    """The managed disk with this path. any_name: also a disk that has this name, and is not managed for it."""
     disk = facts.find(text.root, path)
+    if disk is None and any_name:
+        disk = next((one for one in facts.hard_disks(text.root) if facts.name_of(one) == path), None)
     if disk is None:
         raise FlexdiskError("Changed", f"the domain has no disk {path} any more")
     return disk

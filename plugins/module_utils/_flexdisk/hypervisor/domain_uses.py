@@ -11,12 +11,12 @@ import typing as t
 from dataclasses import replace
 
 from ..model.vm import DiskConfig, Use, VmConfig
+from ..rules.layout import pool_of, vm_dataset
 from ..rules.slots import render_slot
-from . import domain
+from . import domain, domain_disk
 from .xml_text import Element, Text
 
 _PATHS = ("dev", "file", "path")
-_DEVICE = re.compile(r"/dev/[^,\s\"'\\]+")
 _EXTERNAL = "external"
 
 
@@ -46,9 +46,19 @@ class Snapshot:
 
 
 def parse_vm(
-    xml: str, live: str, state: str, autostart: bool, persistent: bool, snapshots: t.Sequence[str] = ()
+    xml: str,
+    live: str,
+    state: str,
+    autostart: bool,
+    persistent: bool,
+    snapshots: t.Sequence[str] = (),
+    volume_at: t.Callable[[str], str] = domain.volume_of,
+    backup: str = "",
+    device_at: t.Callable[[str], str] = lambda path: "",
 ) -> VmConfig:
-    """As domain.parse_vm, with the paths that the domain uses in any way. snapshots are the XML of libvirt's own.
+    """As domain.parse_vm, with the paths that the domain uses in any way. snapshots are the XML of libvirt's own;
+    volume_at returns the volume of a device, "" for any other, and device_at that of one that is there, as a whole;
+    backup is the XML of the backup under way, if any.
 
     Raises FlexdiskError UnexpectedOutput for a domain of another shape.
     """
@@ -58,12 +68,63 @@ def parse_vm(
         taken = [Snapshot(text) for text in snapshots]
         config = domain.vm_of(stored, running, domain.digest(xml), state, autostart, persistent)
         both = [stored] if running is None else [stored, running]
+        rows = zip(domain.disks(stored), config.disks)
+        named = [_by_other_name(stored, running, disk, entry, device_at) for disk, entry in rows]
+        disks = _with_names(named, both, volume_at)
+        pool = config.pool or next((pool_of(e.named) for e in sorted(named, key=lambda e: not e.boot) if e.named), "")
         return replace(
             config,
+            pool=pool,
+            dataset=vm_dataset(pool, config.uuid) if pool else "",
+            disks=tuple(_with_backup(disks, config.alias, both[-1], backup)),
             uses=_uses(config.alias, both, taken),
             unclear=() if running is not None else tuple(_unclear(stored, taken)),
             frozen=config.frozen or _copied(config.alias, running),
         )
+
+
+def _by_other_name(
+    stored: Element,
+    running: t.Optional[Element],
+    disk: Element,
+    entry: DiskConfig,
+    device_at: t.Callable[[str], str],
+) -> DiskConfig:
+    """The entry of a disk. One that is left out only for its name, such as /dev/zd16, has its volume as named."""
+    kind = disk.attributes.get("type")
+    plain = entry.left_out and entry.media == "disk" and kind in ("block", "volume") and not domain.is_bhyve(stored)
+    name = domain.name_of(disk)
+    volume = device_at(name if kind == "volume" else re.sub("/+", "/", name)) if plain and name else ""
+    if not volume:
+        return entry
+    known = domain.described(stored, running, disk, entry.boot)
+    return replace(known, path=name, volume="", left_out=entry.left_out, named=volume)
+
+
+def _with_names(
+    entries: t.Iterable[DiskConfig], both: t.Iterable[Element], volume_at: t.Callable[[str], str]
+) -> t.Iterator[DiskConfig]:
+    """The disks with the elements that name their volumes by another path, such as /dev/zd16."""
+    names: t.Dict[str, t.List[t.Tuple[str, str]]] = {}
+    for one in both:
+        ours = [disk for disk in domain.disks(one) if domain.managed(one, disk)]
+        for element, path in domain_disk.other_names(one, ours):
+            names.setdefault(volume_at(re.sub("/+", "/", path)), []).append((path, f"<{element}> as {path}"))
+    for entry in entries:
+        volume = entry.volume or entry.named
+        there = names.get(volume, ()) if volume else ()
+        more = [text for path, text in there if domain.PARTITION.sub("", path) != entry.path]
+        yield replace(entry, mentions=tuple(dict.fromkeys((*entry.mentions, *more))))
+
+
+def _with_backup(entries: t.Iterable[DiskConfig], name: str, running: Element, backup: str) -> t.Iterator[DiskConfig]:
+    """The disks with what a backup under way says of them."""
+    rows = [disk for part in Text(backup).root.all("disks") for disk in part.all("disk")] if backup else []
+    targets = {row.attributes.get("name") for row in rows if row.attributes.get("backup", "yes") == "yes"}
+    paths = {domain.path_of(disk) for disk in domain.disks(running) if disk.get("target", "dev") in targets}
+    busy = f"a backup reads it: virsh domjobinfo {name} shows it, and virsh domjobabort {name} ends it"
+    for entry in entries:
+        yield replace(entry, element=replace(entry.element, busy=busy)) if entry.path in paths else entry
 
 
 def _uses(name: str, both: t.Sequence[Element], snapshots: t.Sequence[Snapshot]) -> t.Dict[str, Use]:
@@ -158,7 +219,7 @@ def _paths(element: Element) -> t.Iterator[str]:
             found = (re.sub("/+", "/", source.get(key, "")) for key in _PATHS)
             yield from (path for path in found if path[:1] == "/")
         elif one.name == "qemu:arg":
-            yield from _DEVICE.findall(one.attributes.get("value", ""))
+            yield from domain_disk.DEVICE.findall(one.attributes.get("value", ""))
 
 
 def _unclear(stored: Element, snapshots: t.Sequence[Snapshot]) -> t.Iterator[DiskConfig]:

@@ -52,6 +52,9 @@ class Domains(t.Protocol):
     def snapshots(self, uuid: str) -> t.List[str]:
         """The XML of libvirt's own snapshots of a domain."""
 
+    def backup(self, uuid: str) -> str:
+        """The XML of the backup that libvirt makes of a running domain; "" for none, or if libvirt does not tell."""
+
     def keeps(self, uuid: str) -> t.List[str]:
         """What libvirt keeps of a domain beside its configuration, in words."""
 
@@ -176,6 +179,12 @@ class Connection:
             # One may have been deleted meanwhile.
             found = [self._unless(_NO_SNAPSHOT, functools.partial(one.getXMLDesc, 0)) for one in taken]
             return [str(xml) for xml in found if xml is not None]
+
+    def backup(self, uuid: str) -> str:
+        try:
+            return str(self._connection.lookupByUUIDString(uuid).backupGetXMLDesc(0))
+        except (AttributeError, self._library.libvirtError):
+            return ""
 
     def xml(self, uuid: str, live: bool) -> str:
         inactive = 0 if live else self._library.VIR_DOMAIN_XML_INACTIVE

@@ -10,6 +10,7 @@ quotas.
 
 from __future__ import annotations
 
+import re
 import time
 import typing as t
 from dataclasses import replace
@@ -41,6 +42,8 @@ from .images import ImageFile
 from .libvirt_connection import Domains, Status
 from .xml_text import Element, Text
 
+# The device of a partition.
+_PART = re.compile(r"(/zd\d+p\d+|-part\d+)$")
 PATIENCE = 60
 ASK_AGAIN = 15
 _ALWAYS = (
@@ -104,8 +107,17 @@ class Libvirt:
         up = status.persistent and status.state not in ("stopped", SAVED)
         live = self._domains.xml(status.uuid, True) if up else ""
         snapshots = self._domains.snapshots(status.uuid)
+        backup = self._domains.backup(status.uuid) if up else ""
         try:
-            config = domain_uses.parse_vm(xml, live, *status[2:], snapshots=snapshots)
+            config = domain_uses.parse_vm(
+                xml,
+                live,
+                *status[2:],
+                snapshots=snapshots,
+                volume_at=self._used,
+                backup=backup,
+                device_at=self._whole,
+            )
         except FlexdiskError as exc:
             raise FlexdiskError(exc.code, f"{status.name} ({status.uuid}): {exc.message}") from exc
         self._seen[config.uuid] = config.digest
@@ -137,6 +149,11 @@ class Libvirt:
             return named
         named = named or domain.volume_of(ZVOL + path[len("/dev/") :])
         return self._domains.volume(path) or domain.PARTITION.sub("", named)
+
+    def _whole(self, use: str) -> str:
+        """The volume whose device has this name, as far as it is there; "" for a partition and for anything else."""
+        path = self._domains.path(*use.split("//", 1)) if "//" in use else use
+        return self._domains.volume(path) if path.startswith("/dev/") and not _PART.search(path) else ""
 
     def boot_id(self) -> str:
         return self._domains.boot_id()
@@ -287,7 +304,14 @@ class Libvirt:
     # -- whole VMs
 
     def draft(self, new: NewVm) -> VmConfig:
-        config = domain.parse_vm(domain_new.rendered(new), "", "stopped", False, True)
+        rendered = domain_new.rendered(new)
+        config = domain.parse_vm(rendered, "", "stopped", False, True)
+        makes = domain.topology(Text(rendered).root)
+        if makes not in (0, config.vcpus):
+            words = (
+                f"vcpus is {config.vcpus}, but the <topology> in template makes {makes}; libvirt takes only the same"
+            )
+            raise FlexdiskError("InvalidArgument", words)
         if config.disks:
             raise FlexdiskError("InvalidArgument", "template must not contain disks; declare them in disks")
         return replace(

@@ -23,7 +23,7 @@ from ..model.resources import Resources
 from ..model.sizes import MIB
 from ..model.vm import DiskConfig, VmConfig
 from ..rules.layout import vm_dataset
-from ..rules.slots import SMARTOS
+from ..rules.slots import smartos
 from . import sysinfo_read, vmadm_incoming, vmadm_read
 from .images import ImageFile
 
@@ -233,7 +233,7 @@ class Vmadm:
             pool=new.pool,
             dataset=vm_dataset(new.pool, new.uuid),
             flexible_disk_size=new.flexible_disk_size,
-            pci=SMARTOS,
+            pci=smartos(vmadm_read.passed_through(new.options)),
             memory=new.memory,
             vcpus=new.vcpus,
         )

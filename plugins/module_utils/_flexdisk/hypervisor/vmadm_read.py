@@ -15,7 +15,7 @@ from ..model.dataset import RAW_ZVOL
 from ..model.errors import FlexdiskError
 from ..model.vm import DiskConfig, DiskElement, Use, VmConfig
 from ..rules.identity import is_pool, is_uuid, mac_of, seconds_of
-from ..rules.slots import SMARTOS
+from ..rules.slots import smartos
 
 # The devices of a volume: that of disks, and the one beside it.
 _ZVOL = re.compile(r"/dev/zvol/r?dsk/([^,\s\"'\\]+)")
@@ -132,7 +132,7 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
         indestructible=bool(row.get("indestructible_zoneroot")),
         transition=_text(row, "transition_to"),
         tags=_tags(row.get("tags")),
-        pci=SMARTOS,
+        pci=smartos(passed_through(row)),
         uses=dict(_uses(row)),
         memory=int(row.get("ram") or 0),
         vcpus=int(row.get("vcpus") or 0),
@@ -210,6 +210,17 @@ def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
     hits = {key: path.search(text) for key, text in texts.items() if disk.path}
     shown = {key: f"{key} as {hit.group()}" if hit.group() != disk.path else key for key, hit in hits.items() if hit}
     return replace(disk, mentions=tuple(shown.values()))
+
+
+def passed_through(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    """The devices of the host that a VM has or gets: their paths by their slots. Malformed ones count for nothing."""
+    found: t.Dict[str, str] = {}
+    for key in ("pci_devices", "add_pci_devices"):
+        devices = row.get(key)
+        for device in devices if isinstance(devices, list) else ():
+            if isinstance(device, dict):
+                found[_text(device, "pci_slot")] = _text(device, "path")
+    return found
 
 
 def _naming(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:

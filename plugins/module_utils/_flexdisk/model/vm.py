@@ -26,7 +26,8 @@ class Pci:
     candidates are for new disks, the best first; hot those of them that a running VM takes and gives up disks at;
     taken says who else has a device; functions is how many a device may have. strict: every slot is written down, and
     other buses than 0 have only the candidates. Of these ports are behind root ports that take disks while the VM runs,
-    coming behind such that a stopped VM can get, in the order of their numbers.
+    coming behind such that a stopped VM can get, in the order of their numbers. others are single slots of devices that
+    are no disks, by their owners: disks may have other functions of the same devices.
     """
 
     candidates: t.Tuple[str, ...] = ()
@@ -36,6 +37,7 @@ class Pci:
     strict: bool = False
     ports: t.Tuple[str, ...] = ()
     coming: t.Tuple[str, ...] = ()
+    others: t.Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class DiskElement:
     text is as its driver writes it, "" for nothing else than a new disk has. format is what lies on the volume if not
     the guest's own bytes, such as C(qcow2), and C(luks) if only encrypted. needs is what the VM or the host must have
     for it, claims what only one device of a VM can have. lost is what a detached disk cannot keep, and holds what keeps
-    it from being detached. unresizable says why a running guest cannot be told another size. All in words.
+    it from being detached. unresizable says why a running guest cannot be told another size; busy which job of the
+    hypervisor has the disk, so that a running VM neither gives it another size nor gives it up. All in words.
     """
 
     text: str = ""
@@ -55,13 +58,16 @@ class DiskElement:
     lost: t.Tuple[str, ...] = ()
     holds: t.Tuple[str, ...] = ()
     unresizable: str = ""
+    busy: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
 class DiskConfig:
     """A disk entry of a VM's configuration. volume is the dataset the path names, "" for a CD-ROM or a file; serial is
     what a hypervisor that keeps no uuids shows the guest. element is what it knows beside; mentions are other places of
-    the configuration that name the path and do not follow when it changes, in words.
+    the configuration that name the path and do not follow when it changes, in words. left_out says which disk it is and
+    why no task manages it, "" if it is managed or no disk; named is the volume on which such a disk lies all the same,
+    by another name, so that an adoption can take it in.
     """
 
     path: str
@@ -76,6 +82,8 @@ class DiskConfig:
     serial: str = ""
     element: DiskElement = field(default_factory=DiskElement)
     mentions: t.Tuple[str, ...] = ()
+    left_out: str = ""
+    named: str = ""
 
 
 class Use(t.NamedTuple):
@@ -149,6 +157,13 @@ class VmConfig:
     failover: bool = False
     offers: t.FrozenSet[str] = frozenset()
     claims: t.FrozenSet[str] = frozenset()
+    fixed: t.Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Why memory or vcpus cannot be changed, by these names: another part of the configuration says the same."""
+
+    @property
+    def left_out(self) -> t.Tuple[str, ...]:
+        """Its disks that no task manages, each with the reason, as sentences."""
+        return tuple(disk.left_out for disk in self.disks if disk.left_out)
 
     @property
     def label(self) -> str:

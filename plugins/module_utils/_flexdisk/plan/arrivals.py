@@ -38,9 +38,9 @@ def _attachment(vm: Vm, target: Target, volume: str, capabilities: Capabilities)
     path = path_of(capabilities, volume, target.type, uuid)
     element, without = DiskElement(), t.cast("t.Tuple[str, ...]", ())
     if disk is not None:
-        element, without = disk_travel.coming(vm.config, disk, target.model)
+        element, without = disk_travel.coming(vm.config, disk, target.model, target.type)
     elif target.replaces is not None:
-        element, without = disk_travel.replacing(vm.config, target.replaces, target.model)
+        element, without = disk_travel.replacing(vm.config, target.replaces, target.model, target.type)
     return Attachment(path, target.size, target.model, boot, target.slot, uuid, element, without)
 
 

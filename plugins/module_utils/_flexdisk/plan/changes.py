@@ -134,7 +134,7 @@ def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
     A disk without a configured slot would move when another disk is removed. The uuid follows from the guid, so that
     it can be predicted.
     """
-    edits, words = [], []
+    edits, words, serials = [], [], []
     configured = {entry.path: entry for entry in vm.config.disks}
     for disk in vm.disks:
         entry = configured[disk.path]
@@ -146,9 +146,12 @@ def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
         if lacks:
             edits.append(DiskEdit(disk.volume.name, disk.path, lacks))
             words.append(disk.label)
+        if entry.serial and "uuid" in lacks:
+            serials.append(f", serial of {disk.label} {entry.serial} -> {identity.serial_of(str(lacks['uuid']))}")
     if not edits:
         return None
-    return EditDisks(Told(f"~ uuid and slot of {', '.join(words)} written down"), edits=tuple(edits))
+    text = f"~ uuid and slot of {', '.join(words)} written down{''.join(serials)}"
+    return EditDisks(Told(text), edits=tuple(edits))
 
 
 def ports(numbers: t.Sequence[int]) -> t.Iterator[AddPorts]:

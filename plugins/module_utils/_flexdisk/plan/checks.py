@@ -344,8 +344,13 @@ def _loses_boot(resolved: Resolved) -> bool:
 
 
 def _functions(resolved: Resolved, problems: Problems) -> None:
-    """Refuse a change that hides a disk from guests: nothing is at function 0 of its device then."""
+    """Refuse a change that hides a disk from guests because nothing is at function 0 of its device then, or one that
+    gives a disk the slot of another device.
+    """
     pci, (before, after) = resolved.vm.config.pci, slots_after(resolved)
+    for label, place, other in slots.clashes(((label, slot) for slot, label in after.items()), pci):
+        if resolved.new or slots.parse_slot(place) not in before:
+            problems.add("InvalidArgument", f'pci_slot "{place}": {other} has it', label)
     for slot in sorted(slots.unseen(after, pci) - slots.unseen(before, pci)):
         words = 'pci_slot "%s": nothing is at %s then, and without it no guest finds this disk'
         places = (slots.render_slot(slot), slots.render_slot(slot._replace(function=0)))

@@ -15,7 +15,7 @@ from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import disk_properties, identity, released_identity
 from ..rules.inventory import Host, agrees, own_uuid, serial_shown
-from ..rules.layout import disk_name, index_of
+from ..rules.layout import disk_name, index_of, pool_of
 from ..rules.power import unfinished
 from ..rules.usage import check_whole
 from . import changes, ordering
@@ -31,7 +31,8 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     if not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _contradictions(host, vm, problems)
-    for path in vm.strays:
+    volumes = {entry.path: entry.volume for entry in vm.config.disks}
+    for path in (path for path in vm.strays if pool_of(volumes[path]) == vm.root.pool):
         problems.add("NotSupported", f"{path} lies outside {vm.root.name}; vm_disks with adopt=true moves it in")
     said = _said(vm, spec, problems)
     warnings = list(_left_alone(vm))
@@ -303,6 +304,7 @@ def _left_alone(vm: Vm) -> t.Iterator[str]:
         yield f"{vm.label}: volume {orphan.volume.name} is not in the VM's configuration and is not adopted"
     for path in vm.missing:
         yield f"{vm.label}: the volume of {path} does not exist"
+    yield from (f"{vm.label}: {text}" for text in vm.config.left_out)
 
 
 def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:

@@ -10,7 +10,7 @@ import typing as t
 
 from ..model.errors import Problems
 from ..model.sizes import render_change
-from ..model.vm import Disk, DiskElement, Vm, VmConfig
+from ..model.vm import FILE, Disk, DiskElement, Vm, VmConfig
 from ..rules import disk_element
 from .resolve import Leaver, Target
 
@@ -31,14 +31,14 @@ def lost_text(disk: Disk) -> str:
     return _without(disk_element.keepable(disk.element).lost)
 
 
-def coming(config: VmConfig, disk: Disk, model: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
-    """What a disk that is attached gets back, and what of that its VM cannot have."""
-    return disk.element, disk_element.without(disk.element, config, model)
+def coming(config: VmConfig, disk: Disk, model: str, kind: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
+    """What a disk that is attached as the type kind gets back, and what of that its VM cannot have."""
+    return disk.element, disk_element.without(disk.element, config, model, kind == FILE)
 
 
-def replacing(config: VmConfig, disk: Disk, model: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
+def replacing(config: VmConfig, disk: Disk, model: str, kind: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
     """What a new disk takes over from the one that it replaces. Nothing lies on it yet, so it has no format."""
-    element, lacking = coming(config, disk, model)
+    element, lacking = coming(config, disk, model, kind)
     secrets = [need for need in element.needs if need.startswith("secret ")]
     return element, (*lacking, *secrets, *([disk_element.FORMAT] if element.format else ()))
 
@@ -56,6 +56,7 @@ def _without(words: t.Sequence[str]) -> str:
 def check_leaving(vm: Vm, leaver: Leaver, problems: Problems) -> None:
     """Refuse a disk that something else in the VM's configuration names, or that cannot be kept."""
     check_mentions(vm.config, leaver.disk.path, leaver.disk.label, problems)
+    check_busy(leaver.disk, leaver.disk.label, problems)
     check_keeping(leaver, problems)
 
 
@@ -94,15 +95,24 @@ def check_known(disk: Disk, label: str, problems: Problems) -> None:
 
 
 def check_size(target: Target, problems: Problems) -> None:
-    """Refuse another size for a disk whose content has a size of its own."""
+    """Refuse another size for a disk that a job has, or whose content has a size of its own."""
     disk = target.disk
-    if disk is None or target.bytes == disk.size or not disk_element.has_own_size(disk.element):
+    if disk is None or target.bytes == disk.size:
+        return
+    check_busy(disk, target.label, problems)
+    if not disk_element.has_own_size(disk.element):
         return
     kind, change = disk.element.format, render_change(disk.size, target.bytes)
     words = (
         f"{change} is refused: what lies on {disk.volume.name} is {kind}, with a size of its own that the guest sees"
     )
     problems.add("NotSupported", f"{words}; declare no size, and resize both by hand (zfs set, qemu-img)", target.label)
+
+
+def check_busy(disk: Disk, label: str, problems: Problems) -> None:
+    """Refuse to resize or remove a disk that a job of the hypervisor has. QEMU would refuse it half-way."""
+    if disk.path and disk.element.busy:
+        problems.add("InUse", disk.element.busy, label)
 
 
 def why_cold_growth(disk: Disk) -> str:

@@ -19,7 +19,7 @@ from ..rules.differences import config_changes, crosses, in_conversion
 from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.unfinished import is_unfinished, words_for
-from . import arrivals, changes, departures, predict, recovery
+from . import arrivals, changes, departures, disk_travel, predict, recovery
 from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
 from .resolve import Resolved, Target, slots_after
@@ -97,6 +97,9 @@ def check_ready(vm: Vm, problems: Problems) -> None:
         problems.add("VmInTransition", words_for(vm.config, vm.interrupted) if is_unfinished(vm.config) else state)
     if usage.check_whole(vm, problems) and vm.config.frozen:
         problems.add("NotSupported", f"{vm.config.frozen}; it cannot be changed")
+    # The end of an interrupted run tells a running guest the sizes of its disks.
+    for disk in vm.disks if vm.interrupted is not None and vm.config.state == "running" else ():
+        disk_travel.check_busy(disk, disk.label, problems)
 
 
 def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:

@@ -27,7 +27,7 @@ from . import ordering, predict
 from .checks import check
 from .disk_steps import AttachDisk, Convert, DestroyDetached
 from .recovery import stays_down
-from .relocation import adopt, without_dataset
+from .relocation import adopt, why_not, without_dataset
 from .resolve import resolve
 from .steps import VmPlan
 from .vm_steps import ClearRemains, Relocate, RemoveUnfinished, RollBack
@@ -64,9 +64,16 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
         made = without_dataset(host, config)
         if made is not None:
             return made
-    hint = "; adopt=true makes it" if config.bare else ""
+    hint = _hint(host, config) if config.bare else ""
     code = "VmInTransition" if is_unfinished(config) else "ResourceNotFound"
     return Problem(code, f"{config.label}: {reason(host, config)}{hint}", wanted)
+
+
+def _hint(host: Host, config: VmConfig) -> str:
+    """What makes the dataset that a VM lacks, or why nothing does."""
+    if without_dataset(host, config) is None:
+        return f", and adopt=true makes none: {why_not(host, config)}"
+    return "; adopt=true makes it"
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:

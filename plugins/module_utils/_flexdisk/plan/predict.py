@@ -93,7 +93,9 @@ def _recover(step: vm_steps.Recover, vm: Vm, geometry: PoolGeometry) -> Vm:
 def _adopt(step: vm_steps.Relocate, vm: Vm, geometry: PoolGeometry) -> Vm:
     moved = {entry.path: disk for entry, disk in step.moves}
     entries = tuple(
-        replace(e, path=moved[e.path].path, volume=moved[e.path].volume.name) if e.path in moved else e
+        replace(e, path=moved[e.path].path, volume=moved[e.path].volume.name, left_out="", named="")
+        if e.path in moved
+        else e
         for e in vm.config.disks
     )
     names = {disk.volume.name for disk in moved.values()}

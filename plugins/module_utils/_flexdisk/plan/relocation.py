@@ -13,7 +13,7 @@ from ..model.dataset import Dataset
 from ..model.errors import Problems
 from ..model.vm import Disk, DiskConfig, Vm, VmConfig
 from ..rules.inventory import Host, attached_disk
-from ..rules.layout import disk_dataset, index_of, vm_dataset
+from ..rules.layout import disk_dataset, index_of, is_below, pool_of, vm_dataset
 from ..rules.usage import labels, power_problem
 from .disk_travel import check_mentions
 from .steps import Told
@@ -28,7 +28,16 @@ def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
     above = host.datasets[pool]
     name = vm_dataset(pool, config.uuid)
     root = Dataset(name, "", compression=above.compression, encryptionroot=above.encryptionroot)
-    return Vm(replace(config, pool=pool, dataset=name), root)
+    strays = tuple(entry.path for entry in config.disks if entry.volume)
+    return Vm(replace(config, pool=pool, dataset=name), root, strays=strays)
+
+
+def why_not(host: Host, config: VmConfig) -> str:
+    """Why without_dataset() makes none."""
+    if config.pool:
+        return f"its disks lie in pool {config.pool}, which this task does not read"
+    found = "; ".join(config.left_out) or "it has no disks"
+    return f"which pool it belongs to is not clear, for no disk of it can be adopted: {found}"
 
 
 def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optional[Relocate]:
@@ -46,8 +55,8 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
 def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iterator[t.Tuple[DiskConfig, Disk]]:
     """Disks that lie elsewhere: the configured entry, and the disk that it will be, at the lowest free index."""
     used = {index_of(v.name) for v in vm.volumes}
-    for entry in vm.config.disks:
-        if not entry.volume or entry.volume.startswith(vm.root.name + "/"):
+    for entry in (replace(entry, volume=entry.volume or entry.named) for entry in vm.config.disks):
+        if pool_of(entry.volume) != vm.root.pool or is_below(entry.volume, vm.root.name):
             continue
         check_mentions(vm.config, entry.path, "", problems)
         volume = _volume(host, vm, entry, problems)
@@ -57,7 +66,7 @@ def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iter
         target = volume.name if volume.parent == vm.root.name else disk_dataset(vm.root.name, index)
         used.add(index_of(target))
         snapshots = (d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name)
-        moved = replace(entry, path=device_prefix + target, volume=target)
+        moved = replace(entry, path=device_prefix + target, volume=target, left_out="", named="")
         disk = attached_disk(vm.config, moved, entry.pci_slot, replace(volume, name=target), 0)
         yield entry, replace(disk, snapshots=tuple(sorted(snapshots, key=lambda s: s.createtxg)))
 

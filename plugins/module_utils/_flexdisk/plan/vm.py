@@ -107,6 +107,7 @@ def _plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, ca
     if declared.state == "stopped" and vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
     properties = _properties(seq.vm, declared)
+    _check_machine(vm, properties, problems)
     restarts = _restarts(vm, declared, properties)
     if restarts and not policy.allow_restart:
         problems.add(
@@ -241,6 +242,16 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
         generation=changes.get("generation"),
         member=changes.get("member"),
     )
+
+
+def _check_machine(vm: Vm, properties: t.Optional[SetProperties], problems: Problems) -> None:
+    """Refuse other memory or vcpus where another part of the configuration says the same."""
+    fixed = vm.config.fixed
+    for key, value in properties.machine.items() if properties is not None else ():
+        if key in fixed:
+            change = f"{key} {_word(key, getattr(vm.config, key))} -> {_word(key, value)}"
+            words = f"{change} is refused: {fixed[key]} says the same, and would not follow"
+            problems.add("NotSupported", f"{words}; change both with virsh edit {vm.config.alias}")
 
 
 def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetProperties]) -> bool:

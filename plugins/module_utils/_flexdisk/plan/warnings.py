@@ -12,6 +12,7 @@ from ..model.desired import VmDisksDeclaration
 from ..model.sizes import MIB, render_bytes
 from ..model.vm import Vm
 from ..rules import slots, space
+from ..rules.layout import pool_of
 from .resolve import Resolved
 
 
@@ -43,8 +44,16 @@ def _volumes(vm: Vm) -> t.Iterator[str]:
         yield f"the volume of {path} does not exist"
     for path in vm.unread:
         yield f"{path} lies in another pool, which this task does not read, and is left alone"
+    volumes = {entry.path: entry.volume for entry in vm.config.disks}
     for path in vm.strays:
-        yield f"{path} lies outside {vm.root.name} and is left alone; adopt=true moves it in"
+        pool = pool_of(volumes[path])
+        if pool != vm.root.pool:
+            yield f"{path} lies in pool {pool}, not in {vm.root.pool} as the VM does, and is left alone"
+        else:
+            yield f"{path} lies outside {vm.root.name} and is left alone; adopt=true moves it in"
+    for entry in (entry for entry in vm.config.disks if entry.left_out):
+        here = pool_of(entry.named) == vm.root.pool
+        yield f"{entry.left_out}; its volume is {entry.named}, and adopt=true takes it in" if here else entry.left_out
 
 
 def _slots(vm: Vm, after: Vm) -> t.Iterator[str]:
@@ -53,6 +62,8 @@ def _slots(vm: Vm, after: Vm) -> t.Iterator[str]:
     for disk in (disk for disk, slot in placed if slot in unseen):
         words = f"{disk.label} is at {disk.pci_slot}, but function 0 of that device is empty"
         yield f"{words}, so the guest will not find it"
+    for label, place, other in slots.clashes(((disk.label, slot) for disk, slot in placed), after.config.pci):
+        yield f"{label} is at {place}, and so is {other}: the VM will not start until pci_slot moves the disk"
     for path in vm.config.unplugged:
         yield f"the running VM does not have {path}; it will after its next start"
 

@@ -22,6 +22,8 @@ SECRETS_KNOWN = "all that are known"
 FORMAT = "format"
 # Limits of the host for the path of a disk: a running VM gets them late.
 LATE_LIMITS = "blkiotune until the next start"
+# No VM starts with such limits for the path of a file.
+BLOCK_LIMITS = "blkiotune, which only a block device can have"
 _SECRET, _IOTHREAD = "secret ", "iothread "
 _RAW = ("", "luks")
 
@@ -79,10 +81,12 @@ def keepable(element: DiskElement) -> DiskElement:
     return element
 
 
-def without(element: DiskElement, config: VmConfig, model: str) -> t.Tuple[str, ...]:
+def without(element: DiskElement, config: VmConfig, model: str, is_file: bool = False) -> t.Tuple[str, ...]:
     """What of it a VM cannot have: it lacks that, or another device of it has that already. model: that of the disk."""
     taken = {claim for entry in config.disks for claim in entry.element.claims} | config.claims
-    lacking = [need for need in element.needs if not need.startswith(_SECRET) and not _met(need, config, model)]
+    limits = BLOCK_LIMITS if is_file else LATE_LIMITS
+    needs = [limits if need == LATE_LIMITS else need for need in element.needs]
+    lacking = [need for need in needs if not need.startswith(_SECRET) and not _met(need, config, model)]
     return (*lacking, *(claim for claim in element.claims if claim in taken))
 
 
@@ -90,6 +94,8 @@ def _met(need: str, config: VmConfig, model: str) -> bool:
     kind, _space, _rest = need.partition(" ")
     if need == LATE_LIMITS:
         return config.state != "running"
+    if need == BLOCK_LIMITS:
+        return False
     if kind in ("virtio", "scsi"):
         return model == kind
     return need in config.offers and (model == "virtio" or not need.startswith(_IOTHREAD))

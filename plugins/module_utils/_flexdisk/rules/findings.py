@@ -104,7 +104,7 @@ KINDS: t.Dict[str, Kind] = {
     ),
     "slot_conflict": Kind(
         "error",
-        "Several disks of the VM have the same PCI slot. The VM does not start.",
+        "Several disks of the VM, or a disk and a device of the host, have the same PCI slot. The VM does not start.",
     ),
     "not_plugged": Kind(
         "warning",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from dataclasses import replace
 
 from ..model.desired import VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problem, Problems
@@ -34,6 +35,12 @@ SMARTOS = Pci(
     taken={"0:0": "the host bridge", "0:6": "network interfaces", "0:30": "the frame buffer", "0:31": "the LPC bridge"},
 )
 _SLOT = re.compile(r"(?:(?:([0-9]{1,3}):)?([0-9]{1,2}):([0-9])|([0-9]{1,2}))")
+
+
+def smartos(passed_through: t.Mapping[str, str]) -> Pci:
+    """SMARTOS for a VM with devices of the host: their paths by their slots, as vmadm has them."""
+    others = {valid(slot): f"the passed-through device {path}" for slot, path in passed_through.items() if valid(slot)}
+    return replace(SMARTOS, candidates=tuple(s for s in SMARTOS.candidates if s not in others), others=others)
 
 
 class Slot(t.NamedTuple):
@@ -87,6 +94,8 @@ def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
     who = pci.taken.get("%d:%d" % slot[:2])
     if who is not None:
         return f"PCI device {device} is reserved for {who}"
+    if render_slot(slot) in pci.others:
+        return f"{pci.others[render_slot(slot)]} has it"
     if slot.function >= pci.functions:
         return f"PCI devices of this hypervisor have only {pci.functions} function"
     if pci.strict and slot.bus and render_slot(slot._replace(function=0)) not in pci.candidates:
@@ -166,6 +175,14 @@ def conflicts(assignments: t.Sequence[t.Tuple[str, Slot]]) -> t.List[t.Tuple[Slo
     for label, slot in assignments:
         labels.setdefault(slot, []).append(label)
     return [(slot, labels[slot]) for slot in sorted(labels) if len(labels[slot]) > 1]
+
+
+def clashes(assignments: t.Iterable[t.Tuple[str, Slot]], pci: Pci) -> t.Iterator[t.Tuple[str, str, str]]:
+    """Of disks with their slots: those whose slot another kind of device has, with the slot and that device."""
+    for label, slot in assignments:
+        text = render_slot(slot)
+        if text in pci.others:
+            yield label, text, pci.others[text]
 
 
 def slot_problems(spec: VmDisksDeclaration, config: VmConfig) -> t.List[Problem]:

@@ -76,6 +76,8 @@ def _unread(vm: Vm, entry: DiskConfig) -> Finding:
 
 def _stray(vm: Vm, path: str, volume: str) -> Finding:
     message = f"{path} lies outside {vm.root.name}"
+    if vm.config.bare and pool_of(volume) != vm.root.pool:
+        return of_vm(vm, "stray_volume", f"{message}, in pool {pool_of(volume)}, and no task manages it", volume=volume)
     if vm.config.bare:
         return of_vm(vm, "stray_volume", message, volume=volume, repair=vm_disks(vm, adopt=True))
     message += "; zfs rename moves it, and vmadm must be told the new path"
@@ -101,12 +103,16 @@ def shared_volumes(facts: Facts, vm: Vm) -> Findings:
 
 
 def slot_conflicts(facts: Facts, vm: Vm) -> Findings:
-    """PCI slots that more than one disk has."""
+    """PCI slots that more than one disk has, or a disk and another device."""
     places = slots.positions(vm.config.disks, vm.config.pci)
     once = [(path, slots.parse_slot(slot)) for path, slot in places.items() if slot]
     for slot, paths in slots.conflicts(once):
         message = f"{', '.join(paths)} all have PCI slot {slots.render_slot(slot)}"
         yield of_vm(vm, "slot_conflict", f"{message}; pci_slot in vm_disks moves the one that you choose")
+    for path, place, other in slots.clashes(once, vm.config.pci):
+        yield of_vm(
+            vm, "slot_conflict", f"{path} has PCI slot {place}, and {other}, too; pci_slot in vm_disks moves the disk"
+        )
 
 
 def orphans(facts: Facts, vm: Vm) -> Findings:
