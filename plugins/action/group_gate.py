@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.gate import parse_gate
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import ask_all
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._display import show_now
@@ -64,7 +64,7 @@ class ActionModule(ActionBase):
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
         gate, problems = parse_gate(checked[1])
         if problems:
-            return {**answer, **refusal(problems), "failed": True}
+            return {**answer, **refusal(problems, noun=""), "failed": True}
         if self._task.check_mode:
             gate = replace(gate, retries=0, stable_for=0)
         return {**answer, **watch(gate, ask_all, Clock(time.monotonic, time.sleep), self._tell)}

@@ -24,7 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     REMOVE,
     RETURN,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 MEMBER: t.Dict[str, t.Any] = {
@@ -78,6 +78,6 @@ class ActionModule(ActionBase):
             plan = plan_group(declared.group, declared.policy, declared.homes)
             problems = list(plan.problems)
         if plan is None or problems:
-            refused = {**refusal(problems), "failures": sorted(declared.group.failed)}
+            refused = {**refusal(problems, noun=""), "failures": sorted(declared.group.failed)}
             return {**answer, **refused, "failed": True}
         return {**answer, **result(declared.group, plan)}

@@ -28,8 +28,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     PREFERRED,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.report import result
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problems
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problems, refusal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import check_names
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 HOST: t.Dict[str, t.Any] = {
@@ -103,6 +103,7 @@ def move_plan(arguments: t.Mapping[str, t.Any], now: float) -> t.Dict[str, t.Any
     problems = Problems("")
     exclusive = tuple(arguments["exclusive_tags"] or ())
     moves = frozenset((pair["from"], pair["to"]) for pair in arguments["allowed_moves"] or ())
+    check_names(arguments, problems, text=("info", "error"))
     settings = Settings(now, arguments["max_age"], exclusive, moves)
     facts = read_facts(arguments["hosts"], arguments["host_groups"] or (), settings, problems)
     for key in ("max_age", "moves_per_host", "moves_between_groups"):
@@ -110,7 +111,7 @@ def move_plan(arguments: t.Mapping[str, t.Any], now: float) -> t.Dict[str, t.Any
             problems.add("InvalidArgument", f"{key} is {arguments[key]}, but must not be negative")
     request = parse_request(arguments, facts, exclusive, problems)
     if problems:
-        return refusal(problems)
+        return refusal(problems, noun="")
     found = answer(facts.known, request)
     after = waits(facts.known, found.jobs, arguments["moves_per_host"], arguments["moves_between_groups"])
     return result(facts, request, found, after, arguments["allow_partial"])

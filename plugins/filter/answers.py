@@ -13,6 +13,7 @@ import typing as t
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import unknown
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
@@ -52,7 +53,7 @@ def answers(
     variables, unclear = meant(specification, given, read, choosing)
     known = {name: dict(wanted) for name, wanted in specification.items() if name not in unclear}
     checked = ArgumentSpecValidator(known).validate(_plain(variables))
-    return {"variables": variables, "problems": [*unclear.values(), *checked.error_messages]}
+    return {"variables": variables, "problems": cut([*unclear.values(), *checked.error_messages])}
 
 
 def _plain(value: t.Any) -> t.Any:
@@ -69,7 +70,7 @@ def unknown_variables(given: t.Sequence[str], playbook: str, told: t.Mapping[str
     arguments = told["_flexdisk_arguments"]
     others = {name for own in arguments.values() for name in own} | {*told["_flexdisk_left"]}
     names = unknown.Names(list(arguments[playbook]), others, list(told["_flexdisk_of_roles"]))
-    return unknown.problems(given, names, told["_flexdisk_choosing"])
+    return cut(unknown.problems(given, names, told["_flexdisk_choosing"]))
 
 
 class FilterModule:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters declared_vm, declaring and new_disk: what the inventory says of one VM, and whether it has a disk."""
+"""Filters of playbooks for one VM: what the inventory says of it, and whether it has a disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     parse_size_or_remaining,
     render_mib,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import Names, fitting
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import (
+    Names,
+    fitting,
+    names_volume,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import normalise
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
@@ -50,6 +54,11 @@ def vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
     of one name are an error: an attached one and one that was detached, for example.
     """
     return _guarded("vm_disk", _vm_disk, found, uuid, disk)
+
+
+def unadopted_disk(found: _Dict, uuid: str, disk: str) -> bool:
+    """Whether this means a disk of the VM that has no name yet, but that reports show by its volume: C((disk1))."""
+    return _guarded("unadopted_disk", _unadopted_disk, found, uuid, disk)
 
 
 def new_disk(found: _Dict, uuid: str, disk: str, size: str, pci_slot: str = "") -> str:
@@ -115,6 +124,13 @@ def _vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
     return dict(named[0]) if named else {}
 
 
+def _unadopted_disk(found: _Dict, uuid: str, disk: str) -> bool:
+    disks = [one for vm in found["vms"] if vm["uuid"] == uuid for one in vm["disks"]]
+    if any(one["name"] == disk for one in disks):
+        return False
+    return any(names_volume(disk, str(one["name"] or ""), str(one["volume"])) for one in disks)
+
+
 def _state(disk: _Dict) -> str:
     return "detached" if disk["state"] == "parked" else "attached"
 
@@ -177,5 +193,11 @@ class FilterModule:
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
         return _core.filters(
-            {"declared_vm": declared_vm, "declaring": declaring, "vm_disk": vm_disk, "new_disk": new_disk}
+            {
+                "declared_vm": declared_vm,
+                "declaring": declaring,
+                "vm_disk": vm_disk,
+                "unadopted_disk": unadopted_disk,
+                "new_disk": new_disk,
+            }
         )

@@ -15,6 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     render_bytes,
     render_mib,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import visible
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
@@ -48,14 +49,14 @@ _VALUES: t.Mapping[str, _Value] = {
     "tags": lambda disk: json.dumps(disk["tags"], sort_keys=True) if disk["tags"] else "",
 }
 FIELDS = tuple(_VALUES)
-_HEADINGS = {"name": "DISK", "pci_slot": "SLOT"}
+_HEADINGS = {"name": "DISK", "pci_slot": "SLOT", "used": "EVER USED"}
 _TEXTS: t.Mapping[str, t.Callable[[t.Any], str]] = {
     "size": render_mib,
     "block_size": render_bytes,
     "frees_pool": render_bytes,
     "frees_vm": render_bytes,
     "pci_slot": lambda parts: ":".join(map(str, parts)),
-    "used": lambda value: "yes" if value else "never",
+    "used": lambda value: "yes" if value else "no",
 }
 FIGURES = ("SIZE", "FREE", "ALLOCATABLE", "FREES POOL", "FREES VM", "BLOCK SIZE", "SNAPSHOTS")
 
@@ -118,7 +119,7 @@ def _table(found: _Dict) -> t.List[str]:
 def _not_shown(skipped: t.Sequence[_Dict]) -> t.List[str]:
     """Return a line with the reason for each VM that no task can change. VMs of other brands are left out."""
     wrong = [vm for vm in skipped if not vm["reason"].startswith("brand ")]
-    return [f"{vm['alias'] or vm['uuid']}: {vm['reason']}" for vm in wrong]
+    return [visible(f"{vm['alias'] or vm['uuid']}: {vm['reason']}") for vm in wrong]
 
 
 def _disks(disks: t.Sequence[_Dict], fields: t.Sequence[str]) -> t.List[str]:
@@ -164,7 +165,8 @@ def _size(mib: t.Optional[int]) -> str:
     return "-" if mib is None else render_mib(mib)
 
 
-def _aligned(rows: t.Sequence[_Row]) -> t.List[str]:
+def _aligned(cells: t.Sequence[_Row]) -> t.List[str]:
+    rows = [tuple(map(visible, row)) for row in cells]
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(_cell(*cell) for cell in zip(rows[0], row, widths)).rstrip() for row in rows]
 

@@ -10,8 +10,13 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import is_uuid
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import Names, fitting
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import (
+    Names,
+    fitting,
+    names_volume,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
@@ -36,7 +41,24 @@ def find_disks(
     found: t.Mapping[str, _Dict], names: object, unread: t.Sequence[str] = (), strict: bool = False
 ) -> t.Dict[str, t.Any]:
     """found: the result of vm_info for each host. A disk is not known by a UUID prefix."""
-    return _found("disk", _known(found, _disks), names, unread, strict, optional=False, prefixes=False)
+    told = _found("disk", _known(found, _disks), names, unread, strict, optional=False, prefixes=False)
+    hints = [hint for name in dict.fromkeys(_listed(names)) for hint in _unadopted(found, name, told["here"])]
+    return {**told, "problems": [*told["problems"], *hints]}
+
+
+def _unadopted(found: t.Mapping[str, _Dict], name: str, here: t.Mapping[str, _Dict]) -> t.Iterator[str]:
+    """A hint for a name that only reports show, of a disk that has none."""
+    known = [(host, vm, disk) for host, result in found.items() for vm in result["vms"] for disk in vm["disks"]]
+    vms = [
+        f"{vm['alias'] or vm['uuid']} on {host}"
+        for host, vm, disk in known
+        if names_volume(name, str(disk["name"] or ""), str(disk.get("volume", "")))
+    ]
+    if vms and not any(name in names for names in here.values()):
+        yield (
+            f"A disk without a name is shown so, of {', '.join(cut(vms, 'VM'))}. The playbook adopt gives disks their "
+            "names, and flexdisk_vm says whose disk is meant."
+        )
 
 
 def _known(found: t.Mapping[str, _Dict], names: t.Callable[[_Dict], t.List[Names]]) -> _Known:
@@ -88,7 +110,7 @@ def _found(
         elif places:
             host, uuid = places[0]
             here[host][name] = {kind.lower(): uuid}
-    return {"here": here, "problems": problems}
+    return {"here": here, "problems": cut(problems)}
 
 
 def _listed(names: object) -> t.List[str]:

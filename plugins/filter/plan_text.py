@@ -11,6 +11,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import render_change, render_mib
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import visible
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
@@ -31,7 +32,7 @@ def plan_text(
             if result["plan"][1:]
             for line in _block(host, result, (pools or {}).get(host, ()))
         ]
-        return [*heads, *blocks]
+        return [visible(line) for line in (*heads, *blocks)]
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"plan_text wants results of flexdisk.hypervisor.vm_disks ({exc!r})") from exc
 

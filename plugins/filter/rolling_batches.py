@@ -15,6 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     sequence,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.durations import parse_seconds
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MOST
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
@@ -28,6 +29,8 @@ def rolling_batches(figures: t.Mapping[str, int], flavour: str = INDEXED) -> t.D
     for key, value in figures.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise AnsibleFilterError(f"rolling_batches: {key} is {value!r}, which is not a whole number")
+        if value > MOST:
+            raise AnsibleFilterError(f"rolling_batches: {key} is above {MOST}, the most members that a group has")
     try:
         found = sequence(**figures, flavour=flavour)
     except FlexdiskError as error:

@@ -277,7 +277,7 @@ msg:
     - With C(--diff), it is also the first line of the diff if something changes.
   returned: always; it gives the reason if the task fails
   type: str
-  sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
+  sample: "3 VMs: 2 changes, 1 restart, +50 GiB, 0 B destroyed"
 plan:
   description:
     - What is done, or would be done in check mode. The first line is the summary. After it come one block for each VM
@@ -287,7 +287,7 @@ plan:
   type: list
   elements: str
   sample:
-    - "3 VMs: 1 changes, none restarts, +30 GiB, 0 B destroyed"
+    - "3 VMs: 1 change, no restarts, +30 GiB, 0 B destroyed"
     - "web01 (cccccccc-0000-4000-8000-000000000001):"
     - "  ~ data 20 GiB -> 50 GiB"
     - "  quota 31.1 GiB -> 61.6 GiB"

@@ -296,8 +296,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST
 from ..module_utils._flexdisk.engine.disk_info import STATES, TYPES, Filters, disks_info
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, refusal, run_module
-from ..module_utils._flexdisk.model.errors import Problem
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.model.errors import Problem, refusal
 
 
 def main() -> None:

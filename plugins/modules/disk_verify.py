@@ -119,7 +119,7 @@ msg:
     - With C(--diff), it is also the first line of the diff if something changes.
   returned: always; it gives the reason if the task fails
   type: str
-  sample: "3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed"
+  sample: "3 VMs: 2 changes, 1 restart, +50 GiB, 0 B destroyed"
 findings:
   description: The problems that remain after the repairs.
   returned: always

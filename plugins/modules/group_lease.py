@@ -235,7 +235,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.group_lease import look, parse, run
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, refusal, run_module
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.model.errors import refusal
 from ..module_utils._flexdisk.rules.lease import REPORT
 
 if t.TYPE_CHECKING:

@@ -225,7 +225,7 @@ msg:
   description: The roll in one line.
   returned: always
   type: str
-  sample: "web: 6 steps, 12 recreate, at least 10 of 12 in service, pauses 150 s"
+  sample: "web: 6 steps, 12 recreated, at least 10 of 12 in service, pauses 150 s"
 done:
   description: Whether the group is as declared, and all its members are in service.
   returned: success

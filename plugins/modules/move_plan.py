@@ -282,7 +282,7 @@ EXAMPLES = r"""
 
 - name: Show why
   ansible.builtin.assert:
-    that: "placed.failures[0].hosts.hv01 == 'memory: 65536 MiB needed, 26624 MiB free'"
+    that: "placed.failures[0].hosts.hv01 == 'memory: 64 GiB needed, 26 GiB free'"
 """
 
 RETURN = r"""

@@ -594,8 +594,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.arguments import HOST
 from ..module_utils._flexdisk.engine.lock import under_way
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, refusal, run_module
+from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
 from ..module_utils._flexdisk.engine.vm_info import info
+from ..module_utils._flexdisk.model.errors import refusal
 
 
 def main() -> None:

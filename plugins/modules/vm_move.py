@@ -71,7 +71,7 @@ options:
   name:
     description:
       - The name of this host for the other one. Needed for O(step=look), O(step=stop) and O(step=leave), and for
-        O(step=arrive) with O(peers).
+        O(step=arrive) with O(peers). Messages of O(step=expect) have it, too.
     type: str
   peer_name:
     description:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible import template
@@ -35,10 +36,27 @@ def check(version: str = __version__) -> None:
 
 
 def filters(functions: _Filters, version: str = __version__) -> _Filters:
-    """The same filters; where ansible-core is too old, each raises AnsibleFilterError when it is used."""
+    """The same filters, with errors in words; where ansible-core is too old, each raises AnsibleFilterError when it is
+    used.
+    """
     too_old = core_version.refusal(version)
 
     def refuse(*_values: t.Any, **_options: t.Any) -> t.Any:
         raise AnsibleFilterError(too_old + CODE)
 
-    return dict.fromkeys(functions, refuse) if too_old else functions
+    if too_old:
+        return dict.fromkeys(functions, refuse)
+    return {name: _in_words(name, function) for name, function in functions.items()}
+
+
+def _in_words(name: str, function: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+    """The filter, whose errors about numbers that no computer counts with are told to users, too."""
+
+    @functools.wraps(function)
+    def guarded(*values: t.Any, **options: t.Any) -> t.Any:
+        try:
+            return function(*values, **options)
+        except (MemoryError, OverflowError, RecursionError) as exc:
+            raise AnsibleFilterError(f"{name}: a number is too large, or a value lies in too many others") from exc
+
+    return guarded

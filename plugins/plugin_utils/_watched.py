@@ -21,6 +21,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB, parse_size
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._display import show_now
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._standing import for_user
 
 PAUSE = 8.0  # seconds between two lines, each of which takes a second or two
 WORTH = 256 * MIB  # of data, or as much as takes
@@ -60,8 +61,10 @@ class Watched(ActionBase):
         asynchronous = bool(self._task.async_val)
         silent = asynchronous or self._task.check_mode or self._task.no_log
         if silent or not self.is_watched(task_vars or {}):
-            return {**answer, **self._execute_module(task_vars=task_vars, wrap_async=asynchronous)}
-        return {**answer, **self._watched(task_vars)}
+            result = self._execute_module(task_vars=task_vars, wrap_async=asynchronous)
+        else:
+            result = self._watched(task_vars)
+        return {**answer, **for_user(result, self._task, task_vars or {})}
 
     def _watched(self, task_vars: t.Optional[_Dict]) -> _Dict:
         """Run the module in the background, and tell how far it has come until it ends."""

@@ -19,7 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import plan_group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import OPTIONS
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.modules import group_plan as documented
 
 from .actions import plain, playbook
@@ -63,7 +63,24 @@ def refused(**given):
     declared, problems = parse_group(arguments(**given))
     if not problems:
         problems = plan_group(declared.group, declared.policy, declared.homes).problems
-    return refusal(problems)["msg"].splitlines() if problems else []
+    return refusal(problems, noun="")["msg"].splitlines() if problems else []
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"name": "we\u202eb"}, "name"),
+        ({"hosts": ["h\u202ev01"]}, "hosts"),
+        ({"hosts": {"h\u202ev01": 1}}, "hosts"),
+        ({"members": [{"name": "web-0", "host": "h\u202ev01"}]}, "host"),
+        ({"failed": ["web-\u202e0"]}, "failed"),
+    ],
+)
+def test_names_have_no_hidden_characters(given, what):
+    said = refused(**given)
+    wanted = "has [U+202E]: a name has no control characters and no invisible ones [InvalidArgument]"
+    assert [line for line in said if line.startswith(f'{what} "') and line.endswith(wanted)], said
+    assert "\u202e" not in "".join(said)
 
 
 def test_how_many_members_may_be_deleted():
@@ -127,7 +144,7 @@ def test_a_table_has_a_line_for_each_member_of_a_step():
     )
     plan = plan_group(declared.group, declared.policy, declared.homes)
     found = report.result(declared.group, plan)
-    assert found["msg"] == "web: 2 steps, 1 create, 2 restart, at least 1 of 3 in service, pauses 60 s"
+    assert found["msg"] == "web: 2 steps, 1 created, 2 restarted, at least 1 of 3 in service, pauses 60 s"
     assert found["table"] == [
         "STEP  MEMBER  HOST  DONE TO IT  IN SERVICE  DESTROYS",
         "1     web-2   hv01  create      1           -",
@@ -141,7 +158,7 @@ def test_nothing_to_do():
     declared, _problems = parse_group(arguments(size=1, members=[{"name": "web-0", "host": "hv01"}]))
     found = report.result(declared.group, plan_group(declared.group, declared.policy, declared.homes))
     assert (found["done"], found["next"], found["table"]) == (True, {}, [])
-    assert found["msg"] == "web: 1 members, nothing to do"
+    assert found["msg"] == "web: 1 member, nothing to do"
 
 
 def test_examples_documentation_and_a_refusal_run(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.action import move_plan
@@ -27,6 +28,26 @@ EXAMPLES = [
 def test_the_options_are_as_documented():
     told = plain(yaml.safe_load(documented.DOCUMENTATION)["options"], told=True)
     assert told == plain(move_plan.ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"hosts": [{"name": "h\u202ev01"}]},
+        {"from_hosts": ["h\u202ev01"], "hosts": [{"name": "hv01"}]},
+        {"vms": ["web\u202e"], "hosts": [{"name": "hv01"}]},
+        {"host_groups": [{"name": "a\u202e", "alloc_policy": "preferred"}]},
+        {"vm_tags": {"a\u202e": None}},
+    ],
+)
+def test_names_have_no_hidden_characters(given):
+    host = {name: spec.get("default") for name, spec in move_plan.HOST.items()}
+    defaults = {name: spec.get("default") for name, spec in move_plan.ARGUMENTS.items()}
+    given = {"hosts": [], **given, "request": "evacuate"}
+    given["hosts"] = [{**host, **one} for one in given["hosts"]]
+    said = move_plan.move_plan({**defaults, **given}, 0)["msg"]
+    assert "has [U+202E]: a name has no control characters and no invisible ones [InvalidArgument]" in said
+    assert "\u202e" not in said
 
 
 def test_the_examples_and_a_refusal_run(tmp_path):

@@ -725,7 +725,7 @@ def test_snapshots_do_not_come_along(linux, was, kind):
     assert snapshot(linux, state="present", name="one").failure is None
     refused = linux.converge(spec({"name": "d", "type": kind}))
     assert [(p.code, p.disk) for p in refused.problems] == [("HasSnapshots", "d")]
-    assert "destroy_snapshots=true" in refused.problems[0].message
+    assert "destroy_snapshots: true" in refused.problems[0].message
     linux.run("zfs", "hold", "mine", disk.volume.name + "@vmsnap-one")
     refused = linux.converge(spec({"name": "d", "type": kind, "destroy_snapshots": True}))
     assert [p.code for p in refused.problems] == ["Held"]
@@ -733,7 +733,7 @@ def test_snapshots_do_not_come_along(linux, was, kind):
     done = linux.converge(spec({"name": "d", "type": kind, "destroy_snapshots": True}))
     assert (done.problems, done.failure) == ([], None)
     assert (linux.disks()["d"].type, linux.disks()["d"].snapshots) == (kind, ())
-    assert "1 snapshots DESTROYED" in done.diff
+    assert "1 snapshot DESTROYED" in done.diff
 
 
 @pytest.mark.parametrize("kind", ["file", "sparse"])

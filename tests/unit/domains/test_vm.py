@@ -298,7 +298,7 @@ def test_a_guest_that_does_not_shut_down_is_not_deleted(linux):
 def test_a_vm_whose_disks_lie_elsewhere_is_not_forgotten(linux):
     linux.run("zfs", "create", "-V", "64M", "tank/elsewhere")
     linux.domains.add(domain(["tank/elsewhere"]))
-    assert "adopt=true makes it" in refusal(linux, "ResourceNotFound", GONE)
+    assert "adopt: true makes it" in refusal(linux, "ResourceNotFound", GONE)
 
 
 class Killed(BaseException):

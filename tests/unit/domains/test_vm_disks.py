@@ -76,7 +76,7 @@ def test_adoption(linux, machine):
     digest = linux.run("guest", "hash", names[1])
     refused = linux.converge(spec({"name": "a", "size": 32}))
     assert [p.code for p in refused.problems] == ["ResourceNotFound"]
-    assert "adopt=true" in refused.problems[0].message
+    assert "adopt: true" in refused.problems[0].message
     done = linux.four_steps(spec({"name": "a", "size": 32}, adopt=True, flexible_disk_size="1GiB"))
     assert kinds(done)[0] == "adopt"
     assert linux.disks()["a"].volume.name == f"tank/{VM}/disk1"
@@ -153,7 +153,7 @@ def test_a_volume_elsewhere_is_left_alone_and_told(linux):
     linux.domains.add(text)
     done = linux.converge(spec({"name": "a"}))
     assert (done.problems, done.changed) == ([], False)
-    assert any("tank/elsewhere" in warning and "adopt=true" in warning for warning in done.warnings)
+    assert any("tank/elsewhere" in warning and "adopt: true" in warning for warning in done.warnings)
     linux.four_steps(spec({"name": "a"}, {"name": "b", "size": 16}, adopt=True))
     assert linux.disks()["b"].volume.name == f"tank/{VM}/disk2"
 

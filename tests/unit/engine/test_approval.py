@@ -45,7 +45,7 @@ def expecting(sim: Simulated, approved: Outcome, *vms: dict[str, Any], check: bo
 def test_the_plan_that_was_approved_is_carried_out_once(sim: Simulated) -> None:
     approved = sim.converge(HERE, THERE, check=True)
     assert [line.partition(", detached since")[0] for line in approved.plan if not line.startswith("  quota")] == [
-        "2 VMs: 2 change, none restarts, +1.0 GiB, 0 B destroyed",
+        "2 VMs: 2 changes, no restarts, +1.0 GiB, 0 B destroyed",
         f"web01 ({VM}):",
         "  ~ a 2 GiB -> 3 GiB",
         "  + back 64 MiB re-attached at 0:4:2",
@@ -192,7 +192,7 @@ def test_a_restart_must_be_approved(sim: Simulated) -> None:
     colder = {"vm": "web02", "disks": [ROOT, {"name": "a", "model": "nvme"}]}
     approved = sim.converge(colder, check=True)
     sim.run("vmadm", "start", OTHER)
-    words = approved.plan[0], "1 VM: 1 changes, 1 restarts, +0 B, 0 B destroyed"
+    words = approved.plan[0], "1 VM: 1 change, 1 restart, +0 B, 0 B destroyed"
     said = sim.converge(colder, allow_restart=True, approval=Approval(approved.plan_digest, tuple(approved.plan)))
     shown = ["- " + words[0], "+ " + words[1], f"+ web02 ({OTHER}): stop", f"+ web02 ({OTHER}): start"]
     assert set(said.problems[0].message.splitlines()[1:]) == set(shown)

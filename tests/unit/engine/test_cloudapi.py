@@ -83,11 +83,13 @@ def test_made(sim, package, disks, sizes):
 @pytest.mark.parametrize(
     ("package", "disks", "code", "said"),
     [
-        pytest.param(flexible(I // 2), [{}, REST], "InsufficientSpace", "5 GiB and lacks 5120 MiB", id="W01"),
+        pytest.param(flexible(I // 2), [{}, REST], "InsufficientSpace", "5 GiB and lacks 5 GiB", id="W01"),
         pytest.param(flexible(20480), [{}, REST, REST], "InvalidArgument", "only one disk", id="W21"),
         pytest.param(flexible(20480), [{}, {"size": 0}], "InvalidArgument", "at least 1 MiB", id="W22"),
         pytest.param(flexible(20480), [{}, {"size": -1024}], "InvalidArgument", "at least 1 MiB", id="W23"),
-        pytest.param({"name": "i", "disk": 99}, [{}, {"size": 512}], "InvalidArgument", "flexible_disk=true", id="C01"),
+        pytest.param(
+            {"name": "i", "disk": 99}, [{}, {"size": 512}], "InvalidArgument", "flexible_disk: true", id="C01"
+        ),
         pytest.param(flexible(20480), [{}] + [{"size": 1}] * 8, "InvalidArgument", "can have at most 8", id="C02"),
         pytest.param(flexible(20480), [{}, REST, REST], "InvalidArgument", "only one disk", id="C03"),
         pytest.param(flexible(15360), [{"size": 14336}, {"size": 1025}], "InsufficientSpace", "15361 MiB", id="C04"),
@@ -154,8 +156,8 @@ def test_the_life_of_a_disk(sim):
     [
         pytest.param([512], {"name": "i", "disk": 99}, "InvalidArgument", "it cannot be taken away", id="W25"),
         pytest.param([], flexible(2 << 20), "InsufficientSpace", "pool zones has", id="W26"),
-        pytest.param([15360], flexible(10240), "InsufficientSpace", "usage is 25600 MiB", id="W28"),
-        pytest.param([20480], flexible(24576), "InsufficientSpace", "usage is 30720 MiB", id="W31"),
+        pytest.param([15360], flexible(10240), "InsufficientSpace", "usage is 25 GiB", id="W28"),
+        pytest.param([20480], flexible(24576), "InsufficientSpace", "usage is 30 GiB", id="W31"),
     ],
 )
 def test_packages_that_do_not_fit(sim, sizes, package, code, said):

@@ -118,7 +118,7 @@ def test_a_rollback_is_refused_before_anything_changes_and_the_vm_runs_again():
     assert sim.get()["state"] == "running"
     assert sim.vm().interrupted is None
     refused = roll_back(sim)
-    assert "destroys newer snapshots: hourly; name them in newer" in refused.problems[0].message
+    assert "destroys newer snapshots: hourly; allow that with newer: [hourly]" in refused.problems[0].message
 
 
 def test_a_disk_that_has_got_a_snapshot_stays_in_its_vm():

@@ -573,7 +573,7 @@ def test_recreate_of_the_boot_disk_needs_its_word(sim):
         entry = {**ROOT, "image": SECOND, "recreate": True, "boot": boot}
         done = sim.converge({"vm": "web01", "disks": [entry, {"name": "a"}]})
         assert (done.problems[0].code, done.problems[0].disk) == ("InvalidArgument", "root")
-        assert "recreate=true makes a boot disk anew only with boot=true" in done.problems[0].message
+        assert "recreate: true makes a boot disk anew only with boot: true" in done.problems[0].message
 
 
 def test_recreate_of_the_same_is_nothing(sim):

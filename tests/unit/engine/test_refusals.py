@@ -309,7 +309,12 @@ CASES = [
         disk="r",
     ),
     # flexible_disk_size and quota
-    Case("F below use", "InsufficientSpace", ("11.9 GiB", "12288 MiB"), vm_keys={"flexible_disk_size": 12287}),
+    Case(
+        "F below use",
+        "InsufficientSpace",
+        ("11.9 GiB", "smallest that fits is 12 GiB"),
+        vm_keys={"flexible_disk_size": 12287},
+    ),
     Case(
         "F below what snapshots pin",
         "InsufficientSpace",
@@ -342,7 +347,7 @@ CASES = [
     Case(
         "conversion below use",
         "InsufficientSpace",
-        ("12288 MiB",),
+        ("smallest that fits is 12 GiB",),
         vm_keys={"flexible_disk_size": 12000},
         node=inflexible,
     ),
@@ -391,7 +396,7 @@ CASES = [
     Case("model", INVALID, ("scsi", "virtio, ahci, nvme"), data(model="scsi"), disk="data"),
     Case("compression", INVALID, ("fast", "lz4"), data(compression="fast"), disk="data"),
     Case("two boot disks", INVALID, ("several boot disks", "root", "data"), data(boot=True), disk=""),
-    Case("two boot entries", INVALID, ("boot=true", "root, data"), [{**ROOT, "boot": True}, {**DATA, "boot": True}]),
+    Case("two boot entries", INVALID, ("boot: true", "root, data"), [{**ROOT, "boot": True}, {**DATA, "boot": True}]),
     Case("no boot disk", INVALID, ("no boot disk",), [{**ROOT, "boot": False}, DATA]),
     Case(
         "name of a disk that stays",

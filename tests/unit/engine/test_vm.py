@@ -299,11 +299,11 @@ def test_a_package_changes_all_that_it_has(sim):
     done = settle(sim, {**NEW, "package": "larger"})
     vm = done.vms[0]
     assert (vm["memory"], vm["vcpus"], vm["flexible_disk_size"], vm["package"]) == (2048, 4, 204800, "larger")
-    assert done.warnings == [f"web01 ({vm['uuid']}): memory and vcpus changes at its next start"]
+    assert done.warnings == [f"web01 ({vm['uuid']}): memory and vcpus change at its next start"]
     sim.assert_lawful(vm["uuid"])
     said = refusal(sim, "InsufficientSpace", {**NEW, "package": "smaller"})
     assert "disks and snapshots need 100 GiB" in said
-    assert "by RFD 154 existing disk usage is 102400 MiB" in said
+    assert "by RFD 154 existing disk usage is 100 GiB" in said
 
 
 @pytest.mark.parametrize("package", ["larger", "smaller"])
@@ -406,7 +406,7 @@ def test_an_entry_that_is_not_first_needs_boot(sim):
     """A second run would not know it if this one were interrupted."""
     wanted = two_disks(sim)
     said = refusal(sim, "InvalidArgument", wanted({"name": "data"}, ANEW))
-    assert said == "is the boot disk, but not the first entry; recreate=true makes it anew only with boot=true"
+    assert said == "is the boot disk, but not the first entry; recreate: true makes it anew only with boot: true"
 
 
 def test_a_data_disk_never_becomes_the_boot_disk_because_it_stands_first(sim):
@@ -428,7 +428,7 @@ def test_a_boot_disk_that_is_listed_by_its_uuid_is_not_made_anew(sim):
 def test_an_entry_that_says_boot_false_is_not_overruled(sim):
     wanted = two_disks(sim)
     said = refusal(sim, "InvalidArgument", wanted({**ANEW, "boot": False}, {"name": "data"}))
-    assert "only with boot=true" in said
+    assert "only with boot: true" in said
 
 
 def test_an_image_that_is_not_known_is_not_compared(sim):

@@ -77,7 +77,7 @@ def test_a_snapshot_of_all_disks_takes_what_they_have_written(sim):
     assert done.vms[0]["snapshots"][0]["disks"] == ["root", "a", "b"]
     assert names(sim) == ["one"]
     assert re.fullmatch(
-        r"1 VM: 1 changes, .*\nweb01 .*\n  \+ snapshot one of 3 disks, holds \S+ MiB at once", done.diff.strip()
+        r"1 VM: 1 change, .*\nweb01 .*\n  \+ snapshot one of 3 disks, holds \S+ MiB at once", done.diff.strip()
     ), done.diff
     taken = before - space.allocatable(sim.vm())
     assert 3 * 39 * MIB < taken < 3 * 48 * MIB
@@ -154,7 +154,7 @@ def test_a_snapshot_with_a_clone_or_a_hold_stays(sim):
     sim.run("zfs", "hold", "mine", f"{ROOT}/disk2@vmsnap-one")
     said = refusal(sim, "InUse", name="one", state="absent")
     assert "zones/copy" in said
-    assert "disk2@vmsnap-one has 1 holds" in said
+    assert "disk2@vmsnap-one has 1 hold" in said
 
 
 def test_keep_destroys_what_the_rule_does_not_keep(sim):
@@ -251,7 +251,7 @@ def test_keep_leaves_a_snapshot_that_is_in_use_and_takes_the_new_one(sim):
     assert names(sim) == ["n0", "n1", "n2", "n3", "n5"]
     assert done.warnings == [
         f"web01 ({VM}): keep leaves snapshot n0: {ROOT}/disk1@vmsnap-n0 has clones: zones/copy",
-        f"web01 ({VM}): keep leaves snapshot n1: {ROOT}/disk2@vmsnap-n1 has 1 holds (zfs holds {ROOT}/disk2@vmsnap-n1)",
+        f"web01 ({VM}): keep leaves snapshot n1: {ROOT}/disk2@vmsnap-n1 has 1 hold (zfs holds {ROOT}/disk2@vmsnap-n1)",
         f"web01 ({VM}): keep leaves snapshot n2: {ROOT}/disk1@vmsnap-n2 has the name of snapshot n2, but was not taken "
         "with it; rename it",
     ]

@@ -245,7 +245,7 @@ def test_a_lowering_below_use(sim):
     update(sim, {"flexible_disk_size": 1000}, succeed=False)
     refused = sim.quota()
     assert [(p.code, p.vm) for p in refused.problems] == [("InsufficientSpace", "web01")]
-    assert "12288 MiB" in refused.problems[0].message
+    assert "must be at least 12 GiB" in refused.problems[0].message
     declared = {"vm": "web01", "disks": [{"name": "root", "boot": True}, {"name": "a", "size": 2048}]}
     assert [p.code for p in sim.converge(declared).problems] == ["InsufficientSpace"]
     sim.four_steps({**declared, "flexible_disk_size": 12288})

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters declared_vm, declaring, vm_disk and new_disk: what the inventory says of one VM, and its disks."""
+"""Filters of playbooks for one VM: what the inventory says of it, and its disks."""
 
 from __future__ import annotations
 
@@ -177,3 +177,15 @@ def test_a_disk_that_has_what_remains_is_there():
 def test_what_is_no_input(name, arguments, words):
     with pytest.raises(AnsibleFilterError, match=words):
         FILTERS[name](*arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "means"), [("disk1", True), ("(disk1)", True), ("disk0", False), ("disk2", False), ("", False)]
+)
+def test_a_disk_that_only_reports_name(name, means):
+    disks = [{**disk("disk0", 1), "volume": "zones/u/disk0"}, {**disk("", 2), "volume": "zones/u/disk1"}]
+    found = {"vms": [vm(WEB, "web01", *disks)], "skipped_vms": []}
+    assert FILTERS["unadopted_disk"](found, WEB, name) is means
+    assert FILTERS["unadopted_disk"](found, DB, name) is False
+    named = {"vms": [vm(WEB, "web01", *disks, {**disk("disk1", 3), "volume": "zones/u/disk2"})], "skipped_vms": []}
+    assert FILTERS["unadopted_disk"](named, WEB, name) is (name == "(disk1)")

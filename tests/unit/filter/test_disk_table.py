@@ -43,6 +43,15 @@ def test_lays_out_every_disk_under_its_vm():
     ]
 
 
+def test_hidden_characters_are_shown():
+    skipped = [{"alias": "w\u202e", "uuid": "u", "reason": "no disks\n"}]
+    vms = [{"alias": "a\u202e", "uuid": "v", "disks": [], "parked": []}]
+    table = disk_table({"vms": vms, "parked": [], "skipped_vms": skipped})
+    assert table[1].startswith("a[U+202E]  -")
+    assert table[0].startswith("VM         DISK")
+    assert table[2] == "w[U+202E]: no disks[U+000A]"
+
+
 def test_leaves_space_open_when_it_was_not_asked_for():
     assert disk_table({"vms": [vm("web01", [disk("root", 1024)])], "parked": []})[1].split()[-2:] == ["-", "-"]
 
@@ -87,10 +96,10 @@ def test_lays_out_disks_of_disk_info():
     ]
     lines = disk_table({"disks": disks})
     assert [line[38:] for line in lines] == [
-        "DISK     STATE     TYPE   SLOT     SIZE  USED   FREES POOL  FREES VM  UUID",
-        "root     attached  thick  0:4:0  20 GiB  yes       8.2 MiB     2 GiB  u1",
-        "old      detached  thick  -      10 GiB  never     8.2 MiB         -  u2",
-        "(disk9)  orphaned  thick  0:4:0  64 MiB  yes             -         -  -",
+        "DISK     STATE     TYPE   SLOT     SIZE  EVER USED  FREES POOL  FREES VM  UUID",
+        "root     attached  thick  0:4:0  20 GiB  yes           8.2 MiB     2 GiB  u1",
+        "old      detached  thick  -      10 GiB  no            8.2 MiB         -  u2",
+        "(disk9)  orphaned  thick  0:4:0  64 MiB  yes                 -         -  -",
     ]
     assert [line[:38].rstrip() for line in lines] == ["VM", "web01", GONE, "-"]
     assert disk_table({"disks": []})[0].startswith("VM  DISK  STATE")

@@ -142,3 +142,9 @@ def test_what_destroys_takes_no_name_that_could_mean_another_vm_later():
     for name in ("payroll", C):
         assert find([name], hosts, exact=True) == ({name: ("hv01", C)}, [])
     assert "enough" not in find(["nobody"], hosts, exact=True)[1][0]
+
+
+def test_many_names_make_a_short_message():
+    found = FILTERS["find_vms"](HOSTS, [f"nobody{number}" for number in range(10_000)])
+    assert len(found["problems"]) == 21
+    assert found["problems"][-1] == "and 9980 more problems"

@@ -22,13 +22,13 @@ def result(*lines, quotas=()):
 
 def test_each_host_has_a_line_before_the_plans():
     results = {
-        "hv01": result("1 VM: 1 changes, none restarts, +5 GiB, 0 B destroyed", "web (u):", "  + data 5 GiB at 0:4:1",
+        "hv01": result("1 VM: 1 change, no restarts, +5 GiB, 0 B destroyed", "web (u):", "  + data 5 GiB at 0:4:1",
                        quotas=[(10, 15), (20, 20)]),
         "hv02": result("2 VMs: nothing to change", quotas=[(1, 1)]),
     }  # fmt: skip
     pools = {"hv01": [{"name": "zones", "available": 90 * 1024}, {"name": "tank", "available": 512}]}
     heads = [
-        "hv01: 1 VM: 1 changes, none restarts, +5 GiB, 0 B destroyed, digest abcdefghijklmnop",
+        "hv01: 1 VM: 1 change, no restarts, +5 GiB, 0 B destroyed, digest abcdefghijklmnop",
         "hv02: 2 VMs: nothing to change, digest abcdefghijklmnop",
         "hv03: nothing is declared",
     ]
@@ -40,6 +40,13 @@ def test_each_host_has_a_line_before_the_plans():
         space + ", pool zones has 90 GiB left now, pool tank has 512 MiB left now",
     ]
     assert plan_text(results) == [*heads[:2], *block, space]
+
+
+def test_hidden_characters_are_shown():
+    text = plan_text({"h\u202ev": result("1 VM", "we\nb:", quotas=[(1, 1)])}, {}, {"hv\x07": "lost\u2066"})
+    assert text[0] == "h[U+202E]v: 1 VM, digest abcdefghijklmnop"
+    assert "hv[U+0007]: lost[U+2066]" in text
+    assert "  we[U+000A]b:" in text
 
 
 def test_no_host_at_all():

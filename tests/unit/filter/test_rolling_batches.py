@@ -13,6 +13,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter import rolling_batches
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 FILTERS = rolling_batches.FilterModule().filters()
 CASES = json.loads((Path(__file__).parents[1] / "data" / "rolling.json").read_text(encoding="utf-8"))
@@ -74,3 +75,17 @@ def test_durations():
         AnsibleFilterError, match="duration: InvalidArgument: '1m' is not a duration: write seconds, or PT1H30M5S"
     ):
         FILTERS["duration"]("1m")
+
+
+def test_a_huge_number_is_refused():
+    figures = {"current": 0, "requested": 10**30, "min_in_service": 0, "max_batch_size": 1}
+    with pytest.raises(AnsibleFilterError, match="requested is above 10000, the most members that a group has"):
+        FILTERS["rolling_batches"](figures)
+
+
+def test_what_no_computer_counts_with_is_told_in_words():
+    def count(number):
+        return len(range(number))
+
+    with pytest.raises(AnsibleFilterError, match=r"^count: a number is too large"):
+        _core.filters({"count": count})["count"](10**30)

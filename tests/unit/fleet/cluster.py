@@ -21,10 +21,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import plan_group
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.engine.conftest import IMAGE, Simulated
 
@@ -161,7 +161,7 @@ class Roll:
         assert not problems, problems
         plan = plan_group(declared.group, declared.policy, declared.homes)
         if plan.problems:
-            return {**refusal(plan.problems), "failures": sorted(declared.group.failed)}
+            return {**refusal(plan.problems, noun=""), "failures": sorted(declared.group.failed)}
         return report.result(declared.group, plan)
 
     def here(self, host: str) -> list[Raw]:

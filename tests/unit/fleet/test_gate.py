@@ -20,7 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     parse_gate,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.tables import refusal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
 
 SSH = Tcp("192.0.2.1", 22, 3)
 WEB = {"name": "web-0", "index": 0, "host": "hv01", "address": "192.0.2.10", "running": True, "guest_agent": ""}
@@ -159,7 +159,7 @@ KNOWN = "{instance.address}, {instance.host}, {instance.index}, {instance.name}"
 )  # fmt: skip
 def test_refusals(given, said):
     _gate, problems = parse_gate(arguments(**given))
-    assert refusal(problems)["msg"].splitlines() == said
+    assert refusal(problems, noun="")["msg"].splitlines() == said
     assert {problem.code for problem in problems} == {"InvalidArgument"}
 
 
@@ -264,7 +264,7 @@ def test_what_does_not_run_is_never_asked_or_waited_for():
     world = World(lambda *_any: True)
     found = world.watch(members=[Asked("a", False)], retries=9, delay=5, stable_for=60)
     assert (world.asked, world.time) == ([], 100)
-    assert found["msg"] == "0 of 1 members in service; a: not running"
+    assert found["msg"] == "0 of 1 member in service; a: not running"
 
 
 def test_without_questions_only_running_counts():
@@ -307,7 +307,7 @@ def test_a_no_begins_the_time_again_and_costs_an_attempt():
     assert world.watch(retries=1, delay=5, stable_for=10)["serving"] == ["a"]
     assert times(world) == [0, 5, 10, 15, 20]
     world = World(lambda _name, at: at != 5)
-    assert world.watch(retries=0, delay=5, stable_for=10)["msg"] == "0 of 1 members in service; a: no at 5"
+    assert world.watch(retries=0, delay=5, stable_for=10)["msg"] == "0 of 1 member in service; a: no at 5"
 
 
 def test_the_others_are_told_of_every_thirty_seconds_at_most():

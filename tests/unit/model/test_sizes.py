@@ -20,7 +20,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     parse_size_or_remaining,
     render_bytes,
     render_change,
+    render_exact,
     render_mib,
+    render_pair,
 )
 
 LARGEST = 2**43 - 1
@@ -235,3 +237,15 @@ def test_anything_gives_a_size_or_the_refusal(value):
 )
 def test_a_change_never_looks_like_none(before, after, text):
     assert render_change(before, after) == text
+
+
+def test_a_figure_to_write_down_is_exact():
+    assert [render_exact(mib) for mib in (0, 1, 1023, 1024, 122880, 122881, 1 << 20)] == [
+        "0 MiB", "1 MiB", "1023 MiB", "1 GiB", "120 GiB", "122881 MiB", "1 TiB",
+    ]  # fmt: skip
+
+
+def test_what_is_compared_has_one_unit():
+    assert render_pair(16384, 10240) == "16 GiB needed, 10 GiB free"
+    assert render_pair(16384, 10241) == "16384 MiB needed, 10241 MiB free"
+    assert render_pair(1024, 0) == "1 GiB needed, 0 MiB free"

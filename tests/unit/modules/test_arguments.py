@@ -17,6 +17,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 NEW = {"name": "web09", "memory": "1GiB", "disks": []}
 
 
+HIDDEN = 'vm "web[U+202E]01" has [U+202E]: a name has no control characters and no invisible ones [InvalidArgument]'
+PER_ENTRY: list[tuple[str, dict[str, str]]] = [("vm_disks", {}), ("disk_adopt", {})]
+
+
 @pytest.mark.parametrize(
     ("module", "args", "said"),
     [
@@ -26,7 +30,16 @@ NEW = {"name": "web09", "memory": "1GiB", "disks": []}
         ("disk_verify", {"unused_days": -1}, "unused_days -1: from 0 to 36500"),
         ("vm_snapshot", {"name": "a", "keep": {"last": 10**9}}, "above 100000"),
         ("disk_info", {"tags": {"a": True}}, "is not a string; quote it"),
-        ("vm", {"vms": [{"vm": ""}]}, "vm must be a uuid, a unique prefix of one, or an alias; got ''"),
+        ("vm", {"vms": [{"vm": ""}]}, "vm is empty, but must be a uuid, a unique prefix of one, or an alias"),
+        *((module, {**more, "vms": [{"vm": "web\u202e01"}]}, HIDDEN) for module, more in PER_ENTRY),
+        ("vm", {"vms": [{"name": "web\u202e01"}]}, 'vm "web[U+202E]01" has [U+202E]'),
+        ("disk", {"disks": [{"name": "data", "vm": "web\u202e01", "size": "1GiB"}]}, HIDDEN),
+        ("disk", {"disks": [{"name": "data", "vm": "web01", "from_vm": "a\x07", "state": "attached"}]},
+         'from_vm "a[U+0007]" has [U+0007]'),
+        ("vm_snapshot", {"vms": ["web\u202e01"], "name": "a"}, 'vms "web[U+202E]01" has [U+202E]'),
+        ("vm_info", {"vms": ["web\u202e01"]}, 'vms "web[U+202E]01" has [U+202E]'),
+        ("zfs_quota", {"vms": ["web\n01"]}, 'vms "web[U+000A]01" has [U+000A]'),
+        ("disk_info", {"name": "a\u200bb"}, 'name "a[U+200B]b" has [U+200B]'),
         ("vm", {"vms": [{**NEW, "options": {"nope": 1}}]}, "vmadm create does not know nope"),
         ("vm", {"vms": [{**NEW, "options": {"ram": 1}}]}, "options cannot set ram"),
         ("vm", {"vms": [{"name": "web01", "template": "<domain/>"}]}, "template works only with libvirt"),

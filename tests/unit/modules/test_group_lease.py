@@ -103,7 +103,7 @@ def test_a_second_run_is_told_who_is_at_work(lease):
     refused = lease(**THEIRS)
     assert (refused["failed"], refused["error_code"]) == (True, "InUse")
     assert refused["msg"].startswith("web: deploy@ctl1 has the lease since ")
-    assert "take_over=true" in refused["msg"]
+    assert "take_over: true" in refused["msg"]
     assert refused["lease"]["holder"] == "deploy@ctl1"
     taken = lease(**THEIRS, take_over=True)
     assert (taken["changed"], taken["previous"]["holder"]) == (True, "deploy@ctl1")

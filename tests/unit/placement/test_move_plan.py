@@ -64,14 +64,14 @@ def test_a_refusal_has_a_reason_for_each_host():
     assert found["moved"] == []
     assert found["failures"][0]["hosts"] == {
         "a1": "is to be left",
-        "a2": "memory: 16384 MiB needed, 10240 MiB free",
+        "a2": "memory: 16 GiB needed, 10 GiB free",
         "a3": "pool zones: 200000 MiB needed, 150000 MiB free",
         "a4": "has no pool zones",
         "a5": "is drained",
         "a6": "could not be read: Connection timed out",
     }
     assert found["unread"] == {"a6": "Connection timed out"}
-    assert "vm1: a1: is to be left; a2: memory: 16384 MiB needed" in found["msg"]
+    assert "vm1: a1: is to be left; a2: memory: 16 GiB needed" in found["msg"]
     assert "error_code" not in plan("evacuate", hosts, from_hosts=["a1"], allow_partial=True)
     assert found["table"][0] == "vm1: no host"
 
@@ -205,7 +205,7 @@ def test_new_vms_get_hosts():
     huge = {"name": "huge", "memory": "30GiB", **new, "hosts": own}
     found = plan("place", hosts, new_vms=[huge], allow_partial=True)
     assert found["failures"][0]["hosts"] == {
-        "a1": "memory: 30720 MiB needed, 18432 MiB free",
+        "a1": "memory: 30 GiB needed, 18 GiB free",
         "a2": "is not among its hosts",
         "b1": "is not among its hosts",
         "b2": "no such image",

@@ -288,6 +288,12 @@ def test_secrets_are_no_part_of_a_digest():
     assert made(options={"nics": [{"nic_tag": "a"}]}) != made(options={"nics": [{"nic_tag": "b"}]})
 
 
+def test_hidden_characters_are_shown():
+    """A person approves these lines, and a name must not turn what is beside it."""
+    planned = grown(host({"alias": "web\u202e\n01"}), [128])
+    assert approval.lines(planned)[0] == f"web[U+202E][U+000A]01 ({uuid(1)}):"
+
+
 def test_lines():
     planned = grown(host({"number": 1}, {"number": 2}, {"number": 3}), [128, 64, 256])
     lines = approval.lines(approval.in_order(reversed(planned)))

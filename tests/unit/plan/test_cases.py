@@ -237,7 +237,7 @@ REFUSED = [
         "more than F holds",
         disks(ROOT, {**A, "size": "4GiB"}),
         "InsufficientSpace",
-        ("flexible_disk_size 4 GiB", "the smallest that fits is 5120 MiB"),
+        ("flexible_disk_size 4 GiB", "the smallest that fits is 5 GiB"),
     ),
     Refusal("nothing remains", disks(ROOT, A, {"name": "n", "size": "remaining"}), "InsufficientSpace", ("n",), FULL),
     Refusal("an unlisted disk", disks(ROOT), "UnlistedDisk", ("attached but not listed", "64 MiB")),
@@ -255,7 +255,7 @@ REFUSED = [
         "snapshots of a destroyed disk",
         disks(ROOT, {**A, "state": "absent"}),
         "HasSnapshots",
-        ("has 1 snapshots", "16 MiB", "destroy_snapshots=true"),
+        ("has 1 snapshot that holds", "16 MiB", "destroy_snapshots: true"),
         SNAPSHOT,
     ),
     Refusal(

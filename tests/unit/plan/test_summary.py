@@ -31,18 +31,18 @@ A, B = {"name": "a"}, {"name": "b"}
     ("disks", "more", "line"),
     [
         ([A, B], {}, "1 VM: nothing to change"),
-        ([{**A, "size": "3GiB"}, B], {}, "1 VM: 1 changes, none restarts, +1 GiB, 0 B destroyed"),
-        ([A, B, {"name": "c", "size": 512}], {}, "1 VM: 1 changes, none restarts, +512 MiB, 0 B destroyed"),
-        ([A], {"unlisted": "detach"}, "1 VM: 1 changes, none restarts, +0 B, 0 B destroyed"),
+        ([{**A, "size": "3GiB"}, B], {}, "1 VM: 1 change, no restarts, +1 GiB, 0 B destroyed"),
+        ([A, B, {"name": "c", "size": 512}], {}, "1 VM: 1 change, no restarts, +512 MiB, 0 B destroyed"),
+        ([A], {"unlisted": "detach"}, "1 VM: 1 change, no restarts, +0 B, 0 B destroyed"),
         (
             [A, {**B, "state": "absent"}],
             {},
-            "1 VM: 1 changes, none restarts, -1 GiB, 1 GiB destroyed",
+            "1 VM: 1 change, no restarts, -1 GiB, 1 GiB destroyed",
         ),
         (
             [{**A, "size": 1024, "dangerous_allow_shrink": True}, {**B, "size": "5GiB"}],
             {},
-            "1 VM: 1 changes, none restarts, +3 GiB, 1 GiB destroyed",
+            "1 VM: 1 change, no restarts, +3 GiB, 1 GiB destroyed",
         ),
     ],
     ids=["idle", "grow", "create", "detach", "destroy", "shrink and grow"],
@@ -68,7 +68,7 @@ def test_several_vms(sim):
         for n in "23"
     ]
     done = sim.four_steps(grow, *others, allow_restart=True)
-    assert done.msg == "3 VMs: 2 change, 1 restarts, +2.0 GiB, 0 B destroyed"
+    assert done.msg == "3 VMs: 2 changes, 1 restart, +2.0 GiB, 0 B destroyed"
     assert done.diff.splitlines()[0] == done.msg
     assert done.diff.splitlines()[-1] == "1 VM unchanged"
 
@@ -78,7 +78,7 @@ def test_a_disk_that_another_vm_gets_takes_nothing(sim):
     sim.converge(entries(A, unlisted="detach"))
     disk = sim.detached()["b"]
     two = {"vm": "web02", "disks": [{"name": "root", "boot": True}, {"name": "b", "uuid": disk.uuid}]}
-    assert sim.converge(two).msg == "1 VM: 1 changes, none restarts, +0 B, 0 B destroyed"
+    assert sim.converge(two).msg == "1 VM: 1 change, no restarts, +0 B, 0 B destroyed"
 
 
 def test_snapshots_that_go_are_counted(sim):
@@ -86,4 +86,4 @@ def test_snapshots_that_go_are_counted(sim):
     sim.run("zfs", "snapshot", f"zones/{VM}/disk2@two")
     gone = {**B, "state": "absent", "destroy_snapshots": True}
     said = sim.converge(entries(A, gone)).msg
-    assert said == "1 VM: 1 changes, none restarts, -1 GiB, 1 GiB destroyed, 2 snapshots destroyed"
+    assert said == "1 VM: 1 change, no restarts, -1 GiB, 1 GiB destroyed, 2 snapshots destroyed"

@@ -65,7 +65,7 @@ def refused(nodes, playbook, *words, status=2):
 def test_a_disk_is_added_resized_and_destroyed(nodes):
     given = ("-e", "flexdisk_preserve=true", "-e", '{"flexdisk_pci_slot": "0:4:5"}')
     done, again = four_steps(nodes, "add_disk", "-e", "flexdisk_disk_size=20GiB", *given)
-    assert done[0] == "1 VM: 1 changes, 1 restarts, +20 GiB, 0 B destroyed"
+    assert done[0] == "1 VM: 1 change, 1 restart, +20 GiB, 0 B destroyed"
     assert "  + data 20 GiB at 0:4:5" in done
     assert again == ["1 VM: nothing to change"]
     for playbook, words, why in (
@@ -77,17 +77,41 @@ def test_a_disk_is_added_resized_and_destroyed(nodes):
         ),
         ("resize_disk", ("-e", "flexdisk_disk_size=30GiB", "-e", "flexdisk_disk=dat"), "has no disk dat"),
         ("resize_disk", ("-e", "flexdisk_disk_size=30GiB", "-e", "flexible_disks_allow_restart=no"), "[VmNotStopped]"),
-        ("resize_disk", ("-e", "flexdisk_disk_size=10GiB"), "dangerous_allow_shrink"),
+        ("resize_disk", ("-e", "flexdisk_disk_size=10GiB"), "; -e flexdisk_dangerous_allow_shrink=true allows it"),
     ):
         assert why in refused(nodes, playbook, *WEB, *words)
+    # All at once, of the VM as the user calls it, in words of who runs a playbook.
+    words = ("-e", "flexdisk_disk_size=10GiB", "-e", "flexible_disks_allow_restart=no")
+    said = refused(nodes, "resize_disk", *WEB, *words)
+    assert re.search(r"VM web: disk data: .*; -e flexdisk_dangerous_allow_shrink=true allows it", said)
+    assert re.search(r"VM web: the VM is running .*; -e flexible_disks_allow_restart=true allows a shutdown", said)
+    said = refused(nodes, "remove_disk", *WEB, "-e", "flexible_disks_allow_restart=no")
+    vm = r"VM web \([0-9a-f-]{36}\)"
+    assert re.search(vm + ": the VM is running .*; -e flexible_disks_allow_restart=true allows a shutdown", said)
     done, again = four_steps(nodes, "resize_disk", "-e", "flexdisk_disk_size=25GiB")
-    assert done[0] == "1 VM: 1 changes, 1 restarts, +5 GiB, 0 B destroyed"
+    assert done[0] == "1 VM: 1 change, 1 restart, +5 GiB, 0 B destroyed"
     assert "  ~ data 20 GiB -> 25 GiB" in done
     assert again[0].endswith("nothing to change")
     done, again = four_steps(nodes, "remove_disk")
-    assert done[0] == "1 VM: 1 changes, 1 restarts, -25 GiB, 25 GiB destroyed"
+    assert done[0] == "1 VM: 1 change, 1 restart, -25 GiB, 25 GiB destroyed"
     assert any("data" in line and "DESTROYED" in line for line in done)
     assert again == ["1 VM: nothing to change", "VM web has no disk data"]
+
+
+def test_a_disk_that_is_not_adopted_is_to_be_adopted_first(nodes):
+    """Reports show it as (disk0). It was "no disk" for remove_disk, which ended well."""
+    command = """flexdisk.hypervisor.adopt -e '{\\"flexdisk_adopt_vms\\": [{\\"vm\\": \\"web\\"}]}'"""
+    for name in ("disk0", "(disk0)"):
+        for playbook, words in (
+            ("remove_disk", ()),
+            ("resize_disk", ("-e", "flexdisk_disk_size=30GiB")),
+            ("detach_disk", ()),
+        ):
+            said = refused(nodes, playbook, *WEB, "-e", f"flexdisk_disk={name}", *words)
+            assert f"{name} of VM web is not adopted: it has no name yet. Nothing was changed." in said
+            assert command in said
+    said = refused(nodes, "detach_disk", "-e", "flexdisk_disk=disk0")
+    assert "disk disk0 is on none of hv01, hv02. A disk without a name is shown so, of web on hv01, " in said
 
 
 @pytest.mark.parametrize(

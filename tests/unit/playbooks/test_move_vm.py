@@ -221,7 +221,7 @@ def test_refusals(nodes):
     assert "db09 is on none of hv01, hv02" in moves(nodes, "-e", "flexdisk_vm=db09", *TO[2:], status=2)
     assert "db01 is on hv01" in moves(nodes, *TO[:2], "-e", "flexdisk_target=hv01")
     printed = moves(nodes, *TO, "-e", "flexdisk_target_pool=tank", status=2)
-    assert "has no pool tank, but zones [ResourceNotFound]" in printed
+    assert "hv02 has no pool tank, but zones [ResourceNotFound]" in printed
     nodes.run("hv01", "zfs", "snapshot", f"{vm(nodes, 'hv01')['zfs_filesystem']}@mine")
     nodes.run("hv01", "zfs", "hold", "mine", f"{vm(nodes, 'hv01')['zfs_filesystem']}@mine")
     printed = moves(nodes, *TO, status=2)

@@ -74,8 +74,8 @@ def test_four_steps_of_all_declarations(nodes):
     digests, lines = stats["flexdisk_plan_digests"], stats["flexdisk_plan_lines"]
     assert sorted(digests) == ["hv01", "hv02"]
     assert text[:3] == [
-        f"hv01: 1 VM: 1 changes, 1 restarts, +20 GiB, 0 B destroyed, digest {digests['hv01']}",
-        f"hv02: 2 VMs: 2 change, 2 restart, +11 GiB, 0 B destroyed, digest {digests['hv02']}",
+        f"hv01: 1 VM: 1 change, 1 restart, +20 GiB, 0 B destroyed, digest {digests['hv01']}",
+        f"hv02: 2 VMs: 2 changes, 2 restarts, +11 GiB, 0 B destroyed, digest {digests['hv02']}",
         "hv03: nothing is declared",
     ]
     assert [f"  {line}" for line in lines["hv01"][1:]] == text[4 : 3 + len(lines["hv01"])]
@@ -120,7 +120,7 @@ def test_what_has_changed_on_one_host_stops_all(nodes):
 
 def test_one_vm_and_the_hosts_of_a_limit(nodes):
     _stats, text = plan(nodes, "-e", "flexdisk_vm=db")
-    assert text[0].startswith("hv02: 1 VM: 1 changes, 1 restarts, +5 GiB")
+    assert text[0].startswith("hv02: 1 VM: 1 change, 1 restart, +5 GiB")
     assert text[1:3] == ["hv01: does not have db", "hv03: does not have db"]
     before = volumes(nodes)
     status, said = apply(nodes)

@@ -98,6 +98,20 @@ def test_absent_destroys_only_what_nobody_has(bench):
     assert bench.vm().detached == ()
 
 
+def test_a_disk_that_is_not_adopted_has_no_name(bench):
+    """Reports show its volume. A task that wants it gone must not end well."""
+    old = "cccccccc-0000-4000-8000-000000000003"
+    if bench.kind == "vmadm":
+        bench.host.create(flexible=40960, sizes=(32,), uuid=old, alias="old")
+    else:
+        bench.host.create((64, 32), uuid=old, name="old", machine="pc-q35-7.2")
+        bench.host.converge({"vm": old, "flexible_disk_size": "1GiB"})
+    volume = bench.vm(old).disks[1].volume.name
+    for state in ("detached", "absent", "attached"):
+        said = bench.refused("ResourceNotFound", {"name": volume.rsplit("/", 1)[-1], "vm": "old", "state": state})
+        assert said == f"{volume} has no name yet, so no disk is called so; adopt it first, with disk_adopt"
+
+
 def test_what_goes_with_a_disk_must_be_given_up(bench):
     bench.four_steps(DATA)
     volume = bench.disk("data").volume.name
@@ -295,7 +309,7 @@ NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
         ("InvalidArgument", {"name": "x", "source": "a", "source_method": "clone"}, "needs source_snapshot"),
         ("InvalidArgument", {"name": "x", "source": "a", "size": 16}, "size 16 MiB is too small"),
         ("InvalidArgument", {"name": "a", "serial_no": -1}, "from 0 to 999999999999999"),
-        ("InvalidArgument", {"name": "a", "size": 16}, "dangerous_allow_shrink=true allows it"),
+        ("InvalidArgument", {"name": "a", "size": 16}, "dangerous_allow_shrink: true allows it"),
         (
             "TooSmallForGuest",
             {"name": "a", "size": 16, "dangerous_allow_shrink": True, "min_size_from_guest": 17},
@@ -319,7 +333,7 @@ NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
         ("ResourceNotFound", {"name": "x", "source": "a", "source_snapshot": "s"}, "has no snapshot s; it has: none"),
         ("ResourceNotFound", {"name": "x", "image": NOT_THERE}, "there is no"),
         ("Ambiguous", {"name": "root"}, "2 disks have it"),
-        ("InUse", {"name": "a", "vm": "web02", "state": "attached"}, "take=true moves it to web02"),
+        ("InUse", {"name": "a", "vm": "web02", "state": "attached"}, "take: true moves it to web02"),
         ("FixedAtBirth", {"name": "a", "block_size": 65536}, "block_size of a"),
         ("InsufficientSpace", {"name": "x", "size": "1TiB"}, "this task needs"),
         ("InsufficientSpace", {"name": "a", "size": "50GiB"}, "flexible_disk_size"),

@@ -69,7 +69,7 @@ def test_a_roll_that_is_killed_again_and_again(tmp_path, record_property):
             log.append(f"{way} at {at}" if at else "ended by itself")
             print(f"{time.monotonic() - begun:7.1f} s, run {counts['runs']}: {log[-1]}, code {run.code}", flush=True)
             # The lease of a run that is dead is in nobody's way.
-            assert "take_over=true this run" not in run.output, run.output
+            assert "take_over: true this run" not in run.output, run.output
             if holder and run.came_to("Look at the group and plan"):
                 counts[f"leases taken over after {'a module' if 'module' in log[-2] else log[-2].split()[0]}"] += 1
             assert at or run.code == 0, (log, run.output)

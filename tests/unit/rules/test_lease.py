@@ -115,7 +115,7 @@ def test_a_second_run_is_told_who_is_at_work():
     assert (done.code, done.lease, done.writes, done.changed) == ("InUse", HELD, False, False)
     assert done.msg == (
         "web: deploy@ctl1 has the lease since 2026-01-01T00:00:00Z, renewed 12 s ago, "
-        "expires at 2026-01-01T00:15:00Z. With take_over=true this run takes it all the same"
+        "expires at 2026-01-01T00:15:00Z. With take_over: true this run takes it all the same"
     )
 
 

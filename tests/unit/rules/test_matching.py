@@ -52,6 +52,14 @@ def spec(name="", **more):
 ROOT = disk(0, "root")
 
 
+def test_an_absent_disk_that_only_reports_call_so():
+    machine = vm(ROOT, disk(1), disk(2, "disk1"))
+    absent = spec("disk1", present=False)
+    assert match(machine, [absent], (), "name", Problems("web")).warnings == []
+    (said,) = match(vm(ROOT, disk(1)), [absent], (), "name", Problems("web"), "keep").warnings
+    assert said.startswith("no disk is called disk1, so none is destroyed; zones/v/disk1 has no name yet")
+
+
 def test_uuid_before_name():
     machine = vm(ROOT, disk(1, "a"), disk(2, "b"))
     pairs, creates, unlisted, problems = run(machine, spec("a", uuid=uuid(2)), spec("b", uuid=uuid(1)), spec("root"))

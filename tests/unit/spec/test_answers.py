@@ -149,6 +149,15 @@ def test_what_has_lost_its_meaning(wanted, value, words):
     assert [word for word in words if word not in said] == [], said
 
 
+def test_names_have_no_hidden_characters():
+    said = 'x "web[U+202E]01" has [U+202E]: a name has no control characters and no invisible ones'
+    assert one({}, "web\u202e01") == said
+    assert one(NAMES, ["a", "web\u202e01"]) == said.replace("x ", "x[1] ", 1)
+    assert one(ENTRIES, [{"vm": "web\u202e01"}]) == said.replace("x ", "x[0].vm ", 1)
+    assert one({"free": True}, "a\nb\u202e") == "a\nb\u202e"
+    assert one({"no_log": True}, "a\nb") == "a\nb"
+
+
 def test_a_slot_is_shown_as_one():
     said = meant({"pci_slot": {}}, {"pci_slot": 241}, read)[1]["pci_slot"]
     assert '"4:1"' in said

@@ -68,7 +68,10 @@ def test_names_that_no_snapshot_can_have(name):
     [
         ({"name": ""}, "state=present needs the name of a snapshot"),
         ({"state": "absent"}, "state=absent needs the name of a snapshot"),
-        ({"name": "a", "keep": keep(0, None, 0)}, "keep needs at least one number above 0 and no negative ones: "),
+        (
+            {"name": "a", "keep": keep(0, None, 0)},
+            "one number above 0 and no negative ones: it has last 0, weekly 0",
+        ),
         ({"name": "a", "keep": keep(-1, 3, 0)}, "keep needs at least one number above 0 and no negative ones: "),
         ({"state": "absent", "keep": keep(1)}, "keep needs the name of a snapshot, or names, the patterns of those"),
         ({"name": "a", "keep": {**keep(1), "names": ["a*", ""]}}, "keep.names: a pattern is empty"),

@@ -78,6 +78,32 @@ def test_each_is_refused(case):
         assert all(len(words) < 700 for words in said), said
 
 
+FRONT = {
+    "fexdisk_vm": "flexdisk_vm",
+    "flxedisk_vm": "flexdisk_vm",
+    "lfexdisk_vm": "flexdisk_vm",
+    "gflexdisk_vm": "flexdisk_vm",
+    "felxible_disks_pool": "flexible_disks_pool",
+    "lexible_disks_pool": "flexible_disks_pool",
+    "glexible_disks_allow_restart": "flexible_disks_allow_restart",
+    "vritual_machine_hypervisor": "virtual_machine_hypervisor",
+    "irtual_machine_hypervisor": "virtual_machine_hypervisor",
+    "nistance_group_hypervisor": "instance_group_hypervisor",
+}
+
+
+@pytest.mark.parametrize("name", FRONT)
+def test_wrong_letters_in_front_are_found(name):
+    found = [words for playbook in ARGUMENTS for words in unknown_variables([name], playbook, VARS)]
+    assert found
+    assert all(words.startswith(f"{name} is unknown. Did you mean {FRONT[name]}?") for words in found), found
+
+
+@pytest.mark.parametrize("name", [*OWN, "vertical_vm", "flexdata_vm", "exdisk", "instances_group", "feldisk_vm"])
+def test_names_of_a_users_own_are_not_refused(name):
+    assert [words for playbook in ARGUMENTS for words in unknown_variables([name], playbook, VARS)] == []
+
+
 @pytest.mark.parametrize("playbook", ARGUMENTS)
 def test_each_misspelt_variable_is_found(playbook):
     """A letter is missing, doubled, or has changed its place with the next. Names so made may be others that exist."""

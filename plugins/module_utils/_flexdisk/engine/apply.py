@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import render_apart
+from ..model.text import count
 from ..model.vm import Vm
 from ..plan import predict
 from ..plan.disk_steps import Grow
@@ -63,8 +64,8 @@ class Restart(t.NamedTuple):
         """The attempts as part of a message; "" if the first attempt was enough, or none was made."""
         if not self.attempts or (self.running and self.attempts == 1):
             return ""
-        count = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'} in {int(self.seconds)} s"
-        return f"{count} to start it, the last error: {self.error}"
+        attempts = f"{count(self.attempts, 'attempt')} in {int(self.seconds)} s"
+        return f"{attempts} to start it, the last error: {self.error}"
 
 
 class StepFailed(Exception):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy
-from ..model.errors import FlexdiskError, Problem
+from ..model.errors import FlexdiskError, Problem, refusal
 from ..plan import summary
 from ..plan.disk_steps import CorrectFacts, LiftGuard, MoveDetached, WriteFacts
 from ..plan.disk_verify import Mending, after, mend
@@ -111,7 +111,7 @@ def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
     if not bad:
         return None
     problems = [Problem("DefectFound", f"{f.kind}: {f.message}", f.alias or f.vm, f.disk) for f in bad]
-    return module_run.refusal(problems)
+    return refusal(problems)
 
 
 def _implied(repair: t.Collection[str]) -> t.Set[str]:

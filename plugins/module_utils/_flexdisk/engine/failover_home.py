@@ -13,7 +13,7 @@ from ..fleet.replication.record import Record, undated
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.desired import Policy
-from ..model.errors import FlexdiskError, Problem
+from ..model.errors import FlexdiskError, Problem, failure_text
 from ..model.vm import Vm
 from ..plan.vm_move import refusals
 from ..rules.failover import FACT, RIVALS, encode, wish_of, without_wish
@@ -22,7 +22,6 @@ from ..rules.power import NOT_HOME, unknown_home
 from ..rules.replicas import hosts
 from ..zfs.commands import Zfs
 from . import autoboot, power
-from .module_run import failure_text
 from .observe import observe
 from .vm_departure import Departure
 from .vm_info import chosen

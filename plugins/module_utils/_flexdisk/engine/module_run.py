@@ -12,8 +12,10 @@ import shutil
 import typing as t
 
 from ..hypervisor.protocol import Hypervisor
-from ..model.errors import FlexdiskError, Problem
+from ..model.errors import FlexdiskError, Problem, Problems, failure_text, refusal
+from ..model.text import visible_lines
 from ..rules import core_version
+from ..rules.naming import check_names
 from ..zfs.commands import Zfs
 from . import lock, progress
 from .arguments import check_figures
@@ -23,6 +25,9 @@ from .runner import SYSTEM_PATH, SubprocessRunner
 # Sockets of libvirt: of the old daemon, and of the daemons of single drivers.
 _SOCKETS = tuple(f"/{var}run/libvirt/{name}-sock" for var in ("", "var/") for name in ("libvirt", "virtqemud"))
 
+
+# Options that name something; others hold text of any kind.
+_NAMES = ("vm", "vms", "name", "newer", "group", "uuid", "pool", "peer_name", "peer_pool", "target_pool", "leave_out")
 
 _Params = t.Mapping[str, t.Any]  # checked by Ansible
 _Result = t.Dict[str, t.Any]  # as Ansible prints it
@@ -87,6 +92,7 @@ def run_module(
     params, runner = module.params, SubprocessRunner()
     try:
         given, problems = parse(params)
+        problems = [*_wrong_names(params), *problems]
         if problems:
             module.fail_json(**refusal(problems))
         zfs, hypervisor = open_host(params, runner, core)
@@ -96,10 +102,22 @@ def run_module(
     except FlexdiskError as exc:
         module.fail_json(**error(exc))
     for warning in (*others, *answer.warnings):
-        module.warn(warning)
+        module.warn(visible_lines(warning))
     if answer.failure is not None:
         module.fail_json(**answer.failure)
     module.exit_json(**answer.result)
+
+
+def _wrong_names(params: _Params) -> Problems:
+    """What is wrong with the names among the options. Those of entries are checked with them, one entry at a time."""
+    problems = Problems("")
+    entries = [key for key, value in params.items() if isinstance(value, list) and any(map(_is_entry, value))]
+    check_names({key: params[key] for key in _NAMES if params.get(key) and key not in entries}, problems)
+    return problems
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, t.Mapping)
 
 
 def as_they_are(params: _Params) -> t.Tuple[_Params, t.Sequence[Problem]]:
@@ -174,26 +192,6 @@ def locked(
             yield []
 
 
-def failure_text(problems: t.Sequence[Problem]) -> str:
-    """All problems in one message, one a line."""
-    lines = []
-    for problem in problems:
-        where = [
-            part for part in ("VM " + problem.vm if problem.vm else "", problem.disk and "disk " + problem.disk) if part
-        ]
-        lines.append(f"{': '.join(where) + ': ' if where else ''}{problem.message} [{problem.code}]")
-    return "\n".join(lines)
-
-
-def refusal(problems: t.Sequence[Problem]) -> t.Dict[str, t.Any]:
-    """Arguments of fail_json for problems found before any change."""
-    return {
-        "msg": failure_text(problems),
-        "error_code": problems[0].code,
-        "problems": [problem.as_dict() for problem in problems],
-    }
-
-
 def error(exc: FlexdiskError) -> t.Dict[str, t.Any]:
     """Arguments of fail_json for an error that no declaration of a VM has caused."""
     return refusal([Problem(exc.code, exc.message)])
@@ -218,7 +216,7 @@ def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
         if failure["restarted"] is not None:
             tail = f" The VM {'is running again' if failure['restarted'] else 'is down'}"
             tail += f"; {failure['restart']}." if failure["restart"] else "."
-        text = failure_text([problem]) + tail + "".join("\n" + failure_text([other]) for other in outcome.problems)
+        text = failure_text([problem]) + tail + ("\n" + failure_text(outcome.problems) if outcome.problems else "")
         return dict(result(outcome), **dict(refusal([problem, *outcome.problems]), msg=text, failure=failure))
     if outcome.problems:
         return dict(result(outcome), **refusal(outcome.problems))

@@ -10,6 +10,7 @@ import typing as t
 
 from ..fleet.replication.transfers import VmTransfer, read_transfers
 from ..model.errors import Problem, Problems
+from ..model.text import count
 from ..rules.identity import is_uuid, render_time
 from .module_run import Answer, Call
 from .replica_receive import Receiver
@@ -42,7 +43,7 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
         return Answer({"changed": False, "msg": "nothing is received in check mode", "host_keys": [], "complete": []})
     if params["step"] == "open":
         keys = receiver.open(transfers, params["ssh_directories"])
-        return Answer({"changed": True, "msg": f"{len(transfers)} VMs may send", "host_keys": keys})
+        return Answer({"changed": True, "msg": f"{count(len(transfers), 'VM')} may send", "host_keys": keys})
     stock = receiver.close(transfers, render_time(params["since"]))
-    msg = f"{len(stock.complete)} of {len(transfers)} VMs have complete replicas"
+    msg = f"{len(stock.complete)} of {count(len(transfers), 'VM')} with complete replicas"
     return Answer({"msg": msg, **stock._asdict()})

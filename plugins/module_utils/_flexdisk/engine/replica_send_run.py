@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from ..fleet.replication import report, trust
 from ..fleet.replication.peers import Peer, read_peer
 from ..fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers, told
-from ..model.errors import Problem, Problems
+from ..model.errors import Problem, Problems, refusal
 from ..model.sizes import MIB, parse_size, render_bytes
+from ..model.text import count
 from ..rules.identity import is_pool, is_uuid
 from ..rules.replicas import is_host
 from . import lock, progress
-from .module_run import Answer, Call, refusal
+from .module_run import Answer, Call
 from .replica_send import Sender
 
 _Dict = t.Dict[str, t.Any]
@@ -128,7 +129,7 @@ def _finish(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
         return Answer({"changed": False, "msg": "nothing is tidied in check mode"})
     with _transfers(call, told_.transfers, "the end of a sync"):
         changed, failures = sender.finish(told_.transfers, given.params["complete"], given.params["peer_name"])
-    msg = f"{len(given.params['complete'])} VMs have complete replicas"
+    msg = f"{count(len(given.params['complete']), 'VM has', 'VMs have')} complete replicas"
     return Answer({"changed": changed, "msg": msg, "failures": failures})
 
 
@@ -138,7 +139,9 @@ def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     if done.problems:
         return Answer({}, refusal(done.problems))
     diff = "".join(f"- {name}\n" for name in done.gone)
-    msg = f"{len(done.gone)} snapshots and bookmarks of the sync with {peer} destroyed"
+    msg = (
+        f"{count(len(done.gone), 'snapshot or bookmark', 'snapshots and bookmarks')} of the sync with {peer} destroyed"
+    )
     changed = bool(done.gone) or done.noted
     told_of = {"uuids": done.uuids, "homes": done.homes, "gone": done.gone, "failover": done.failover}
     return Answer({"changed": changed, "msg": msg, **told_of, "diff": {"prepared": diff}})

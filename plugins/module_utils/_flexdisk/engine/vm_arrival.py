@@ -28,7 +28,7 @@ from ..model.command import Runner
 from ..model.dataset import RECORD, Dataset, Planned
 from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
-from ..model.sizes import MIB, render_apart
+from ..model.sizes import MIB, render_apart, render_pair
 from ..model.vm import FILE, Disk, Vm, VmConfig
 from ..rules import moves, snapshots, uefi
 from ..rules.failover import FACT as FAILOVER
@@ -67,9 +67,20 @@ _SHELL_ENDS = {"indestructible": False, "destroy_snapshots": True}
 
 
 class Arrival:
-    """What the steps of a move need on the host that a VM comes to. authorized: the file of keys that may come in."""
+    """What the steps of a move need on the host that a VM comes to. authorized: the file of keys that may come in.
+    called: the name of this host in messages, "" for its own host name.
+    """
 
-    def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, policy: Policy, authorized: str = "") -> None:
+    def __init__(
+        self,
+        zfs: Zfs,
+        hypervisor: Hypervisor,
+        runner: Runner,
+        policy: Policy,
+        authorized: str = "",
+        called: str = "",
+    ) -> None:
+        self._called = called or host_name()
         self._authorized = os.path.expanduser(authorized)
         self._runner = runner
         self._zfs = zfs
@@ -84,18 +95,18 @@ class Arrival:
         name, found = record.label, []
         pools = [one for one in self._zfs.tops() if "/" not in one]
         if pool not in pools:
-            words = f"{host_name()} has no pool {pool}, but {', '.join(sorted(pools)) or 'none'}"
+            words = f"{self._called} has no pool {pool}, but {', '.join(sorted(pools)) or 'none'}"
             return [Problem("ResourceNotFound", words, name)]
         host = observe(self._zfs, self._hypervisor, more=pool, every=True)
         if record.hypervisor != self._hypervisor.capabilities.name:
-            words = f"{host_name()} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
+            words = f"{self._called} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
             found.append(Problem("NotSupported", words, name))
         for disk in record.hidden:
             if pool_of(disk.volume) != pool:
                 words = f"the platform knows its disk only as {disk.volume}, so the VM cannot come to another pool"
                 found.append(Problem("NotSupported", words, name))
         if host.datasets[pool].guid == record.home:
-            return [*found, Problem("InvalidArgument", f"{host_name()} is the host that has the VM", name)]
+            return [*found, Problem("InvalidArgument", f"{self._called} is the host that has the VM", name)]
         move = host.moves.get(record.uuid)
         coming = move is not None and move.phase == COMING
         if not taking:
@@ -105,13 +116,13 @@ class Arrival:
             found.append(Problem("InUse", why, name))
         for config in host.configs:
             if config.uuid == record.uuid and not coming:
-                words = f"{host_name()} has a VM {config.label} with this uuid already"
+                words = f"{self._called} has a VM {config.label} with this uuid already"
                 found.append(Problem("AlreadyExists", words, name))
-        found += _taken(host, record)
+        found += _taken(host, record, self._called)
         for place in _places(host, record.uuid):
             if pool_of(place) != pool:
                 words = (
-                    f"{place} of {host_name()} says that the VM has been or comes there, to another pool; the playbook"
+                    f"{place} of {self._called} says that the VM has been or comes there, to another pool; the playbook"
                 )
                 words += " move_vm with flexdisk_move_state=forgotten or stays gives that up"
                 found.append(Problem("MovedAway", words, name))
@@ -121,7 +132,7 @@ class Arrival:
         """What is free must do, as a plan of moves counts it. A VM that does not run needs none."""
         free = self._hypervisor.resources().free_memory
         if record.state == "running" and record.memory > free:
-            words = f"memory: {record.memory} MiB needed, {free} MiB free on {host_name()}"
+            words = f"memory: {render_pair(record.memory, free)} on {self._called}"
             yield Problem("InsufficientMemory", words, record.label)
 
     def _lacks(self, record: Record) -> t.List[Problem]:
@@ -129,12 +140,12 @@ class Arrival:
         refused = self._hypervisor.refuses(record.description, elements, self._policy.incoming_allowed)
         if refused:
             words = (
-                f"its description from {record.host} asks for what another host may not ask {host_name()} for: "
+                f"its description from {record.host} asks for what another host may not ask {self._called} for: "
                 f"{'; '.join(refused)}; {way_out(refused, record.host)}"
             )
             return [Problem("NotPermitted", words, record.label)]
         lacks = self._hypervisor.lacks(record.uuid, record.description, elements)
-        words = f"{host_name()} lacks what it needs: {', '.join(lacks)}"
+        words = f"{self._called} lacks what it needs: {', '.join(lacks)}"
         return [Problem("NotSupported", words, record.label)] if lacks else []
 
     def foresee(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
@@ -350,7 +361,7 @@ class Arrival:
         """Take the UEFI variables of a VM that is expected and has been stopped. The digest of those that lie here."""
         known = read_record(records.load(record.uuid))
         if digest(known) != digest(record):
-            raise FlexdiskError("Changed", f"VM {record.label} is not the one that {host_name()} expects")
+            raise FlexdiskError("Changed", f"VM {record.label} is not the one that {self._called} expects")
         records.save(record.uuid, told_of(with_variables(known, variables_of(record))))
         return uefi.digest(variables_of(read_record(records.load(record.uuid))))
 
@@ -391,11 +402,11 @@ class Arrival:
         there = next((one for one in host.configs if one.uuid == uuid and not is_unfinished(one)), None)
         if not place:
             if there is None or not there.disks:
-                raise FlexdiskError("Changed", f"{host_name()} does not expect VM {uuid}, and does not have it")
+                raise FlexdiskError("Changed", f"{self._called} does not expect VM {uuid}, and does not have it")
             self.forget(uuid)
             return False
         if host.moves[uuid].host != source:
-            words = f"{host_name()} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
+            words = f"{self._called} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
             raise FlexdiskError("Changed", words)
         if host.moves[uuid].back_to and not taking:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
@@ -572,7 +583,7 @@ class Arrival:
                 self._zfs.set_facts(name, {snapshots.FACT: fact})
 
 
-def _taken(host: Host, record: Record) -> t.Iterator[Problem]:
+def _taken(host: Host, record: Record, called: str) -> t.Iterator[Problem]:
     """Disks of this host that have the uuids, or the names, of those that come."""
     uuids, names = {one.uuid for one in record.disks}, {one.name for one in record.disks}
     move = host.moves.get(record.uuid)
@@ -580,11 +591,11 @@ def _taken(host: Host, record: Record) -> t.Iterator[Problem]:
     others = [disk for one in host.vms if one.config.uuid != record.uuid for disk in one.disks + one.orphans]
     for disk in others:
         if disk.uuid in uuids:
-            words = f"{host_name()} has a disk with this uuid already, {disk.volume.name}"
+            words = f"{called} has a disk with this uuid already, {disk.volume.name}"
             yield Problem("AlreadyExists", words, record.label, disk.uuid)
     for disk in host.detached if not coming else ():
         if disk.uuid in uuids or (disk.vm == record.uuid and disk.name in names):
-            words = f"{host_name()} has a detached disk of it already, {disk.volume.name}"
+            words = f"{called} has a detached disk of it already, {disk.volume.name}"
             yield Problem("AlreadyExists", words, record.label, disk.label)
 
 

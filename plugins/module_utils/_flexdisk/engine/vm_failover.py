@@ -15,7 +15,8 @@ from ..fleet.replication.record import Record, read_record
 from ..fleet.replication.record import told as told_of
 from ..fleet.replication.whereabouts import Gone, Recorded, has_it, home_answers, moved_on, not_heard
 from ..model.desired import Policy
-from ..model.errors import Problem, Problems
+from ..model.errors import Problem, Problems, refusal
+from ..model.text import count
 from ..rules import incoming
 from ..rules.failover import FACT, decode
 from ..rules.identity import is_pool, is_uuid
@@ -26,7 +27,7 @@ from .failover_home import FailoverHome
 from .failover_return import FailoverReturn
 from .failover_stay import Stay
 from .journal import host_name
-from .module_run import Answer, Call, refusal
+from .module_run import Answer, Call
 from .vm_arrival import ends_here
 from .vm_takeover import Ready, TakeOver, too_old
 
@@ -77,7 +78,7 @@ def _mark(call: Call, given: Told) -> Answer:
     done = home.mark(params["vms"], params["failover"], params["name"], call.check_mode, params["peer_name"] or "")
     if done.problems:
         return Answer({}, refusal(done.problems))
-    msg = f"{len(done.records)} VMs have failover"
+    msg = f"{count(len(done.records), 'VM has', 'VMs have')} failover"
     told = [told_of(record) for record in done.records]
     return Answer({"changed": done.changed, "msg": msg, "records": told, "failures": done.failures})
 
@@ -89,7 +90,7 @@ def _store(call: Call, given: Told) -> Answer:
     news, problems = failover_records.store(*what, given.records, pools, call.check_mode, policy)
     if problems:
         return Answer({}, refusal(problems))
-    return Answer({"changed": bool(news), "msg": f"the records of {len(news)} VMs are new", "stored": True})
+    return Answer({"changed": bool(news), "msg": f"{count(len(news), 'record')} taken in", "stored": True})
 
 
 def _drop(call: Call, given: Told) -> Answer:
@@ -97,20 +98,20 @@ def _drop(call: Call, given: Told) -> Answer:
     if problems:
         return Answer({}, refusal(problems))
     gone = failover_records.drop(given.params["vms"], given.params["homes"], call.check_mode)
-    return Answer({"changed": bool(gone), "msg": f"the records of {len(gone)} VMs are gone", "gone": gone})
+    return Answer({"changed": bool(gone), "msg": f"{count(len(gone), 'record')} removed", "gone": gone})
 
 
 def _look(call: Call, given: Told) -> Answer:
     which = (given.params["vm"] or "", given.params["vms"] or ())
     found = failover_start.look(call.zfs, call.hypervisor, Copies(call.runner), *which)
-    return Answer({"changed": False, "msg": f"{len(found['vms'])} VMs are here", **found})
+    return Answer({"changed": False, "msg": f"{count(len(found['vms']), 'VM is', 'VMs are')} here", **found})
 
 
 def _start(call: Call, given: Told) -> Answer:
     unasked, here = given.params["unasked"], given.params["name"] or ""
     what = (call.zfs, call.hypervisor, given.claims, unasked, call.check_mode)
     done = failover_start.start(*what, here, given.params["boot"] or "")
-    return Answer({"changed": bool(done.started), "msg": f"{len(done.started)} VMs started", **done._asdict()})
+    return Answer({"changed": bool(done.started), "msg": f"{count(len(done.started), 'VM')} started", **done._asdict()})
 
 
 def _take_over(call: Call, given: Told) -> Answer:
@@ -229,7 +230,7 @@ def _stay(call: Call, given: Told) -> Answer:
 def _give_up(call: Call, given: Told) -> Answer:
     what = FailoverReturn(call.zfs, call.hypervisor, call.runner)
     uuid, words = what.give_up(given.params["vm"], call.check_mode)
-    return _of_words(uuid, words, bool(words), f"{len(words)} disks given up")
+    return _of_words(uuid, words, bool(words), f"{count(len(words), 'disk')} given up")
 
 
 def _of_words(uuid: str, words: t.List[str], changed: bool, msg: str) -> Answer:

@@ -15,7 +15,7 @@ from ..fleet.replication.record import Record, read_record
 from ..fleet.replication.record import told as told_of
 from ..fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers
 from ..model.desired import Policy
-from ..model.errors import FlexdiskError, Problem, Problems
+from ..model.errors import FlexdiskError, Problem, Problems, failure_text, refusal
 from ..model.sizes import MIB, parse_size
 from ..rules import incoming
 from ..rules.identity import is_pool, is_uuid
@@ -23,7 +23,7 @@ from ..rules.moves import GivenUp, Sighting, read_sightings
 from ..rules.replicas import is_host
 from . import lock, progress
 from .journal import host_name
-from .module_run import Answer, Call, failure_text, refusal
+from .module_run import Answer, Call
 from .module_run import locked as module_locked
 from .replica_last import LastTransfer
 from .replica_send import Sender
@@ -112,7 +112,7 @@ def run(call: Call, log: _Log, told: Told) -> Answer:
     """Do the step. log writes a line to the host's log."""
     params = told.params
     what = (call.zfs, call.hypervisor, call.runner, told.policy)
-    departure, arrival = Departure(*what), Arrival(*what, params["authorized_keys"])
+    departure, arrival = Departure(*what), Arrival(*what, params["authorized_keys"], params["name"] or "")
     step, uuid = params["step"], params["vm"]
     if step == "look":
         return _look(departure, told)

@@ -11,7 +11,7 @@ import typing as t
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Approval, Policy
 from ..model.errors import Problem
-from ..model.sizes import MIB, render_apart, render_bytes
+from ..model.sizes import MIB, render_apart, render_bytes, render_exact
 from ..model.vm import Vm
 from ..plan import ordering, predict, recovery
 from ..plan.steps import VmPlan
@@ -102,7 +102,7 @@ def obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
             "InsufficientSpace",
             f"quota cannot be recalculated: disks and snapshots need {render_bytes(-room)} more "
             "than flexible_disk_size, "
-            f"which must be at least {space.smallest_flexible_mib(vm) - vm.hidden_mib} MiB",
+            f"which must be at least {render_exact(space.smallest_flexible_mib(vm) - vm.hidden_mib)}",
             name,
         )
     held = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes))

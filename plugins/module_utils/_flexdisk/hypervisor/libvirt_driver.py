@@ -275,7 +275,7 @@ class Libvirt:
                 raise FlexdiskError(
                     "VmNotStopped",
                     f"the guest did not shut down within stop_timeout={timeout} s and is still running; "
-                    "allow_force_stop=true halts it",
+                    "allow_force_stop: true halts it",
                 )
             self._domains.destroy(vm)
         self.vm(vm)

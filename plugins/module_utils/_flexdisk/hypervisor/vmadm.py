@@ -194,7 +194,7 @@ class Vmadm:
             raise FlexdiskError(
                 "VmNotStopped",
                 f"the guest did not shut down within stop_timeout={timeout} s and is still running; "
-                "allow_force_stop=true halts it",
+                "allow_force_stop: true halts it",
             ) from exc
         state = self.vm(vm).state
         if state != "stopped":

@@ -9,6 +9,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from .text import cut, visible, visible_lines
+
 
 class FlexdiskError(Exception):
     """An error that ends the work on a VM, or the task. code is its name, from RFD 154; message is for the operator."""
@@ -32,6 +34,28 @@ class Problem:
         """The problem as a task returns it."""
         kind = {"VmNotStopped": "restart", "FixedAtBirth": "recreate"}.get(self.code, "refused")
         return {"code": self.code, "message": self.message, "vm": self.vm, "disk": self.disk, "class": kind}
+
+
+def failure_text(problems: t.Sequence[Problem], noun: str = "VM ") -> str:
+    """Return the problems as a message, one a line; of many, the first ones and how many more there are. noun: what
+    stands before the name of a VM.
+    """
+    return "\n".join(cut([_line(problem, noun) for problem in problems]))
+
+
+def _line(problem: Problem, noun: str) -> str:
+    where = [noun + problem.vm if problem.vm else "", problem.disk and "disk " + problem.disk]
+    head = "".join(f"{part}: " for part in where if part)
+    return f"{visible(head)}{visible_lines(problem.message)} [{problem.code}]"
+
+
+def refusal(problems: t.Sequence[Problem], noun: str = "VM ") -> t.Dict[str, t.Any]:
+    """Return the keys of a result that refuses, which are arguments of fail_json. The key problems has all of them."""
+    return {
+        "msg": failure_text(problems, noun),
+        "error_code": problems[0].code,
+        "problems": [problem.as_dict() for problem in problems],
+    }
 
 
 class Problems(t.List[Problem]):

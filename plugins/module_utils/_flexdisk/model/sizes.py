@@ -71,6 +71,17 @@ def render_mib(mib: int) -> str:
     return render_bytes(mib * MIB) if mib else "0 MiB"
 
 
+def render_exact(mib: int) -> str:
+    """MiB for a reader who may write the figure down: C(120 GiB), C(122881 MiB), in the largest unit that is exact."""
+    return render_mib(mib) if mib % 1024 == 0 else f"{mib} MiB"
+
+
+def render_pair(needed: int, free: int) -> str:
+    """Two figures in MiB that a reader compares, exact and in one unit: C(16 GiB needed, 10 GiB free)."""
+    whole = needed % 1024 == free % 1024 == 0
+    return "%s needed, %s free" % tuple(render_mib(mib) if whole else f"{mib} MiB" for mib in (needed, free))
+
+
 def render_bytes(size: int) -> str:
     """Bytes for a reader, in the largest unit that is not above the figure, rounded down to a tenth."""
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from .dataset import Dataset
 from .sizes import MIB
+from .text import visible
 
 ABSENT = "absent"
 # Shut off, with the memory of its guest in a file: its next start goes on with that, on the disks as they were.
@@ -168,7 +169,8 @@ class VmConfig:
     @property
     def label(self) -> str:
         """The VM in messages: its alias and uuid, or the one that it has."""
-        return f"{self.alias} ({self.uuid})" if self.alias and self.uuid else self.alias or self.uuid
+        alias = visible(self.alias)
+        return f"{alias} ({self.uuid})" if alias and self.uuid else alias or self.uuid
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from ..model.dataset import Planned
 from ..model.desired import Approval, Policy
 from ..model.sizes import render_change
+from ..model.text import visible
 from ..model.vm import Disk, DiskConfig, Vm
 from ..rules import space
 from ..rules.digest import digest_of
@@ -36,7 +37,7 @@ def lines(plans: t.Sequence[VmPlan]) -> t.List[str]:
     if not any(plan.changed for plan in plans):
         return []
     idle = summary.unchanged(plans)
-    return [*(line for plan in plans if plan.changed for line in _block(plan)), *([idle] if idle else [])]
+    return [*(visible(line) for plan in plans if plan.changed for line in _block(plan)), *([idle] if idle else [])]
 
 
 def in_order(plans: t.Iterable[VmPlan]) -> t.List[VmPlan]:

@@ -10,6 +10,7 @@ import typing as t
 
 from ..model.dataset import RECORD, Planned
 from ..model.sizes import render_change, render_mib
+from ..model.text import count
 from ..model.vm import FILE, SPARSE, Disk, Vm
 from ..rules import disk_element, disk_properties, identity, released_identity
 from ..rules.differences import crosses, fact_changes
@@ -230,7 +231,7 @@ def convert(
     copying = _copying(disk, wanted, geometry, block_size) if crosses(wanted, disk) else None
     text = f"~ {label} {disk.type} -> {wanted}"
     if copying is not None:
-        lost = f", {len(disk.snapshots)} snapshots DESTROYED" if disk.snapshots else ""
+        lost = f", {count(len(disk.snapshots), 'snapshot')} DESTROYED" if disk.snapshots else ""
         text += f": {render_mib(disk.size_mib)} to copy{lost}"
     told = Told(text, label, destroys=copying is not None and bool(disk.snapshots), cold=cold)
     return Convert(told, volume=disk.volume.name, guid=disk.volume.guid, type=wanted, copying=copying)

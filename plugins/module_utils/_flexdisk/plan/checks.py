@@ -11,7 +11,8 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.errors import Problems
-from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_mib
+from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_exact, render_mib
+from ..model.text import count
 from ..model.vm import THICK, Disk, Vm
 from ..rules import slots, space
 from ..rules.differences import crosses, in_conversion
@@ -107,7 +108,7 @@ def check_shrink(target: Target, problems: Problems) -> bool:
     if not check_guest(target, disk, problems) and not target.spec.dangerous_allow_shrink:
         problems.add(
             "InvalidArgument",
-            f"{change} would cut off data; dangerous_allow_shrink=true allows it",
+            f"{change} would cut off data; dangerous_allow_shrink: true allows it",
             target.label,
         )
     if target.size < disk.image_size:
@@ -173,8 +174,8 @@ def check_destruction(leaver: Leaver, problems: Problems) -> None:
     if disk.snapshots and not leaver.snapshots:
         problems.add(
             "HasSnapshots",
-            f"has {len(disk.snapshots)} snapshots that hold {render_bytes(disk.volume.pinned)} and "
-            "would be destroyed with it; destroy_snapshots=true allows it",
+            f"has {count(len(disk.snapshots), 'snapshot that holds', 'snapshots that hold')} "
+            f"{render_bytes(disk.volume.pinned)} and would be destroyed with it; destroy_snapshots: true allows it",
             disk.label,
         )
 
@@ -395,7 +396,7 @@ def _space(resolved: Resolved, host: Host, problems: Problems) -> None:
     wanted = f" (wanted: {', '.join(growing)})" if growing else ""
     problems.add(
         "InsufficientSpace",
-        f"flexible_disk_size {figures}{wanted}; the smallest that fits is {-(-need // MIB) - hidden} MiB",
+        f"flexible_disk_size {figures}{wanted}; the smallest that fits is {render_exact(-(-need // MIB) - hidden)}",
         growing[0].split(" ")[0] if len(growing) == 1 else "",
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.sizes import render_bytes, render_mib
+from ..model.text import count
 from ..model.vm import Disk, Vm
 from ..rules import disk_element, identity, snapshots
 from ..rules.layout import detached_place
@@ -138,5 +139,7 @@ def destroy_detached(leaver: Leaver) -> DestroyDetached:
 
 
 def _destroyed(disk: Disk, where: str) -> Told:
-    lost = f" with {len(disk.snapshots)} snapshots ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
+    lost = (
+        f" with {count(len(disk.snapshots), 'snapshot')} ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
+    )
     return Told(f"- {disk.label} {render_mib(disk.size_mib)}{where} DESTROYED{lost}", disk.label, destroys=True)

@@ -19,6 +19,7 @@ from ..rules.disk import Place, find_source, label_of, locate, serial_of
 from ..rules.inventory import Host
 from ..rules.layout import disk_dataset
 from ..rules.matching import Match
+from ..rules.naming import names_volume
 from ..rules.slots import slot_problems
 from ..rules.space import drift_cause
 from ..rules.usage import check_whole, labels
@@ -142,6 +143,11 @@ class Registry:
         """Handle an entry that means no existing disk."""
         declared = job.declared
         by_place = bool(declared.slot) or declared.index is not None
+        nameless = self._nameless(job) if declared.state != "present" else None
+        if nameless is not None:
+            words = f"{nameless.volume.name} has no name yet, so no disk is called so; adopt it first, with disk_adopt"
+            self._add(declared, "ResourceNotFound", words)
+            return
         if declared.state == "absent":
             return
         if declared.state == "present" and declared.spec.name and not declared.spec.uuid:
@@ -152,6 +158,12 @@ class Registry:
             self._add(
                 declared, "ResourceNotFound", "the disk does not exist; state=present with a name and a size creates it"
             )
+
+    def _nameless(self, job: Job) -> t.Optional[Disk]:
+        """The disk of the entry's VM that has no name yet, but is shown by the end of its volume's name."""
+        disks = [d for d in job.owner.disks if not (d.hidden or d.adopted)] if job.owner is not None else []
+        name = job.declared.spec.name
+        return next((d for d in disks if names_volume(name, d.name, d.volume.name)), None)
 
     def _nothing_at(self, job: Job) -> str:
         declared, vm = job.declared, t.cast(Vm, job.owner)
@@ -256,7 +268,7 @@ class Registry:
                 self._visit(last)
                 self._visit(vm).takes.append((job, last))
         elif not declared.take:
-            self._add(declared, "InUse", f"{place.words} belongs to another VM; take=true moves it to {vm.label}")
+            self._add(declared, "InUse", f"{place.words} belongs to another VM; take: true moves it to {vm.label}")
         else:
             self._visit(place.vm).leaves.append(place.disk)
             self._visit(vm).takes.append((job, place.vm))

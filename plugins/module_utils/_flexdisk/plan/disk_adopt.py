@@ -33,7 +33,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     _contradictions(host, vm, problems)
     volumes = {entry.path: entry.volume for entry in vm.config.disks}
     for path in (path for path in vm.strays if pool_of(volumes[path]) == vm.root.pool):
-        problems.add("NotSupported", f"{path} lies outside {vm.root.name}; vm_disks with adopt=true moves it in")
+        problems.add("NotSupported", f"{path} lies outside {vm.root.name}; vm_disks with adopt: true moves it in")
     said = _said(vm, spec, problems)
     warnings = list(_left_alone(vm))
     new = [_New(vm, disk, said.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)]

@@ -13,6 +13,7 @@ from ..model.capabilities import Capabilities
 from ..model.desired import Policy
 from ..model.errors import Problems
 from ..model.sizes import MIB, render_bytes, render_change
+from ..model.text import count
 from ..model.vm import Disk, Vm
 from ..rules import identity, slots, space, usage
 from ..rules.differences import config_changes, crosses, in_conversion
@@ -72,7 +73,7 @@ def order(
             "VmNotStopped",
             "the VM is running and must be stopped for: "
             f"{'; '.join(f'{s.text} ({s.cold})' if s.cold else s.text for s in needs_stop)}; "
-            "allow_restart=true allows a shutdown and a start",
+            "allow_restart: true allows a shutdown and a start",
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
@@ -281,7 +282,7 @@ def retire_syncs(vm: Vm, capabilities: Capabilities) -> t.Optional[RetireSyncs]:
         return None
     parts = [s.planned for disk in vm.disks + vm.orphans for s in disk.snapshots]
     syncs = tuple(part for part in parts if is_synced(part.name.partition("@")[2]))
-    return RetireSyncs(Told(f"- {len(syncs)} snapshots of syncs, the next sync makes others"), snapshots=syncs)
+    return RetireSyncs(Told(f"- {count(len(syncs), 'snapshot')} of syncs, the next sync makes others"), snapshots=syncs)
 
 
 def _feasible(vm: Vm, figures: t.List[Step], geometry: PoolGeometry) -> t.List[Step]:

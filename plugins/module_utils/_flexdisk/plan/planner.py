@@ -72,8 +72,8 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
 def _hint(host: Host, config: VmConfig) -> str:
     """What makes the dataset that a VM lacks, or why nothing does."""
     if without_dataset(host, config) is None:
-        return f", and adopt=true makes none: {why_not(host, config)}"
-    return "; adopt=true makes it"
+        return f", and adopt: true makes none: {why_not(host, config)}"
+    return "; adopt: true makes it"
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
@@ -132,9 +132,10 @@ def plan_matched(
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _duplicates(host, vm, [disk for _spec, disk in matched.pairs], problems)
     resolved = resolve(vm, spec, matched, host, capabilities, problems)
+    sound = not problems
     check(resolved, host, capabilities, problems)
     sequence = None
-    if not problems:
+    if sound:  # what a check refuses may need a stop, too, and a user wants to hear both
         sequence = ordering.order(resolved, host.geometry[vm.config.pool], capabilities, policy, problems)
     if sequence is None or problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))

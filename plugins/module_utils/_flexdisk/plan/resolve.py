@@ -13,7 +13,7 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
 from ..model.desired import DiskDeclaration, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problems
-from ..model.sizes import MIB, render_mib
+from ..model.sizes import MIB, render_exact, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
 from ..rules import identity, slots, space
 from ..rules.differences import birth_differences, in_conversion
@@ -149,13 +149,13 @@ def _pair(
         for what, (now, wanted) in fixed.items():
             problems.add(
                 "FixedAtBirth",
-                f"{what} is {now} and cannot become {wanted}; recreate=true makes a new disk and {goes} this one",
+                f"{what} is {now} and cannot become {wanted}; recreate: true makes a new disk and {goes} this one",
                 entry.label,
             )
     elif fixed and entry.uuid:
         problems.add(
             "InvalidArgument",
-            "recreate=true makes a disk with another uuid, which this entry would not find again; list it by name",
+            "recreate: true makes a disk with another uuid, which this entry would not find again; list it by name",
             entry.label,
         )
     elif fixed and _anew_refused(resolved.vm, entry, disk):
@@ -179,13 +179,13 @@ def _anew_refused(vm: Vm, entry: DiskDeclaration, disk: Disk) -> str:
     boots = disk.boot and (bool(disk.path) or in_conversion(vm, disk))
     if boots and not entry.boot:
         return (
-            "recreate=true makes a boot disk anew only with boot=true, by which a second run knows it if this one is "
+            "recreate: true makes a boot disk anew only with boot: true, by which a second run knows it if this one is "
             "interrupted"
         )
     if entry.boot and disk.path and not disk.boot:
-        return "is a data disk, and recreate=true with boot=true would make a boot disk of it; name the boot disk"
+        return "is a data disk, and recreate: true with boot: true would make a boot disk of it; name the boot disk"
     if entry.boot and entry.image is None:
-        return "recreate=true makes a boot disk anew only from an image; without one, it would be empty"
+        return "recreate: true makes a boot disk anew only from an image; without one, it would be empty"
     return ""
 
 
@@ -425,10 +425,10 @@ def _remaining(resolved: Resolved, problems: Problems) -> None:
         target.basis = basis
         least = max(1, target.image_size)
         if target.size < least:
-            lacking = f" and lacks {-target.size} MiB besides" if target.size < 0 else ""
+            lacking = f" and lacks {render_exact(-target.size)} besides" if target.size < 0 else ""
             problems.add(
                 "InsufficientSpace",
-                f"size=remaining leaves {max(0, target.size)} MiB of flexible_disk_size "
+                f"size=remaining leaves {render_exact(max(0, target.size))} of flexible_disk_size "
                 f"{render_mib(resolved.flexible - resolved.vm.hidden_mib)}{lacking}; at least {least} "
                 "MiB are needed",
                 target.label,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.sizes import render_bytes
+from ..model.text import count
 from ..model.vm import Vm
 from ..rules.reservation import PoolGeometry
 from . import predict
@@ -26,9 +27,9 @@ class Sum(t.NamedTuple):
 
 
 def summary(plans: t.Sequence[VmPlan], geometry: t.Mapping[str, PoolGeometry], outside: int = 0) -> str:
-    """C(3 VMs: 2 change, 1 restarts, +50 GiB, 0 B destroyed). outside counts steps that concern no VM."""
+    """C(3 VMs: 2 changes, 1 restart, +50 GiB, 0 B destroyed). outside counts steps that concern no VM."""
     vms = [plan for plan in plans if plan.vm]
-    subjects = [_count(len(vms), "VM")] if vms or len(plans) == 0 else []
+    subjects = [count(len(vms), "VM")] if vms or len(plans) == 0 else []
     subjects += ["detached disks"] if len(vms) < len(plans) else []
     return f"{' and '.join(subjects)}: {_changes(plans, vms, geometry, outside)}"
 
@@ -36,7 +37,7 @@ def summary(plans: t.Sequence[VmPlan], geometry: t.Mapping[str, PoolGeometry], o
 def unchanged(plans: t.Sequence[VmPlan]) -> str:
     """The number of VMs that a task leaves alone, in words; "" if there are none."""
     idle = sum(1 for plan in plans if plan.vm and not plan.changed)
-    return f"{_count(idle, 'VM')} unchanged" if idle else ""
+    return f"{count(idle, 'VM')} unchanged" if idle else ""
 
 
 def _changes(
@@ -49,19 +50,15 @@ def _changes(
     net, destroyed, lost = (sum(column) for column in zip(Sum(), *sums))
     words = []
     if vms:
-        words += [_verb(sum(1 for plan in vms if plan.changed), "change"), _verb(sum(map(_restarts, vms)), "restart")]
+        words += [_some(sum(1 for plan in vms if plan.changed), "change"), _some(sum(map(_restarts, vms)), "restart")]
     words += [("" if net < 0 else "+") + render_bytes(net), f"{render_bytes(destroyed)} destroyed"]
-    words += [f"{_count(lost, 'snapshot')} destroyed"] if lost else []
-    words += [f"{_count(outside, 'repair')} outside VMs"] if outside else []
+    words += [f"{count(lost, 'snapshot')} destroyed"] if lost else []
+    words += [f"{count(outside, 'repair')} outside VMs"] if outside else []
     return ", ".join(words)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _verb(number: int, verb: str) -> str:
-    return f"{number or 'none'} {verb}{'s' if number < 2 else ''}"
+def _some(number: int, noun: str) -> str:
+    return count(number, noun) if number else f"no {noun}s"
 
 
 def _restarts(plan: VmPlan) -> bool:

@@ -14,7 +14,8 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Policy, VmDeclaration, VmDisksDeclaration
 from ..model.errors import Problem, Problems
-from ..model.sizes import MIB, render_bytes, render_mib
+from ..model.sizes import MIB, render_bytes, render_exact, render_mib
+from ..model.text import count, verb
 from ..model.vm import ABSENT, Disk, Vm, VmConfig
 from ..rules import identity, packages, snapshots, space
 from ..rules.inventory import Host
@@ -112,8 +113,8 @@ def _plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, ca
     if restarts and not policy.allow_restart:
         problems.add(
             "VmNotStopped",
-            f"the VM is running and must be restarted for: {properties.text if properties else ''}; allow_restart=true "
-            "allows a shutdown and a start",
+            f"the VM is running and must be restarted for: {properties.text if properties else ''}; "
+            "allow_restart: true allows a shutdown and a start",
         )
     elif restarts:
         seq.add(ordering.stop(capabilities))
@@ -189,8 +190,8 @@ def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
         problems.add(
             "InsufficientSpace",
             f"package {package.name} has {render_mib(package.disk)}, disks and snapshots need "
-            f"{render_mib(need)}; {need} MiB is the smallest that fits (by RFD 154 existing "
-            f"disk usage is {usage} MiB)",
+            f"{render_mib(need)}; {render_exact(need)} is the smallest that fits (by RFD 154 existing "
+            f"disk usage is {render_exact(usage)})",
         )
 
 
@@ -201,8 +202,8 @@ def _same_image(declared: VmDeclaration, boots: t.Optional[Disk], problems: Prob
         problems.add(
             "FixedAtBirth",
             f"the VM boots from image {boots.image}, and only a new boot disk gets image {declared.image}; "
-            "declare its image or none to keep the disk, or set recreate=true in the entry of its name, which detaches "
-            "the old one",
+            "declare its image or none to keep the disk, or set recreate: true in the entry of its name, which "
+            "detaches the old one",
             boots.label,
         )
 
@@ -315,7 +316,7 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
     late = [key for step in seq.steps if isinstance(step, SetProperties) for key in step.machine]
     restarts = any(step.stops for step in seq.steps)
     if late and vm.config.state == "running" and not restarts:
-        yield f"{vm.label}: {' and '.join(late)} changes at its next start"
+        yield f"{vm.label}: {' and '.join(late)} {verb(len(late), 'change')} at its next start"
 
 
 # -- delete
@@ -324,7 +325,7 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
 def plan_deletion(
     host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities, left: t.Optional[Left] = None
 ) -> VmPlan:
-    """Steps that delete the VM; its disks with preserve=true are detached first, with their snapshots.
+    """Steps that delete the VM; its disks with preserve: true are detached first, with their snapshots.
 
     left: what there is of a VM that an interrupted task was making or deleting.
     """
@@ -431,8 +432,8 @@ def _given_up(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
         names = ", ".join(f"{d.label} ({render_mib(d.size_mib)}, uuid {d.uuid})" for d in data)
         problems.add(
             "DataDisks",
-            f"the VM has data disks that would be destroyed: {names}; destroy_disks=true allows it, "
-            "preserve=true keeps one",
+            f"the VM has data disks that would be destroyed: {names}; destroy_disks: true allows it, "
+            "preserve: true keeps one",
         )
     protection = snapshots.protection(vm)
     own = [s for s in vm.snapshots if s is not protection]
@@ -440,7 +441,7 @@ def _given_up(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
         problems.add(
             "HasSnapshots",
             "the VM has snapshots that would be destroyed with it: "
-            f"{', '.join(_snapshot_words(vm, s) for s in own)}; destroy_snapshots=true allows it",
+            f"{', '.join(_snapshot_words(vm, s) for s in own)}; destroy_snapshots: true allows it",
         )
     used = [s.name for s in own if s.clones or s.userrefs]
     if used:
@@ -469,8 +470,8 @@ def _deletion(vm: Vm, detaching: t.Sequence[Leaver], geometry: PoolGeometry, cap
 def delete(vm: Vm) -> DeleteVm:
     """The step that deletes the VM. Its text names what is destroyed."""
     gone = [_described(disk) for disk in vm.disks]
-    count = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
-    gone += [f"{count} snapshot{'' if count == 1 else 's'}"] if count else []
+    snapshots = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
+    gone += [count(snapshots, "snapshot")] if snapshots else []
     text = f"- VM {vm.config.alias or vm.config.uuid} DESTROYED{' with ' + ', '.join(gone) if gone else ''}"
     parts = tuple(disk.volume.planned for disk in vm.disks)
     lost = (*vm.snapshots, *(snapshot for disk in vm.disks for snapshot in disk.snapshots))

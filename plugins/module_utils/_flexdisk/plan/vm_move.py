@@ -10,7 +10,7 @@ import typing as t
 
 from ..model.dataset import Dataset
 from ..model.errors import Problem
-from ..model.sizes import MIB, render_apart, render_bytes
+from ..model.sizes import MIB, render_apart, render_bytes, render_exact
 from ..model.vm import Disk, Vm
 from ..rules import pins, snapshots, space, usage
 from ..rules.inventory import Host
@@ -115,5 +115,5 @@ def _of_clones(vm: Vm) -> t.Iterator[Problem]:
     if more > room:
         least = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
         words = "disks that are clones of images are none there, so their snapshots need %s more, and %s is left"
-        words += f"; flexible_disk_size must be at least {least} MiB"
+        words += f"; flexible_disk_size must be at least {render_exact(least)}"
         yield Problem("InsufficientSpace", words % render_apart(more, room), vm.label)

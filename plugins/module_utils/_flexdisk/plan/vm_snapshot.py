@@ -12,7 +12,8 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Keep, Policy, SnapshotDeclaration
 from ..model.errors import Problem, Problems
-from ..model.sizes import MIB, render_apart, render_bytes, render_change
+from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_exact
+from ..model.text import count
 from ..model.vm import DiskConfig, Vm
 from ..rules import pins, snapshots, space
 from ..rules.inventory import Host
@@ -122,7 +123,7 @@ def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems
     seq.extend(ordering.repairs(vm, seq.geometry, False))
     vm = seq.vm
     charge = sum(map(pins.holds, (vm.root, *vm.volumes)))
-    text = f"+ snapshot {name} of {len(vm.volumes)} disks, holds {render_bytes(charge)} at once"
+    text = f"+ snapshot {name} of {count(len(vm.volumes), 'disk')}, holds {render_bytes(charge)} at once"
     step = TakeSnapshot(Told(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
     after = predict.apply(vm, step, seq.geometry)
     short = _shortfall(vm, after)
@@ -148,9 +149,9 @@ def _short_text(vm: Vm, after: Vm, spec: SnapshotDeclaration, charge: int, short
     words = "snapshot %s needs %s at once, and %s is left" % (spec.name, *render_apart(charge, max(0, charge - short)))
     if vm.flexible:
         smallest = space.smallest_flexible_mib(after) - vm.hidden_mib
-        words += f"; flexible_disk_size must be at least {smallest} MiB"
+        words += f"; flexible_disk_size must be at least {render_exact(smallest)}"
         would = [p for p in sorted(spec.packages, key=lambda p: p.disk) if p.flexible_disk and p.disk >= smallest]
-        words += f", with package {would[0].name} ({would[0].disk} MiB)" if would else ""
+        words += f", with package {would[0].name} ({render_exact(would[0].disk)})" if would else ""
     else:
         words += "; a VM without flexible disk space has no room for snapshots of data that its disks have written"
     relief = [f"snapshot {s.name} {render_bytes(snapshots.freed(vm, s))}" for s in snapshots.snapshots_of(vm)]
@@ -194,7 +195,7 @@ def _used(parts: t.Iterable[Dataset], problems: Problems) -> None:
         if part.clones:
             problems.add("InUse", f"{part.name} has clones: {', '.join(part.clones)}")
         if part.userrefs:
-            problems.add("InUse", f"{part.name} has {part.userrefs} holds (zfs holds {part.name})")
+            problems.add("InUse", f"{part.name} has {count(part.userrefs, 'hold')} (zfs holds {part.name})")
 
 
 def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
@@ -260,7 +261,7 @@ def _roll_back(
         # An interrupted rollback itself may have started a VM that was stopped.
         if state == "running" and not policy.allow_restart:
             problems.add(
-                "VmNotStopped", "the VM is running and must be stopped for a rollback; allow_restart=true allows it"
+                "VmNotStopped", "the VM is running and must be stopped for a rollback; allow_restart: true allows it"
             )
         seq.add(ordering.stop(capabilities))
     raised = _raised(vm, spec, capabilities, problems)
@@ -307,10 +308,11 @@ def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, prob
     # Those of a sync are no data: replicas go back, too.
     lost = [] if spec.newer is None else [name for name in names if name not in given_up and not is_synced(name)]
     if lost:
+        told = [name[len(snapshots.PREFIX) :] if _ours(name) else name for name in lost]
         problems.add(
             "InvalidArgument",
-            "a rollback to %s destroys newer snapshots: %s; name them in newer, or set destroy_newer=true"
-            % (snapshot.name, ", ".join(name[len(snapshots.PREFIX) :] if _ours(name) else name for name in lost)),
+            "a rollback to %s destroys newer snapshots: %s; allow that with newer: [%s], or with destroy_newer: true"
+            % (snapshot.name, ", ".join(told), ", ".join([*(spec.newer or ()), *told])),
         )
 
 
@@ -325,10 +327,10 @@ def _raised(
         return None
     now, wanted = vm.declared_flexible, spec.flexible_disk_size
     if now is None or wanted < now:
-        has = "none" if now is None else f"{now} MiB"
+        has = "none" if now is None else render_exact(now)
         problems.add(
             "InvalidArgument",
-            f"flexible_disk_size {wanted} MiB is not valid: a rollback can only raise it, and it is {has}",
+            f"flexible_disk_size {render_exact(wanted)} is not valid: a rollback can only raise it, and it is {has}",
         )
         return None
     if wanted == now:

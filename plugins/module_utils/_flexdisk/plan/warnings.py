@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.desired import VmDisksDeclaration
-from ..model.sizes import MIB, render_bytes
+from ..model.sizes import MIB, render_bytes, render_exact
 from ..model.vm import Vm
 from ..rules import slots, space
 from ..rules.layout import pool_of
@@ -29,7 +29,7 @@ def _space(after: Vm) -> t.Iterator[str]:
         yield (
             f"disks and snapshots take {render_bytes(-room)} more than flexible_disk_size; no disk can be added or "
             "resized until snapshots are deleted or it is raised to "
-            f"{space.smallest_flexible_mib(after) - after.hidden_mib} MiB"
+            f"{render_exact(space.smallest_flexible_mib(after) - after.hidden_mib)}"
         )
 
 
@@ -50,10 +50,10 @@ def _volumes(vm: Vm) -> t.Iterator[str]:
         if pool != vm.root.pool:
             yield f"{path} lies in pool {pool}, not in {vm.root.pool} as the VM does, and is left alone"
         else:
-            yield f"{path} lies outside {vm.root.name} and is left alone; adopt=true moves it in"
+            yield f"{path} lies outside {vm.root.name} and is left alone; adopt: true moves it in"
     for entry in (entry for entry in vm.config.disks if entry.left_out):
         here = pool_of(entry.named) == vm.root.pool
-        yield f"{entry.left_out}; its volume is {entry.named}, and adopt=true takes it in" if here else entry.left_out
+        yield f"{entry.left_out}; its volume is {entry.named}, and adopt: true takes it in" if here else entry.left_out
 
 
 def _slots(vm: Vm, after: Vm) -> t.Iterator[str]:

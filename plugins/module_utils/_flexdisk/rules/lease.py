@@ -145,7 +145,7 @@ def decide(value: str, wanted: LeaseDeclaration, now: int, clear: str) -> Decisi
     if not wanted.held:
         return _released(how, lease, wanted, now, value)
     if how == UNREADABLE and not wanted.take_over:
-        text = f"{_unreadable(wanted.group, value)}; take_over=true replaces it, and '{clear}' removes it"
+        text = f"{_unreadable(wanted.group, value)}; take_over: true replaces it, and '{clear}' removes it"
         return Decision(text, code="LeaseUnreadable")
     if how == HELD and lease is not None and not wanted.take_over:
         return Decision(_refused(lease, wanted, now), lease, lease, code="InUse")
@@ -188,14 +188,14 @@ def _unreadable(group: str, value: str) -> str:
 
 def _refused(lease: Lease, wanted: LeaseDeclaration, now: int) -> str:
     lost = "this run has lost the lease, " if wanted.renew else ""
-    return f"{wanted.group}: {lost}{_at_work(lease, now)}. With take_over=true this run takes it all the same"
+    return f"{wanted.group}: {lost}{_at_work(lease, now)}. With take_over: true this run takes it all the same"
 
 
 def _lost(lease: t.Optional[Lease], wanted: LeaseDeclaration, now: int) -> str:
     who = "nobody has it now"
     if lease is not None:
         who += f"; {lease.holder} had it last, {_renewed(lease, now)}, {_expires(lease, now)}"
-    return f"{wanted.group}: this run has lost the lease, and {who}. Without renew=true this run takes it"
+    return f"{wanted.group}: this run has lost the lease, and {who}. Without renew: true this run takes it"
 
 
 def _at_work(lease: Lease, now: int) -> str:

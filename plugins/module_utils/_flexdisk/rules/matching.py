@@ -20,6 +20,7 @@ from ..model.vm import Disk, Vm
 from . import slots
 from .differences import birth_differences
 from .instance_group_matching import match_disks
+from .naming import names_volume
 from .released_identity import identified
 
 # An entry, the disks that it plainly means, and what they have in common with it.
@@ -220,6 +221,10 @@ class _Matcher:
             self._warn_of_replaced(spec)
 
     def finish(self) -> Match:
+        gone = [s for s in self.open_specs if not s.present]
+        open_disks = [d for d in self.attached if not d.adopted]
+        there = [(s, d) for s in gone for d in open_disks if names_volume(s.name, d.name, d.volume.name)]
+        self.match.warnings += [_not_gone(spec, disk) for spec, disk in there]
         self.match.creates = [s for s in self.open_specs if s.present]
         self.match.unlisted = [d for d in self.attached if not d.boot]
         self.match.orphans = self.orphans
@@ -337,6 +342,14 @@ def _choice(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], why: st
         ", ".join(s.label for s in specs),
         why,
         "\n".join(f"{_entry(d, 'CHOOSE')}  # {render_mib(d.size_mib)}, {d.path}" for d in disks),
+    )
+
+
+def _not_gone(spec: DiskDeclaration, disk: Disk) -> str:
+    """The warning of an absent disk whose name only reports show."""
+    return (
+        f"no disk is called {spec.name}, so none is destroyed; {disk.volume.name} has no name yet, and disk_adopt "
+        "would give it one"
     )
 
 

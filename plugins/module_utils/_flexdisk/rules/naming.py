@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Which VMs or disks a name means."""
+"""Which VMs or disks a name means, and what no name may have."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ..model.errors import Problems
+from ..model.text import hidden_characters, visible
 from . import identity
 
 
@@ -27,6 +29,7 @@ class _Named(t.Protocol):
 
 
 _N = t.TypeVar("_N", bound=_Named)
+_LONGEST, _NAMED = 80, 5  # characters of a wrong name that a message shows, and hidden ones that it names
 
 
 def fitting(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.List[_N]:
@@ -36,3 +39,38 @@ def fitting(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.Lis
     return [thing for thing in every if wanted and thing.uuid == lower] or [
         thing for thing in every if wanted and (thing.alias == wanted or (begins and thing.uuid.startswith(lower)))
     ]
+
+
+def names_volume(wanted: str, name: str, volume: str) -> bool:
+    """Whether a disk that has no name is meant by the end of its volume's name, as reports show it: C((disk1))."""
+    return not name and bool(wanted) and wanted.strip("()") == volume.rsplit("/", 1)[-1]
+
+
+def why_not_seen(what: str, name: str) -> str:
+    """Return what is wrong with a name that has characters that no reader sees, "" if it has none. what: the option."""
+    hidden = hidden_characters(name)
+    if not hidden:
+        return ""
+    shown = visible(name if len(name) <= _LONGEST else name[:_LONGEST] + "...")
+    return f'{what} "{shown}" has {", ".join(hidden[:_NAMED])}: a name has no control characters and no invisible ones'
+
+
+def check_names(options: t.Mapping[str, t.Any], problems: Problems, text: t.Collection[str] = ()) -> None:
+    """Check all text among the options, at any depth. text: options with text that is no name."""
+    for key, value in options.items():
+        if key not in text:
+            _check(str(key), value, problems, text)
+
+
+def _check(what: str, value: object, problems: Problems, text: t.Collection[str]) -> None:
+    if isinstance(value, t.Mapping):
+        for name in value:
+            _check(what, name, problems, text)
+        check_names(value, problems, text)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            _check(what, one, problems, text)
+    elif isinstance(value, str):
+        wrong = why_not_seen(what, value)
+        if wrong:
+            problems.add("InvalidArgument", wrong)

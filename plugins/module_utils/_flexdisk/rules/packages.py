@@ -69,7 +69,7 @@ def initial_disks(declared: VmDeclaration, problems: Problems) -> _Entries:
     """The entries of a new VM's disks, each with a name, the first to boot unless another one is."""
     package = declared.package
     if declared.disks is not None and package is not None and not package.flexible_disk:
-        problems.add("InvalidArgument", f"disks needs a package with flexible_disk=true; {package.name} is not one")
+        problems.add("InvalidArgument", f"disks needs a package with flexible_disk: true; {package.name} is not one")
     entries = named(_asked_disks(declared))
     if len(entries) > MOST_DISKS:
         words = f"{len(entries)} disks are too many: a new VM can have at most {MOST_DISKS}"
@@ -96,7 +96,7 @@ def with_new_image(declared: VmDeclaration, entries: _Entries, boot_disk: t.Opti
     if not boots.get("recreate") or boots.get("uuid"):
         return False
     if boots.get("boot") is None and boots is not entries[0]:
-        words = "is the boot disk, but not the first entry; recreate=true makes it anew only with boot=true"
+        words = "is the boot disk, but not the first entry; recreate: true makes it anew only with boot: true"
         problems.add("InvalidArgument", words, boots["name"])
     elif boots.get("boot") is None:
         boots["boot"] = True

@@ -115,8 +115,8 @@ def held_down(vm: Vm) -> str:
         return ""
     return (
         f"its boot disk left it in a run that was interrupted at {left.since}, and it cannot run without one; do the "
-        "same task again, or list its boot disk with boot=true and an image, or the uuid of a detached one with "
-        "boot=true and recreate=true"
+        "same task again, or list its boot disk with boot: true and an image, or the uuid of a detached one with "
+        "boot: true and recreate: true"
     )
 
 

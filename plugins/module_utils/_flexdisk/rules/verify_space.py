@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..model.sizes import MIB, render_bytes, render_change
+from ..model.sizes import MIB, render_bytes, render_change, render_exact
 from ..model.vm import Vm
 from . import space
 from .findings import OURS, Finding, own_task
@@ -51,7 +51,7 @@ def _lawless(vm: Vm, kind: str, message: str) -> Finding:
     if room is not None and room < -MIB:
         least = space.smallest_flexible_mib(vm) - vm.hidden_mib
         why_not = f"disks and snapshots take {render_bytes(-room)} more than flexible_disk_size"
-        why_not += f", which must be at least {least} MiB"
+        why_not += f", which must be at least {render_exact(least)}"
     if why_not:
         return of_vm(vm, kind, f"{message}; not repaired here: {why_not}")
     return of_vm(vm, kind, message, repair=own_task(kind, vm.config.uuid), repairable=True)

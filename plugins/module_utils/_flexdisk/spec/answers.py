@@ -14,9 +14,11 @@ import math
 import re
 import typing as t
 
+from ..rules.naming import why_not_seen
+
 # An option of an argument specification. Beside what Ansible knows, it can say: least and most, of a number; matches,
-# a regular expression for the whole text, and like, what such text is; filled, if nothing may be given that is empty;
-# as_is.
+# a regular expression for the whole text, and like, what such text is; free, if text may be anything, also what no
+# reader sees; filled, if nothing may be given that is empty; as_is.
 Wanted = t.Mapping[str, t.Any]
 Read = t.Callable[[str], object]  # JSON or YAML as text; raises ValueError
 
@@ -109,7 +111,10 @@ def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = F
 
 
 def _matching(path: str, wanted: Wanted, value: object) -> object:
-    """Text in the form that it must have."""
+    """Text in the form that it must have. It is a name, a path or an address, unless the specification says free."""
+    wrong = "" if wanted.get("free") or wanted.get("no_log") else why_not_seen(path, str(value))
+    if wrong:
+        raise Unclear(wrong)
     pattern = wanted.get("matches")
     if pattern and isinstance(value, str) and not re.fullmatch(pattern, value):
         raise Unclear(f"{path} is {value!r:.100}, but must be {wanted['like']}")

@@ -14,7 +14,7 @@ from ..model.errors import Problem, Problems
 from ..rules import disk_properties
 from ..rules.released_identity import MOST_SERIAL
 from .disk_entry import parse_disk_entry
-from .values import Raw, optional_slot
+from .values import Raw, check_seen, optional_slot
 
 _MOST_INDEX = 99999
 
@@ -46,6 +46,8 @@ def parse_disk(raw: Raw, number: int) -> t.Tuple[PlacedDiskDeclaration, t.List[P
     label = str(raw.get("name") or raw.get("uuid") or f"disks[{number}]")
     arrives = state == "attached"
     slot = optional_slot(raw.get("pci_slot"), label, problems)
+    for key in ("vm", "from_vm", "source"):
+        check_seen(key, raw.get(key), problems, label)
     _check_size(problems, label, raw)
     entry = {**raw, "state": "present", "pci_slot": slot if arrives else None, "boot": None, "recreate": False}
     spec = parse_disk_entry(entry, label, problems)

@@ -12,7 +12,7 @@ from ..model.desired import AdoptionDeclaration
 from ..model.errors import Problem, Problems
 from ..rules.property_text import check_value
 from ..rules.released_identity import parse_identity
-from .values import Raw, check_vm
+from .values import Raw, check_seen, check_vm
 
 
 def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptionDeclaration, t.List[Problem]]:
@@ -23,8 +23,7 @@ def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptionDeclarat
     package = raw.get("package") or ""
     if package:
         problems.attempt("", lambda: check_value("package", package))
-        if not package.isprintable():
-            problems.add("InvalidArgument", f"package {package!r} is not printable")
+        check_seen("package", package, problems)
     disks = tuple(parse_identity(disk, number, problems) for number, disk in enumerate(raw.get("disks") or ()))
     for what in ("name", "uuid"):
         values = [getattr(disk, what) for disk in disks if getattr(disk, what)]

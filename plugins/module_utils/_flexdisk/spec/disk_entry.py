@@ -57,7 +57,7 @@ def parse_disk_entry(raw: Raw, label: str, problems: Problems) -> DiskDeclaratio
 def _recreate_for(raw: Raw, label: str, problems: Problems) -> str:
     word = identity.check_word("recreate_for", str(raw.get("recreate_for") or ""), problems, label)
     if word and not (raw.get("recreate") and raw.get("boot")):
-        problems.add("MissingParameter", "recreate_for needs recreate=true and boot=true", label)
+        problems.add("MissingParameter", "recreate_for needs recreate: true and boot: true", label)
     return word
 
 

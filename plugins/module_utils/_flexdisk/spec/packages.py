@@ -34,7 +34,7 @@ def parse_packages(raw: t.Sequence[Raw]) -> t.Tuple[t.Dict[str, Package], t.List
 def _package(name: str, raw: Raw, problems: Problems) -> Package:
     disks = raw.get("disks")
     if disks is not None and not raw.get("flexible_disk"):
-        problems.add("InvalidArgument", f"package {name} has disks, so it needs flexible_disk=true")
+        problems.add("InvalidArgument", f"package {name} has disks, so it needs flexible_disk: true")
     return Package(
         name=name,
         disk=problems.attempt("", lambda: parse_size(raw.get("disk"), what=f"disk of package {name}")) or 0,

@@ -11,6 +11,7 @@ import re
 import typing as t
 
 _ALIKE = 0.74  # of difflib, for one word of a name: a letter is wrong, missing or added, or two have changed places
+_LONG = 7  # letters of a first word that is ours alone: flexdisk, flexible, virtual, instance
 _MARKED = "flexdisk"  # only variables of playbooks begin so
 # How names of this collection begin, or almost; all others are somebody else's.
 _OURS = re.compile(r"flex|virtual_?m|instance_?g|disks?_?r|rfd|vm_?[mr]|guests?_?g")
@@ -42,7 +43,7 @@ def problems(given: t.Iterable[str], names: Names, choosing: str) -> t.List[str]
             unknown.append(name)
         elif name in options and options[name] not in given:
             found.append(f"{name} is an option of modules. This playbook has {options[name]}")
-        elif _OURS.match(name):
+        elif _OURS.match(name) or _begins_almost(name, known):
             found += [f"{name} is unknown. Did you mean {meant}?" for meant in _alike(name, known)]
     unknown += sorted(name for name in given & known if re.match(choosing, name) and name not in names.own)
     if unknown:
@@ -50,6 +51,27 @@ def problems(given: t.Iterable[str], names: Names, choosing: str) -> t.List[str]
         words = f" Did you mean {' and '.join(meant)}?" if meant else ""
         found.append(f"{', '.join(unknown)} is unknown.{words} This playbook has {', '.join(names.own)}")
     return found
+
+
+def _begins_almost(name: str, known: t.Collection[str]) -> bool:
+    """Whether the first word is one of ours with a wrong, missing or additional letter, or two in each other's place.
+    The short words that we have in common with everybody do not count.
+    """
+    first, _line, rest = name.partition("_")
+    ours = {one.split("_")[0] for one in known}
+    return bool(rest) and any(len(word) >= _LONG and _is_slip(first, word) for word in ours)
+
+
+def _is_slip(word: str, meant: str) -> bool:
+    """Whether one slip of the hand makes this word of the one that was meant."""
+    if len(word) < len(meant):
+        return any(meant[:at] + meant[at + 1 :] == word for at in range(len(meant)))
+    if len(word) > len(meant):
+        return _is_slip(meant, word) if len(word) == len(meant) + 1 else False
+    wrong = [at for at, (one, other) in enumerate(zip(word, meant)) if one != other]
+    swapped = len(wrong) == 2 and wrong[1] == wrong[0] + 1
+    turned = swapped and word[wrong[0]] == meant[wrong[1]] and word[wrong[1]] == meant[wrong[0]]
+    return len(wrong) == 1 or turned
 
 
 def _option(name: str) -> str:

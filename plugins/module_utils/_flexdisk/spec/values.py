@@ -10,15 +10,23 @@ import typing as t
 
 from ..model.errors import Problems
 from ..model.sizes import parse_quota, parse_size
-from ..rules import identity, slots
+from ..rules import identity, naming, slots
 
 Raw = t.Mapping[str, t.Any]
 
 
 def check_vm(vm: t.Any, problems: Problems) -> None:
     """Check the name of a VM."""
-    if not vm or any(ord(c) < 32 for c in str(vm)):
-        problems.add("InvalidArgument", f"vm must be a uuid, a unique prefix of one, or an alias; got {vm!r}")
+    if not vm:
+        problems.add("InvalidArgument", "vm is empty, but must be a uuid, a unique prefix of one, or an alias")
+    check_seen("vm", vm, problems)
+
+
+def check_seen(what: str, name: object, problems: Problems, label: str = "") -> None:
+    """Check that a reader sees all characters of a name. what is the name of the option in messages."""
+    wrong = naming.why_not_seen(what, str(name or ""))
+    if wrong:
+        problems.add("InvalidArgument", wrong, label)
 
 
 def optional_size(value: object, what: str, problems: Problems) -> t.Optional[int]:

@@ -42,7 +42,7 @@ def _check_list(problems: Problems, disks: t.Sequence[DiskDeclaration]) -> None:
     _check_twice((disk.uuid for disk in disks), "uuid", problems)
     present = [disk for disk in disks if disk.present]
     _check_one(problems, "size=remaining", [disk.label for disk in present if disk.remaining])
-    _check_one(problems, "boot=true", [disk.label for disk in present if disk.boot])
+    _check_one(problems, "boot: true", [disk.label for disk in present if disk.boot])
     by_slot: t.Dict[str, t.List[str]] = {}
     for disk in present:
         if disk.pci_slot:

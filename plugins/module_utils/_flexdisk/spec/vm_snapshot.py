@@ -55,15 +55,22 @@ def _keep(raw: Raw, problems: Problems) -> t.Optional[Keep]:
     keep = Keep(**{key: count or 0 for key, count in given.items() if key != "names"}, names=names)
     counts = (keep.last, keep.daily, keep.weekly)
     if min(counts) < 0 or not any(counts):
-        problems.add("InvalidArgument", f"keep needs at least one number above 0 and no negative ones: {given}")
+        words = "keep needs at least one number above 0 and no negative ones"
+        problems.add("InvalidArgument", f"{words}: it has {_counts(given)}")
     if not (names or raw["name"]):
         words = "keep needs the name of a snapshot, or names, the patterns of those that it counts, such as '2026-*'"
         problems.add("InvalidArgument", words)
     if "" in names:
         problems.add("InvalidArgument", "keep.names: a pattern is empty")
     if max(counts) > MOST_KEPT:
-        problems.add("InvalidArgument", f"keep: no number can be above {MOST_KEPT}: {given}")
+        problems.add("InvalidArgument", f"keep: no number can be above {MOST_KEPT}: it has {_counts(given)}")
     return keep
+
+
+def _counts(given: t.Mapping[str, t.Any]) -> str:
+    """The numbers of a retention rule as they were written: C(daily -1)."""
+    written = [f"{key} {value}" for key, value in given.items() if key != "names" and value is not None]
+    return ", ".join(written) or "none"
 
 
 def _rolls_back(raw: Raw) -> bool:

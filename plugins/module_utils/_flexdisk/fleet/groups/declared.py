@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...model.errors import Problem, Problems
+from ...rules.naming import check_names
 from .homes import Homes, parse_homes
 from .members import Member, index_of, size_problems
 from .policy import RollPolicy, parse_policy
@@ -32,6 +33,7 @@ def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
     problems = Problems("")
     if not raw["name"]:
         problems.add("InvalidArgument", "name is empty, but a group needs a name")
+    check_names(raw, problems, text=("why", "policy"))
     for words in size_problems(raw["size"]):
         problems.add("InvalidArgument", words)
     policy, wrong = parse_policy(raw["policy"] or {})

@@ -11,6 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import Problem, Problems
+from ...model.text import cut
 from ...rules.identity import uuid_for
 from . import template
 from .homes import Homes, parse_homes, placed
@@ -77,7 +78,7 @@ def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) ->
     for member in members:
         member["address"] = template.facts_of(member, group["template"], own)[template.ADDRESS]
         member["gate"] = {key: member[key] for key in GATE}
-    return {"members": members, "keeps_disks": keeps_disks, "problems": texts}
+    return {"members": members, "keeps_disks": keeps_disks, "problems": cut(texts)}
 
 
 def _strange(group: _Raw, homes: Homes, hosts: t.Set[str]) -> t.List[str]:

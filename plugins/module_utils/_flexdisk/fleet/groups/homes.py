@@ -11,6 +11,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...model.errors import FlexdiskError, Problems
+from ...model.text import count
 from .members import Member, absent
 from .policy import RollPolicy
 from .roll import Group, Step
@@ -45,12 +46,12 @@ def placed(group: Group, homes: Homes, surge: int = 0) -> Group:
     if any(not member.reachable for member in group.members):
         return group
     known = {member.index: member for member in group.members}
-    count = collections.Counter(member.host for member in group.members if member.index < group.size)
+    numbers = collections.Counter(member.host for member in group.members if member.index < group.size)
     for index in range(group.size + surge):
         member = known.get(index) or absent(group.name, index)
         if not member.host:
-            host = homes.fixed.get(member.name) or min(homes.hosts, key=lambda name: count[name], default="")
-            count[host] += 1
+            host = homes.fixed.get(member.name) or min(homes.hosts, key=lambda name: numbers[name], default="")
+            numbers[host] += 1
             known[index] = replace(member, host=host)
     return replace(group, members=tuple(known.values()))
 
@@ -72,10 +73,12 @@ def check_homes(group: Group, homes: Homes, policy: RollPolicy, steps: t.Sequenc
         if member.host and member.reachable and member.host != fixed:
             problems.add("InvalidArgument", f"{member.name} lies on {member.host}, but hosts says {fixed}")
     most = policy.max_members_per_host
-    count = collections.Counter(member.host for member in every if member.host)
-    for host, number in sorted(count.items()):
+    numbers = collections.Counter(member.host for member in every if member.host)
+    for host, number in sorted(numbers.items()):
         if most is not None and number > most:
-            problems.add("InvalidArgument", f"{host} would have {number} members, but max_members_per_host is {most}")
+            problems.add(
+                "InvalidArgument", f"{host} would have {count(number, 'member')}, but max_members_per_host is {most}"
+            )
 
 
 def _members(group: Group, indexes: t.Iterable[int]) -> t.List[Member]:

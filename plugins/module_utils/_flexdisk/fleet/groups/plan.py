@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import Problem
+from ...model.text import count
 from .homes import Homes, placed
 from .policy import RollPolicy
 from .refusals import pauses_of, refusals
@@ -50,6 +51,7 @@ def _warnings(group: Group, policy: RollPolicy) -> t.Iterator[str]:
         yield f"{', '.join(blind)} cannot be read and will not be changed, and count as down"
     floor = policy.limits(group.size).min_in_service
     if floor > group.size:
-        yield f"min_in_service is {floor}, but the group has {group.size} members; {group.size} is meant"
+        yield f"min_in_service is {floor}, but the group has {count(group.size, 'member')}; {group.size} is meant"
     if group.there and group.serving < min(floor, group.size):
-        yield f"{group.serving} of {group.size} members are in service, fewer than {floor}; no healthy one is touched"
+        serving = f"{group.serving} of {count(group.size, 'member')} are in service"
+        yield f"{serving}, fewer than {floor}; no healthy one is touched"

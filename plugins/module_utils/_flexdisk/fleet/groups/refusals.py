@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import Problem, Problems
+from ...model.text import count
 from .batches import ANONYMOUS, sequence
 from .homes import Homes, check_homes
 from .members import CLASSES, LIVE, REFUSED, Member, index_of, removed_disks
@@ -85,8 +86,8 @@ def _surge(group: Group, policy: RollPolicy, problems: Problems) -> None:
     way = "max_surge=0" if policy.max_surge is not None else way
     problems.add(
         "InvalidArgument",
-        f"{floor} of {group.size} members in service and {limits.max_batch_size} changed at a time take {peak} "
-        f"members, but the members keep disks, which a further member does not have; {way} needs none",
+        f"{floor} of {count(group.size, 'member')} in service and {limits.max_batch_size} changed at a time take "
+        f"{peak} members, but the members keep disks, which a further member does not have; {way} needs none",
     )
 
 
@@ -123,7 +124,7 @@ def _time(policy: RollPolicy, steps: t.Sequence[Step], problems: Problems) -> No
     if policy.deadline is not None and pauses and pauses >= policy.deadline:
         problems.add(
             "InvalidArgument",
-            f"the pauses between {len(steps)} steps take {pauses} s, but deadline is {policy.deadline} s",
+            f"the pauses between {count(len(steps), 'step')} take {pauses} s, but deadline is {policy.deadline} s",
         )
 
 

@@ -9,13 +9,18 @@ from __future__ import annotations
 import typing as t
 
 from ...model.sizes import render_mib
+from ...model.text import count
 from ..tables import aligned
-from .members import LIVE, removed_disks
+from .members import LIVE, RECREATE, RESTART, removed_disks
 from .plan import GroupPlan
-from .roll import CREATE, REMOVE, Group, Step
+from .roll import CREATE, FINISH, HEAL, REMOVE, RETURN, Group, Step
 
 _Dict = t.Dict[str, t.Any]
 _DONE = ("STEP", "MEMBER", "HOST", "DONE TO IT", "OUT OF SERVICE", "RESULT")
+_PARTICIPLES = {
+    LIVE: "changed live", RESTART: "restarted", RECREATE: "recreated", RETURN: "put back into service",
+    FINISH: "finished", HEAL: "healed", CREATE: "created", REMOVE: "removed",
+}  # fmt: skip
 _COLUMNS = ("STEP", "MEMBER", "HOST", "DONE TO IT", "IN SERVICE", "DESTROYS")
 
 
@@ -42,13 +47,13 @@ def summary(group: Group, plan: GroupPlan) -> str:
     """C(web: 6 steps, 12 recreated, at least 10 of 12 in service, pauses 150 s)."""
     if not plan.steps:
         left = f", but {', '.join(plan.left)} failed or cannot be read" if plan.left else ""
-        return f"{group.name}: {group.size} members, nothing to do{left}"
-    count: t.Dict[str, int] = {}
+        return f"{group.name}: {count(group.size, 'member')}, nothing to do{left}"
+    numbers: t.Dict[str, int] = {}
     for step in plan.steps:
         for action in step.actions:
-            count[action.do] = count.get(action.do, 0) + 1
-    words = [f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}"]
-    words += [f"{number} {do}" for do, number in sorted(count.items())]
+            numbers[action.do] = numbers.get(action.do, 0) + 1
+    words = [count(len(plan.steps), "step")]
+    words += [f"{number} {_PARTICIPLES[do]}" for do, number in sorted(numbers.items())]
     words += [f"at least {plan.in_service} of {group.size} in service"]
     words += [f"{plan.peak} members at a time"] if plan.peak > group.size else []
     words += [f"pauses {plan.pauses} s"] if plan.pauses else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ...model.text import count
 from .gate import Asked, Gate
 
 TOLD_EVERY = 30  # seconds
@@ -103,7 +104,7 @@ def result(found: t.Sequence[t.Tuple[str, str]]) -> t.Dict[str, t.Any]:
     failing = [f"{name}: {why}" for name, why in found if why]
     return {
         "changed": False,
-        "msg": "; ".join([f"{len(found) - len(failing)} of {len(found)} members in service", *failing]),
+        "msg": "; ".join([f"{len(found) - len(failing)} of {count(len(found), 'member')} in service", *failing]),
         "members": [{"name": name, "in_service": not why, "why": why} for name, why in found],
         "serving": [name for name, why in found if not why],
         "failing": [name for name, why in found if why],

@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from ...model.sizes import render_bytes
+from ...model.text import visible_lines
 from .figures import Part, colour_classes, edges
 
 LONGEST = 200
@@ -19,8 +20,6 @@ VOID = ("meta", "link", "input")
 
 # What XML forbids, control characters, and surrogates, which UTF-8 does not have.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-# What would change the order of the characters around it, or is not seen at all.
-_TREACHEROUS = re.compile("[\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 
 
 class Html(str):
@@ -39,8 +38,7 @@ def clean(text: object) -> str:
         return said
     if len(said) > LONGEST:
         said = f"{said[:LONGEST]}… ({len(said)} characters)"
-    said = _TREACHEROUS.sub(lambda found: f"[U+{ord(found[0]):04X}]", said)
-    return _FORBIDDEN.sub("\ufffd", said)
+    return visible_lines(_FORBIDDEN.sub("\ufffd", said))
 
 
 def escaped(text: object) -> Html:

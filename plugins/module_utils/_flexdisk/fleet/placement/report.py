@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.sizes import render_mib
+from ...model.text import visible
 from ...rules.digest import digest_of
 from ..tables import aligned
 from .answers import Answer, Waits
@@ -39,7 +40,7 @@ def result(facts: Facts, request: Request, answer: Answer, waits: t.Sequence[Wai
         "table": _table(facts, answer, waits) + _reasons(failed),
     }
     if failed and not partial:
-        lines = [f"{entry['name']}: {entry['reason']}" for entry in failed]
+        lines = [visible(f"{entry['name']}: {entry['reason']}") for entry in failed]
         more = "Nothing is planned without them, because allow_partial is false"
         found["msg"] = "\n".join([f"{found['msg']}. {more}:", *lines])
         found["error_code"] = CANNOT
@@ -114,4 +115,4 @@ def _reasons(failed: t.Sequence[_Dict]) -> t.List[str]:
         lines.append(f"{entry['name']}: no host")
         width = max(map(len, entry["hosts"]), default=0)
         lines += [f"  {host.ljust(width)}  {why}" for host, why in entry["hosts"].items()] or [f"  {entry['reason']}"]
-    return lines
+    return list(map(visible, lines))

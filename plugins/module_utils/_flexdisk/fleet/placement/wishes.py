@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import typing as t
 
+from ...model.sizes import render_exact, render_pair
 from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_POOL, NO_REPLICAS, NO_TAGS, Account
 from .known import ALL, POLICIES, PRIMARY, REPLICATED, SECONDARY, UNALLOCABLE, Known, KnownVm
 from .limits import NO_DISK_COUNT, NO_SPINDLES, why_too_large
@@ -223,9 +224,9 @@ _TOO_LARGE = {
 
 def _words(vm: KnownVm, account: Account, code: str) -> str:
     if code == NO_MEMORY:
-        kept = f", {account.reserved} MiB of them kept for failovers" if account.reserved else ""
+        kept = f", {render_exact(account.reserved)} of them kept for failovers" if account.reserved else ""
         free = min(account.free, account.reported)
-        return f"memory: {vm.memory} MiB needed, {free} MiB free{kept}"
+        return f"memory: {render_pair(vm.memory, free)}{kept}"
     if code == NO_POOL:
         return f"has no pool {vm.pool}"
     if code == NO_REPLICAS:
@@ -233,12 +234,12 @@ def _words(vm: KnownVm, account: Account, code: str) -> str:
         words = f"playbook replicate {words} -e flexdisk_replica_state=absent gives them up"
         return f"has replicas of it from an earlier home; {words}"
     if code == NO_DISK and vm.pool:
-        return f"pool {vm.pool}: {vm.disk} MiB needed, {account.pools[vm.pool]} MiB free"
+        return f"pool {vm.pool}: {render_pair(vm.disk, account.pools[vm.pool])}"
     if code == NO_DISK:
         spindles = f"; spindles: {vm.spindles} needed, {account.spindles} of {account.spindle_limit:.0f} used"
-        return f"disk: {vm.disk} MiB needed, {account.disk} MiB free{spindles}"
+        return f"disk: {render_pair(vm.disk, account.disk)}{spindles}"
     if code == NO_CPU:
-        return f"CPUs: {vm.cpus} needed, {account.cpus} of {account.cpu_limit:.0f} used"
+        return f"CPUs: {vm.cpus} needed, {account.cpus} of {max(account.cpu_limit, 0):.0f} used"
     if code == NO_TAGS:
         shared = sorted(tag for tag in vm.exclusive if tag in account.tags)
         return f"has a VM with the exclusive tag {', '.join(shared)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.sizes import render_bytes
+from ...model.text import count
 from .streams import Full, Increment, Resume, Rollback, Stream
 from .sync import DiskSync, VmSync
 
@@ -19,11 +20,11 @@ def summary(syncs: Shown, peer: str) -> str:
     """One line."""
     busy = [(name, one) for name, one in syncs if not one.idle]
     if not busy:
-        return f"the replicas on {peer} of {_count(len(syncs), 'VM')} have everything"
+        return f"the replicas on {peer} of {count(len(syncs), 'VM')} have everything"
     disks = [disk for _name, one in busy for disk in one.disks]
     sends = sum(disk.sends for disk in disks)
     streams = sum(len(disk.streams) for disk in disks)
-    words = f"{_count(len(busy), 'VM')} to {peer}: {_count(streams, 'stream')}, about {render_bytes(sends)}"
+    words = f"{count(len(busy), 'VM')} to {peer}: {count(streams, 'stream')}, about {render_bytes(sends)}"
     return words + (f"; {len(syncs) - len(busy)} have everything" if len(busy) < len(syncs) else "")
 
 
@@ -35,7 +36,7 @@ def diff_text(syncs: Shown) -> str:
             continue
         lines.append(f"VM {name}:")
         if one.new:
-            lines.append(f"  + snapshot {one.name} of {_count(len(one.disks), 'disk')}")
+            lines.append(f"  + snapshot {one.name} of {count(len(one.disks), 'disk')}")
         if one.settles:
             lines.append("  quota and reservation set by the law")
         for disk in one.disks:
@@ -68,7 +69,3 @@ def _words(stream: Stream) -> str:
     if isinstance(stream, Rollback):
         return f"the replica goes back to @{stream.to.name}, without {', '.join(stream.lost)}"
     return "what arrived of an interrupted stream is given up, for its snapshot or its base has gone"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

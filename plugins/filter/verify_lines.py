@@ -1,0 +1,40 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filter verify_lines: what disk_verify has found, for a reader."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import visible
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import command
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+
+_Dict = t.Mapping[str, t.Any]
+
+
+def verify_lines(result: _Dict, host: str) -> t.List[str]:
+    """result: that of disk_verify for the host. One line for each finding, with the command that repairs it below."""
+    try:
+        lines = [f"repaired: {_finding(one)}" for one in result["repaired"]]
+        for one in result["findings"]:
+            lines.append(f"{one['severity']}: {_finding(one)}")
+            lines += [f"    {command(one['repair'], host, str(one['alias'] or ''))}"] if one["repair"] else []
+        return [visible(line) for line in lines] or ["nothing is wrong"]
+    except (AttributeError, LookupError, TypeError, ValueError) as exc:
+        raise AnsibleFilterError(f"verify_lines wants a result of flexdisk.hypervisor.disk_verify ({exc!r})") from exc
+
+
+def _finding(one: _Dict) -> str:
+    return f"{one['kind']} {one['alias'] or one['vm']}: {one['message']}"
+
+
+class FilterModule:
+    """Filters of the collection in this file."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        return _core.filters({"verify_lines": verify_lines})

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Text for readers: names of anybody's made visible, numbers with their nouns, and long lists cut."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+MOST = 20  # problems, names or lines that one message has in full
+
+# Control characters, what changes the order of the characters around it, and what is not seen at all.
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
+def visible(text: object) -> str:
+    """Return the text in one line, with each hidden character as its number: C(web[U+202E]10). What is visible already
+    comes back unchanged.
+    """
+    told = str(text)
+    return told if told.isascii() and told.isprintable() else _HIDDEN.sub(lambda found: _number(found[0]), told)
+
+
+def visible_lines(text: object) -> str:
+    """Return the text with its line ends, and each line as visible() has it."""
+    return "\n".join(map(visible, str(text).split("\n")))
+
+
+def hidden_characters(text: str) -> t.List[str]:
+    """Return the different characters of the text that a reader does not see, each as its number."""
+    return list(dict.fromkeys(_number(found) for found in _HIDDEN.findall(text)))
+
+
+def _number(character: str) -> str:
+    return f"[U+{ord(character):04X}]"
+
+
+def count(number: int, noun: str, several: str = "") -> str:
+    """Return a number with its noun: C(1 change), C(2 changes). several: the plural, if it is not the noun with s."""
+    return f"{number} {noun if abs(number) == 1 else several or noun + 's'}"
+
+
+def verb(number: int, word: str) -> str:
+    """Return the form of a verb after so many subjects: C(1 changes), C(2 change)."""
+    return word + "s" if number == 1 else word
+
+
+def cut(lines: t.Sequence[str], noun: str = "problem", most: int = MOST) -> t.List[str]:
+    """Return the first lines, and one that says how many more there are."""
+    more = len(lines) - most
+    return list(lines) if more <= 0 else [*lines[:most], f"and {count(more, f'more {noun}')}"]

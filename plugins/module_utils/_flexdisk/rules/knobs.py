@@ -1,0 +1,91 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Options that messages name as a way on, and the variables of playbooks and roles that stand for them.
+
+Modules name an option as a task has it: C(allow_restart: true). Who runs a playbook has no task, but a variable.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import typing as t
+
+_POWER = ("flexible_disks", "virtual_machine", "disk_registry", "vm_move", "instance_group")
+
+# The variables that stand for each option, in playbooks and in roles. Without one, the option is a word of an entry,
+# which is spelled in the inventory as it is in a task.
+KNOBS: t.Mapping[str, t.Sequence[str]] = {
+    "allow_restart": tuple(f"{role}_allow_restart" for role in _POWER[:3]),
+    "allow_force_stop": tuple(f"{role}_allow_force_stop" for role in _POWER),
+    "dangerous_allow_shrink": ("flexdisk_dangerous_allow_shrink",),
+    "destroy_disks": ("flexdisk_destroy_disks",),
+    "destroy_snapshots": ("flexdisk_destroy_snapshots",),
+    "destroy_newer": ("flexdisk_snapshot_destroy_newer",),
+    "newer": ("flexdisk_snapshot_newer",),
+    "take": ("flexdisk_take",),
+    "take_over": ("flexdisk_take_over", "instance_group_take_over"),
+    "preserve": ("flexdisk_preserve",),
+    "adopt": (),
+    "boot": (),
+    "flexible_disk": (),
+    "recreate": (),
+    "renew": (),
+}
+_KNOB = re.compile(rf"(?<![\w.-])({'|'.join(KNOBS)}): (true|\[[^\]\n]*\])(?!\w)")
+
+
+def spelled(text: str, variables: t.Container[str]) -> str:
+    """Return a message of a module for one who can set these variables: C(-e flexible_disks_allow_restart=true)."""
+
+    def variable(found: t.Match[str]) -> str:
+        known = next((name for name in KNOBS[found[1]] if name in variables), "")
+        if not known:
+            return found[0]
+        if found[2] == "true":
+            return f"-e {known}=true"
+        names = [name.strip() for name in found[2][1:-1].split(",")]
+        return f"-e '{json.dumps({known: names}, ensure_ascii=False)}'"
+
+    return _KNOB.sub(variable, text)
+
+
+def called(text: str, names: t.Mapping[str, str]) -> str:
+    """Return a message with VMs called as the user called them. names: of each VM whose UUID a task was given."""
+    for uuid, name in names.items():
+        text = text.replace(f"VM {uuid}:", f"VM {name} ({uuid}):")
+    return text
+
+
+# The playbook that does what a task of a module does, and its variables for the module's options.
+_PLAYBOOKS: t.Mapping[str, t.Tuple[str, t.Mapping[str, str]]] = {
+    "disk_verify": ("verify_disks", {"vms": "flexdisk_verify_vms", "repair": "flexdisk_verify_repair"}),
+    "zfs_quota": ("recalculate_quota", {"vms": "flexdisk_quota_vms", "reclaim": "flexdisk_quota_reclaim"}),
+    "vm_snapshot": ("rollback", {"vms": "flexdisk_snapshot_vms", "name": "flexdisk_snapshot_name"}),
+}
+
+
+def command(task: t.Mapping[str, t.Mapping[str, t.Any]], host: str, alias: str) -> str:
+    """Return the command that does what a task does on a host, for the VM of this alias if it has one. A task that no
+    playbook can do comes back as YAML of one line.
+    """
+    ((module, options),) = task.items()
+    collection, _dot, name = module.rpartition(".")
+    if name not in _PLAYBOOKS or (name == "vm_snapshot" and options.get("state") != "rolled_back"):
+        return f"- {module}: {json.dumps(options, ensure_ascii=False)}"
+    playbook, variables = _PLAYBOOKS[name]
+    given = {variables[key]: value for key, value in options.items() if key in variables}
+    if alias and len(options.get("vms") or ()) == 1:
+        given[variables["vms"]] = [alias]
+    words = [
+        "ansible-playbook",
+        f"{collection}.{playbook}",
+        "--limit",
+        host,
+        "-e",
+        json.dumps(given, ensure_ascii=False),
+    ]
+    return " ".join(map(shlex.quote, words))

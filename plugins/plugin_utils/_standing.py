@@ -1,0 +1,62 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Messages of modules in the words of who runs a playbook or a role of this collection."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import called, spelled
+
+COLLECTION = "flexdisk.hypervisor"
+
+_Dict = t.Mapping[str, t.Any]
+
+
+# Any: a task of ansible-core, which has no types.
+def for_user(result: _Dict, task: t.Any, task_vars: _Dict) -> t.Dict[str, t.Any]:
+    """Return the result of a module with messages that name variables instead of options where the task is one of this
+    collection's playbooks or roles, and VMs as the user has named them. Elsewhere the result is as it was.
+    """
+    variables = _of_playbook(task_vars) | _of_role(task)
+    if not (result.get("failed") or result.get("warnings")) or not variables:
+        return dict(result)
+    names = _names(task_vars)
+
+    def said(text: t.Any) -> t.Any:
+        return called(spelled(text, variables), names) if isinstance(text, str) else text
+
+    changed: t.Dict[str, t.Any] = {"msg": said(result["msg"])} if "msg" in result else {}
+    if result.get("warnings"):
+        changed["warnings"] = [said(text) for text in result["warnings"]]
+    if result.get("problems"):
+        changed["problems"] = [{**one, "message": said(one.get("message"))} for one in result["problems"]]
+    return {**result, **changed}
+
+
+def _of_playbook(task_vars: _Dict) -> t.Set[str]:
+    """The variables of the playbook that runs; none in a play of somebody else, which may follow one of ours."""
+    stands = task_vars.get("_flexdisk_stands")
+    specs = task_vars.get("_flexdisk_variables")
+    if not stands or not specs or stands.get("play") != task_vars.get("ansible_play_name"):
+        return set()
+    return {str(name) for name in specs.get("_flexdisk_arguments", {}).get(stands.get("playbook"), ())}
+
+
+# Any: see above.
+def _of_role(task: t.Any) -> t.Set[str]:
+    """The variables of the role of this collection that has the task."""
+    role = getattr(task, "_role", None)
+    if role is None or not str(role.get_name()).startswith(COLLECTION + "."):
+        return set()
+    return set(role.get_default_vars())
+
+
+def _names(task_vars: _Dict) -> t.Dict[str, str]:
+    """The names under which the user has named VMs, by UUID."""
+    here = task_vars.get("_flexdisk_here") or {}
+    pairs = {str(found["vm"]): str(name) for name, found in here.items() if "vm" in found}
+    return {uuid: name for uuid, name in pairs.items() if not uuid.startswith(name.lower())}

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Options that messages name: each has a spelling for those who run playbooks and roles."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import KNOBS, called, spelled
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._standing import for_user
+
+ROOT = Path(__file__).resolve().parents[3]
+CODE = ROOT / "plugins" / "module_utils" / "_flexdisk"
+VARS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())
+SPECS = [
+    yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"]
+    for path in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml"))
+]
+WEB = "cccccccc-0000-4000-8000-000000000001"
+
+
+def texts(path):
+    """All text of a file but its docstrings."""
+    tree = ast.parse(path.read_text())
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told
+    ]
+
+
+def words_of_entries(options):
+    """Names of options at any depth."""
+    for name, spec in (options or {}).items():
+        yield name
+        yield from words_of_entries(spec.get("options"))
+
+
+def test_each_option_in_a_message_is_in_the_table():
+    odd, named = [], set()
+    for path in sorted(path for path in CODE.rglob("*.py") if path.parent.name != "page"):  # which has a script
+        for text in texts(path):
+            named |= set(re.findall(r"(?<![\w.])([a-z_]+): true\b", text))
+            odd += [f"{path.name}: {word}" for word in re.findall(r"\b([a-z_]+)=true\b", text)]
+    assert named - set(KNOBS) <= {"become"}
+    # Variables of playbooks and roles stand in messages as -e takes them.
+    assert [one for one in odd if not re.search(": (flexdisk|vm_move)_", one)] == []
+
+
+def test_each_variable_of_the_table_is_there():
+    known = {name for own in VARS["_flexdisk_arguments"].values() for name in own} | {*VARS["_flexdisk_of_roles"]}
+    assert {name for names in KNOBS.values() for name in names} <= known
+
+
+def test_each_option_without_a_variable_is_a_word_of_an_entry():
+    words = {name for options in SPECS for name in words_of_entries(options)}
+    packages = {*VARS["_flexdisk_packages"]["options"]}
+    leases = {"renew"}  # the roles say it themselves
+    assert {option for option, names in KNOBS.items() if not names} <= words | packages | leases
+
+
+@pytest.mark.parametrize("playbook", VARS["_flexdisk_arguments"])
+def test_a_playbook_with_such_a_variable_has_it_in_the_table(playbook):
+    """Such as flexdisk_destroy_snapshots, which stands for destroy_snapshots."""
+    own = VARS["_flexdisk_arguments"][playbook]
+    for option, names in KNOBS.items():
+        form = re.compile(rf"[a-z0-9]+(_disks|_machine|_snapshot)?_{option}")
+        assert {name for name in own if form.fullmatch(name)} <= {*names}
+
+
+def test_a_message_for_a_playbook():
+    said = "the VM is running; allow_restart: true allows a shutdown"
+    assert spelled(said, {"flexible_disks_allow_restart"}) == (
+        "the VM is running; -e flexible_disks_allow_restart=true allows a shutdown"
+    )
+    assert spelled(said, {"virtual_machine_allow_restart"}) == (
+        "the VM is running; -e virtual_machine_allow_restart=true allows a shutdown"
+    )
+    assert spelled(said, set()) == said
+    lost = "allow that with newer: [a, b], or with destroy_newer: true"
+    assert spelled(lost, VARS["_flexdisk_arguments"]["rollback"]) == (
+        """allow that with -e '{"flexdisk_snapshot_newer": ["a", "b"]}', or """
+        "with -e flexdisk_snapshot_destroy_newer=true"
+    )
+    entry = "- {uuid: u, name: a, boot: true}"
+    assert spelled(entry, VARS["_flexdisk_arguments"]["converge"]) == entry
+
+
+def test_a_vm_is_called_as_the_user_called_it():
+    said = f"VM {WEB}: disk a: no\nVM {WEB}: b\nVM other: {WEB}"
+    assert called(said, {WEB: "web"}) == f"VM web ({WEB}): disk a: no\nVM web ({WEB}): b\nVM other: {WEB}"
+
+
+def standing(playbook="resize_disk", play="Resize", at="Resize"):
+    return {
+        "_flexdisk_stands": {"play": play, "playbook": playbook},
+        "_flexdisk_variables": VARS,
+        "_flexdisk_here": {"web": {"vm": WEB}},
+        "ansible_play_name": at,
+    }
+
+
+FAILED = {
+    "failed": True,
+    "msg": f"VM {WEB}: take: true [InUse]\nVM {WEB}: allow_restart: true [VmNotStopped]",
+    "problems": [{"message": "allow_restart: true", "vm": WEB}],
+    "warnings": ["dangerous_allow_shrink: true"],
+}
+
+
+def test_a_result_in_a_playbook():
+    found = for_user(FAILED, SimpleNamespace(_role=None), standing())
+    restart = "-e flexible_disks_allow_restart=true"
+    assert found["msg"] == f"VM web ({WEB}): take: true [InUse]\nVM web ({WEB}): {restart} [VmNotStopped]"
+    assert found["problems"] == [{"message": restart, "vm": WEB}]
+    assert found["warnings"] == ["-e flexdisk_dangerous_allow_shrink=true"]
+
+
+def test_a_result_in_a_play_of_somebody_else_stays():
+    assert for_user(FAILED, SimpleNamespace(_role=None), standing(at="Another")) == FAILED
+    assert for_user(FAILED, SimpleNamespace(_role=None), {}) == FAILED
+
+
+def test_a_result_in_a_role():
+    defaults = {"virtual_machine_allow_restart": False}
+    role = SimpleNamespace(get_name=lambda: "flexdisk.hypervisor.virtual_machine", get_default_vars=lambda: defaults)
+    found = for_user(FAILED, SimpleNamespace(_role=role), {})
+    assert found["problems"][0]["message"] == "-e virtual_machine_allow_restart=true"
+    role.get_name = lambda: "somebody.else.role"
+    assert for_user(FAILED, SimpleNamespace(_role=role), {}) == FAILED
