@@ -72,7 +72,7 @@ def test_a_vm_of_which_nothing_can_be_adopted():
     linux = pooled()
     linux.domains.add(domain(["x", "y"]).replace("/dev/zvol/x", "/dev/sdx").replace("/dev/zvol/y", "/dev/sdy"))
     [told] = linux.converge(spec(adopt=True)).problems
-    assert "and adopt=true makes none: which pool it belongs to is not clear, for no disk of it can be" in told.message
+    assert "and adopt: true makes none: which pool it belongs to is not clear, for no disk of it can be" in told.message
     for name, path in (("vda", "/dev/sdx"), ("vdb", "/dev/sdy")):
         assert f"disk {name} ({path}) is left alone: its path is not that of a volume" in told.message
 
@@ -140,7 +140,7 @@ def test_another_name_is_told_without_an_adoption(linux):
     linux.domains.add(domain([f"tank/{VM}/disk0", "tank/x"]).replace("/dev/zvol/tank/x", "/dev/zd16"))
     linux.domains.links["/dev/zd16"] = "tank/x"
     [warning] = linux.converge(spec(flexible_disk_size="1GiB")).warnings
-    assert warning.endswith("below /dev/zvol/; its volume is tank/x, and adopt=true takes it in")
+    assert warning.endswith("below /dev/zvol/; its volume is tank/x, and adopt: true takes it in")
 
 
 @pytest.mark.parametrize("path", ["/dev/zd16p1", "/dev/disk/by-id/x-part1", "/dev/mapper/vg-lv"])
@@ -150,7 +150,7 @@ def test_a_partition_is_no_volume(linux, path):
         linux.domains.links[path] = "tank/vms/web01-1"
     [warning] = linux.four_steps(spec(adopt=True, flexible_disk_size="1GiB")).warnings
     assert f"({path}) is left alone" in warning
-    assert "adopt=true" not in warning
+    assert "adopt: true" not in warning
 
 
 @pytest.mark.parametrize("number", range(1, 9))

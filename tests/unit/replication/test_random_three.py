@@ -49,7 +49,9 @@ class Broken(BaseException):
 
 
 class Voyage:
-    """A VM on its way. history: all that it ever was. newest: what it was last on each way that it has left."""
+    """A VM on its way. ways: each state that it was ever in, with those before it. newest: its last one on each way that
+    it has left.
+    """
 
     def __init__(self, seed, folder, monkeypatch):
         self.random = random.Random(seed)
@@ -59,7 +61,7 @@ class Voyage:
         self.plays = Plays(self.world, monkeypatch)
         self.hv = self.plays.hv
         self.now = self.contents("hv01")
-        self.history = [self.now]
+        self.ways = {self.now: (self.now,)}
         self.newest, self.taken = [], 0
         self.world.guard = self.never_two
         self.hv["hv01"].node.run(["vmadm", "update", VM], json.dumps({"autoboot": True}))
@@ -85,7 +87,7 @@ class Voyage:
         if not name:
             return ""
         found = self.contents(name)
-        if found not in self.history:
+        if found not in self.ways:
             raise Broken(f"{name} has disks of two moments, or of none")
         if found != self.now:
             self.newest.append(self.now)
@@ -93,13 +95,14 @@ class Voyage:
         return name
 
     def nothing_is_lost(self):
-        """All that was ever the newest is on some host."""
+        """All that was ever the newest is on some host, unless the VM has had it and has written over it since."""
         there = set()
         for host in self.hv.values():
             listed = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", "zones").split()
             there |= {host.ok("guest", "hash", name) for name in listed}
+        had = {content for state in self.ways[self.now] for content in state}
         for one in self.newest:
-            if not set(one) <= there:
+            if not set(one) <= there | had:
                 raise Broken(f"what it had written last is lost: {one}")
 
     # -- actions
@@ -145,8 +148,8 @@ class Voyage:
         self.world.serial += 1
         disk = self.random.choice(host.disks(VM))["dataset"]
         host.ok("guest", "write", disk, str(self.random.randint(0, 40)), "1", f"w{self.world.serial}")
-        self.now = self.contents(name)
-        self.history.append(self.now)
+        before, self.now = self.ways[self.now], self.contents(name)
+        self.ways[self.now] = (*before, self.now)
 
     def dies(self, name=""):
         """A host loses power. What runs there ends."""
@@ -155,7 +158,9 @@ class Voyage:
         self.looked()
         host = self.hv[name]
         if host.runs(VM):
-            host.ok("vmadm", "stop", VM, "-F")
+            (vm,) = json.loads(host.ok("vmadm", "lookup", "-j", f"uuid={VM}"))
+            host.ok("vmadm", "stop", VM, "-F")  # which turns autoboot off
+            host.node.run(["vmadm", "update", VM], json.dumps({"autoboot": vm["autoboot"]}))
         self.plays.dead.add(name)
 
     def comes_back(self):
@@ -271,43 +276,48 @@ class Voyage:
     def commands(self):
         """What somebody does who reads the messages: first what has begun goes on, then old homes end."""
         said = []
-
-        def do(words, run):
-            try:
-                run()
-                said.append(f"{words}: done")
-                return True
-            except (FlexdiskError, Refused) as exc:
-                said.append(f"{words}: {exc!s:.300}")
-                return False
-
         for name in NAMES:
-            complaints = []
-            do(f"start_host {name}", lambda name=name, to=complaints: to.extend(self.plays.start_host(name)))
-            said.extend(complaints)
-            if any("a run was interrupted" in one for one in complaints):
-                do(f"vm_disks on {name}", lambda name=name: self.converge(name))
-            if any("no replicas of it are known" in one for one in complaints):
-                do(f"start_host {name} unasked", lambda name=name: self.plays.start_host(name, True))
-            self.looked()
+            self.starts(name, said)
         for name, one in self.plays.seen().items():
-            if (one["move"] or {}).get("phase") == "coming":
-                if not (do(f"move_vm {name}", lambda name=name: self.plays.move_vm(name))):
-                    do(f"failover_vm {name}", lambda name=name: self.plays.failover_vm(name))
-            elif (one["move"] or {}).get("phase") == "leaving":
-                target = one["move"]["host"]
-                if not do(f"move_vm {target}", lambda target=target: self.plays.move_vm(target)):
-                    do(f"move_vm {target} stays", lambda target=target: self.plays.move_vm(target, "stays"))
-            self.looked()
-        if not do("returned", lambda: self.plays.ends("end")):
-            for name in NAMES:
-                if name != self.running() and not do(
-                    f"returned of {name}", lambda name=name: self.plays.ends("end", name)
-                ):
+            self.goes_on(name, one["move"] or {}, said)
+        if not self.tried(said, "returned", lambda: self.plays.ends("end")):
+            for name in (one for one in NAMES if one != self.running()):
+                if not self.tried(said, f"returned of {name}", lambda name=name: self.plays.ends("end", name)):
                     self.looks_at_older_data(name, said[-1])
                     self.ended_first(name, said[-1])
         self.looked()
         return said
+
+    @staticmethod
+    def tried(said, words, run):
+        """Whether a command ended well."""
+        try:
+            run()
+        except (FlexdiskError, Refused) as exc:
+            said.append(f"{words}: {exc!s:.300}")
+            return False
+        said.append(f"{words}: done")
+        return True
+
+    def starts(self, name, said):
+        complaints = []
+        self.tried(said, f"start_host {name}", lambda: complaints.extend(self.plays.start_host(name)))
+        said.extend(complaints)
+        if any("a run was interrupted" in one for one in complaints):
+            self.tried(said, f"vm_disks on {name}", lambda: self.converge(name))
+        if any("no replicas of it are known" in one for one in complaints):
+            self.tried(said, f"start_host {name} unasked", lambda: self.plays.start_host(name, True))
+        self.looked()
+
+    def goes_on(self, name, move, said):
+        """A move, or a failover, that has begun."""
+        if move.get("phase") == "coming" and not self.tried(said, f"move_vm {name}", lambda: self.plays.move_vm(name)):
+            self.tried(said, f"failover_vm {name}", lambda: self.plays.failover_vm(name))
+        elif move.get("phase") == "leaving":
+            target = move["host"]
+            if not self.tried(said, f"move_vm {target}", lambda: self.plays.move_vm(target)):
+                self.tried(said, f"move_vm {target} stays", lambda: self.plays.move_vm(target, "stays"))
+        self.looked()
 
     def ended_first(self, name, message):
         """Before an old home can end, what was interrupted there ends."""
