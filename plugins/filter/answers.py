@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters answers and unknown_variables: what the variables of a playbook mean, and what is wrong with them."""
+"""The filters answers, unknown_variables and foreign_hosts: what variables mean, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import unknown
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import named_hosts, unknown
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
@@ -73,8 +73,15 @@ def unknown_variables(given: t.Sequence[str], playbook: str, told: t.Mapping[str
     return cut(unknown.problems(given, names, told["_flexdisk_choosing"]))
 
 
+def foreign_hosts(variables: t.Mapping[str, t.Any], hosts: t.Sequence[str]) -> t.List[str]:
+    """variables: those of a playbook. hosts: the hypervisors. What is wrong with the hosts that the variables name."""
+    return named_hosts.problems(variables, hosts)
+
+
 class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters({"answers": answers, "unknown_variables": unknown_variables})
+        return _core.filters(
+            {"answers": answers, "unknown_variables": unknown_variables, "foreign_hosts": foreign_hosts}
+        )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters of playbooks for one VM: what the inventory says of it, and whether it has a disk."""
+"""Filters of what the inventory says of one VM and its disks, such as declared_vm, undone, vm_disk and new_disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 _Dict = t.Mapping[str, t.Any]
 _Lists = t.Mapping[str, t.Optional[t.Sequence[_Dict]]]
 _Result = t.TypeVar("_Result")
-DISKS = "flexible_disks_vms"
+DISKS, VMS = "flexible_disks_vms", "virtual_machine_vms"
 
 
 def declared_vm(
@@ -47,6 +47,15 @@ def declaring(
     flexdisk_groups. Where they declare the disks of the VM, or this one, in words.
     """
     return _guarded("declaring", _declaring, found, inventory, uuid, disk)
+
+
+def undone(
+    found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, change: t.Optional[_Dict] = None
+) -> t.List[str]:
+    """found, inventory: as for declaring. Where the inventory declares the VM so that the next run for it would undo a
+    change of the options that change has, with their new values, or without change the deletion of the VM; in words.
+    """
+    return _guarded("undone", _undone, found, inventory, uuid, change)
 
 
 def vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
@@ -99,7 +108,7 @@ def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], 
     places = []
     for host, variables in inventory.items():
         others = _vms(found.get(host))
-        for variable in (DISKS, "virtual_machine_vms"):
+        for variable in (DISKS, VMS):
             for entry in variables.get(variable) or ():
                 named = str(entry.get("vm") or entry.get("name") or "")
                 if entry.get("disks") is not None and _means(named, vm, others):
@@ -111,6 +120,30 @@ def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], 
     groups = inventory.get(home, {}).get("flexdisk_groups") or ()
     places += [f"flexdisk_groups, in the group {group['name']}" for group in groups if _member(vm, str(group["name"]))]
     return places
+
+
+def _undone(
+    found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, change: t.Optional[_Dict]
+) -> t.List[str]:
+    home, vm = _home(found, uuid)
+    places = []
+    for host, variables in inventory.items():
+        for entry in variables.get(VMS) or ():
+            named = str(entry.get("vm") or entry.get("name") or "")
+            if _undoes(entry, change) and _means(named, vm, _vms(found.get(host))):
+                places.append(f"{VMS} of {host}, in the entry {named}")
+    for group in inventory.get(home, {}).get("flexdisk_groups") or ():
+        index = index_of(vm.alias, str(group["name"]))
+        if 0 <= index < (int(group["size"]) if change is None else index + 1) and _undoes(group["template"], change):
+            places.append(f"flexdisk_groups, in the group {group['name']}")
+    return places
+
+
+def _undoes(declared: _Dict, change: t.Optional[_Dict]) -> bool:
+    """Whether the declaration of a VM undoes a change, or without one its deletion."""
+    if declared.get("state") == "absent":
+        return change is not None
+    return change is None or any(declared.get(option, value) != value for option, value in change.items())
 
 
 def _vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
@@ -196,6 +229,7 @@ class FilterModule:
             {
                 "declared_vm": declared_vm,
                 "declaring": declaring,
+                "undone": undone,
                 "vm_disk": vm_disk,
                 "unadopted_disk": unadopted_disk,
                 "new_disk": new_disk,

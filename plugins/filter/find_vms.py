@@ -17,6 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     fitting,
     names_volume,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.one_host import doubles
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
@@ -34,16 +35,17 @@ def find_vms(
 ) -> t.Dict[str, t.Any]:
     """found: the result of vm_info for each host."""
     known = _known(found, _owners if gone else _vms)
-    return _found("VM", known, names, unread, strict, optional, prefixes=not (optional or exact), exact=exact)
+    one = _found("VM", known, names, unread, strict, optional, prefixes=not (optional or exact), exact=exact)
+    return _of_different_hosts(found, one)
 
 
 def find_disks(
     found: t.Mapping[str, _Dict], names: object, unread: t.Sequence[str] = (), strict: bool = False
 ) -> t.Dict[str, t.Any]:
     """found: the result of vm_info for each host. A disk is not known by a UUID prefix."""
-    told = _found("disk", _known(found, _disks), names, unread, strict, optional=False, prefixes=False)
-    hints = [hint for name in dict.fromkeys(_listed(names)) for hint in _unadopted(found, name, told["here"])]
-    return {**told, "problems": [*told["problems"], *hints]}
+    one = _found("disk", _known(found, _disks), names, unread, strict, optional=False, prefixes=False)
+    hints = [hint for name in dict.fromkeys(_listed(names)) for hint in _unadopted(found, name, one["here"])]
+    return _of_different_hosts(found, {**one, "problems": [*one["problems"], *hints]})
 
 
 def _unadopted(found: t.Mapping[str, _Dict], name: str, here: t.Mapping[str, _Dict]) -> t.Iterator[str]:
@@ -59,6 +61,13 @@ def _unadopted(found: t.Mapping[str, _Dict], name: str, here: t.Mapping[str, _Di
             f"A disk without a name is shown so, of {', '.join(cut(vms, 'VM'))}. The playbook adopt gives disks their "
             "names, and flexdisk_vm says whose disk is meant."
         )
+
+
+def _of_different_hosts(found: t.Mapping[str, _Dict], one: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+    """What was found, unless several hosts are one: then that is the problem, and whatever else there is follows."""
+    twice = doubles({host: [pool.get("guid") for pool in result.get("pools", ())] for host, result in found.items()})
+    problems = [f"{words}. Take all but one of the names out of the inventory." for words in twice]
+    return {**one, "problems": problems or one["problems"]}
 
 
 def _known(found: t.Mapping[str, _Dict], names: t.Callable[[_Dict], t.List[Names]]) -> _Known:

@@ -22,9 +22,9 @@ description:
     way.
   - Members are called C(NAME-0), C(NAME-1) and so on.
   - Members that an interrupted run has left out of service come first, then what all members take while they run.
-    Of the others, those that are out of service come first, then new members, then canaries, then the rest from the
-    highest index. A group shrinks from the highest index; the batch does not limit how many members are removed at
-    once, but the floor does.
+    Of the others, those that are out of service come first, then canaries, new or not, without any other healthy or
+    new member, then new members from the lowest index, then the rest from the highest one. A group shrinks from the
+    highest index; the batch does not limit how many members are removed at once, but the floor does.
   - A group that cannot be planned fails the task. The message has all reasons.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes

@@ -108,8 +108,8 @@ def calls(hosts: int) -> list[str]:
     (WORK / "callbacks").mkdir(parents=True)
     (WORK / "callbacks" / "counted.py").write_text(CALLBACK)
     names = [f"hv{n}" for n in range(hosts)]
-    for name in names:
-        for words in (["init", "--pool", "zones:64G"], ["image-import", IMAGE, "16"]):
+    for seed, name in enumerate(names):
+        for words in (["init", "--pool", "zones:64G", "--seed", str(seed)], ["image-import", IMAGE, "16"]):
             command = [sys.executable, "-m", "simnode", "--dir", str(WORK / name), *words]
             subprocess.run(
                 command, check=True, env={**os.environ, "PYTHONPATH": str(SIMNODE)}, stdout=subprocess.DEVNULL

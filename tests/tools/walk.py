@@ -55,9 +55,9 @@ def groups(home: Path) -> Iterator[Step]:
             raise RuntimeError(f"{PAGE} has no {name}")
         (folder / name).write_text(text[1])
     env = newcomer(home) | {"PYTHONPATH": str(ROOT / "extensions" / "simulated_node")}
-    for host in ("hv01", "hv02"):
+    for number, host in enumerate(("hv01", "hv02"), 1):
         simnode: list[str | Path] = [BIN / "python", "-m", "simnode", "--dir", folder / host]
-        for words in (["init", "--scenario", "empty"], ["image-import", SECOND_IMAGE, "10240"]):
+        for words in (["init", "--scenario", "empty", "--seed", str(number)], ["image-import", SECOND_IMAGE, "10240"]):
             subprocess.run([*simnode, *words], env=env, check=True, capture_output=True)
     yield from walk(home, GROUPS.read_text(), folder)
 

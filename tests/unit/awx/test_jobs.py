@@ -151,8 +151,8 @@ ALL = [
     ("recalculate_quota", {"flexdisk_quota_vms": "app01, db01"}, "hv02"),
     ("report", {"flexdisk_report_format": "table"}, "app01"),
     ("create_vm", {"flexdisk_vm": "new01"}, "new01"),
-    ("change_package", {"flexdisk_vm": "new01", "flexdisk_package": "medium"}, "new01"),
-    ("delete_vm", {"flexdisk_vm": "new01", "flexdisk_destroy_disks": "true"}, "new01"),
+    ("change_package", {"flexdisk_vm": "new01", "flexdisk_package": "medium"}, "! would undo this change"),
+    ("delete_vm", {"flexdisk_vm": "new01", "flexdisk_destroy_disks": "true"}, "! would undo this change"),
     ("update_group", {"flexdisk_group": "web"}, "web-0"),
     ("restart_group", {"flexdisk_group": "web", "flexdisk_generation": "again", "flexdisk_most_steps": 1}, "web-0"),
     ("scale_group", {"flexdisk_group": "web", "flexdisk_size": 0}, "web-0"),
@@ -172,6 +172,8 @@ ALL = [
         "! flexdisk_fenced",
     ),
     ("start_host", {"flexdisk_start_unasked": "false"}, "hv01"),
+    ("change_package", {"flexdisk_vm": "app01", "flexdisk_package": "medium"}, "app01"),
+    ("delete_vm", {"flexdisk_vm": "app01", "flexdisk_destroy_disks": "true"}, "app01"),
     ("grow_guests", {"flexdisk_group": "web"}, "no hosts matched"),  # this inventory has no guests
 ]
 

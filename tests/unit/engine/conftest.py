@@ -37,9 +37,9 @@ VM = "cccccccc-0000-4000-8000-000000000001"
 class Simulated:
     """The node, and everything a test does to it."""
 
-    def __init__(self, size: int = 256 << 30, version: str = "illumos", vdev: str = "disk") -> None:
+    def __init__(self, size: int = 256 << 30, version: str = "illumos", vdev: str = "disk", seed: int = 1) -> None:
         vdevs = [{"type": vdev, "disks": 1 if vdev == "disk" else 5}]
-        self.node = Node.create(None, [PoolSpec("zones", size, 12, vdevs, version)])
+        self.node = Node.create(None, [PoolSpec("zones", size, 12, vdevs, version)], seed)
         self.calls: list[list[str]] = []
         self.stdin = ""
         self.fault: Callable[[list[str]], str | None] | None = None

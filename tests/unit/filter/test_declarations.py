@@ -102,6 +102,39 @@ def test_members_of_a_group_have_the_disks_of_its_template():
 
 
 @pytest.mark.parametrize(
+    ("inventory", "package", "deletion"),
+    [
+        ({"virtual_machine_vms": [{"name": "web01", "package": "small"}]}, True, True),
+        ({"virtual_machine_vms": [{"name": "web01", "package": "large"}]}, False, True),
+        ({"virtual_machine_vms": [{"vm": "web01", "memory": "2GiB"}]}, False, True),
+        ({"virtual_machine_vms": [{"vm": "web01", "state": "absent"}]}, True, False),
+        ({"virtual_machine_vms": [{"vm": "other", "package": "small"}]}, False, False),
+        ({"flexible_disks_vms": [{"vm": "web01", "disks": []}]}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_what_the_next_run_would_undo(inventory, package, deletion):
+    """A change of the package, or a deletion. Disks alone make no VM again."""
+    place = ["virtual_machine_vms of hv01, in the entry web01"]
+    assert FILTERS["undone"](FOUND, {"hv01": inventory}, WEB, {"package": "large"}) == (place if package else [])
+    assert FILTERS["undone"](FOUND, {"hv01": inventory}, WEB) == (place if deletion else [])
+
+
+def test_what_a_group_would_undo():
+    """Its members have the package of its template, and it makes those again that it lacks, up to its size."""
+    alias = next(one["alias"] for one in FOUND["hv02"]["vms"] + FOUND["hv01"]["vms"] if one["uuid"] == DB)
+    group, _dash, index = alias.rpartition("-")
+    large = {"name": group, "size": int(index) + 1, "template": {"package": "large"}}
+    place = [f"flexdisk_groups, in the group {group}"]
+    inventory = {host: {"flexdisk_groups": [large]} for host in FOUND}
+    assert FILTERS["undone"](FOUND, inventory, DB) == place
+    assert FILTERS["undone"](FOUND, inventory, DB, {"package": "small"}) == place
+    assert FILTERS["undone"](FOUND, inventory, DB, {"package": "large"}) == []
+    large["size"] = int(index)
+    assert FILTERS["undone"](FOUND, inventory, DB) == []
+
+
+@pytest.mark.parametrize(
     ("name", "size"), [("data", 20480), (DATA["uuid"].upper(), 20480), ("old", 1024), ("dat", None)]
 )
 def test_a_disk_of_the_vm(name, size):

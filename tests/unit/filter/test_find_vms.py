@@ -148,3 +148,13 @@ def test_many_names_make_a_short_message():
     found = FILTERS["find_vms"](HOSTS, [f"nobody{number}" for number in range(10_000)])
     assert len(found["problems"]) == 21
     assert found["problems"][-1] == "and 9980 more problems"
+
+
+def test_one_host_with_two_names_is_refused_whatever_is_asked():
+    """It is the reason for which each VM seems to be on two hosts, and for which a disk has two places."""
+    pools = {"pools": [{"name": "zones", "guid": 11}]}
+    twice = {"hv01": {**host(vm(A, "db01")), **pools}, "alias": {**host(vm(A, "db01")), **pools}}
+    words = "hv01 and alias have the same pool (guid 11), so they are one host with several names. Take all but one"
+    for name, kind in (("db01", "vms"), ("nobody", "vms"), ("data", "disks")):
+        (problem,) = find([name], twice, kind)[1]
+        assert problem.startswith(words), problem

@@ -46,7 +46,7 @@ class Cluster:
     """
 
     def __init__(self, hosts: int = 4, image_mib: int = 32) -> None:
-        self.hosts = {f"hv{number}": Simulated(64 << 30) for number in range(hosts)}
+        self.hosts = {f"hv{number}": Simulated(64 << 30, seed=number + 1) for number in range(hosts)}
         self.pooled: set[str] = set()
         self.broken: set[str] = set()  # UUIDs of images of which no VM becomes healthy
         self.cut: set[str] = set()

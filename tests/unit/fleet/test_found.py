@@ -12,10 +12,13 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     RENAMED,
     adoptions,
     check_places,
+    find,
     observed,
     places,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.homes import parse_homes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import RollPolicy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.roll import Group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import uuid_for
 
 GUIDS = {"hv01": 11, "hv02": 22}
@@ -105,7 +108,8 @@ def test_a_name_that_another_kind_of_vm_has():
 
 def look(hosts, size=2, unread=(), homes=("hv01", "hv02"), surge=0):
     homes = parse_homes(homes if isinstance(homes, dict) else list(homes))
-    members = observed(places(hosts, "web", size, {}), "web", size, unread, homes, surge)
+    shape = Group("web", size, (), keeps_disks=not surge)
+    members = observed(places(hosts, "web", size, {}), shape, RollPolicy(0, surge), unread, homes)
     return [(m["name"], m["host"], m["there"], m["reachable"]) for m in members]
 
 
@@ -198,9 +202,8 @@ def test_a_member_that_has_moved_to_a_host_that_nobody_asked():
 def test_what_is_known_of_a_member():
     root = {"name": "root", "uuid": "u", "size": 32, "preserve": False, "boot": True, "type": "thick"}
     stopped = vm("web-0", state="stopped", drained=True, disks=[root])
-    (member,) = observed(
-        places({"hv01": host("hv01", stopped)}, "web", 1, {}), "web", 1, (), parse_homes(["hv01"]), surge=0
-    )
+    found = places({"hv01": host("hv01", stopped)}, "web", 1, {})
+    (member,) = observed(found, Group("web", 1, ()), RollPolicy(), (), parse_homes(["hv01"]))
     assert member == {
         "name": "web-0", "index": 0, "host": "hv01", "reachable": True, "there": True, "uuid": OTHER, "running": False,
         "guest_agent": "", "nowhere": False,
@@ -211,10 +214,19 @@ def test_what_is_known_of_a_member():
 
 def test_a_member_that_lies_nowhere_is_told_from_one_whose_disks_lie_somewhere():
     known = places({"hv01": host("hv01", parked=[uuid_for(11, "web-0", 0)]), "hv02": host("hv02")}, "web", 2, {})
-    members = observed(known, "web", 2, (), parse_homes(["hv01", "hv02"]), surge=0)
+    members = observed(known, Group("web", 2, ()), RollPolicy(), (), parse_homes(["hv01", "hv02"]))
     assert [(member["name"], member["there"], member["nowhere"]) for member in members] == [
         ("web-0", False, False),
         ("web-1", False, True),
     ]
-    blind = observed((), "web", 1, ["hv02"], parse_homes(["hv01", "hv02"]), surge=0)
+    blind = observed((), Group("web", 1, ()), RollPolicy(), ["hv02"], parse_homes(["hv01", "hv02"]))
     assert [(member["reachable"], member["nowhere"]) for member in blind] == [(False, False)]
+
+
+def test_one_host_with_two_names():
+    """Members would be spread over both, and lie on one."""
+    group = {"name": "web", "size": 2, "hosts": ["hv01", "again"], "policy": {}, "template": {"package": "small"}}
+    again = {**host("hv01")}
+    found = find({"hv01": host("hv01"), "again": again}, {**group, "members": {}, "replace": []}, ())
+    assert "hv01 and again have the same pool (guid 11), so they are one host with several names" in found["problems"]
+    assert found["members"] == []

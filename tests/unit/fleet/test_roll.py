@@ -272,14 +272,14 @@ def test_pauses_as_long_as_the_deadline_are_refused():
 
 
 def test_new_members_are_spread_over_the_hosts_with_the_fewest():
-    found = placed(group(7, [member(0, host="hv1"), member(1, host="hv1")]), Homes(("hv0", "hv1", "hv2")))
+    found = placed(group(7, [member(0, host="hv1"), member(1, host="hv1")]), Homes(("hv0", "hv1", "hv2")), RollPolicy())
     assert [m.host for m in found.members] == ["hv1", "hv1", "hv0", "hv2", "hv0", "hv2", "hv0"]
     assert [m.there for m in found.members] == [True, True, *[False] * 5]
 
 
 def test_a_map_of_hosts_is_followed_and_never_moves_a_member():
     homes = Homes(fixed={"web-0": "hv1", "web-1": "hv2"})
-    assert [m.host for m in placed(group(2, [member(0, host="hv1")]), homes).members] == ["hv1", "hv2"]
+    assert [m.host for m in placed(group(2, [member(0, host="hv1")]), homes, RollPolicy()).members] == ["hv1", "hv2"]
     assert messages(group(2, [member(0, host="hv3")]), RollPolicy(), homes) == ["web-0 lies on hv3, but hosts says hv1"]
     assert messages(group(3, []), RollPolicy(), homes) == ["web-2: no host is given"]
 
@@ -369,6 +369,54 @@ def test_a_canary_that_is_down_or_new_goes_without_healthy_members(there):
     found, _end = roll.all_steps(group(4, members), policy)
     assert [[action.index for action in step.actions] for step in found] == [[1], [3, 2, 0]]
     assert found[0].pause == 60
+
+
+def test_canaries_are_made_first_and_alone():
+    policy = RollPolicy(0, 3, canary=1, canary_pause=60, pause=5, **ANYWHERE)
+    found, _end = roll.all_steps(group(4, []), policy)
+    assert [[action.index for action in step.actions] for step in found] == [[3], [0, 1, 2]]
+    assert [step.pause for step in found] == [60, 5]
+
+
+def test_no_member_is_made_beside_a_canary_that_is_there():
+    """One that did not come up, and one that is to take the new template, whose other members are still to be made."""
+    policy = RollPolicy(0, 3, canary=("web-0",), **ANYWHERE)
+    for canary in (member(0, in_service=False), member(0, change=RESTART)):
+        found, done = steps(group(3, [canary]), policy)
+        assert [[*step.values()] for step in found] == [[[0]], [[1, 2]]]
+        assert done
+
+
+def test_a_canary_that_the_floor_holds_waits_for_new_members():
+    policy = RollPolicy(2, 1, canary=("web-0",), **ANYWHERE)
+    assert steps(group(2, stale(2), keeps_disks=False), policy)[0] == [
+        {"create": [2]}, {RESTART: [0]}, {RESTART: [1]}, {"remove": [2]},
+    ]  # fmt: skip
+
+
+def made(plan):
+    return [(action.member, action.host) for step in plan.steps for action in step.actions if action.do == "create"]
+
+
+@seed(int(os.environ["FLEXDISK_SEED"]))
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(1, 9),
+    st.lists(st.integers(0, 8), max_size=4, unique=True),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sets(st.integers(0, 9), max_size=3),
+    st.integers(0, 9),
+)
+def test_members_are_made_on_the_hosts_that_the_first_plan_shows(size, there, batch, keeps_disks, canaries, floor):
+    """Each step is planned anew from what is there then, and new members are spread by that."""
+    policy = RollPolicy(floor, batch, canary=tuple(f"web-{index}" for index in sorted(canaries)), **ANYWHERE)
+    found = group(size, [member(index, change=RESTART, host="hv1") for index in there], keeps_disks=keeps_disks)
+    first, used = plan_group(found, policy, HOMES), []
+    while plan := plan_group(found, policy, HOMES).steps:
+        used += [(action.member, action.host) for action in plan[0].actions if action.do == "create"]
+        found = roll.after(found, plan[0])
+    assert used == made(first)
 
 
 def test_a_deadline_without_pauses_refuses_nothing():

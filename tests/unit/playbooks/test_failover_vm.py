@@ -350,11 +350,15 @@ def test_an_end_that_was_killed_at_the_last_command_goes_on(nodes):
     nodes.run("hv01", "vmadm", "stop", vm(nodes, "hv01")["uuid"], "-F")
     plays(nodes, "failover_vm", *FENCED, "-e", "flexdisk_max_data_loss=900", unreachable="hv01")
     ends = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_failover_state=returned"]
+    gives_up = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_failover_state=given_up"]
+    for more in (["--check"], []):
+        printed = plays(nodes, "failover_vm", *gives_up, *more, status=2)
+        assert "have db01; flexdisk_failover_state=returned ends it on its old host first" in printed
     with killed_at(nodes, "hv01", "delete"):
         plays(nodes, "failover_vm", *ends, status=2)
     assert "what is left here of VM db01" in plays(nodes, "failover_vm", *ends)
     assert vm(nodes, "hv01") == {}
-    assert "hv01 has nothing of db01 that is to be ended" in plays(nodes, "failover_vm", *ends)
+    assert "hv01: nothing of db01 is to be ended" in plays(nodes, "failover_vm", *ends)
 
 
 @SELDOM

@@ -122,6 +122,8 @@ def test_there_and_back(nodes):
     nodes.run("hv01", "vmadm", "update", before["uuid"], "alias=db01")
     assert not changed(printed)
     assert re.search(r"hv02 +: ok=\d+ +changed=1 ", printed)
+    assert "the tombstone of db01 on hv02, which had gone to hv01, is gone, and its name is free there" in printed
+    assert "none of hv01, hv02 has a tombstone of db01" in moves(nodes, *words)
     stays = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_target=hv02", "-e", "flexdisk_move_state=stays"]
     printed = moves(nodes, *stays)
     assert "there is no move of db01 to end" in printed
@@ -192,8 +194,17 @@ def test_a_move_that_does_not_come_to_its_end(nodes):
         status, printed = nodes.play("move_vm", *TO, watch=nodes.kills_at_stop("hv01", "db01"))
         assert status < 0
         assert vm(nodes, "hv01")["state"] == "stopped"
-        moves(nodes, *TO, *words)
+        printed = moves(nodes, *TO, *words)
         assert vm(nodes, "hv01").get("state", "gone") == state
+        if words:
+            assert "the move of db01 to hv02 is given up; it stays on hv01" in printed
+        else:
+            assert re.search(
+                r"the move of db01 to hv02, begun at \S+Z, was interrupted: hv01 still has the VM", printed
+            )
+            assert re.search(
+                r"db01 is on hv02; its move had been interrupted, and it was down for about \d+ s, since \S+Z", printed
+            )
     assert hashes(nodes, "hv02") == contents
     assert vm(nodes, "hv02")["state"] == "running"
 
@@ -217,7 +228,9 @@ def test_two_moves_that_cross(nodes):
 def test_refusals(nodes):
     """Each is one error, before anything is changed."""
     assert "flexdisk_target is missing" in moves(nodes, "-e", "flexdisk_vm=db01", status=2)
-    assert "hv09 is not in the inventory" in moves(nodes, *TO[:2], "-e", "flexdisk_target=hv09", status=2)
+    assert "hv09 is none of the hypervisors, hv01, hv02" in moves(
+        nodes, *TO[:2], "-e", "flexdisk_target=hv09", status=2
+    )
     assert "db09 is on none of hv01, hv02" in moves(nodes, "-e", "flexdisk_vm=db09", *TO[2:], status=2)
     assert "db01 is on hv01" in moves(nodes, *TO[:2], "-e", "flexdisk_target=hv01")
     printed = moves(nodes, *TO, "-e", "flexdisk_target_pool=tank", status=2)

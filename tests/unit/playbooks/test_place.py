@@ -135,3 +135,30 @@ def test_members_that_are_nowhere_get_hosts(nodes):
         assert f"web-{number}: no host" not in printed
     assert re.search(r"web-6: no host: hv01: pool zones: \d+ MiB needed, \d+ MiB free; hv02: pool", printed)
     assert where(nodes) == found
+
+
+@pytest.mark.parametrize("hosts", ["auto", list(HOSTS)])
+def test_members_are_made_on_the_hosts_that_the_plan_shows(nodes, hosts):
+    """The canary first, alone, although its index is the highest. Each step is planned anew, but not its hosts."""
+    nodes.simnode("hv03", "image-import", IMAGE, "64")
+    group = {
+        "name": "web",
+        "size": 6,
+        "hosts": hosts,
+        "template": {"package": "small", "image": IMAGE, "disks": [{"name": "root"}]},
+        "policy": {"max_batch_size": 3, "max_down_per_host": 3, "canary": 1},
+    }
+    nodes.variables["all"]["flexdisk_groups"] = [group]
+    nodes.create("hv03", "web-spare", 8192, 100, {})
+    words = ("update_group", "-e", "flexdisk_group=web")
+    status, printed = nodes.play(*words, "--check")
+    assert status == 0, printed
+    shown = re.findall(r"(\d) +(web-\d) +(hv0\d) +create", printed)
+    assert [(step, name) for step, name, _host in shown] == [
+        ("1", "web-5"), ("2", "web-0"), ("2", "web-1"), ("2", "web-2"), ("3", "web-3"), ("3", "web-4"),
+    ]  # fmt: skip
+    status, printed = nodes.play(*words)
+    assert status == 0, printed
+    assert {name: host for name, host in where(nodes).items() if name in {name for _step, name, _host in shown}} == {
+        name: host for _step, name, host in shown
+    }

@@ -119,7 +119,7 @@ def test_refusals(nodes):
     nodes.variables["all"] = {"flexdisk_replicas": [{"vm": "db01", "host": "hv01"}]}
     assert "hv01 is the host that has the VMs" in replicated(nodes, status=2)
     nodes.variables["all"] = {"flexdisk_replicas": [{"vm": "db01", "host": "hv09"}]}
-    assert "hv09 is not in the inventory" in replicated(nodes, status=2)
+    assert "hv09 is none of the hypervisors, hv01, hv02" in replicated(nodes, status=2)
     nodes.variables["all"] = {"flexdisk_replicas": [{"vm": "db01", "host": "hv02", "pool": "tank"}]}
     assert "hv02 has no pool tank, but zones [ResourceNotFound]" in replicated(nodes, status=2)
     nodes.variables["all"] = {"flexdisk_replicas": PAIR}

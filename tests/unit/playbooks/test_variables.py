@@ -133,6 +133,10 @@ def play(collections, name, variables, *words):
         ("change_package", {"flexdisk_packages": [{"disk": 1}]}, ["flexdisk_vm", "name found in flexdisk_packages"]),
         ("rollback", {"flexdisk_vm": "web01"}, ["flexdisk_snapshot_name"]),
         ("apply", {"flexdisk_vm": "web01"}, ["missing", "flexdisk_plan_digests"]),
+        ("move_vm", {"flexdisk_vm": "web01", "flexdisk_target": "localhost"}, ["localhost is none of the hyper"]),
+        ("failover_vm", {"flexdisk_vm": "a", "flexdisk_target": "hv9"}, ["flexdisk_target: hv9 is none of"]),
+        ("replicate", {"flexdisk_vm": "web01", "flexdisk_replica_host": "localhost"}, ["_replica_host: localhost"]),
+        ("replicate", {"flexdisk_replicas": [{"vm": "web01", "host": "hv9"}]}, ["replicas, vm web01: hv9 is none"]),
         ("apply", {"flexdisk_plan_digests": "{hv01"}, ["flexdisk_plan_digests must be a dict", "neither JSON"]),
         ("apply", {"flexdisk_plan_digests": "hv9=a"}, ["hv9 is in flexdisk_plan_digests, but not in the inv"]),
         ("scale_group", {"flexdisk_group": "web", "flexdisk_size": "1e3"}, ["flexdisk_size is 1e3", "digits only"]),
@@ -185,3 +189,41 @@ def test_wrong_variables_are_refused(collections, name, variables, words):
 @pytest.mark.parametrize("limit", ["", " , "])
 def test_an_empty_limit_is_not_all_hosts(collections, limit):
     assert "--limit is empty" in play(collections, "converge", {}, "--limit", limit)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        (
+            "report",
+            ["-e", "flexdisk_hosts=nosuch"],
+            "host of the inventory fits nosuch. Nothing was done. flexdisk_hosts",
+        ),
+        ("evacuate_host", ["-e", "flexdisk_hosts=localhost"], "no host of the inventory fits localhost"),
+        (
+            "delete_vm",
+            ["-e", "flexdisk_hosts=hv01", "--limit", "hv02"],
+            "hv02 leaves none of the hosts that fit hv01",
+        ),
+        ("report", [], "no host of the inventory fits hypervisors"),
+        ("grow_guests", ["-e", "flexdisk_guests=web9"], "fits web9. Nothing was done. flexdisk_guests says which"),
+    ],
+)
+def test_a_run_that_would_have_no_host_fails(collections, name, words, said):
+    """Ansible skips such a play, and succeeds."""
+    command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "hv01,hv02", f"flexdisk.hypervisor.{name}", *words]
+    env = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(collections), ANSIBLE_NOCOLOR="1")
+    done = subprocess.run(command, env=env, cwd=collections, capture_output=True, text=True, check=False)
+    assert done.returncode != 0, done.stdout
+    assert said in " ".join((done.stdout + done.stderr).split())
+    assert "TASK" not in done.stdout
+
+
+def test_every_playbook_refuses_to_have_no_host():
+    playbooks = [*(ROOT / "playbooks").glob("*.yml"), *(ROOT / "playbooks" / "parts").glob("*.yml")]
+    plays = [play for path in playbooks for play in yaml.safe_load(path.read_text()) if "hosts" in play]
+    jobs = [play for play in plays if play["name"] == "Carry out moves"]  # of a run that has hosts
+    assert len(jobs) == 1
+    assert [play["name"] for play in plays if "play_hosts(groups, ansible_limit" not in play["hosts"]] == [
+        jobs[0]["name"]
+    ]

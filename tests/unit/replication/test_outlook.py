@@ -9,11 +9,15 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, rates
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.outlook import (
     Hosts,
     downtime,
+    ended,
+    goes_on,
     lines,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import seconds_of
 
 from .world import World
 
@@ -84,3 +88,40 @@ def test_a_sync_tells_its_rate_and_its_space(tmp_path, monkeypatch):
     assert abs(gave[1] - planned.space[1].needs) < MIB
     world.write(0, 5, 20)
     assert world.planned().rate > 0
+
+
+def test_what_is_said_of_a_move_that_was_interrupted():
+    """Where the VM is before the run goes on, and how long it was down in all, not in the last run alone."""
+    hosts = Hosts("hv01", "hv02")
+    begun = {"phase": "leaving", "since": "2026-01-01T05:00:00Z", "state": "running"}
+    assert goes_on("db01", hosts, None) == ""
+    assert goes_on("db01", hosts, begun) == (
+        "the move of db01 to hv02, begun at 2026-01-01T05:00:00Z, was interrupted: hv01 still has the VM; this run goes"
+        " on"
+    )
+    gone = goes_on("db01", hosts, {**begun, "phase": "moved"})
+    assert "the VM has left hv01, and is down until it is on hv02; this run goes on" in gone
+    start = seconds_of("2026-01-01T05:00:00Z")
+    assert ended("db01", hosts, begun, True, start + 590, start + 600) == (
+        "db01 is on hv02; its move had been interrupted, and it was down for about 600 s, since 2026-01-01T05:00:00Z by"
+        " the clock of hv01",
+        600,
+    )
+    assert ended("db01", hosts, None, True, 100, 112.52) == ("db01 is on hv02; it was down for 12.5 s", 12.5)
+    assert ended("db01", hosts, begun, False, 1, 2) == ("db01 is on hv02; it did not run before", None)
+
+
+def test_what_is_said_of_a_sync():
+    """How much in which time, and how old the replicas are; no age where an older snapshot may have arrived."""
+    vms = [
+        {"uuid": "a", "alias": "db01", "idle": False, "disks": [{"streams": [{"kind": "increment"}]}]},
+        {"uuid": "b", "alias": "", "idle": True, "disks": []},
+        {"uuid": "c", "alias": "web01", "idle": False, "disks": [{"streams": [{"kind": "resume"}]}]},
+        {"uuid": "d", "alias": "lost", "idle": False, "disks": []},
+    ]
+    sent = [{"vm": uuid, "sent_bytes": 5 * MIB, "seconds": 2.5} for uuid in "acd"]
+    assert report.done(vms, sent, ["a", "b", "c"], "hv02", "2026-01-01T05:00:00Z", 3.4) == [
+        "db01: 5 MiB sent to hv02 in 2.5 s; its replicas are as of 2026-01-01T05:00:00Z, 3 s ago",
+        "b: its replicas on hv02 have everything that was written until now",
+        "web01: 5 MiB sent to hv02 in 2.5 s; its replicas are complete; a transfer that was interrupted has ended",
+    ]

@@ -49,7 +49,7 @@ class Broken(BaseException):
 
 
 class Voyage:
-    """A VM on its way. ways: each state that it was ever in, with those before it. newest: its last one on each way that
+    """A VM. ways: each state that it was ever in, and those before it. newest: the last one on each way that
     it has left.
     """
 

@@ -223,6 +223,20 @@ def busy(pool: t.Optional[str]) -> t.List[str]:
         os.close(directory)
 
 
+def transfer_of(vm: str) -> str:
+    """Return who replicates or moves the VM with this uuid at the moment, and where that is; "" for nobody."""
+    try:
+        directory = _directory(create=False)
+    except FlexdiskError:
+        return ""
+    try:
+        name = f"{TRANSFER}{vm}{_SUFFIX}"
+        with _held(directory, name) as fd:
+            return _holder(directory, name, fd) if fd is not None else ""
+    finally:
+        os.close(directory)
+
+
 @contextlib.contextmanager
 def exclusive(
     runner: SubprocessRunner,

@@ -28,6 +28,7 @@ from .failover_return import FailoverReturn
 from .failover_stay import Stay
 from .journal import host_name
 from .module_run import Answer, Call
+from .settled import read_settled
 from .vm_arrival import ends_here
 from .vm_takeover import Ready, TakeOver, too_old
 
@@ -103,7 +104,11 @@ def _drop(call: Call, given: Told) -> Answer:
 
 def _look(call: Call, given: Told) -> Answer:
     which = (given.params["vm"] or "", given.params["vms"] or ())
-    found = failover_start.look(call.zfs, call.hypervisor, Copies(call.runner), *which)
+
+    def read() -> t.Dict[str, t.Any]:
+        return failover_start.look(call.zfs, call.hypervisor, Copies(call.runner), *which)
+
+    found = read_settled(call, given.params, "a look at VMs with failover", read, lambda found: not found["vms"])
     return Answer({"changed": False, "msg": f"{count(len(found['vms']), 'VM is', 'VMs are')} here", **found})
 
 

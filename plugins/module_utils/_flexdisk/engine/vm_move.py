@@ -27,6 +27,7 @@ from .module_run import Answer, Call
 from .module_run import locked as module_locked
 from .replica_last import LastTransfer
 from .replica_send import Sender
+from .settled import read_settled
 from .vm_arrival import Arrival
 from .vm_departure import Departure
 
@@ -115,7 +116,7 @@ def run(call: Call, log: _Log, told: Told) -> Answer:
     departure, arrival = Departure(*what), Arrival(*what, params["authorized_keys"], params["name"] or "")
     step, uuid = params["step"], params["vm"]
     if step == "look":
-        return _look(departure, told)
+        return _look(departure, call, told)
     if step == "expect" and call.check_mode:
         problems = arrival.foresee(t.cast(Record, told.record), params["target_pool"])
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
@@ -209,9 +210,15 @@ def _or_stays(departure: Departure, uuid: str, locked: t.ContextManager[t.Any]) 
         raise FlexdiskError(exc.code, "; ".join(filter(None, (exc.message, down)))) from exc
 
 
-def _look(departure: Departure, told: Told) -> Answer:
+def _look(departure: Departure, call: Call, told: Told) -> Answer:
     params = told.params
-    seen = departure.look(params["vm"], params["name"], params["peer_name"] or "", told.seen)
+
+    def read() -> t.Dict[str, t.Any]:
+        return departure.look(params["vm"], params["name"], params["peer_name"] or "", told.seen)
+
+    task = f"a look at VM {params['vm']}"
+    seen = read_settled(call, params, task, read, lambda seen: not seen["vm"] and not seen["move"])
+    problems = seen["refusals"] + _under_way(seen["vm"], seen["record"])
     record = seen["record"]
     phase = seen["move"]["phase"] if seen["move"] else ""
     has = f"has VM {record.label}" if record is not None else "does not have this VM"
@@ -221,6 +228,13 @@ def _look(departure: Departure, told: Told) -> Answer:
             "changed": False,
             "msg": f"the host {has}{f' ({phase})' if phase else ''}",
             "record": told_of(record) if record is not None else None,
-            "refusals": [failure_text([problem]) for problem in seen["refusals"]],
+            "refusals": [failure_text([problem]) for problem in problems],
         }
     )
+
+
+def _under_way(uuid: str, record: t.Optional[Record]) -> t.List[Problem]:
+    """Return why the VM cannot be moved now: a run whose controller is gone may still be at work on it."""
+    who = lock.transfer_of(uuid) if uuid else ""
+    words = f"its disks are being replicated by {who}; run the same command again when that has ended"
+    return [Problem("Locked", words, record.label if record is not None else uuid)] if who else []

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...model.errors import Problem, Problems
 from ...model.text import cut
 from ...rules.identity import uuid_for
+from ...rules.one_host import doubles
 from . import template
 from .homes import Homes, parse_homes, placed
 from .lease import check_others, check_waits
 from .members import Member, index_of, member_name, size_problems
-from .policy import parse_policy
-from .roll import Group
+from .policy import RollPolicy, parse_policy
+from .roll import Group, in_order_of_creation
 
 _Raw = t.Mapping[str, t.Any]
 GATE = ("name", "index", "host", "address", "running", "guest_agent")  # what group_gate takes of a member
@@ -47,7 +48,8 @@ class Place:
 
 
 def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    """The members of a group, whether they keep disks, and the texts of all that is wrong with its declaration.
+    """The members of a group, whether they keep disks, and the texts of all that is wrong with its declaration. C(new)
+    are the members that lie nowhere, in the order in which a roll makes them.
 
     results: what vm_info returned, by host. group: name, size, hosts, policy, template, members, replace,
     most_steps, and adopt (names of VMs). unread: hosts that cannot be read. Without problems, each member has what
@@ -62,23 +64,28 @@ def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) ->
         texts.append(f"most_steps is {group['most_steps']}, but must not be negative; 0 is no limit")
     texts += [problem.message for problem in [*problems, *wrong]]
     texts += _strange(group, homes, {*results, *unread})
+    texts += doubles({host: [pool["guid"] for pool in result["pools"]] for host, result in results.items()})
     if not wrong and group.get("waits") and not size_problems(size):
         texts += check_waits(policy=policy, size=size, **group["waits"])
     if group.get("token"):
         texts += check_others(results, name, group["token"])
     keeps_disks = not texts and template.keeps_disks(group["template"])
     members: t.List[t.Dict[str, t.Any]] = []
+    shape = Group(name, size, (), keeps_disks)
     if not texts:
         uuids = {member: str(values.get("uuid") or "") for member, values in own.items()}
         surge = 0 if keeps_disks else policy.limits(size).max_batch_size
         found = places(results, name, size, uuids, group.get("adopt") or ())
         texts = [problem.message for problem in check_places(found, size + surge)]
         found = [place for place in found if place.what in (VM, DISKS)]
-        members = [] if texts else observed(found, name, size, unread, homes, surge)
+        members = [] if texts else observed(found, shape, policy, unread, homes)
     for member in members:
         member["address"] = template.facts_of(member, group["template"], own)[template.ADDRESS]
         member["gate"] = {key: member[key] for key in GATE}
-    return {"members": members, "keeps_disks": keeps_disks, "problems": cut(texts)}
+    nowhere = {member["name"]: member for member in members if member["nowhere"]}
+    ranked = in_order_of_creation(shape, policy, [Member(name, one["index"]) for name, one in nowhere.items()])
+    new = [nowhere[member.name] for member in ranked]
+    return {"members": members, "new": new, "keeps_disks": keeps_disks, "problems": cut(texts)}
 
 
 def _strange(group: _Raw, homes: Homes, hosts: t.Set[str]) -> t.List[str]:
@@ -248,19 +255,19 @@ def _unmarked(unmarked: t.Sequence[Place]) -> str:
 
 
 def observed(
-    found: t.Sequence[Place], group: str, size: int, unread: t.Sequence[str], homes: Homes, surge: int
+    found: t.Sequence[Place], shape: Group, policy: RollPolicy, unread: t.Sequence[str], homes: Homes
 ) -> t.List[t.Dict[str, t.Any]]:
     """The members as they are, those that are nowhere (C(nowhere)) with the host that they get. A member that is found
-    nowhere may be on a host that cannot be read (unread), whatever its declaration says of its host now. surge: so many
-    members beyond the size get hosts, too.
+    nowhere may be on a host that cannot be read (unread), whatever its declaration says of its host now. shape: the
+    group, without members.
     """
     members = {place.name: _member(place) for place in found}
-    for index in range(size):
-        name = member_name(group, index)
+    for index in range(shape.size):
+        name = member_name(shape.name, index)
         if name not in members:
             members[name] = _absent(name, index, unread)
     known = [Member(m["name"], m["index"], m["host"], m["there"], reachable=m["reachable"]) for m in members.values()]
-    for member in placed(Group(group, size, tuple(known)), homes, surge).members:
+    for member in placed(replace(shape, members=tuple(known)), homes, policy).members:
         members.setdefault(member.name, _absent(member.name, member.index, ()))
         members[member.name]["host"] = member.host
     return sorted(members.values(), key=lambda member: int(member["index"]))

@@ -14,7 +14,7 @@ from ...model.errors import FlexdiskError, Problems
 from ...model.text import count
 from .members import Member, absent
 from .policy import RollPolicy
-from .roll import Group, Step
+from .roll import Group, Step, in_order_of_creation
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,26 @@ def parse_homes(raw: object) -> Homes:
     raise FlexdiskError("InvalidArgument", f"hosts is a list of hosts, or a map from members to hosts; got {raw!r}")
 
 
-def placed(group: Group, homes: Homes, surge: int = 0) -> Group:
-    """The group with a host for each member that lies nowhere, if there is one: that of homes, or the host with the
-    fewest members, of these the first. surge: so many members beyond its size get hosts, too.
+def placed(group: Group, homes: Homes, policy: RollPolicy) -> Group:
+    """Return the group with a host for each member that lies nowhere, if there is one: that of homes, or the host with
+    the fewest members, of these the first. Members that a step may make for a while, above the size, get hosts, too.
 
+    Hosts are chosen in the order in which members are made, so that the choice is the same after each step of a roll.
     None is chosen while a host cannot be read, for the member may lie there.
     """
     if any(not member.reachable for member in group.members):
         return group
+    surge = 0 if group.keeps_disks else policy.limits(group.size).max_batch_size
     known = {member.index: member for member in group.members}
     numbers = collections.Counter(member.host for member in group.members if member.index < group.size)
-    for index in range(group.size + surge):
-        member = known.get(index) or absent(group.name, index)
-        if not member.host:
+    new = [known.get(index) or absent(group.name, index) for index in range(group.size + surge)]
+    for member in in_order_of_creation(group, policy, new):
+        host = member.host
+        if not host:
             host = homes.fixed.get(member.name) or min(homes.hosts, key=lambda name: numbers[name], default="")
+            known[member.index] = replace(member, host=host)
+        if not member.host or member.index >= group.size:
             numbers[host] += 1
-            known[index] = replace(member, host=host)
     return replace(group, members=tuple(known.values()))
 
 

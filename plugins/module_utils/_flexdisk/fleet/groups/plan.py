@@ -35,7 +35,7 @@ class GroupPlan:
 
 def plan_group(group: Group, policy: RollPolicy, homes: Homes) -> GroupPlan:
     """The plan for a group as it is now. homes: where members shall lie that lie nowhere yet."""
-    group = placed(group, homes, 0 if group.keeps_disks else policy.limits(group.size).max_batch_size)
+    group = placed(group, homes, policy)
     steps, end = all_steps(group, policy)
     problems = refusals(group, policy, homes, steps, end)
     peak = max([len(group.there), *(step.peak for step in steps)])

@@ -99,6 +99,12 @@ def canaries_of(group: Group, policy: RollPolicy) -> t.Tuple[str, ...]:
     return tuple(member_name(group.name, index) for index in range(group.size - 1, lowest - 1, -1))
 
 
+def in_order_of_creation(group: Group, policy: RollPolicy, members: t.Iterable[Member]) -> t.List[Member]:
+    """Return the members in the order in which steps make them: canaries, then the others, the lowest index first."""
+    canaries = canaries_of(group, policy)
+    return sorted(members, key=lambda member: (member.name not in canaries, member.index))
+
+
 def _free(group: Group, member: Member) -> bool:
     """Whether this run may touch the member."""
     return member.reachable and member.name not in group.failed
@@ -114,16 +120,18 @@ def _batch(group: Group, policy: RollPolicy, staying: t.Sequence[Member]) -> t.L
     canaries = canaries_of(group, policy)
     waits = waiting(staying, canaries)
     taken = [(m, HEAL if m.change == NOTHING else m.change) for m in waits if not m.serves][: batch.batch]
-    made = _missing(group, size if group.keeps_disks else max(size, batch.size))
-    made.sort(key=lambda member: member.name not in canaries)
-    taken += [(member, CREATE) for member in made[: batch.batch - len(taken)]]
+    made = in_order_of_creation(group, policy, _missing(group, size if group.keeps_disks else max(size, batch.size)))
     room = _Room(group, policy.max_down_per_host, limits)
     healthy = [member for member in waits if member.serves]
+
+    def fill(new: t.Sequence[Member], stale: t.Sequence[Member]) -> None:
+        taken.extend((member, CREATE) for member in new[: batch.batch - len(taken)])
+        taken.extend((m, m.change) for m in stale if len(taken) < batch.batch and room.take(m))
+
     first = [member for member in healthy if member.name in canaries]
-    alone = bool(first) or any(member.name in canaries for member, _do in taken)
-    for member in first if alone else healthy:
-        if len(taken) < batch.batch and room.take(member):
-            taken.append((member, member.change))
+    fill([member for member in made if member.name in canaries], first)
+    if not any(member.name in canaries for member, _do in taken):  # canaries go alone
+        fill(made, [] if first else healthy)
     surplus = [member for member in falling(there) if member.index >= size]
     idle = [member for member in surplus if not member.serves]
     spare = [member for member in surplus if member.serves][: max(0, len(there) - len(idle) - batch.size)]

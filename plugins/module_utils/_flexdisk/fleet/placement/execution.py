@@ -175,7 +175,7 @@ def queue(jobs: t.Sequence[_Raw], stage: str, most: int) -> _Dict:
             needs = [names[other] for other in job["needs"]]
             hosts.append({"name": names[job["job"]], "move": operation, "needs": needs})
         sizes.append(len(batch) + 1)
-    return {"hosts": hosts or [{"name": f"{stage}, no batch", "says": "nothing"}], "sizes": sizes or [1]}
+    return {"hosts": hosts, "sizes": sizes}
 
 
 def _batches(jobs: t.Sequence[_Raw]) -> t.List[t.List[_Raw]]:

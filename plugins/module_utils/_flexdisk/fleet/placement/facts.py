@@ -13,6 +13,7 @@ from dataclasses import replace
 from ...model.errors import FlexdiskError, Problems
 from ...rules.moves import MOVED
 from ...rules.naming import Names
+from ...rules.one_host import doubles
 from .known import COPIED, DOWN, PREFERRED, UP, Known, KnownGroup, KnownHost, KnownVm
 from .raw import of
 
@@ -261,14 +262,9 @@ def exclusive_tags(tags: _Raw, keys: t.Iterable[str]) -> t.FrozenSet[str]:
 
 def _check_pools(hosts: t.Sequence[_Raw], problems: Problems) -> None:
     """One pool on two hosts means one host with two names: its space would count twice."""
-    owners: t.Dict[int, t.List[str]] = {}
-    for host in hosts:
-        for pool in (host["info"] or {}).get("pools", ()):
-            owners.setdefault(pool.get("guid", 0), []).append(host["name"])
-    for guid, names in owners.items():
-        if guid and len(set(names)) > 1:
-            said = f"{' and '.join(names)} have the same pool (guid {guid}), so they are one host with several names"
-            problems.add("Ambiguous", said)
+    guids = {host["name"]: [pool.get("guid") for pool in (host["info"] or {}).get("pools", ())] for host in hosts}
+    for words in doubles(guids):
+        problems.add("Ambiguous", words)
 
 
 def _check_uuids(vms: t.Sequence[KnownVm], problems: Problems) -> None:

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""What a move will do, how long the VM will be down, and what it takes of pools; in words."""
+"""What a move will do or has done, how long the VM is down, and what it takes of pools; in words."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ...model.sizes import render_bytes
+from ...rules.identity import seconds_of
+from ...rules.moves import MOVED
 
 _Raw = t.Mapping[str, t.Any]
 
@@ -51,6 +53,44 @@ def lines(sync: _Raw, vm: str, hosts: Hosts, running: bool, takes: int, lost: t.
         f"downtime: {downtime(sync, running)}",
         *(_space(one, hosts, takes) for one in sync["space"]),
     ]
+
+
+class Ended(t.NamedTuple):
+    """How a move has ended."""
+
+    line: str
+    """Where the VM is, and how long it was down."""
+    downtime: t.Optional[float]
+    """Seconds, None if the VM did not run before its move."""
+
+
+def goes_on(vm: str, hosts: Hosts, move: t.Optional[_Raw]) -> str:
+    """Return where the VM is of an interrupted move that is about to go on; "" for a move that only begins now.
+
+    move: what the host that the VM leaves had written down before this run.
+    """
+    if not move:
+        return ""
+    where = f"{hosts.old} still has the VM"
+    if move["phase"] == MOVED:
+        where = f"the VM has left {hosts.old}, and is down until it is on {hosts.new}"
+    return f"the move of {vm} to {hosts.new}, begun at {move['since']}, was interrupted: {where}; this run goes on"
+
+
+def ended(vm: str, hosts: Hosts, move: t.Optional[_Raw], runs: bool, stopped: float, now: float) -> Ended:
+    """Return where the VM is after its move. move: as for goes_on. runs: whether it ran before its move. stopped: when
+    this run was about to stop it, in seconds since 1970, as now.
+    """
+    line = f"{vm} is on {hosts.new}"
+    if not runs:
+        return Ended(f"{line}; it did not run before", None)
+    if not move:
+        down = round(now - stopped, 1)
+        return Ended(f"{line}; it was down for {down} s", down)
+    since = move["since"]
+    down = max(0.0, round(now - seconds_of(since)))
+    told = f"it was down for about {down} s, since {since} by the clock of {hosts.old}"
+    return Ended(f"{line}; its move had been interrupted, and {told}", down)
 
 
 def _space(one: _Raw, hosts: Hosts, takes: int) -> str:

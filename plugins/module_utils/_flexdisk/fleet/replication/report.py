@@ -13,6 +13,7 @@ from ...model.text import count
 from .streams import Full, Increment, Resume, Rollback, Stream
 from .sync import DiskSync, VmSync
 
+_Raw = t.Mapping[str, t.Any]
 Shown = t.Sequence[t.Tuple[str, VmSync]]  # the name of a VM, and its sync
 
 
@@ -26,6 +27,37 @@ def summary(syncs: Shown, peer: str) -> str:
     streams = sum(len(disk.streams) for disk in disks)
     words = f"{count(len(busy), 'VM')} to {peer}: {count(streams, 'stream')}, about {render_bytes(sends)}"
     return words + (f"; {len(syncs) - len(busy)} have everything" if len(busy) < len(syncs) else "")
+
+
+def done(
+    transfers: t.Sequence[_Raw],
+    sent: t.Sequence[_Raw],
+    complete: t.Collection[str],
+    peer: str,
+    began: str,
+    seconds: float,
+) -> t.List[str]:
+    """Return a line for each VM: what was sent, in which time, and how old the replicas are now.
+
+    transfers and sent: as replica_send returns them. complete: UUIDs of VMs whose replicas are complete. began: when
+    the snapshots of the sync were about to be taken, seconds before now. A VM whose sync was interrupted before can
+    have older ones, so its line tells no age.
+    """
+    by_vm = {one["vm"]: one for one in sent}
+    return [
+        _done(vm, by_vm.get(vm["uuid"]), peer, f"as of {began}, {round(seconds)} s ago")
+        for vm in transfers
+        if vm["uuid"] in complete
+    ]
+
+
+def _done(vm: _Raw, sent: t.Optional[_Raw], peer: str, age: str) -> str:
+    name = vm["alias"] or vm["uuid"]
+    if vm["idle"] or sent is None:
+        return f"{name}: its replicas on {peer} have everything that was written until now"
+    rest = any(stream["kind"] == "resume" for disk in vm["disks"] for stream in disk["streams"])
+    told = "complete; a transfer that was interrupted has ended" if rest else age
+    return f"{name}: {render_bytes(sent['sent_bytes'])} sent to {peer} in {sent['seconds']} s; its replicas are {told}"
 
 
 def diff_text(syncs: Shown) -> str:
