@@ -18,6 +18,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import answers
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
 
 from .nodes import Nodes
 
@@ -93,8 +94,11 @@ def test_every_answer_is_understood_or_refused(playbook):
     missing = [f"missing required arguments: {', '.join(sorted(required))}"] if required else []
     assert found["empty"] == {"variables": {}, "problems": missing}
     assert found["lost"]["variables"] == {}
-    said = dict(zip(own, found["lost"]["problems"], strict=True))
-    assert [name for name in own if not re.match(rf"{name}(\[0\])? must be", said[name])] == []
+    shown = found["lost"]["problems"][:20]
+    said = dict(zip(own, shown, strict=False))
+    assert len(said) == min(20, len(own))
+    assert [name for name in said if not re.match(rf"{name}(\[0\])? must be", said[name])] == []
+    assert found["lost"]["problems"][20:] == cut([""] * len(own))[20:]
 
 
 @pytest.mark.parametrize("path", sorted(PLAYBOOKS.rglob("*.yml")), ids=lambda path: path.stem)

@@ -42,7 +42,7 @@ def normalize(host: VmadmHost, payload: Payload, vm: Optional[Vm]) -> None:
     payload.setdefault("zonename", payload.get("uuid"))
     _rename_lists(payload)
     for nic in payload.get("add_nics") or []:
-        if nic.get("mac"):
+        if nic and nic.get("mac"):
             nic["mac"] = store.short_mac(nic["mac"])
     _assign_slots(brand, payload, vm)
     _assign_uuids(host, brand, payload, vm)

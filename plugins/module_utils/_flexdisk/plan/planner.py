@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.desired import Policy, VmDisksDeclaration
-from ..model.errors import Problem, Problems
+from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.sizes import render_apart, render_bytes
 from ..model.vm import Disk, Vm, VmConfig
 from ..rules import pins, released_identity
@@ -28,7 +29,7 @@ from .checks import check
 from .disk_steps import AttachDisk, Convert, DestroyDetached
 from .recovery import stays_down
 from .relocation import adopt, why_not, without_dataset
-from .resolve import resolve
+from .resolve import Resolved, resolve
 from .steps import VmPlan
 from .vm_steps import ClearRemains, Relocate, RemoveUnfinished, RollBack
 from .warnings import warnings_of
@@ -135,12 +136,24 @@ def plan_matched(
     sound = not problems
     check(resolved, host, capabilities, problems)
     sequence = None
-    if sound:  # what a check refuses may need a stop, too, and a user wants to hear both
+    if not problems:
         sequence = ordering.order(resolved, host.geometry[vm.config.pool], capabilities, policy, problems)
+    elif sound:
+        _add_stop(resolved, host, capabilities, policy, problems)
     if sequence is None or problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     warnings = (*warnings_of(sequence.vm, spec, resolved), *stays_down(vm, sequence.vm))
     return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
+
+
+def _add_stop(resolved: Resolved, host: Host, capabilities: Capabilities, policy: Policy, problems: Problems) -> None:
+    """Add that the VM must be stopped, too, for what a check has refused: a user wants to hear both at once."""
+    found = Problems(resolved.vm.label)
+    with contextlib.suppress(FlexdiskError):  # what cannot be planned has been refused already
+        ordering.order(resolved, host.geometry[resolved.vm.config.pool], capabilities, policy, found)
+    for one in found:
+        if one.code == "VmNotStopped":
+            problems.add(one.code, one.message, one.disk)
 
 
 def _boots_again(matched: Match) -> bool:
