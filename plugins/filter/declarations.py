@@ -28,7 +28,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 _Dict = t.Mapping[str, t.Any]
 _Lists = t.Mapping[str, t.Optional[t.Sequence[_Dict]]]
 _Result = t.TypeVar("_Result")
-DISKS, VMS = "flexible_disks_vms", "virtual_machine_vms"
+DISKS = "flexible_disks_vms"
+VMS = "virtual_machine_vms"
 
 
 def declared_vm(

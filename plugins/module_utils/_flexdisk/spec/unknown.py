@@ -64,10 +64,9 @@ def _begins_almost(name: str, known: t.Collection[str]) -> bool:
 
 def _is_slip(word: str, meant: str) -> bool:
     """Whether one slip of the hand makes this word of the one that was meant."""
-    if len(word) < len(meant):
-        return any(meant[:at] + meant[at + 1 :] == word for at in range(len(meant)))
-    if len(word) > len(meant):
-        return _is_slip(meant, word) if len(word) == len(meant) + 1 else False
+    if len(word) != len(meant):
+        short, long = sorted((word, meant), key=len)
+        return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
     wrong = [at for at, (one, other) in enumerate(zip(word, meant)) if one != other]
     swapped = len(wrong) == 2 and wrong[1] == wrong[0] + 1
     turned = swapped and word[wrong[0]] == meant[wrong[1]] and word[wrong[1]] == meant[wrong[0]]
