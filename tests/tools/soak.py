@@ -29,6 +29,7 @@ def main() -> None:
     seed = int(os.environ.get("FLEXDISK_SEED") or random.SystemRandom().randrange(1_000_000))
     tests = [require("tests/unit/stateful/test_stateful.py"), require("tests/unit/fleet/test_histories.py")]
     tests += [require("tests/unit/stateful/test_modules.py"), require("tests/unit/replication/test_random.py")]
+    tests += [require("tests/unit/replication/test_random_three.py")]
     sequences = os.environ.get("FLEXDISK_SEQUENCES") or "500"
     journeys = {"FLEXDISK_JOURNEYS": os.environ.get("FLEXDISK_JOURNEYS") or "20"}
     journeys["FLEXDISK_ACTIONS"] = os.environ.get("FLEXDISK_ACTIONS") or "300"
